@@ -1,0 +1,254 @@
+//! Wiring: the only place where ports meet their adapters and words become operations.
+
+use crate::channel::Channel;
+use crate::cloud::Cloud;
+use crate::cloud::local::LocalCloud;
+use crate::cloud::unconfigured::Unconfigured;
+use crate::driver::publish::Publication;
+use crate::driver::{Driver, Outcome, Volume};
+use crate::flexvolume::call::Call;
+use crate::flexvolume::folders::{self, Folder};
+use crate::flexvolume::options::{Access, Options};
+use crate::flexvolume::reply::Reply;
+use crate::host::devices::SysfsDevices;
+use crate::host::filesystems::KernelFileSystems;
+use crate::host::locks::Locks;
+use crate::host::machine;
+use crate::host::mounts::KernelMounts;
+use crate::host::records::Records;
+use crate::model::config::{CloudKind, Config};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::NodeName;
+use crate::model::target::StagePlace;
+use crate::model::time::Deadline;
+use crate::watch::{self, Subject};
+use crate::{host, log, seam};
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Answers one call of kubelet or the controller-manager. It always answers.
+pub fn answer(word: &str, arguments: &[OsString], channel: &Arc<Channel>) -> Reply {
+    let call_id = log::new_call_id();
+    let mut object = String::new();
+    let answered = catch_unwind(AssertUnwindSafe(|| {
+        call_driver(word, arguments, channel, &call_id, &mut object)
+    }));
+    match answered {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(error)) => Reply::failure(shown(word), &object, &error, &call_id),
+        Err(_) => {
+            let error = Error::new(Kind::Bug, "the driver failed inside")
+                .hint("its log has the details under the call's id");
+            Reply::failure(shown(word), &object, &error, &call_id)
+        }
+    }
+}
+
+/// The answer to no word at all.
+#[must_use]
+pub fn answer_to_nothing() -> Reply {
+    let error = Error::bad_call("called without a call word").hint("disk --help shows them");
+    Reply::failure("", "disk", &error, &log::new_call_id())
+}
+
+/// A word of ours may stand in a message; anything else might be anything.
+fn shown(word: &str) -> &str {
+    if crate::flexvolume::call::WORDS.contains(&word) { word } else { "" }
+}
+
+fn call_driver(
+    word: &str,
+    arguments: &[OsString],
+    channel: &Arc<Channel>,
+    call_id: &str,
+    object: &mut String,
+) -> Result<Reply> {
+    seam::step("call");
+    if Call::is_constant(word) {
+        return Ok(match Call::parse(word, arguments)? {
+            Call::Init => Reply::capabilities(),
+            _ => Reply::not_supported(),
+        });
+    }
+    let begin = Instant::now();
+    let (config, origin) = load_config()?;
+    // Without a log the call goes on: it is worth more than its record.
+    let _is_logged = log::start(&config);
+    log_panics();
+    // Every line of the call carries its id and word.
+    let _span = tracing::error_span!("call", id = call_id, op = word).entered();
+    let parsed = Call::parse(word, arguments);
+    *object = parsed.as_ref().map(Call::object).unwrap_or_default();
+    let (pid, parent) = (std::process::id(), machine::parent_name());
+    tracing::info!(object, pid, parent, "begin");
+    let answered = parsed.and_then(|call| {
+        seam::step("begin");
+        let deadline = config.deadline.of(word);
+        let subject = Subject {
+            action: word.to_owned(),
+            object: object.clone(),
+            call_id: call_id.to_owned(),
+        };
+        watch::start(Arc::clone(channel), subject, deadline)?;
+        call.within(config.paths.kubelet_root.as_ref())?;
+        dispatch(&call, word, &config, origin.as_deref(), Deadline::after(deadline))
+    });
+    let duration_ms = begin.elapsed().as_millis();
+    match &answered {
+        Ok((_, outcome)) => {
+            tracing::info!(object, duration_ms, ?outcome, "end: Success");
+        }
+        Err(error) => {
+            tracing::error!(object, duration_ms, kind = error.kind.word(), reason = %error, "end: Failure");
+        }
+    }
+    answered.map(|(reply, _)| reply)
+}
+
+fn dispatch(
+    call: &Call,
+    word: &str,
+    config: &Config,
+    origin: Option<&Path>,
+    deadline: Deadline,
+) -> Result<(Reply, Outcome)> {
+    let this_node = this_node(config)?;
+    let devices = SysfsDevices::default();
+    let cloud = cloud(config, origin, &this_node, &devices)?;
+    let driver = Driver {
+        cloud: cloud.as_ref(),
+        devices: &devices,
+        file_systems: &KernelFileSystems,
+        mounts: &KernelMounts,
+        records: &Records::below(&config.paths.state_dir),
+        locks: &Locks::below(&config.paths.run_dir),
+        this_node: &this_node,
+        guard: config.guard.mode,
+        operation: word,
+        deadline,
+    };
+    let plain = |outcome: Outcome| (Reply::success(), outcome);
+    match call {
+        Call::Attach { options, node } => {
+            let (link, outcome) = driver.attach(&volume(options), node)?;
+            Ok((Reply::device(&link), outcome))
+        }
+        Call::Detach { name, node } => driver.detach(name, node.as_ref()).map(plain),
+        Call::IsAttached { options, node } => {
+            let attached = driver.is_attached(&volume(options), node)?;
+            Ok((Reply::attached(attached), Outcome::Already))
+        }
+        Call::WaitForAttach { device, options } => {
+            let place = stage_place(options, config);
+            let path = driver.wait_for_disk(&volume(options), device, &place)?;
+            Ok((Reply::device(&path), Outcome::Already))
+        }
+        Call::MountDevice { folder, device: _, options } => {
+            driver.stage(&volume(options), &folder.target, &options.fs_type).map(plain)
+        }
+        Call::UnmountDevice { folder } => driver.unstage(&folder.name, &folder.target).map(plain),
+        Call::Mount { folder, pod, options } => {
+            let publication = Publication {
+                consumer: pod,
+                target: &folder.target,
+                stage: &folders::global_of(folder),
+                wished: &options.fs_type,
+                read_only: options.access == Access::ReadOnly,
+            };
+            driver.publish(&volume(options), &publication).map(plain)
+        }
+        Call::Unmount { folder: Folder { target, name }, pod } => {
+            driver.unpublish(name, pod, target).map(plain)
+        }
+        Call::ExpandFs { options, folder, bytes } => {
+            driver.expand(&volume(options), &folder.target, *bytes).map(plain)
+        }
+        Call::Init | Call::NotSupported => Ok((Reply::not_supported(), Outcome::Already)),
+    }
+}
+
+fn volume(options: &Options) -> Volume {
+    Volume::new(options.volume.clone(), options.name.clone())
+}
+
+fn stage_place(options: &Options, config: &Config) -> StagePlace {
+    let name = options.name.clone().unwrap_or_else(|| options.volume.as_name());
+    StagePlace { root: config.paths.kubelet_root.clone(), below: folders::global_below(&name) }
+}
+
+/// This machine's node name: as configured, else the host's.
+pub fn this_node(config: &Config) -> Result<NodeName> {
+    match &config.node.name {
+        Some(name) => Ok(name.clone()),
+        None => machine::node_name(),
+    }
+}
+
+fn cloud<'a>(
+    config: &Config,
+    origin: Option<&Path>,
+    this_node: &NodeName,
+    devices: &'a dyn host::Devices,
+) -> Result<Box<dyn Cloud + 'a>> {
+    let reason = match (config.cloud.kind, origin) {
+        (Some(CloudKind::Local), _) => {
+            return Ok(Box::new(LocalCloud::new(&config.local.dir, this_node, devices)?));
+        }
+        (Some(CloudKind::OpenStack), _) => {
+            Error::new(Kind::Config, "this version cannot speak to OpenStack yet")
+                .hint("cloud.kind = \"local\" is what it can do")
+        }
+        (None, Some(origin)) => {
+            Error::new(Kind::Config, format!("{} names no cloud", origin.display()))
+                .hint("write [cloud] kind = \"local\" or \"openstack\" into it")
+        }
+        (None, None) => Error::new(Kind::Config, "there is no configuration").hint(format!(
+            "write [cloud] kind = \"local\" or \"openstack\" into {ETC}, or into {BESIDE} beside the driver"
+        )),
+    };
+    Ok(Box::new(Unconfigured { reason }))
+}
+
+const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
+const ETC: &str = "/etc/incloud-disk/config.toml";
+const BESIDE: &str = ".config.toml";
+
+/// The configuration and the file that it came from; the defaults if there is no file.
+///
+/// A file beside the executable is the one that a controller-manager's container has: only the
+/// plugin folder is mounted there, and hidden files in it are not taken for drivers.
+pub fn load_config() -> Result<(Config, Option<PathBuf>)> {
+    let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let is_named = named.is_some();
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(BESIDE)));
+    let places = match named {
+        Some(path) => vec![path],
+        None => std::iter::once(PathBuf::from(ETC)).chain(beside).collect(),
+    };
+    for path in places {
+        match host::files::read_if_there(&path) {
+            Ok(Some(text)) => {
+                let config = Config::parse(&text, &path.display().to_string())?;
+                return Ok((config, Some(path)));
+            }
+            Ok(None) if is_named => {
+                return Err(Error::new(Kind::Config, format!("{} is not there", path.display()))
+                    .hint(format!("{VARIABLE} names it")));
+            }
+            Ok(None) => {}
+            Err(error) => return Err(Error { kind: Kind::Config, ..error }),
+        }
+    }
+    Ok((Config::default(), None))
+}
+
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        // The place, not the message: a message may quote what is secret.
+        let place = panic.location().map(ToString::to_string);
+        tracing::error!(?place, "end: panicked");
+    }));
+}

@@ -1,0 +1,195 @@
+//! `argv` -> what is wanted: a call of kubelet, or a verb of a person.
+//!
+//! Call words are kubelet's and answer JSON, always. Verbs and `--help` are people's and answer
+//! text; clap reads those.
+
+use crate::flexvolume::call;
+use crate::model::error::{Error, Result};
+use crate::model::ids::VolumeId;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Wanted {
+    /// One call of the volume plugin interface: the word and its arguments.
+    Call {
+        /// The word, possibly one that we do not know.
+        word: String,
+        /// The rest.
+        arguments: Vec<OsString>,
+    },
+    /// Nothing was said, and nobody looks: an error in JSON.
+    Nothing,
+    /// Text that clap made: help, version, or what is wrong with a verb.
+    Text {
+        /// The text.
+        text: String,
+        /// Whether it is an error.
+        is_error: bool,
+    },
+    /// A person's verb.
+    Verb(Verb),
+}
+
+/// Kubernetes `FlexVolume` driver for cloud block disks.
+#[derive(Debug, Parser)]
+#[command(name = "disk", version, disable_help_subcommand = true, after_help = AFTER_HELP)]
+struct Line {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const AFTER_HELP: &str = "\
+Calls of kubelet and the controller-manager (each answers one line of JSON):
+  init | attach JSON NODE | isattached JSON NODE | waitforattach DEVICE JSON
+  mountdevice DIR DEVICE JSON | mount DIR JSON | unmount DIR | unmountdevice DIR
+  detach NAME [NODE] | expandfs JSON DEVICE DIR NEW OLD
+
+Configuration: $INCLOUD_DISK_CONFIG, /etc/incloud-disk/config.toml,
+  or .config.toml beside this executable; the first that is there.";
+
+/// What people can ask for.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// The embedded local cloud: volumes on loop devices of this machine
+    #[command(subcommand)]
+    Local(LocalVerb),
+}
+
+/// What people can ask of the local cloud.
+#[derive(Debug, Subcommand)]
+pub enum LocalVerb {
+    /// Make a volume
+    Create {
+        /// The volume's id: letters, digits, dots, dashes, underscores
+        id: VolumeIdArgument,
+        /// Its size, such as 512M, 1G or a number of bytes
+        #[arg(long, value_parser = parse_size)]
+        size: u64,
+        /// Its name in the cloud
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Show all volumes
+    List,
+    /// Remove a volume that is attached nowhere
+    Delete {
+        /// The volume's id
+        id: VolumeIdArgument,
+    },
+    /// Pull a volume's disk by surprise: the file system on it dies
+    Yank {
+        /// The volume's id
+        id: VolumeIdArgument,
+    },
+}
+
+/// A volume id as clap reads it.
+#[derive(Debug, Clone)]
+pub struct VolumeIdArgument(pub VolumeId);
+
+impl std::str::FromStr for VolumeIdArgument {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        VolumeId::parse(text).map(Self)
+    }
+}
+
+/// Reads the arguments after the program's name.
+#[must_use]
+pub fn read(arguments: Vec<OsString>, stdout_is_terminal: bool) -> Wanted {
+    let Some(first) = arguments.first() else {
+        return if stdout_is_terminal { clap_reads(&["--help".into()]) } else { Wanted::Nothing };
+    };
+    let word = first.to_string_lossy().into_owned();
+    let is_verb = Verb::has_subcommand(&word) || word.starts_with('-') || word == "help";
+    if is_verb && !call::WORDS.contains(&word.as_str()) {
+        let arguments = if word == "help" { vec!["--help".into()] } else { arguments };
+        return clap_reads(&arguments);
+    }
+    Wanted::Call { word, arguments: arguments.into_iter().skip(1).collect() }
+}
+
+fn clap_reads(arguments: &[OsString]) -> Wanted {
+    let program = OsString::from("disk");
+    match Line::try_parse_from(std::iter::once(&program).chain(arguments)) {
+        Ok(line) => Wanted::Verb(line.verb),
+        Err(error) => Wanted::Text { text: error.to_string(), is_error: error.use_stderr() },
+    }
+}
+
+/// `1G` and its like: powers of 1024, as people mean them of disks.
+fn parse_size(text: &str) -> std::result::Result<u64, String> {
+    const SECTOR: u64 = 512;
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[digits.len()..].trim_end_matches(['i', 'B']).to_ascii_uppercase();
+    let shift = match unit.as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(format!("{unit:?} is no unit: K, M, G and T are")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "no whole number".to_owned())?;
+    let bytes = number.checked_mul(1 << shift).ok_or("too large")?;
+    if bytes == 0 || bytes % SECTOR != 0 {
+        return Err(format!("a disk has a multiple of {SECTOR} bytes, and not 0"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_words(words: &[&str], terminal: bool) -> Wanted {
+        read(words.iter().map(Into::into).collect(), terminal)
+    }
+
+    #[test]
+    fn call_words_are_calls_whatever_follows() {
+        for words in
+            [&["init"][..], &["attach", "--help"], &["detach", "-x"], &["frobnicate"], &[""]]
+        {
+            assert!(matches!(read_words(words, true), Wanted::Call { .. }), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn people_get_text() {
+        for words in [&["--help"][..], &["help"], &["--version"], &["-h"], &["local", "--help"]] {
+            assert!(
+                matches!(read_words(words, false), Wanted::Text { is_error: false, .. }),
+                "{words:?}"
+            );
+        }
+        for words in
+            [&["local"][..], &["local", "create"], &["--nonsense"], &["local", "yank", "../x"]]
+        {
+            assert!(
+                matches!(read_words(words, false), Wanted::Text { is_error: true, .. }),
+                "{words:?}"
+            );
+        }
+        assert!(matches!(read_words(&["local", "list"], false), Wanted::Verb(_)));
+    }
+
+    #[test]
+    fn silence_is_answered_by_help_only_to_people() {
+        assert!(matches!(read_words(&[], true), Wanted::Text { is_error: false, .. }));
+        assert!(matches!(read_words(&[], false), Wanted::Nothing));
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [("1G", 1 << 30), ("512MiB", 512 << 20), ("1024", 1024), ("2k", 2048)]
+        {
+            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "G", "0", "1", "-1G", "1X", "99999999999T", "1.5G"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The embedded cloud: a whole cloud for one machine, on loop devices.
+//!
+//! It behaves like the real one where that matters here. A volume is an image file, its disk a
+//! loop device, the "letter" the loop's number. The serial link is
+//! `<dir>/by-id/virtio-<first 20 characters>`. Attachments belong to node names: the node that is
+//! this machine gets a device, any other only the record, so that a volume can be "elsewhere".
+//!
+//! This machine's own attachment is true only while the loop device lives: after a reboot the
+//! record alone says "attached", and so the view says "not attached" until somebody attaches anew.
+
+pub mod pull;
+pub mod shelf;
+
+use self::shelf::{Shelf, VolumeFile};
+use super::{Attachment, AttachmentState, Cloud, CloudVolume};
+use crate::host::{Devices, kernel, nodes};
+use crate::model::device::{Device, Identity};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::time::Deadline;
+use crate::seam;
+use std::fs::{File, OpenOptions};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The local cloud, as one node sees it.
+#[expect(missing_debug_implementations, reason = "it borrows a port")]
+pub struct LocalCloud<'a> {
+    shelf: Shelf,
+    this_node: ServerId,
+    devices: &'a dyn Devices,
+}
+
+impl<'a> LocalCloud<'a> {
+    /// The cloud in this folder, seen from this node.
+    pub fn new(dir: &std::path::Path, node: &NodeName, devices: &'a dyn Devices) -> Result<Self> {
+        Ok(Self { shelf: Shelf::at(dir), this_node: ServerId::parse(node.as_str())?, devices })
+    }
+
+    /// The folder's files.
+    #[must_use]
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// This machine's disk of the volume, if it is plugged in.
+    pub fn disk(&self, id: &VolumeId) -> Result<Option<Device>> {
+        self.devices.find(&self.identity(id))
+    }
+
+    /// Makes a new volume: a sparse image.
+    pub fn create(
+        &self,
+        id: &VolumeId,
+        size: u64,
+        name: Option<String>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let _lock = self.shelf.lock(deadline)?;
+        if self.shelf.load(id)?.is_some() {
+            return Err(Error::new(Kind::BadCall, format!("volume {id} exists already")));
+        }
+        self.shelf.make_image(id, size)?;
+        self.shelf.save(&VolumeFile::new(id.clone(), size, name))
+    }
+
+    /// Removes a volume that is attached nowhere.
+    pub fn delete(&self, id: &VolumeId, deadline: Deadline) -> Result<()> {
+        let _lock = self.shelf.lock(deadline)?;
+        let volume = self.view(&self.existing(id)?)?;
+        if let Some(attachment) = volume.attachments.first() {
+            return Err(Error::new(
+                Kind::Busy,
+                format!("volume {id} is attached to {}", attachment.server),
+            )
+            .hint("detach it first"));
+        }
+        self.shelf.remove(id)
+    }
+
+    /// Pulls the volume's disk without a warning, as a hypervisor can: the file system on it dies,
+    /// and the cloud shows the volume detached.
+    pub fn yank(&self, id: &VolumeId, deadline: Deadline) -> Result<pull::Pulled> {
+        let _lock = self.shelf.lock(deadline)?;
+        let file = self.existing(id)?;
+        let Some(disk) = self.disk(id)? else {
+            return Err(Error::new(
+                Kind::Missing,
+                format!("volume {id} has no disk on this machine"),
+            ));
+        };
+        let pulled = pull::pull(&self.shelf, id, &disk)?;
+        self.shelf.remove_link(id, &disk)?;
+        self.without(file, &self.this_node)?;
+        Ok(pulled)
+    }
+
+    /// Every volume, as the cloud shows them.
+    pub fn list(&self) -> Result<Vec<(VolumeFile, CloudVolume)>> {
+        let files = self.shelf.list()?;
+        files.into_iter().map(|file| self.view(&file).map(|view| (file, view))).collect()
+    }
+
+    fn existing(&self, id: &VolumeId) -> Result<VolumeFile> {
+        self.shelf.load(id)?.ok_or_else(|| {
+            Error::new(Kind::Missing, format!("volume {id} does not exist in the local cloud"))
+                .hint("disk local list shows those that do")
+        })
+    }
+
+    fn view(&self, file: &VolumeFile) -> Result<CloudVolume> {
+        let plugged_in = self.disk(&file.id)?.is_some();
+        let there = |server: &ServerId| *server != self.this_node || plugged_in;
+        let attachments = file.attachments.iter().filter(|(server, _)| there(server));
+        Ok(CloudVolume {
+            id: file.id.clone(),
+            size: file.size,
+            recorded_name: file.recorded_name.clone(),
+            attachments: attachments
+                .map(|(server, since)| Attachment {
+                    server: server.clone(),
+                    state: AttachmentState::Attached,
+                    since: Some(since.clone()),
+                })
+                .collect(),
+        })
+    }
+
+    fn without(&self, mut file: VolumeFile, server: &ServerId) -> Result<()> {
+        file.attachments.remove(server);
+        self.shelf.save(&file)
+    }
+
+    fn plug_in(&self, id: &VolumeId) -> Result<Device> {
+        if let Some(disk) = self.disk(id)? {
+            return Ok(disk);
+        }
+        let image = self.shelf.image(id);
+        let backing = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&image)
+            .map_err(|error| Error::io(format!("open {}", image.display()), &error))?;
+        bind_free_loop(&backing)?;
+        self.disk(id)?.ok_or_else(|| {
+            Error::new(
+                Kind::Host,
+                format!("the loop device of volume {id} does not show {}", image.display()),
+            )
+            .hint("is local.dir reached through a link or another mount namespace?")
+        })
+    }
+
+    fn unplug(&self, id: &VolumeId, disk: &Device) -> Result<()> {
+        if self.devices.is_free(disk)? {
+            let node = nodes::open_to_read(disk)?;
+            kernel::loop_unbind(&node)
+                .map_err(|errno| Error::io(format!("clear {}", disk.kernel_name), &errno.into()))?;
+        } else {
+            // A cloud does not ask the guest: whatever still uses the disk loses it.
+            pull::pull(&self.shelf, id, disk)?;
+        }
+        self.shelf.remove_link(id, disk)
+    }
+}
+
+/// Another process may take the number that the kernel calls free: then the next one is tried.
+fn bind_free_loop(backing: &File) -> Result<()> {
+    const CONTROL: &str = "/dev/loop-control";
+    let control = OpenOptions::new().read(true).write(true).open(CONTROL).map_err(|error| {
+        Error::io(format!("open {CONTROL}"), &error)
+            .hint("a disk can be attached only beside the kernel that shall use it, as root")
+    })?;
+    let failed = |what: &str, errno: nix::errno::Errno| Error::io(what, &errno.into());
+    for _ in 0..64 {
+        let number = kernel::loop_free_number(&control)
+            .map_err(|errno| failed("find a free loop device", errno))?;
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        let device = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(device) => device,
+            // devtmpfs makes the node a moment after the kernel made the device.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            Err(error) => return Err(Error::io(format!("open {}", path.display()), &error)),
+        };
+        match kernel::loop_bind(&device, backing) {
+            Ok(()) => return Ok(()),
+            Err(nix::errno::Errno::EBUSY) => {}
+            Err(errno) => return Err(failed(&format!("set up {}", path.display()), errno)),
+        }
+    }
+    Err(Error::new(Kind::Busy, "no loop device stayed free long enough"))
+}
+
+impl Cloud for LocalCloud<'_> {
+    fn identity(&self, id: &VolumeId) -> Identity {
+        Identity::BackingFile(self.shelf.image(id))
+    }
+
+    fn link(&self, id: &VolumeId) -> PathBuf {
+        self.shelf.link(id)
+    }
+
+    fn volume(&self, id: &VolumeId, _: Deadline) -> Result<Option<CloudVolume>> {
+        self.shelf.load(id)?.map(|file| self.view(&file)).transpose()
+    }
+
+    fn server(&self, node: &NodeName, _: Deadline) -> Result<Option<ServerId>> {
+        // Every name is a server here: there is no list that could say otherwise.
+        ServerId::parse(node.as_str()).map(Some)
+    }
+
+    fn recorded_as(&self, name: &VolumeName, _: Deadline) -> Result<Vec<VolumeId>> {
+        let files = self.shelf.list()?;
+        let same = files.into_iter().filter(|file| file.recorded_name.as_ref() == Some(name));
+        Ok(same.map(|file| file.id).collect())
+    }
+
+    fn called(&self, name: &VolumeName, server: &ServerId, _: Deadline) -> Result<Vec<VolumeId>> {
+        let volumes = self.list()?;
+        let same = volumes.into_iter().filter(|(file, view)| {
+            file.name.as_deref() == Some(name.as_str()) && view.attachment_to(server).is_some()
+        });
+        Ok(same.map(|(file, _)| file.id).collect())
+    }
+
+    fn record_name(
+        &self,
+        id: &VolumeId,
+        name: Option<&VolumeName>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let _lock = self.shelf.lock(deadline)?;
+        let mut file = self.existing(id)?;
+        file.recorded_name = name.cloned();
+        self.shelf.save(&file)
+    }
+
+    fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
+        let _lock = self.shelf.lock(deadline)?;
+        let mut file = self.existing(id)?;
+        if let Some((other, _)) = file.attachments.iter().find(|(other, _)| *other != server) {
+            return Err(Error::new(Kind::Elsewhere, format!("volume {id} is attached to {other}")));
+        }
+        // The record comes first: killed in between, the volume is taken but not plugged in, and
+        // the same attach finishes it; the other way round a second node could take it too.
+        file.attachments.insert(server.clone(), shelf::now());
+        self.shelf.save(&file)?;
+        seam::step("local.attach.recorded");
+        if *server == self.this_node {
+            let disk = self.plug_in(id).inspect_err(|_| {
+                file.attachments.remove(server);
+                if let Err(error) = self.shelf.save(&file) {
+                    tracing::error!(%error, "the record of a failed attach stays");
+                }
+            })?;
+            seam::step("local.attach.plugged");
+            self.shelf.make_link(id, &disk)?;
+        }
+        Ok(())
+    }
+
+    fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
+        let _lock = self.shelf.lock(deadline)?;
+        let file = self.existing(id)?;
+        if *server == self.this_node
+            && let Some(disk) = self.disk(id)?
+        {
+            self.unplug(id, &disk)?;
+            seam::step("local.detach.unplugged");
+        }
+        self.without(file, server)
+    }
+
+    fn extend(&self, id: &VolumeId, bytes: u64, deadline: Deadline) -> Result<()> {
+        let _lock = self.shelf.lock(deadline)?;
+        let mut file = self.existing(id)?;
+        if bytes <= file.size {
+            return Ok(());
+        }
+        self.shelf.grow_image(id, bytes)?;
+        file.size = bytes;
+        self.shelf.save(&file)?;
+        // A hypervisor tells the guest of its disk's new size; here that is up to us.
+        match self.disk(id)? {
+            Some(disk) => self.devices.rescan(&disk),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Stands in where no cloud is configured: what needs none works, the rest says what to write.
+
+use super::{Cloud, CloudVolume};
+use crate::model::device::Identity;
+use crate::model::error::{Error, Result};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::time::Deadline;
+use std::path::{Path, PathBuf};
+
+/// No cloud, and why.
+#[derive(Debug, Clone)]
+pub struct Unconfigured {
+    /// What every request answers.
+    pub reason: Error,
+}
+
+impl Unconfigured {
+    fn no<T>(&self) -> Result<T> {
+        Err(self.reason.clone())
+    }
+}
+
+impl Cloud for Unconfigured {
+    fn identity(&self, id: &VolumeId) -> Identity {
+        Identity::Serial(id.clone())
+    }
+
+    fn link(&self, id: &VolumeId) -> PathBuf {
+        Path::new("/dev/disk/by-id").join(id.link_name())
+    }
+
+    fn volume(&self, _: &VolumeId, _: Deadline) -> Result<Option<CloudVolume>> {
+        self.no()
+    }
+
+    fn server(&self, _: &NodeName, _: Deadline) -> Result<Option<ServerId>> {
+        self.no()
+    }
+
+    fn recorded_as(&self, _: &VolumeName, _: Deadline) -> Result<Vec<VolumeId>> {
+        self.no()
+    }
+
+    fn called(&self, _: &VolumeName, _: &ServerId, _: Deadline) -> Result<Vec<VolumeId>> {
+        self.no()
+    }
+
+    fn record_name(&self, _: &VolumeId, _: Option<&VolumeName>, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
+    fn attach(&self, _: &VolumeId, _: &ServerId, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
+    fn detach(&self, _: &VolumeId, _: &ServerId, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
+    fn extend(&self, _: &VolumeId, _: u64, _: Deadline) -> Result<()> {
+        self.no()
+    }
+}

@@ -1,0 +1,80 @@
+//! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
+
+use super::{Driver, Outcome, Volume};
+use crate::model::contents::FsType;
+use crate::model::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::target::Target;
+use crate::model::time::Steps;
+use crate::seam;
+use std::path::Path;
+use std::time::Duration;
+
+impl Driver<'_> {
+    /// Makes the volume mounted at the folder at least `bytes` large. Nobody else asks the cloud
+    /// for it: in `FlexVolume` this call is the only one.
+    pub fn expand(&self, volume: &Volume, target: &Target, bytes: u64) -> Result<Outcome> {
+        let _lock = self.lock(&volume.id)?;
+        self.remember_name(volume);
+        let folder = self.mounts.real_path(target)?;
+        let disk = self.disk(&volume.id)?;
+        let kind = self.mounted_kind(&folder, &disk)?;
+
+        let state = self.existing(&volume.id)?;
+        if state.size < bytes {
+            tracing::info!(volume = %volume.id, from = state.size, to = bytes, "asking the cloud to extend");
+            self.cloud.extend(&volume.id, bytes, self.deadline)?;
+            seam::step("expand.requested");
+        }
+        let grown = self.wait_for_size(volume, bytes)?;
+        self.prove_again(&volume.id, &disk)?;
+        let covered = self.file_systems.grow(&folder, kind, &grown)?;
+        // The last group or allocation group may be too small to be used.
+        let slack = (bytes / 100).max(1 << 20);
+        if covered + slack < bytes {
+            return Err(Error::new(
+                Kind::Host,
+                format!("the {kind} covers {covered} bytes after growing, {bytes} were asked for"),
+            ));
+        }
+        Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
+    }
+
+    fn mounted_kind(&self, folder: &Path, disk: &Device) -> Result<FsType> {
+        let table = self.mounts.table()?;
+        let Some(mount) = table.top_at(folder) else {
+            return Err(Error::new(
+                Kind::Missing,
+                format!("nothing is mounted at {}", folder.display()),
+            )
+            .hint("a file system is grown while it is mounted"));
+        };
+        super::stage::belongs(mount, disk, folder)?;
+        if mount.is_super_read_only() || mount.is_read_only() {
+            return Err(Error::refused(format!("{} is read-only", folder.display()))
+                .hint("a read-only file system cannot grow"));
+        }
+        FsType::named(&mount.fs_type)
+            .ok_or_else(|| Error::refused(format!("a {} cannot be grown", mount.fs_type)))
+    }
+
+    fn wait_for_size(&self, volume: &Volume, bytes: u64) -> Result<Device> {
+        let mut last = 0;
+        for step in Steps::between(Duration::from_millis(5), Duration::from_secs(1)) {
+            let disk = self.disk(&volume.id)?;
+            if disk.size >= bytes {
+                return Ok(disk);
+            }
+            last = disk.size;
+            self.devices.rescan(&disk)?;
+            if !self.deadline.pause(step) {
+                break;
+            }
+        }
+        Err(Error::new(
+            Kind::Timeout,
+            format!("the disk still has {last} bytes, {bytes} are awaited"),
+        )
+        .hint("does the cloud allow to extend a volume that is attached?"))
+    }
+}

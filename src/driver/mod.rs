@@ -1,0 +1,139 @@
+//! Every decision: what "already so" means, what to wait for, what to refuse.
+//!
+//! The driver knows volumes, servers, disks and mounts, and nothing of the words in which it was
+//! called. Each operation can be repeated, and killed at any point: the next try looks at what is
+//! there and goes on.
+
+pub mod attach;
+pub mod detach;
+pub mod expand;
+pub mod names;
+pub mod publish;
+pub mod stage;
+pub mod unmount;
+pub mod wait;
+
+use crate::cloud::Cloud;
+use crate::host::locks::{Lock, Locked, Locks};
+use crate::host::records::Records;
+use crate::host::{Devices, FileSystems, Mounts};
+use crate::model::config::GuardMode;
+use crate::model::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::record::DiskMoment;
+use crate::model::time::Deadline;
+
+/// Whether something had to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done now.
+    Done,
+    /// It was so already.
+    Already,
+}
+
+/// A volume under the two names it goes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The cloud's.
+    pub id: VolumeId,
+    /// The orchestrator's; nothing if it says no more than the id.
+    pub name: Option<VolumeName>,
+}
+
+impl Volume {
+    /// A volume; a name that equals the id is left out.
+    #[must_use]
+    pub fn new(id: VolumeId, name: Option<VolumeName>) -> Self {
+        let name = name.filter(|name| !name.is(&id));
+        Self { id, name }
+    }
+}
+
+/// Everything that one call works with.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Driver<'a> {
+    /// Who lends the volumes.
+    pub cloud: &'a dyn Cloud,
+    /// Disks of this machine.
+    pub devices: &'a dyn Devices,
+    /// What stands on them.
+    pub file_systems: &'a dyn FileSystems,
+    /// Where they are mounted.
+    pub mounts: &'a dyn Mounts,
+    /// What this machine remembers.
+    pub records: &'a Records,
+    /// One lock for each volume.
+    pub locks: &'a Locks,
+    /// This machine's name.
+    pub this_node: &'a NodeName,
+    /// Whether tear-downs of volumes in use are refused.
+    pub guard: GuardMode,
+    /// The operation's name, for the lock file.
+    pub operation: &'a str,
+    /// When to answer at the latest.
+    pub deadline: Deadline,
+}
+
+impl Driver<'_> {
+    /// The volume's lock, for operations that change this machine.
+    fn lock(&self, id: &VolumeId) -> Result<Lock> {
+        self.locks.take(id, self.operation, self.deadline)?.required()
+    }
+
+    /// The volume's lock, for operations that only speak to the cloud: they go on without it
+    /// where it cannot be had (a controller's container with a read-only root).
+    fn lock_if_possible(&self, id: &VolumeId) -> Result<Option<Lock>> {
+        match self.locks.take(id, self.operation, self.deadline)? {
+            Locked::Held(lock) => Ok(Some(lock)),
+            Locked::Impossible(error) => {
+                tracing::debug!(%error, "going on without a lock");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Remembers which name belongs to the volume, so that a call that is only given the name
+    /// finds it. It is a cache: a failure is logged, no more.
+    fn remember_name(&self, volume: &Volume) {
+        let Some(name) = &volume.name else { return };
+        let remembered = self.records.update(&volume.id, |record| record.name = Some(name.clone()));
+        if let Err(error) = remembered {
+            tracing::debug!(%error, "the volume's name is not remembered");
+        }
+    }
+
+    /// The volume's disk on this machine; missing is an error here.
+    fn disk(&self, id: &VolumeId) -> Result<Device> {
+        let identity = self.cloud.identity(id);
+        self.devices.find(&identity)?.ok_or_else(|| {
+            Error::new(Kind::Missing, format!("no disk of this machine shows {identity}"))
+                .hint("is the volume attached to this machine?")
+        })
+    }
+
+    /// Looks once more, right before something is done to the disk: the same number and count,
+    /// or it is not the disk that was proven.
+    fn prove_again(&self, id: &VolumeId, disk: &Device) -> Result<()> {
+        let now = self.disk(id)?;
+        if now.number == disk.number && now.sequence == disk.sequence {
+            return Ok(());
+        }
+        Err(Error::refused(format!(
+            "the volume's disk changed from {} ({}) to {} ({}) while it was worked on",
+            disk.kernel_name, disk.number, now.kernel_name, now.number
+        ))
+        .hint("nothing was done to the new one; the next try takes it"))
+    }
+}
+
+/// The disk as it is now, for a record.
+fn moment(disk: &Device) -> DiskMoment {
+    DiskMoment {
+        number: disk.number,
+        sequence: disk.sequence,
+        size: disk.size,
+        boot: crate::host::machine::boot_id(),
+    }
+}

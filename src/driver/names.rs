@@ -1,0 +1,97 @@
+//! From the orchestrator's name of a volume to the volume. A wrong guess would detach somebody
+//! else's disk, so whatever is not certain is an error.
+
+use super::Driver;
+use crate::host::Shown;
+use crate::model::device::{DeviceNumber, Identity};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ServerId, VolumeId, VolumeName};
+use std::path::Path;
+
+impl Driver<'_> {
+    /// The volume of this name, as far as the cloud can tell; nothing if no volume that is
+    /// attached to the server can be meant.
+    ///
+    /// In order: the name is an id; what attach recorded; the one volume attached to that server
+    /// that the cloud calls so.
+    pub fn volume_named(
+        &self,
+        name: &VolumeName,
+        server: Option<&ServerId>,
+    ) -> Result<Option<VolumeId>> {
+        if let Some(id) = name.as_volume_id() {
+            return Ok(Some(id));
+        }
+        if let Some(id) = self.records.named(name) {
+            // The cache may be old: it counts only if the cloud says the same.
+            let volume = self.cloud.volume(&id, self.deadline)?;
+            if volume.is_some_and(|volume| volume.recorded_name.as_ref() == Some(name)) {
+                return Ok(Some(id));
+            }
+        }
+        let recorded = self.cloud.recorded_as(name, self.deadline)?;
+        if let Some(id) = only_one(name, &recorded, "were attached under that name")? {
+            return Ok(Some(id));
+        }
+        // A person may have typed the volume's id.
+        if let Ok(id) = VolumeId::parse(name.as_str())
+            && self.cloud.volume(&id, self.deadline)?.is_some()
+        {
+            return Ok(Some(id));
+        }
+        let Some(server) = server else { return Ok(None) };
+        let called = self.cloud.called(name, server, self.deadline)?;
+        only_one(name, &called, "have that name in the cloud")
+    }
+
+    /// The volume mounted at a folder, without asking the cloud: by record, else by what the
+    /// mounted disk shows, else by the label in the mount table.
+    pub fn volume_mounted_at(&self, name: &VolumeName, folder: &Path) -> Result<Option<VolumeId>> {
+        if let Some(id) = name.as_volume_id() {
+            return Ok(Some(id));
+        }
+        if let Some(id) = self.records.named(name) {
+            return Ok(Some(id));
+        }
+        let table = self.mounts.table()?;
+        let Some(mount) = table.top_at(folder) else { return Ok(None) };
+        if let Some(id) = self.volume_on(mount.number)? {
+            return Ok(Some(id));
+        }
+        let label = Path::new(&mount.source).strip_prefix(crate::host::nodes::FOLDER).ok();
+        Ok(label.and_then(|label| VolumeId::parse(label.to_str()?).ok()))
+    }
+
+    fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {
+        let Some(shown) = self.devices.shown_by(number)? else { return Ok(None) };
+        let id = match &shown {
+            Shown::Serial(serial) => VolumeId::parse(serial).ok(),
+            Shown::BackingFile(path) => {
+                path.file_stem().and_then(|stem| VolumeId::parse(stem.to_str()?).ok())
+            }
+            Shown::Nothing => None,
+        };
+        // A cut serial is no id, and a file of that name may be another's: the way back must lead
+        // to the same disk.
+        Ok(id.filter(|id| match (self.cloud.identity(id), shown) {
+            (Identity::BackingFile(wanted), Shown::BackingFile(path)) => wanted == path,
+            (Identity::Serial(id), Shown::Serial(serial)) => id.as_str() == serial,
+            _ => false,
+        }))
+    }
+}
+
+fn only_one(name: &VolumeName, found: &[VolumeId], how: &str) -> Result<Option<VolumeId>> {
+    match found {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        several => {
+            let list: Vec<_> = several.iter().map(VolumeId::as_str).collect();
+            Err(Error::new(
+                Kind::Refused,
+                format!("several volumes {how} ({name}): {}", list.join(", ")),
+            )
+            .hint("detach the one you mean by its id: disk detach <volume id> <node>"))
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Bind the staged volume into a consumer's folder.
+
+use super::stage::{belongs, wish};
+use super::{Driver, Outcome, Volume};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::ConsumerId;
+use crate::model::mountinfo::MountTable;
+use crate::model::target::Target;
+use crate::seam;
+use std::path::Path;
+
+/// Where a volume is to be published.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    /// The consumer.
+    pub consumer: &'a ConsumerId,
+    /// The consumer's folder.
+    pub target: &'a Target,
+    /// The folder where the volume is staged.
+    pub stage: &'a Target,
+    /// The file system asked for.
+    pub wished: &'a str,
+    /// Whether the consumer must not write.
+    pub read_only: bool,
+}
+
+impl Driver<'_> {
+    /// Binds the volume into the consumer's folder. A volume that is not staged is staged first:
+    /// an empty folder is never bound.
+    pub fn publish(&self, volume: &Volume, publication: &Publication<'_>) -> Result<Outcome> {
+        let wished = wish(publication.wished)?;
+        let _lock = self.lock(&volume.id)?;
+        self.remember_name(volume);
+        let stage = self.mounts.real_path(publication.stage)?;
+        let folder = self.mounts.real_path(publication.target)?;
+        self.stage_locked(volume, publication.stage, wished)?;
+        let disk = self.disk(&volume.id)?;
+
+        let table = self.mounts.table()?;
+        let outcome = if let Some(mount) = table.top_at(&folder) {
+            belongs(mount, &disk, &folder)?;
+            if mount.is_read_only() == publication.read_only {
+                Outcome::Already
+            } else {
+                self.set_access(&folder, publication.read_only)?;
+                Outcome::Done
+            }
+        } else {
+            refuse_read_only_stage(&table, &stage, publication.read_only)?;
+            self.mounts.make_folder(&folder)?;
+            self.bind_verified(volume, &stage, &folder, publication.read_only)?;
+            Outcome::Done
+        };
+        let recorded = self.records.update(&volume.id, |record| {
+            record.published.insert(publication.consumer.clone(), folder.clone());
+        });
+        if let Err(error) = recorded {
+            tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");
+        }
+        Ok(outcome)
+    }
+
+    fn bind_verified(
+        &self,
+        volume: &Volume,
+        stage: &Path,
+        folder: &Path,
+        read_only: bool,
+    ) -> Result<()> {
+        self.mounts.bind(stage, folder)?;
+        seam::step("publish.bound");
+        let finished = self.finish_bind(volume, folder, read_only);
+        finished.map_err(|error| match self.mounts.unmount(folder) {
+            Ok(()) => error,
+            Err(also) => error.and_also(&also),
+        })
+    }
+
+    fn finish_bind(&self, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
+        if read_only {
+            self.mounts.make_read_only(folder)?;
+        }
+        let table = self.mounts.table()?;
+        let mount = table.top_at(folder).ok_or_else(|| {
+            Error::new(
+                Kind::Host,
+                format!("nothing is mounted at {} after the bind", folder.display()),
+            )
+        })?;
+        belongs(mount, &self.disk(&volume.id)?, folder)?;
+        if mount.is_read_only() != read_only {
+            return Err(Error::new(
+                Kind::Host,
+                format!(
+                    "{} did not become what was asked for: {}",
+                    folder.display(),
+                    mount.options
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// A bind that was killed half-way, or asked for differently now, is made right in place.
+    fn set_access(&self, folder: &Path, read_only: bool) -> Result<()> {
+        if read_only {
+            return self.mounts.make_read_only(folder);
+        }
+        Err(Error::refused(format!("{} is mounted read-only", folder.display()))
+            .hint("it is mounted anew when the pod is restarted"))
+    }
+}
+
+/// A consumer that may write must not get a file system that refuses writes.
+fn refuse_read_only_stage(table: &MountTable, stage: &Path, read_only: bool) -> Result<()> {
+    match table.top_at(stage) {
+        Some(mount) if !read_only && (mount.is_read_only() || mount.is_super_read_only()) => {
+            Err(Error::refused(format!("{} is read-only, but the pod wants to write", stage.display()))
+                .hint("the disk refuses writes, or the kernel made the file system read-only after an error: see its log"))
+        }
+        _ => Ok(()),
+    }
+}

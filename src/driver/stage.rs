@@ -1,0 +1,329 @@
+//! Mount the volume's disk at its stage folder; format it first if it is provably blank.
+
+use super::{Driver, Outcome, Volume, moment};
+use crate::host::{MountRequest, NewFileSystem};
+use crate::model::contents::{Contents, FileSystem, FsType, Maker};
+use crate::model::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{VolumeId, is_uuid};
+use crate::model::mountinfo::Mount;
+use crate::model::record::{Formatting, Staged, VolumeRecord};
+use crate::model::target::Target;
+use crate::seam;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long staging waits for a disk that should be there already.
+const DISK_WAIT: Duration = Duration::from_secs(20);
+
+/// How long a device that is still opened by somebody (udev after the plug-in, a killed mkfs) is
+/// waited for.
+const SETTLE_WAIT: Duration = Duration::from_secs(5);
+
+impl Driver<'_> {
+    /// Mounts the volume at the folder. `wished` is the file system asked for; empty means what
+    /// is there, ext4 for a blank disk.
+    pub fn stage(&self, volume: &Volume, target: &Target, wished: &str) -> Result<Outcome> {
+        let wished = wish(wished)?;
+        let _lock = self.lock(&volume.id)?;
+        self.remember_name(volume);
+        self.stage_locked(volume, target, wished)
+    }
+
+    /// The same for a caller that holds the volume's lock.
+    pub(super) fn stage_locked(
+        &self,
+        volume: &Volume,
+        target: &Target,
+        wished: Option<FsType>,
+    ) -> Result<Outcome> {
+        let folder = self.mounts.real_path(target)?;
+        let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
+        if let Some(mount) = self.mounts.table()?.top_at(&folder) {
+            belongs(mount, &disk, &folder)?;
+            return Ok(Outcome::Already);
+        }
+        if let Some(reason) = self.devices.objection(&disk)? {
+            return Err(
+                Error::refused(reason).hint("only whole disks that nothing else uses are mounted")
+            );
+        }
+        let found = self.file_system_on(volume, &disk, wished)?;
+        self.mounts.make_folder(&folder)?;
+        self.prove_again(&volume.id, &disk)?;
+        self.mount_verified(volume, &disk, found.kind, &folder)?;
+        let recorded = self.records.update(&volume.id, |record| {
+            record.was_mounted = true;
+            record.formatting = None;
+            record.staged = Some(Staged {
+                folder: folder.clone(),
+                disk: moment(&disk),
+                fs_type: found.kind.name().to_owned(),
+                uuid: found.uuid.clone(),
+            });
+        });
+        if let Err(error) = recorded {
+            // The orchestrator would skip the next try, for the folder is a mount point now.
+            return Err(self.undo(&folder, error));
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// The file system to mount: the one that is there, or a new one on a blank disk.
+    fn file_system_on(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        wished: Option<FsType>,
+    ) -> Result<FileSystem> {
+        let record = self.records.load(&volume.id);
+        let unfinished = unfinished_on(&record, disk);
+        let contents = self.file_systems.look(disk)?;
+        let found = match contents {
+            // A finished file system is never made again, whatever the record says.
+            Contents::FileSystem(found) if finished(&found, unfinished) => found,
+            Contents::FileSystem(found) => match unfinished {
+                Some(plan) if plan.uuid == found.uuid => return self.format(volume, disk, plan),
+                _ => {
+                    let what =
+                        format!("an unfinished {} that this machine did not begin", found.kind);
+                    return Err(not_ours(disk, &what));
+                }
+            },
+            Contents::Blank | Contents::Unknown(_) => match (unfinished, contents) {
+                // Our own mkfs was killed: it is the same plug-in of the disk that was blank then.
+                (Some(plan), _) => return self.format(volume, disk, plan),
+                (None, Contents::Unknown(what)) => return Err(not_ours(disk, &what)),
+                (None, _) => {
+                    let kind = wished.unwrap_or(FsType::Ext4);
+                    return self.format_blank(volume, disk, kind, &record);
+                }
+            },
+            Contents::Foreign(what) => return Err(not_ours(disk, &what)),
+        };
+        if let Some(wished) = wished
+            && !wished.accepts(found.kind)
+        {
+            return Err(Error::refused(format!(
+                "{} holds {}, but {wished} is asked for",
+                disk.kernel_name, found.kind
+            ))
+            .hint("ask for the file system that is there, or for none; a disk with data is never formatted"));
+        }
+        if found.size > disk.size {
+            return Err(Error::refused(format!(
+                "the {} on {} needs {} bytes, the disk has {}",
+                found.kind, disk.kernel_name, found.size, disk.size
+            ))
+            .hint("is it the right volume, and was it made smaller?"));
+        }
+        if found.wants_check && !disk.read_only {
+            if self.devices.is_free(disk)? {
+                self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
+            } else {
+                // A mounted file system is never checked: this mount joins the one that is there.
+                tracing::warn!(volume = %volume.id, disk = %disk.kernel_name, "the file system asks for a check, but is in use");
+            }
+        }
+        Ok(found)
+    }
+
+    fn format_blank(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        kind: FsType,
+        record: &VolumeRecord,
+    ) -> Result<FileSystem> {
+        if record.was_mounted {
+            return Err(Error::refused(format!(
+                "{} is blank, but this machine has mounted the volume before: its data is gone",
+                disk.kernel_name
+            ))
+            .hint("find out why before anything is written to it"));
+        }
+        if disk.read_only {
+            return Err(Error::refused(format!("{} is blank and read-only", disk.kernel_name)));
+        }
+        let in_cloud = self.existing(&volume.id).map_err(|error| {
+            error.hint("a blank disk is formatted only when the cloud confirms the volume's size")
+        })?;
+        if in_cloud.size != disk.size {
+            return Err(Error::refused(format!(
+                "{} has {} bytes, the volume has {} in the cloud",
+                disk.kernel_name, disk.size, in_cloud.size
+            ))
+            .hint("a disk of another size than its volume is not formatted"));
+        }
+        let formatting = Formatting {
+            disk: moment(disk),
+            fs_type: kind.name().to_owned(),
+            uuid: file_system_uuid(&volume.id),
+        };
+        self.format(volume, disk, &formatting)
+    }
+
+    /// Formats as a transaction: the intent is on disk before the first byte of the file system,
+    /// so that a killed mkfs can be told from somebody's data.
+    fn format(&self, volume: &Volume, disk: &Device, plan: &Formatting) -> Result<FileSystem> {
+        let kind = FsType::named(&plan.fs_type)
+            .ok_or_else(|| Error::new(Kind::Bug, format!("a record asks for {}", plan.fs_type)))?;
+        self.wait_free(disk)?;
+        let again = self.records.load(&volume.id).formatting.is_some();
+        self.records.update(&volume.id, |record| record.formatting = Some(plan.clone()))?;
+        seam::step("stage.format.intent");
+        self.prove_again(&volume.id, disk)?;
+        tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, again, "formatting a blank disk");
+        let new = NewFileSystem { kind, uuid: plan.uuid.clone(), again };
+        self.file_systems.make(&volume.id, disk, &new, self.deadline)?;
+        seam::step("stage.format.made");
+        self.prove_again(&volume.id, disk)?;
+        match self.file_systems.look(disk)? {
+            Contents::FileSystem(found)
+                if found.uuid == plan.uuid && found.maker != Maker::Unfinished =>
+            {
+                self.records.update(&volume.id, |record| record.formatting = None)?;
+                seam::step("stage.format.done");
+                Ok(found)
+            }
+            other => Err(Error::new(
+                Kind::Host,
+                format!("mkfs said success, but {} shows {other:?}", disk.kernel_name),
+            )),
+        }
+    }
+
+    /// Mounts and then looks: what is at the folder must be the proven disk.
+    fn mount_verified(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        kind: FsType,
+        folder: &Path,
+    ) -> Result<()> {
+        let request = MountRequest { id: &volume.id, device: disk, kind, target: folder };
+        let until = self.deadline.at_most(SETTLE_WAIT);
+        while let Err(error) = self.mounts.mount(&request) {
+            // Whoever looks at a new disk (udev) may have it open for a moment.
+            if error.kind != Kind::Busy || !until.pause(Duration::from_millis(20)) {
+                return Err(error);
+            }
+        }
+        seam::step("stage.mounted");
+        let verified = self.mounts.table().and_then(|table| {
+            let mount = table.top_at(folder).ok_or_else(|| {
+                Error::new(
+                    Kind::Host,
+                    format!("nothing is mounted at {} after the mount", folder.display()),
+                )
+            })?;
+            belongs(mount, disk, folder)?;
+            self.prove_again(&volume.id, disk)
+        });
+        verified.map_err(|error| self.undo(folder, error))
+    }
+
+    fn undo(&self, folder: &Path, error: Error) -> Error {
+        match self.mounts.unmount(folder) {
+            Ok(()) => error,
+            Err(also) => error.and_also(&also),
+        }
+    }
+
+    /// Waits a moment until nobody uses the disk: a killed mkfs may still be on its way out.
+    fn wait_free(&self, disk: &Device) -> Result<()> {
+        let until = self.deadline.at_most(SETTLE_WAIT);
+        while !self.devices.is_free(disk)? {
+            if !until.pause(Duration::from_millis(10)) {
+                return Err(Error::new(Kind::Busy, format!("{} is in use already", disk.kernel_name))
+                    .hint("it is mounted elsewhere, perhaps in a container's namespace, or part of another device"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a mount at the volume's folder is the volume's disk.
+pub(super) fn belongs(mount: &Mount, disk: &Device, folder: &Path) -> Result<()> {
+    if mount.number == disk.number {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "{} holds device {}, which is not the volume's disk {} ({})",
+        folder.display(),
+        mount.number,
+        disk.kernel_name,
+        disk.number
+    ))
+    .hint("restart the pods that use the volume, so that it is unmounted"))
+}
+
+/// The unfinished format of this very plug-in of the disk.
+fn unfinished_on<'a>(record: &'a VolumeRecord, disk: &Device) -> Option<&'a Formatting> {
+    let formatting = record.formatting.as_ref()?;
+    // Without the kernel's count a disk that left and came back could not be told from one that
+    // stayed: then there is no unfinished work, only data that we do not know.
+    (formatting.disk == moment(disk) && disk.sequence.is_some()).then_some(formatting)
+}
+
+/// The file system that the orchestrator asks for; none if it does not care.
+pub(super) fn wish(name: &str) -> Result<Option<FsType>> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    FsType::named(name).map(Some).ok_or_else(|| {
+        Error::bad_call(format!("the file system {name:?} is not supported"))
+            .hint("ext3, ext4 and xfs are")
+    })
+}
+
+/// The UUID that a file system of this volume gets: the id itself where that is a UUID, else a
+/// hash of it (FNV-1a, 128 bits) in the form of a custom UUID. So contents can be matched to
+/// their volume later.
+fn file_system_uuid(id: &VolumeId) -> String {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let text = id.as_str();
+    if is_uuid(text) {
+        return text.to_lowercase();
+    }
+    let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    // Version 8 and the usual variant, as RFC 9562 asks of custom UUIDs.
+    let hash = hash & !(0xf << 76) | (0x8 << 76);
+    let hash = hash & !(0x3 << 62) | (0x2 << 62);
+    let digits = format!("{hash:032x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
+/// Whether a file system can be mounted as it is: there is no unfinished format of ours, or it
+/// came to its end after all, or it is another one.
+fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> bool {
+    match (found.maker, unfinished) {
+        (Maker::Unfinished, _) => false,
+        (Maker::Finished, _) | (Maker::Unknown, None) => true,
+        (Maker::Unknown, Some(plan)) => plan.uuid != found.uuid,
+    }
+}
+
+fn not_ours(disk: &Device, what: &str) -> Error {
+    let name = &disk.kernel_name;
+    Error::refused(format!("{name} holds {what}")).hint(format!(
+        "only a blank disk is formatted; if the data may go, run mkfs on {} by hand",
+        disk.kernel_node().display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_are_named_after_their_volume() {
+        let uuid = "6F1C2D3E-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+        let id = |text| VolumeId::parse(text).unwrap();
+        assert_eq!(file_system_uuid(&id(uuid)), uuid.to_lowercase());
+        let (one, two) = (file_system_uuid(&id("vol-1")), file_system_uuid(&id("vol-2")));
+        assert!(is_uuid(&one) && one != two);
+        assert_eq!((&one[14..15], &one[19..20] >= "8"), ("8", true), "{one}");
+    }
+}

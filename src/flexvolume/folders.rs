@@ -1,0 +1,155 @@
+//! The shapes of kubelet's folders (`pkg/volume/flexvolume/util.go`, `pkg/volume/util`):
+//! `<root>/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/<volume>` for the device and
+//! `<root>/pods/<uid>/volumes/incloud~disk/<volume>` for a pod.
+
+use crate::model::error::{Error, Result};
+use crate::model::ids::{ConsumerId, VolumeName};
+use crate::model::target::Target;
+use std::path::{Component, Path, PathBuf};
+
+/// A folder of kubelet's for one volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder {
+    /// Where it is.
+    pub target: Target,
+    /// The volume's name, the folder's last segment.
+    pub name: VolumeName,
+}
+
+const GLOBAL: &str = "plugins/kubernetes.io/flexvolume/incloud/disk/mounts";
+const IN_POD: &str = "volumes/incloud~disk";
+const PODS: &str = "pods";
+
+/// The path of a volume's global folder below the root.
+#[must_use]
+pub fn global_below(name: &VolumeName) -> PathBuf {
+    Path::new(GLOBAL).join(name.as_str())
+}
+
+/// The global folder that belongs to a pod's folder.
+#[must_use]
+pub fn global_of(folder: &Folder) -> Target {
+    Target { root: folder.target.root.clone(), below: global_below(&folder.name) }
+}
+
+/// Reads the path of a global folder.
+pub fn global(text: &str) -> Result<Folder> {
+    let path = normal(text)?;
+    read_global(&path)?
+        .ok_or_else(|| misshapen(&path, &format!("<kubelet root>/{GLOBAL}/<volume>")))
+}
+
+/// Reads the path of a pod's folder.
+pub fn pod(text: &str) -> Result<(Folder, ConsumerId)> {
+    let path = normal(text)?;
+    read_pod(&path)?
+        .ok_or_else(|| misshapen(&path, &format!("<kubelet root>/{PODS}/<uid>/{IN_POD}/<volume>")))
+}
+
+/// Reads a path that may be of either shape.
+pub fn either(text: &str) -> Result<Folder> {
+    let path = normal(text)?;
+    match read_global(&path)? {
+        Some(folder) => Ok(folder),
+        None => pod(text).map(|(folder, _)| folder),
+    }
+}
+
+fn read_global(path: &Path) -> Result<Option<Folder>> {
+    let (Some(name), Some(root)) = (last(path), root_above(path.parent(), GLOBAL)) else {
+        return Ok(None);
+    };
+    let name = VolumeName::parse(name)?;
+    let below = global_below(&name);
+    Ok(Some(Folder { target: Target { root, below }, name }))
+}
+
+fn read_pod(path: &Path) -> Result<Option<(Folder, ConsumerId)>> {
+    let Some(in_pod) = root_above(path.parent(), IN_POD) else { return Ok(None) };
+    let (Some(name), Some(uid), Some(root)) =
+        (last(path), last(&in_pod), root_above(in_pod.parent(), PODS))
+    else {
+        return Ok(None);
+    };
+    let (name, uid) = (VolumeName::parse(name)?, ConsumerId::parse(uid)?);
+    let below = Path::new(PODS).join(uid.as_str()).join(IN_POD).join(name.as_str());
+    Ok(Some((Folder { target: Target { root, below }, name }, uid)))
+}
+
+fn last(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
+/// What stands above `tail` in a path that ends with it.
+fn root_above(path: Option<&Path>, tail: &str) -> Option<PathBuf> {
+    let path = path.filter(|path| path.ends_with(tail))?;
+    path.ancestors().nth(Path::new(tail).components().count()).map(Path::to_path_buf)
+}
+
+/// An absolute path without dots, doubled slashes, a slash at its end, or control characters.
+fn normal(text: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(text);
+    let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
+    let same = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
+    if !path.is_absolute() || !plain || !same || text.chars().any(char::is_control) {
+        return Err(Error::bad_call(format!("{text:?} is not an absolute path in its plain form")));
+    }
+    Ok(path)
+}
+
+fn misshapen(path: &Path, shape: &str) -> Error {
+    Error::bad_call(format!("{} does not look like {shape}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelets_folders_are_taken_apart() {
+        let folder =
+            global("/var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/pv")
+                .unwrap();
+        assert_eq!(folder.target.root, Path::new("/var/lib/kubelet"));
+        assert_eq!(folder.name.as_str(), "pv");
+        let (pod, uid) = pod("/var/lib/kubelet/pods/1-2/volumes/incloud~disk/pv").unwrap();
+        assert_eq!(uid.as_str(), "1-2");
+        assert_eq!(global_of(&pod).path(), folder.target.path());
+        assert_eq!(either(folder.target.path().to_str().unwrap()).unwrap(), folder);
+    }
+
+    #[test]
+    fn other_paths_are_refused() {
+        let good = "/k/pods/u/volumes/incloud~disk/pv";
+        assert!(pod(good).is_ok());
+        for bad in [
+            "",
+            "/",
+            "pods/u/volumes/incloud~disk/pv",
+            "/k/pods/u/volumes/incloud~disk/",
+            "/k/pods/u/volumes/incloud~disk/pv/",
+            "/k/pods/u/volumes/incloud~disk//pv",
+            "/k/pods/u/volumes/incloud~disk/./pv",
+            "/k/../pods/u/volumes/incloud~disk/pv",
+            "/k/pods/../volumes/incloud~disk/pv",
+            "/k/pods/u/volumes/incloud~disk/..",
+            "/k/pods/u/volumes/incloud~disk/a b",
+            "/k/pods/u/volumes/other~disk/pv",
+            "/k/pods/u/v/volumes/incloud~disk/pv",
+            "/k/pods/u/volumes/incloud~disk/pv\n",
+            "/etc",
+        ] {
+            assert!(pod(bad).is_err(), "{bad:?}");
+            assert!(global(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_taken_is_written_back_the_same(text in "(/[a-z.~-]{0,4}){0,3}(/pods/u/volumes/incloud~disk)?/[a-z.]{0,3}") {
+            if let Ok((folder, _)) = pod(&text) {
+                proptest::prop_assert_eq!(folder.target.path(), PathBuf::from(text));
+            }
+        }
+    }
+}

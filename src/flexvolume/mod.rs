@@ -1,0 +1,11 @@
+//! The face that kubelet and the controller-manager see: their words, folders and JSON.
+//!
+//! Facts that shaped it, read in the sources of Kubernetes 1.20.2
+//! (`pkg/volume/flexvolume/driver-call.go`): stdout and stderr are one buffer that must hold one
+//! JSON value; a process that does not exit with 0 has all its arguments logged; "Not supported"
+//! is remembered until the driver is probed again.
+
+pub mod call;
+pub mod folders;
+pub mod options;
+pub mod reply;

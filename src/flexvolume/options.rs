@@ -1,0 +1,166 @@
+//! The options JSON: a flat map of strings, with kubelet's keys and the `PersistentVolume`'s own.
+
+use crate::model::error::{Error, Result};
+use crate::model::ids::{VolumeId, VolumeName};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Whether the consumer may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It may.
+    ReadWrite,
+    /// It must not.
+    ReadOnly,
+}
+
+/// What we take from the options.
+///
+/// Secrets (`kubernetes.io/secret/…`) are dropped while reading: this driver's credentials never
+/// come through a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The volume: `volumeID`, else the volume name when that is a UUID.
+    pub volume: VolumeId,
+    /// The orchestrator's name of it, the only thing that `detach` will be told.
+    pub name: Option<VolumeName>,
+    /// The file system asked for; empty means what is there.
+    pub fs_type: String,
+    /// Whether the consumer may write.
+    pub access: Access,
+}
+
+const NAME: &str = "kubernetes.io/pvOrVolumeName";
+const FS_TYPE: &str = "kubernetes.io/fsType";
+const READ_WRITE: &str = "kubernetes.io/readwrite";
+const VOLUME_ID: &str = "volumeID";
+
+impl Options {
+    /// Reads the JSON of one argument.
+    pub fn parse(text: &str) -> Result<Self> {
+        let map: Strings = serde_json::from_str(text).map_err(|error| {
+            Error::bad_call(format!("the options are not a JSON map of strings: {}", place(&error)))
+        })?;
+        let get = |key: &str| map.0.get(key).map(String::as_str).filter(|value| !value.is_empty());
+
+        let name = get(NAME).map(VolumeName::parse).transpose()?;
+        let volume = match (get(VOLUME_ID), &name) {
+            (Some(id), _) => VolumeId::parse(id)?,
+            (None, Some(name)) => name.as_volume_id().ok_or_else(|| {
+                Error::bad_call(format!("the options of volume {name} name no volume id"))
+                    .hint("set flexVolume.options.volumeID in the PersistentVolume to the cloud's id of the volume")
+            })?,
+            (None, None) => return Err(Error::bad_call("the options name no volume")),
+        };
+        let access = match get(READ_WRITE) {
+            None | Some("rw") => Access::ReadWrite,
+            Some("ro") => Access::ReadOnly,
+            Some(other) => {
+                return Err(Error::bad_call(format!(
+                    "{READ_WRITE} is {other:?}, neither rw nor ro"
+                )));
+            }
+        };
+        Ok(Self { volume, name, fs_type: get(FS_TYPE).unwrap_or_default().to_owned(), access })
+    }
+}
+
+/// The map; of its values only those that are no secrets are kept.
+struct Strings(BTreeMap<String, String>);
+
+impl<'de> serde::Deserialize<'de> for Strings {
+    fn deserialize<D: serde::Deserializer<'de>>(input: D) -> std::result::Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Strings;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut input: A,
+            ) -> std::result::Result<Strings, A::Error> {
+                let mut kept = BTreeMap::new();
+                while let Some(key) = input.next_key::<String>()? {
+                    if key.starts_with("kubernetes.io/secret/") {
+                        input.next_value::<serde::de::IgnoredAny>()?;
+                    } else {
+                        let value = input.next_value::<String>()?;
+                        kept.insert(key, value);
+                    }
+                }
+                Ok(Strings(kept))
+            }
+        }
+        input.deserialize_map(Visitor)
+    }
+}
+
+/// Where the JSON is wrong and in which way, without a word of its contents: they may be secret.
+fn place(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        serde_json::error::Category::Io => "unreadable",
+        serde_json::error::Category::Syntax => "broken syntax",
+        serde_json::error::Category::Data => "a value is no string",
+        serde_json::error::Category::Eof => "it ends too early",
+    };
+    format!("{what} at column {}", error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelets_options_are_read() {
+        let options = Options::parse(
+            r#"{"kubernetes.io/fsType":"xfs","kubernetes.io/mounterArgs.FsGroup":"1000",
+                "kubernetes.io/pod.name":"p","kubernetes.io/pvOrVolumeName":"pv-1",
+                "kubernetes.io/readwrite":"ro","kubernetes.io/secret/key":"c2VjcmV0",
+                "region":"r","volumeID":"v1"}"#,
+        )
+        .unwrap();
+        assert_eq!(options.volume.as_str(), "v1");
+        assert_eq!(options.name.as_ref().unwrap().as_str(), "pv-1");
+        assert_eq!((options.fs_type.as_str(), options.access), ("xfs", Access::ReadOnly));
+        assert!(!format!("{options:?}").contains("c2VjcmV0"));
+    }
+
+    #[test]
+    fn a_uuid_name_is_the_volume_when_no_id_is_given() {
+        let uuid = "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+        let text = format!(r#"{{"kubernetes.io/pvOrVolumeName":"{uuid}"}}"#);
+        assert_eq!(Options::parse(&text).unwrap().volume.as_str(), uuid);
+        let error = Options::parse(r#"{"kubernetes.io/pvOrVolumeName":"pv-1"}"#).unwrap_err();
+        assert!(error.to_string().contains("volumeID"), "{error}");
+    }
+
+    #[test]
+    fn broken_options_are_errors_that_quote_nothing() {
+        for text in [
+            "",
+            "null",
+            "[]",
+            "7",
+            "\"hunter2\"",
+            "{",
+            r#"{"volumeID":7}"#,
+            r#"{"volumeID":null}"#,
+            r#"{"volumeID":["hunter2"]}"#,
+            r#"{"volumeID":"hunter2"#,
+            r#"{"volumeID":"../hunter2"}"#,
+            r#"{"volumeID":"v","kubernetes.io/readwrite":"maybe"}"#,
+            r#"{"volumeID":"v","kubernetes.io/pvOrVolumeName":"a/b"}"#,
+        ] {
+            let error = Options::parse(text).unwrap_err();
+            assert!(!error.to_string().contains("hunter2"), "{text:?}: {error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in ".{0,200}") {
+            let _ = Options::parse(&text);
+        }
+    }
+}

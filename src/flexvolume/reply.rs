@@ -1,0 +1,165 @@
+//! The one line of JSON that answers a call.
+
+use crate::model::error::Error;
+use serde::Serialize;
+use std::path::Path;
+
+/// Longer messages would bury the pod's events (`kubectl describe` shows them whole).
+const LONGEST_MESSAGE: usize = 900;
+
+/// An answer. Optional fields are left out, for kubelet reads a missing one as its default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reply {
+    status: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attached: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capabilities: Option<Capabilities>,
+}
+
+/// What `init` promises. All five are written, for kubelet's defaults differ per field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_excessive_bools, reason = "the wire format is five booleans")]
+struct Capabilities {
+    attach: bool,
+    selinux_relabel: bool,
+    supports_metrics: bool,
+    fs_group: bool,
+    #[serde(rename = "requiresFSResize")]
+    requires_fs_resize: bool,
+}
+
+impl Reply {
+    /// Done.
+    #[must_use]
+    pub fn success() -> Self {
+        Self {
+            status: "Success",
+            message: String::new(),
+            device: None,
+            attached: None,
+            capabilities: None,
+        }
+    }
+
+    /// The constant answer of `init`.
+    #[must_use]
+    pub fn capabilities() -> Self {
+        let capabilities = Capabilities {
+            attach: true,
+            selinux_relabel: true,
+            supports_metrics: true,
+            fs_group: true,
+            requires_fs_resize: true,
+        };
+        Self { capabilities: Some(capabilities), ..Self::success() }
+    }
+
+    /// Done, and this is the device.
+    #[must_use]
+    pub fn device(path: &Path) -> Self {
+        Self { device: Some(path.display().to_string()), ..Self::success() }
+    }
+
+    /// The cloud was asked, and this is its answer.
+    #[must_use]
+    pub fn attached(attached: bool) -> Self {
+        Self { attached: Some(attached), ..Self::success() }
+    }
+
+    /// This driver never does that.
+    #[must_use]
+    pub fn not_supported() -> Self {
+        Self { status: "Not supported", ..Self::success() }
+    }
+
+    /// Not done: action, object, cause, advice, call id, in one line.
+    #[must_use]
+    pub fn failure(action: &str, object: &str, error: &Error, call_id: &str) -> Self {
+        let subject = [action, object].into_iter().filter(|text| !text.is_empty());
+        let subject = subject.collect::<Vec<_>>().join(" ");
+        let text = plain(&format!("{subject}: {error}"));
+        Self { status: "Failure", message: format!("{text} [call {call_id}]"), ..Self::success() }
+    }
+
+    /// Whether the answer is a failure.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.status == "Failure"
+    }
+
+    /// One word for the log.
+    #[must_use]
+    pub fn status(&self) -> &'static str {
+        self.status
+    }
+
+    /// The message of a failure.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The line, with its newline.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let json = serde_json::to_string(self).unwrap_or_else(|_| {
+            r#"{"status":"Failure","message":"the reply could not be written"}"#.to_owned()
+        });
+        json + "\n"
+    }
+}
+
+/// One line, not too long, without `%`: kubelet uses the message as a format string.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    for c in text.chars() {
+        if plain.len() >= LONGEST_MESSAGE {
+            plain.push('…');
+            break;
+        }
+        match c {
+            '%' => plain.push_str(" percent"),
+            c if c.is_control() => plain.push(' '),
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn init_promises_all_five() {
+        assert_eq!(
+            Reply::capabilities().line(),
+            "{\"status\":\"Success\",\"capabilities\":{\"attach\":true,\"selinuxRelabel\":true,\
+             \"supportsMetrics\":true,\"fsGroup\":true,\"requiresFSResize\":true}}\n"
+        );
+    }
+
+    #[test]
+    fn a_failure_is_one_line_without_percent() {
+        let error = Error::refused("100% \n\tfull \u{7}".to_owned() + &"x".repeat(5000));
+        let reply = Reply::failure("mount", "volume v", &error, "c1");
+        let line = reply.line();
+        assert_eq!(line.matches('\n').count(), 1);
+        assert!(line.ends_with("…[call c1]\"}\n") || line.contains("… [call c1]"), "{line}");
+        assert!(!line.contains('%') && line.len() < 1100);
+        assert!(line.contains("mount volume v: 100 percent"), "{line}");
+    }
+
+    #[test]
+    fn an_answer_of_false_is_written() {
+        assert_eq!(Reply::attached(false).line(), "{\"status\":\"Success\",\"attached\":false}\n");
+        assert_eq!(Reply::not_supported().line(), "{\"status\":\"Not supported\"}\n");
+    }
+}

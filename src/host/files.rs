@@ -1,0 +1,79 @@
+//! Files that are whole or not there, whatever is killed when.
+
+use crate::model::error::{Error, Result};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Replaces a file: written beside, synced, renamed, folder synced.
+///
+/// The caller holds the lock that makes it the only writer; so the temporary name is always the
+/// same, and what a killed writer left is overwritten by the next one.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::bad_call(format!("{} is no file's path", path.display())));
+    };
+    let beside = folder.join(format!(".{}.new", name.to_string_lossy()));
+    let written = write_synced(&beside, bytes)
+        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| File::open(folder)?.sync_all());
+    written.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        Error::io(format!("write {}", path.display()), &error)
+    })
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Makes a private folder with its parents, if it is missing.
+pub fn make_private_folder(path: &Path) -> Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| Error::io(format!("make the folder {}", path.display()), &error))
+}
+
+/// The text of a small file; nothing if it is not there.
+pub fn read_if_there(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(format!("read {}", path.display()), &error)),
+    }
+}
+
+/// Removes a file; fine if it is not there.
+pub fn remove_if_there(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(format!("remove {}", path.display()), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_file_is_whole_and_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(folder.path().join(".a.json.new"), "left by a killed writer").unwrap();
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(read_if_there(&path).unwrap().as_deref(), Some("two"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        remove_if_there(&path).unwrap();
+        remove_if_there(&path).unwrap();
+        assert_eq!(read_if_there(&path).unwrap(), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! The system calls that no crate of ours wraps: loop devices, growing, shutting down.
+//!
+//! This is one of two places with unsafe code (the other one is a line in `tool`). Each function
+//! is one request with its numbers from the kernel's headers.
+#![allow(unsafe_code)]
+
+use nix::errno::Errno;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+mod requests {
+    // linux/loop.h
+    nix::ioctl_write_int_bad!(loop_set_fd, 0x4c00);
+    nix::ioctl_none_bad!(loop_clr_fd, 0x4c01);
+    nix::ioctl_none_bad!(loop_set_capacity, 0x4c07);
+    nix::ioctl_none_bad!(loop_ctl_get_free, 0x4c82);
+    // linux/ext4.h: EXT4_IOC_RESIZE_FS
+    nix::ioctl_write_ptr!(ext4_resize, b'f', 16, u64);
+    // EXT4_IOC_SHUTDOWN, the same number as XFS_IOC_GOINGDOWN
+    nix::ioctl_read!(shutdown, b'X', 125, u32);
+    // xfs/libxfs/xfs_fs.h
+    nix::ioctl_read!(xfs_geometry, b'X', 100, super::XfsGeometry);
+    nix::ioctl_write_ptr!(xfs_grow, b'X', 110, super::XfsGrow);
+}
+
+/// `struct xfs_fsop_geom_v1`; only the first fields matter here.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct XfsGeometry {
+    /// Bytes per block.
+    pub block_size: u32,
+    _rt_extent: u32,
+    _ag_blocks: u32,
+    _ag_count: u32,
+    _log_blocks: u32,
+    _sector_size: u32,
+    _inode_size: u32,
+    inode_max_percent: u32,
+    /// Blocks of the data section.
+    pub data_blocks: u64,
+    _rt_blocks: u64,
+    _rt_extents: u64,
+    _log_start: u64,
+    _uuid: [u8; 16],
+    _stripes: [u32; 2],
+    _version: i32,
+    _flags: u32,
+    _log_sector: u32,
+    _rt_sector: u32,
+    _dir_block: u32,
+}
+
+/// `struct xfs_growfs_data`
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct XfsGrow {
+    new_blocks: u64,
+    inode_max_percent: u32,
+}
+
+/// The number of a loop device that is free now; another process may take it first.
+pub fn loop_free_number(control: &File) -> Result<u32> {
+    // SAFETY: the request takes no argument; the descriptor is open for the whole call.
+    let number = unsafe { requests::loop_ctl_get_free(control.as_raw_fd()) }?;
+    u32::try_from(number).map_err(|_| Errno::EIO)
+}
+
+/// Puts a file behind a loop device; EBUSY if it has one already.
+pub fn loop_bind(device: &File, backing: &File) -> Result<()> {
+    // SAFETY: the argument is a descriptor by value; both are open for the whole call, and the
+    // kernel keeps its own reference to the file.
+    unsafe { requests::loop_set_fd(device.as_raw_fd(), backing.as_raw_fd()) }.map(drop)
+}
+
+/// Takes the file from behind a loop device: at once if nobody else has it open, else when the
+/// last user closes it.
+pub fn loop_unbind(device: &File) -> Result<()> {
+    // SAFETY: the request takes no argument; the descriptor is open for the whole call.
+    unsafe { requests::loop_clr_fd(device.as_raw_fd()) }.map(drop)
+}
+
+/// Makes a loop device as large as its file is now.
+pub fn loop_resize(device: &File) -> Result<()> {
+    // SAFETY: the request takes no argument; the descriptor is open for the whole call.
+    unsafe { requests::loop_set_capacity(device.as_raw_fd()) }.map(drop)
+}
+
+/// Ends a mounted file system as if its disk was pulled: nothing is written any more, every call
+/// answers EIO. Only ext3, ext4 and xfs can.
+pub fn shutdown_file_system(root: &File) -> Result<()> {
+    /// Not even the journal is flushed.
+    const NO_LOG_FLUSH: u32 = 2;
+    let mut flag = NO_LOG_FLUSH;
+    // SAFETY: the kernel reads one u32 (the header calls the request a read, from the user's
+    // side it is a write); it lives until the call returns.
+    unsafe { requests::shutdown(root.as_raw_fd(), &raw mut flag) }.map(drop)
+}
+
+/// Grows a mounted ext file system to this many of its blocks.
+pub fn ext_grow(root: &File, blocks: u64) -> Result<()> {
+    // SAFETY: the kernel reads one u64 that lives until the call returns.
+    unsafe { requests::ext4_resize(root.as_raw_fd(), &raw const blocks) }.map(drop)
+}
+
+/// How large a mounted xfs is.
+pub fn xfs_geometry(root: &File) -> Result<XfsGeometry> {
+    let mut geometry = XfsGeometry::default();
+    // SAFETY: the structure has the size and layout that the request's number carries; the kernel
+    // writes into it while we hold it exclusively.
+    unsafe { requests::xfs_geometry(root.as_raw_fd(), &raw mut geometry) }?;
+    Ok(geometry)
+}
+
+/// Grows a mounted xfs to this many of its blocks.
+pub fn xfs_grow(root: &File, blocks: u64) -> Result<()> {
+    let now = xfs_geometry(root)?;
+    // The share of inodes is part of the same request: it stays what it is.
+    let request = XfsGrow { new_blocks: blocks, inode_max_percent: now.inode_max_percent };
+    // SAFETY: the structure has the size and layout that the request's number carries and lives
+    // until the call returns.
+    unsafe { requests::xfs_grow(root.as_raw_fd(), &raw const request) }.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_kernels_sizes() {
+        assert_eq!(std::mem::size_of::<XfsGeometry>(), 112);
+        assert_eq!(std::mem::size_of::<XfsGrow>(), 16);
+    }
+}

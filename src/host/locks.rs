@@ -1,0 +1,181 @@
+//! One lock for each volume: a file that the kernel frees when its holder dies.
+//!
+//! The file names its holder for people and vanishes with the lock. So whoever gets the lock looks
+//! whether the file that it locked is still the one of that name; if not, somebody removed it in
+//! between, and it tries again.
+
+use super::files;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::time::{Deadline, Steps};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The folder of all locks.
+#[derive(Debug, Clone)]
+pub struct Locks {
+    folder: PathBuf,
+}
+
+/// What came of the wish for a lock.
+#[derive(Debug)]
+pub enum Locked {
+    /// Held until it is dropped.
+    Held(Lock),
+    /// The folder cannot be written: the reason.
+    Impossible(Error),
+}
+
+impl Locked {
+    /// The lock, for calls that must not go on without it.
+    pub fn required(self) -> Result<Lock> {
+        match self {
+            Locked::Held(lock) => Ok(lock),
+            Locked::Impossible(error) => {
+                Err(error.hint("calls that mount need the lock folder: see paths.run_dir"))
+            }
+        }
+    }
+}
+
+/// A held lock.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Removed while still held: a waiter then locks a file without a name and tries again.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Locks {
+    /// Locks below the run folder.
+    #[must_use]
+    pub fn below(run_dir: &Path) -> Self {
+        Self { folder: run_dir.join("locks") }
+    }
+
+    /// Takes the lock of a volume; waits until the deadline, then says who has it.
+    pub fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked> {
+        let path = self.folder.join(format!("{id}.lock"));
+        if let Err(error) = files::make_private_folder(&self.folder) {
+            return Ok(Locked::Impossible(error));
+        }
+        let steps = Steps::between(Duration::from_millis(1), Duration::from_millis(50));
+        for step in steps {
+            let file = match open(&path) {
+                Ok(file) => file,
+                Err(error) => {
+                    return Ok(Locked::Impossible(Error::io(
+                        format!("open {}", path.display()),
+                        &error,
+                    )));
+                }
+            };
+            match file.try_lock() {
+                Ok(()) if is_still_named(&file, &path) => {
+                    sign(&file, operation);
+                    return Ok(Locked::Held(Lock { path, _file: file }));
+                }
+                Ok(()) => continue,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => {
+                    return Err(Error::io(format!("lock {}", path.display()), &error));
+                }
+            }
+            if !deadline.pause(step) {
+                break;
+            }
+        }
+        let holder = fs::read_to_string(&path).unwrap_or_default();
+        let holder = holder.trim();
+        let holder = if holder.is_empty() { "an unknown call" } else { holder };
+        Err(Error::new(Kind::Busy, format!("another call works on the volume: {holder}"))
+            .hint("it is repeated by kubelet; if that call hangs, end its process"))
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    // Opened with close-on-exec, as std does with every file: children do not keep the lock.
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+fn is_still_named(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(named)) => ours.ino() == named.ino() && ours.dev() == named.dev(),
+        _ => false,
+    }
+}
+
+/// Writes who holds the lock: for people only, so a full disk is no failure.
+fn sign(mut file: &File, operation: &str) {
+    let _ = file.set_len(0);
+    let _ = writeln!(file, "process {} ({operation})", std::process::id());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    fn id() -> VolumeId {
+        VolumeId::parse("v1").unwrap()
+    }
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_millis(30))
+    }
+
+    #[test]
+    fn the_second_taker_learns_who_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = Locks::below(folder.path());
+        let held = locks.take(&id(), "attach", soon()).unwrap().required().unwrap();
+        let error = locks.take(&id(), "detach", soon()).unwrap_err();
+        assert_eq!(error.kind, Kind::Busy);
+        let holder = format!("process {} (attach)", std::process::id());
+        assert!(error.cause.contains(&holder), "{error}");
+        drop(held);
+        assert_eq!(fs::read_dir(folder.path().join("locks")).unwrap().count(), 0);
+        assert!(matches!(locks.take(&id(), "detach", soon()).unwrap(), Locked::Held(_)));
+    }
+
+    #[test]
+    fn many_takers_are_never_two_holders() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        let entered = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let locks = Locks::below(folder.path());
+                        let deadline = Deadline::after(Duration::from_secs(60));
+                        let lock = locks.take(&id(), "test", deadline).unwrap().required().unwrap();
+                        assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                        entered.fetch_add(1, SeqCst);
+                        inside.fetch_sub(1, SeqCst);
+                        drop(lock);
+                    }
+                });
+            }
+        });
+        assert_eq!(entered.into_inner(), 400);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let locked = Locks::below(&file).take(&id(), "attach", soon()).unwrap();
+        assert!(locked.required().is_err());
+    }
+}

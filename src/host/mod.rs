@@ -1,0 +1,115 @@
+//! This machine: ports that the driver works through, and their adapters to the kernel.
+//!
+//! | port | adapter |
+//! | --- | --- |
+//! | [`Devices`] | [`devices::SysfsDevices`] |
+//! | [`FileSystems`] | [`filesystems::KernelFileSystems`] |
+//! | [`Mounts`] | [`mounts::KernelMounts`] |
+
+pub mod devices;
+pub mod files;
+pub mod filesystems;
+pub mod kernel;
+pub mod locks;
+pub mod machine;
+pub mod mounts;
+pub mod nodes;
+pub mod records;
+pub mod tool;
+
+use crate::model::contents::{Contents, FsType};
+use crate::model::device::{Device, DeviceNumber, Identity};
+use crate::model::error::Result;
+use crate::model::ids::VolumeId;
+use crate::model::mountinfo::MountTable;
+use crate::model::target::Target;
+use crate::model::time::Deadline;
+use std::path::{Path, PathBuf};
+
+/// What a disk shows of itself, without being asked for a certain volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// A serial number.
+    Serial(String),
+    /// The file behind a loop device.
+    BackingFile(PathBuf),
+    /// Nothing that could tell it from another.
+    Nothing,
+}
+
+/// Block devices of this machine.
+pub trait Devices {
+    /// The one disk that shows this identity now; an error if two do.
+    fn find(&self, identity: &Identity) -> Result<Option<Device>>;
+    /// What the disk of this number shows now; nothing if there is no such disk.
+    fn shown_by(&self, number: DeviceNumber) -> Result<Option<Shown>>;
+    /// Why this disk must not be written or mounted, whatever stands on it: partitions, holders,
+    /// no size.
+    fn objection(&self, device: &Device) -> Result<Option<String>>;
+    /// Whether nobody on this machine, in whatever namespace, uses the disk: the kernel's own
+    /// answer, by an exclusive open.
+    fn is_free(&self, device: &Device) -> Result<bool>;
+    /// Makes the kernel look again how large the disk is.
+    fn rescan(&self, device: &Device) -> Result<()>;
+}
+
+/// File systems on disks.
+pub trait FileSystems {
+    /// What stands on the disk. Bytes that cannot be read are an error, never "blank".
+    fn look(&self, device: &Device) -> Result<Contents>;
+    /// Makes a file system. `again` allows to overwrite our own unfinished one.
+    fn make(
+        &self,
+        id: &VolumeId,
+        device: &Device,
+        plan: &NewFileSystem,
+        deadline: Deadline,
+    ) -> Result<()>;
+    /// Checks and mends an unmounted file system that asks for it.
+    fn check(&self, id: &VolumeId, device: &Device, kind: FsType, deadline: Deadline)
+    -> Result<()>;
+    /// Grows the mounted file system to its disk; says how many bytes it covers then.
+    fn grow(&self, mounted_at: &Path, kind: FsType, device: &Device) -> Result<u64>;
+}
+
+/// A file system to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewFileSystem {
+    /// Its type.
+    pub kind: FsType,
+    /// Its UUID.
+    pub uuid: String,
+    /// Whether an unfinished one of ours stands there.
+    pub again: bool,
+}
+
+/// A disk to be mounted.
+#[derive(Debug)]
+pub struct MountRequest<'a> {
+    /// The volume, for the label in the mount table.
+    pub id: &'a VolumeId,
+    /// The disk, proven.
+    pub device: &'a Device,
+    /// The file system on it.
+    pub kind: FsType,
+    /// Where.
+    pub target: &'a Path,
+}
+
+/// The mount table of this process's namespace.
+pub trait Mounts {
+    /// The table now.
+    fn table(&self) -> Result<MountTable>;
+    /// The folder's real path, with the links of its root followed and none below it allowed.
+    fn real_path(&self, target: &Target) -> Result<PathBuf>;
+    /// Makes the folder if it is missing, as kubelet does.
+    fn make_folder(&self, path: &Path) -> Result<()>;
+    /// Mounts a disk; read-only if the disk is.
+    fn mount(&self, request: &MountRequest<'_>) -> Result<()>;
+    /// Mounts a folder at another place.
+    fn bind(&self, source: &Path, target: &Path) -> Result<()>;
+    /// Makes the bind at this place refuse writes.
+    fn make_read_only(&self, target: &Path) -> Result<()>;
+    /// Takes the top mount off this place; an error if it is busy.
+    fn unmount(&self, target: &Path) -> Result<()>;
+}

@@ -1,0 +1,150 @@
+//! Device nodes made from a proven number.
+//!
+//! A name in `/dev` can belong to another disk by the time it is opened. So a node is opened and
+//! then compared by number; and what is mounted gets a node of its own,
+//! `/dev/incloud-disk/<volume id>`, made from the number and gone after the mount. The name stays
+//! in the mount table as a label for people.
+
+use crate::model::device::{Device, DeviceNumber};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use nix::errno::Errno;
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where labelled nodes live while they are needed. It must be on devtmpfs (or another file
+/// system that allows devices).
+pub const FOLDER: &str = "/dev/incloud-disk";
+
+/// The device number of an open or named block node.
+fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
+    let raw = metadata.rdev();
+    let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    metadata.file_type().is_block_device().then(|| DeviceNumber {
+        major: part(nix::sys::stat::major(raw)),
+        minor: part(nix::sys::stat::minor(raw)),
+    })
+}
+
+/// A node for a proven device.
+#[derive(Debug)]
+pub struct Node {
+    path: PathBuf,
+    is_ours: bool,
+}
+
+impl Node {
+    /// Makes the labelled node of a volume; where that cannot be, takes the kernel's own after
+    /// comparing its number. The caller holds the volume's lock.
+    pub fn labelled(id: &VolumeId, device: &Device) -> Result<Self> {
+        let path = Path::new(FOLDER).join(id.as_str());
+        match make(&path, device.number) {
+            Ok(()) => Ok(Self { path, is_ours: true }),
+            Err(error) => {
+                tracing::debug!(%error, path = %path.display(), "no labelled node: the kernel's own is used");
+                Self::of_kernel(device)
+            }
+        }
+    }
+
+    fn of_kernel(device: &Device) -> Result<Self> {
+        let path = device.kernel_node();
+        let found = fs::symlink_metadata(&path)
+            .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
+        compare(&path, number_of(&found), device)?;
+        Ok(Self { path, is_ours: false })
+    }
+
+    /// The node's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _ = fs::remove_file(&self.path);
+            // Succeeds for the last one only; another call may be about to use the folder, and
+            // makes it anew then.
+            let _ = fs::remove_dir(FOLDER);
+        }
+    }
+}
+
+fn make(path: &Path, number: DeviceNumber) -> nix::Result<()> {
+    let node = makedev(u64::from(number.major), u64::from(number.minor));
+    // Between our mkdir and our mknod another call may remove the empty folder: try again.
+    let mut last = Errno::ENOENT;
+    for _ in 0..16 {
+        match fs::DirBuilder::new().mode(0o700).create(FOLDER) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Errno::from_raw(error.raw_os_error().unwrap_or(0)));
+            }
+            _ => {}
+        }
+        // A killed call may have left one, of whatever number.
+        let _ = fs::remove_file(path);
+        match mknod(path, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, node) {
+            Ok(()) => return Ok(()),
+            Err(errno @ Errno::ENOENT) => last = errno,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(last)
+}
+
+fn compare(path: &Path, found: Option<DeviceNumber>, device: &Device) -> Result<()> {
+    if found == Some(device.number) {
+        return Ok(());
+    }
+    let found = found.map_or_else(|| "no block device".to_owned(), |number| number.to_string());
+    Err(Error::new(
+        Kind::Refused,
+        format!("{} is {found}, not the proven disk {}", path.display(), device.number),
+    ))
+}
+
+/// Opens the kernel's node of a device and compares its number.
+fn open(device: &Device, options: &OpenOptions) -> Result<File> {
+    let path = device.kernel_node();
+    let file = options
+        .open(&path)
+        .map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
+    compare(&path, number_of(&metadata), device)?;
+    Ok(file)
+}
+
+/// The disk, open to read.
+pub fn open_to_read(device: &Device) -> Result<File> {
+    open(device, OpenOptions::new().read(true))
+}
+
+/// The disk, open to read and write.
+pub fn open_to_write(device: &Device) -> Result<File> {
+    open(device, OpenOptions::new().read(true).write(true))
+}
+
+/// Whether an exclusive open succeeds: the kernel refuses it while a mount in any namespace, a
+/// swap area, a device-mapper table or another exclusive opener has the disk.
+pub fn is_free(device: &Device) -> Result<bool> {
+    let path = device.kernel_node();
+    let exclusive = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&path);
+    match exclusive {
+        Ok(file) => {
+            let metadata = file
+                .metadata()
+                .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
+            compare(&path, number_of(&metadata), device)?;
+            Ok(true)
+        }
+        Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => Ok(false),
+        Err(error) => Err(Error::io(format!("open {} exclusively", path.display()), &error)),
+    }
+}

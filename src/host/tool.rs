@@ -1,0 +1,157 @@
+//! Runs programs of the system (mkfs, fsck) so that they can do no harm to a call: fixed folders,
+//! clean environment, no input, captured output, an end in time.
+
+use crate::model::error::{Error, Kind, Result};
+use crate::model::time::{Deadline, Steps};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Where programs are looked for: never in the caller's `PATH`.
+const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+
+/// More output than this is cut.
+const LONGEST_OUTPUT: u64 = 64 * 1024;
+
+/// The process groups of programs that run now.
+static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// How a program ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Its exit status; nothing if a signal ended it.
+    pub status: Option<i32>,
+    /// What it printed, both streams together.
+    pub text: String,
+}
+
+impl Outcome {
+    /// The last line with something on it: tools put their verdict there.
+    #[must_use]
+    pub fn last_line(&self) -> &str {
+        self.text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing")
+    }
+}
+
+/// Where a program is.
+pub fn locate(program: &str) -> Result<PathBuf> {
+    let mut places = FOLDERS.iter().map(|folder| PathBuf::from(folder).join(program));
+    places.find(|path| path.is_file()).ok_or_else(|| {
+        Error::new(Kind::Host, format!("{program} is not installed"))
+            .hint(format!("install it: {} were searched", FOLDERS.join(", ")))
+    })
+}
+
+/// Runs a program to its end, or kills it at the deadline.
+pub fn run(program: &str, arguments: &[&str], deadline: Deadline) -> Result<Outcome> {
+    let path = locate(program)?;
+    let io = |error: std::io::Error| Error::io(format!("run {program}"), &error);
+    let (mut output, writer) = std::io::pipe().map_err(io)?;
+    let mut command = Command::new(path);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", FOLDERS.join(":"))
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone().map_err(io)?)
+        .stderr(writer)
+        .process_group(0);
+    die_with_parent(&mut command);
+    let child = command.spawn().map_err(io)?;
+    // The command holds our copies of the pipe's writing end: as long as they live the reader
+    // would wait for more.
+    drop(command);
+
+    let group = i32::try_from(child.id()).unwrap_or(i32::MAX);
+    remember(group);
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = output.by_ref().take(LONGEST_OUTPUT).read_to_end(&mut text);
+        let _ = std::io::copy(&mut output, &mut std::io::sink());
+        text
+    });
+    let status = wait(child, group, program, deadline);
+    forget(group);
+    let text = reader.join().unwrap_or_default();
+    Ok(Outcome { status: status?, text: String::from_utf8_lossy(&text).into_owned() })
+}
+
+fn wait(mut child: Child, group: i32, program: &str, deadline: Deadline) -> Result<Option<i32>> {
+    for step in Steps::between(Duration::from_millis(1), Duration::from_millis(20)) {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status.code()),
+            Ok(None) if deadline.pause(step) => {}
+            Ok(None) => break,
+            Err(error) => return Err(Error::io(format!("wait for {program}"), &error)),
+        }
+    }
+    let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    let _ = child.wait();
+    let seconds = deadline.total().as_secs();
+    Err(Error::new(Kind::Timeout, format!("{program} did not end within the call's {seconds} s")))
+}
+
+/// Kills whatever runs; for a process that ends before its call does.
+pub fn kill_all() {
+    let groups = RUNNING.lock().map(|groups| groups.clone()).unwrap_or_default();
+    for group in groups {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+}
+
+fn remember(group: i32) {
+    if let Ok(mut groups) = RUNNING.lock() {
+        groups.push(group);
+    }
+}
+
+fn forget(group: i32) {
+    if let Ok(mut groups) = RUNNING.lock() {
+        groups.retain(|other| *other != group);
+    }
+}
+
+/// A killed driver must not leave a mkfs behind that still writes: the next call may be on its
+/// way already.
+#[allow(unsafe_code)]
+fn die_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec only one prctl(2) is made, which is safe there: it neither
+    // allocates nor locks.
+    unsafe {
+        command.pre_exec(|| {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_and_status_are_kept() {
+        let deadline = Deadline::after(Duration::from_secs(20));
+        let outcome = run("sh", &["-c", "echo out; echo err >&2; exit 3"], deadline).unwrap();
+        assert_eq!((outcome.status, outcome.text.as_str()), (Some(3), "out\nerr\n"));
+        assert_eq!(outcome.last_line(), "err");
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed_with_its_children() {
+        let deadline = Deadline::after(Duration::from_millis(200));
+        let error = run("sh", &["-c", "sleep 600 & sleep 600"], deadline).unwrap_err();
+        assert_eq!(error.kind, Kind::Timeout);
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = locate("no-such-program").unwrap_err();
+        assert!(error.to_string().contains("no-such-program"), "{error}");
+    }
+}

@@ -1,0 +1,31 @@
+//! `disk`: one executable that gives Kubernetes' `FlexVolume` interface cloud block disks.
+//!
+//! # Floors, top to bottom
+//!
+//! | floor | rooms | may import |
+//! | --- | --- | --- |
+//! | roof | `main`, [`app`], [`cli`], [`log`], [`channel`], [`watch`] | everything below |
+//! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words) | driver and below |
+//! | decisions | [`driver`] | ports and model |
+//! | ports and adapters | [`cloud`], [`host`] | model, each other's port |
+//! | facts | [`model`] | nothing of ours |
+//!
+//! # One call
+//!
+//! `argv` becomes a [`flexvolume::call::Call`], the call becomes one method of
+//! [`driver::Driver`], the driver asks a [`cloud::Cloud`] and the [`host`], and the result becomes
+//! one [`flexvolume::reply::Reply`]. Data never turns back: adapters do not call the driver, the
+//! driver does not print, the model does nothing.
+
+pub mod app;
+pub mod channel;
+pub mod cli;
+pub mod cloud;
+pub mod driver;
+pub mod flexvolume;
+pub mod host;
+pub mod log;
+pub mod model;
+pub mod operator;
+pub mod seam;
+pub mod watch;

@@ -1,0 +1,11 @@
+//! Facts and rules without input or output: everything here can be tested with values alone.
+
+pub mod config;
+pub mod contents;
+pub mod device;
+pub mod error;
+pub mod ids;
+pub mod mountinfo;
+pub mod record;
+pub mod target;
+pub mod time;

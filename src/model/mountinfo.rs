@@ -1,0 +1,232 @@
+//! The kernel's mount table, read from the text of `/proc/PID/mountinfo`.
+//!
+//! One line of it, as proc(5) describes it:
+//! `36 35 98:0 /root /target rw,noatime shared:1 master:2 - ext4 /dev/vdb rw,errors=continue`.
+//! Blanks, tabs, newlines and backslashes in paths are written as three octal digits.
+
+use super::device::DeviceNumber;
+use super::error::{Error, Kind, Result};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// The mount's id in its namespace.
+    pub id: u32,
+    /// The id of the mount that it stands on.
+    pub parent: u32,
+    /// The file system's device number.
+    pub number: DeviceNumber,
+    /// Which folder of the file system is mounted.
+    pub root: PathBuf,
+    /// Where it is mounted.
+    pub target: PathBuf,
+    /// The options of this mount alone, such as `ro`.
+    pub options: String,
+    /// The propagation fields, such as `shared:1`.
+    pub propagation: String,
+    /// The file system's type.
+    pub fs_type: String,
+    /// What was named as the source at mount time: a label, no proof of anything.
+    pub source: String,
+    /// The options of the file system as a whole.
+    pub super_options: String,
+}
+
+impl Mount {
+    /// Whether this mount refuses writes, whatever the file system says.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        has_option(&self.options, "ro")
+    }
+
+    /// Whether the file system as a whole refuses writes.
+    #[must_use]
+    pub fn is_super_read_only(&self) -> bool {
+        has_option(&self.super_options, "ro")
+    }
+}
+
+fn has_option(options: &str, wanted: &str) -> bool {
+    options.split(',').any(|option| option == wanted)
+}
+
+/// One reading of a mount table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MountTable {
+    mounts: Vec<Mount>,
+}
+
+impl MountTable {
+    /// Reads the kernel's text.
+    pub fn parse(text: &[u8]) -> Result<Self> {
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let mounts = lines.map(parse_line).collect::<Result<_>>()?;
+        Ok(Self { mounts })
+    }
+
+    /// All mounts.
+    #[must_use]
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// Every mount at this very path, stacked ones included.
+    pub fn at<'a, 'p>(&'a self, target: &'p Path) -> impl Iterator<Item = &'a Mount> + use<'a, 'p> {
+        self.mounts.iter().filter(move |mount| mount.target == target)
+    }
+
+    /// The mount that a look-up of this path meets: of those stacked at the path the one that
+    /// none of the others stands on.
+    #[must_use]
+    pub fn top_at(&self, target: &Path) -> Option<&Mount> {
+        self.at(target).find(|mount| !self.at(target).any(|other| other.parent == mount.id))
+    }
+
+    /// Every mount of a file system on this device.
+    pub fn of(&self, number: DeviceNumber) -> impl Iterator<Item = &Mount> {
+        self.mounts.iter().filter(move |mount| mount.number == number)
+    }
+
+    /// The top mount of every place that ends in this relative path.
+    pub fn ending_in<'a>(&'a self, suffix: &'a Path) -> impl Iterator<Item = &'a Mount> {
+        self.mounts.iter().filter(move |mount| {
+            mount.target.ends_with(suffix)
+                && self.top_at(&mount.target).is_some_and(|top| top.id == mount.id)
+        })
+    }
+}
+
+fn parse_line(line: &[u8]) -> Result<Mount> {
+    let wrong = || {
+        let text = String::from_utf8_lossy(line);
+        Error::new(Kind::Host, format!("a line of the mount table cannot be read: {text:?}"))
+    };
+    let mut fields = line.split(|byte| *byte == b' ');
+    let mut next = || fields.next().ok_or_else(wrong);
+    let number_of = |field: &[u8]| text_of(field).parse::<u32>().map_err(|_| wrong());
+
+    let id = number_of(next()?)?;
+    let parent = number_of(next()?)?;
+    let number = text_of(next()?).parse().map_err(|_| wrong())?;
+    let root = path_of(next()?);
+    let target = path_of(next()?);
+    let options = text_of(next()?);
+    let mut propagation = Vec::new();
+    loop {
+        let field = next()?;
+        if field == b"-" {
+            break;
+        }
+        propagation.push(text_of(field));
+    }
+    let fs_type = text_of(next()?);
+    // An empty source is written as an empty field by some file systems.
+    let source = text_of(&unescape(next()?));
+    let super_options = text_of(next()?);
+    Ok(Mount {
+        id,
+        parent,
+        number,
+        root,
+        target,
+        options,
+        propagation: propagation.join(" "),
+        fs_type,
+        source,
+        super_options,
+    })
+}
+
+fn text_of(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).into_owned()
+}
+
+fn path_of(field: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(unescape(field)))
+}
+
+/// Turns `\040` and its like back into bytes; anything else stays as it is.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        if let Some(decoded) = octal_escape(rest) {
+            out.push(decoded);
+            rest = &rest[4..];
+        } else {
+            out.push(byte);
+            rest = after;
+        }
+    }
+    out
+}
+
+fn octal_escape(text: &[u8]) -> Option<u8> {
+    let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] = text else { return None };
+    Some(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
+40 22 7:0 / /k/mounts/pv-1 rw,relatime - ext4 /dev/incloud-disk/v1 rw
+41 22 7:0 /sub\\040dir /k/pods/a\\134b ro,relatime master:3 - ext4 /dev/incloud-disk/v1 rw
+50 22 7:1 / /stack rw - xfs /dev/loop1 rw
+51 50 7:2 / /stack rw - xfs /dev/loop2 ro
+";
+
+    #[test]
+    fn a_table_is_read_and_looked_up() {
+        let table = MountTable::parse(TABLE.as_bytes()).unwrap();
+        assert_eq!(table.mounts().len(), 5);
+        let pod = table.top_at(Path::new("/k/pods/a\\b")).unwrap();
+        assert_eq!(pod.root, Path::new("/sub dir"));
+        assert!(pod.is_read_only() && !pod.is_super_read_only());
+        assert_eq!(pod.propagation, "master:3");
+        assert_eq!(table.of("7:0".parse().unwrap()).count(), 2);
+        assert_eq!(table.ending_in(Path::new("mounts/pv-1")).count(), 1);
+        assert_eq!(table.ending_in(Path::new("ounts/pv-1")).count(), 0);
+    }
+
+    #[test]
+    fn of_stacked_mounts_the_top_one_is_found_whatever_the_order() {
+        let mut lines: Vec<_> = TABLE.lines().collect();
+        for _ in 0..2 {
+            let table = MountTable::parse(lines.join("\n").as_bytes()).unwrap();
+            let top = table.top_at(Path::new("/stack")).unwrap();
+            assert_eq!((top.id, top.is_super_read_only()), (51, true));
+            lines.reverse();
+        }
+    }
+
+    #[test]
+    fn torn_lines_are_errors_and_not_guesses() {
+        for line in ["1", "1 2 7:0 / /x rw", "1 2 7:0 / /x rw shared:1", "a b 7:0 / /x rw - e s r"]
+        {
+            assert!(MountTable::parse(line.as_bytes()).is_err(), "{line:?}");
+        }
+        assert!(MountTable::parse(b"").unwrap().mounts().is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in proptest::collection::vec(0u8.., 0..300)) {
+            let _ = MountTable::parse(&text);
+        }
+
+        #[test]
+        fn escaped_paths_come_back(name in "[a-z \\t\\n\\\\]{1,20}") {
+            let escaped: String = name.bytes().fold(String::new(), |text, b| text + &format!("\\{b:03o}"));
+            let line = format!("1 2 7:0 / /{escaped} rw - ext4 s rw");
+            let table = MountTable::parse(line.as_bytes()).unwrap();
+            let expected = format!("/{name}");
+            proptest::prop_assert_eq!(&table.mounts()[0].target, Path::new(&expected));
+        }
+    }
+}

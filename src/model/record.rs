@@ -1,0 +1,116 @@
+//! What this machine remembers of a volume: a cache of facts, never the truth.
+//!
+//! Everything here can be lost: kernel and cloud are asked again. Keys that this version does not
+//! know are kept when a record is written back, so that a newer and an older program can take
+//! turns.
+
+use super::device::DeviceNumber;
+use super::ids::{ConsumerId, VolumeId, VolumeName};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The format that this version writes. Readers accept any: unknown keys are carried along.
+pub const FORMAT: u32 = 1;
+
+/// One volume as remembered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    /// The format of the writer.
+    pub format: u32,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The orchestrator's name of it, if another than the id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<VolumeName>,
+    /// A format that was begun; gone when it was finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formatting: Option<Formatting>,
+    /// The stage mount as it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<Staged>,
+    /// Whether this machine ever mounted the volume: then it is never formatted again.
+    #[serde(default)]
+    pub was_mounted: bool,
+    /// The folders it was published at, by consumer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub published: BTreeMap<ConsumerId, PathBuf>,
+    /// Keys of other versions.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, serde_json::Value>,
+}
+
+impl VolumeRecord {
+    /// An empty record.
+    #[must_use]
+    pub fn new(volume: VolumeId) -> Self {
+        Self {
+            format: FORMAT,
+            volume,
+            name: None,
+            formatting: None,
+            staged: None,
+            was_mounted: false,
+            published: BTreeMap::new(),
+            other: BTreeMap::new(),
+        }
+    }
+}
+
+/// The disk as it was when something was begun on it: the same disk is the same plug-in of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskMoment {
+    /// The number it had.
+    pub number: DeviceNumber,
+    /// The kernel's count of disks, where it keeps one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+    /// The size it had.
+    pub size: u64,
+    /// The boot of the machine: numbers and counts begin anew with each.
+    pub boot: String,
+}
+
+/// An unfinished format.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Formatting {
+    /// The disk, proven blank just before.
+    pub disk: DiskMoment,
+    /// The file system that is being made.
+    pub fs_type: String,
+    /// Its UUID.
+    pub uuid: String,
+}
+
+/// A stage mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staged {
+    /// Where.
+    pub folder: PathBuf,
+    /// Of which disk.
+    pub disk: DiskMoment,
+    /// The file system's type.
+    pub fs_type: String,
+    /// The file system's UUID.
+    pub uuid: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_record_is_read_and_its_keys_survive() {
+        let text = r#"{"format": 9, "volume": "v1", "was_mounted": true, "colour": {"a": [1]}}"#;
+        let record: VolumeRecord = serde_json::from_str(text).unwrap();
+        assert!(record.was_mounted);
+        let again = serde_json::to_value(&record).unwrap();
+        assert_eq!(again["colour"]["a"][0], 1);
+        assert_eq!(again["format"], 9);
+    }
+
+    #[test]
+    fn a_record_with_an_unsafe_id_is_no_record() {
+        assert!(serde_json::from_str::<VolumeRecord>(r#"{"format":1,"volume":"../x"}"#).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! The end of a call's time, passed by value into everything that waits.
+
+use std::time::{Duration, Instant};
+
+/// The moment after which a call answers rather than waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    end: Instant,
+    total: Duration,
+}
+
+impl Deadline {
+    /// The deadline of a call that begins now.
+    #[must_use]
+    pub fn after(total: Duration) -> Self {
+        Self { end: Instant::now() + total, total }
+    }
+
+    /// The time that is left; zero when it is over.
+    #[must_use]
+    pub fn remaining(self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// Whether the time is over.
+    #[must_use]
+    pub fn over(self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// The whole time that the call was given.
+    #[must_use]
+    pub fn total(self) -> Duration {
+        self.total
+    }
+
+    /// The earlier of this deadline and one that begins now.
+    #[must_use]
+    pub fn at_most(self, limit: Duration) -> Self {
+        let other = Self::after(limit);
+        if other.end < self.end { other } else { self }
+    }
+
+    /// Sleeps for `step`, or for what is left if that is less; says whether time is left then.
+    #[must_use]
+    pub fn pause(self, step: Duration) -> bool {
+        let nap = step.min(self.remaining());
+        if !nap.is_zero() {
+            std::thread::sleep(nap);
+        }
+        !self.over()
+    }
+}
+
+/// Growing steps between two looks at something that takes its time.
+#[derive(Debug, Clone)]
+pub struct Steps {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Steps {
+    /// Steps that begin at `first` and grow by half until `longest`.
+    #[must_use]
+    pub fn between(first: Duration, longest: Duration) -> Self {
+        Self { next: first, longest }
+    }
+}
+
+impl Iterator for Steps {
+    type Item = Duration;
+    fn next(&mut self) -> Option<Duration> {
+        let now = self.next;
+        self.next = (now + now / 2).min(self.longest);
+        Some(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_grow_to_their_limit() {
+        let steps: Vec<_> =
+            Steps::between(Duration::from_millis(4), Duration::from_millis(10)).take(4).collect();
+        assert_eq!(steps.iter().map(Duration::as_millis).collect::<Vec<_>>(), [4, 6, 9, 10]);
+    }
+
+    #[test]
+    fn a_deadline_that_is_over_does_not_sleep() {
+        let deadline = Deadline::after(Duration::ZERO);
+        assert!(deadline.over());
+        assert!(!deadline.pause(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn the_earlier_deadline_wins() {
+        let short = Deadline::after(Duration::from_secs(60)).at_most(Duration::from_millis(1));
+        assert!(short.remaining() <= Duration::from_millis(1));
+    }
+}

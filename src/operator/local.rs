@@ -1,0 +1,93 @@
+//! `disk local …`: what a cloud's own console would do.
+
+use crate::app;
+use crate::cli::{LocalVerb, VolumeIdArgument};
+use crate::cloud::local::LocalCloud;
+use crate::host::devices::SysfsDevices;
+use crate::model::config::{CloudKind, Config};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::time::Deadline;
+use std::time::Duration;
+
+/// A copy of a large image may take its time.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Does what the verb says; answers the text to print.
+pub fn run(verb: LocalVerb, config: &Config) -> Result<String> {
+    if config.cloud.kind == Some(CloudKind::OpenStack) {
+        return Err(Error::new(Kind::Config, "this machine is configured for OpenStack")
+            .hint("the local cloud needs [cloud] kind = \"local\""));
+    }
+    let devices = SysfsDevices::default();
+    let cloud = LocalCloud::new(&config.local.dir, &app::this_node(config)?, &devices)?;
+    let deadline = Deadline::after(PATIENCE);
+    match verb {
+        LocalVerb::Create { id: VolumeIdArgument(id), size, name } => {
+            cloud.create(&id, size, name, deadline)?;
+            Ok(format!("created {id} with {size} bytes\n"))
+        }
+        LocalVerb::Delete { id: VolumeIdArgument(id) } => {
+            cloud.delete(&id, deadline)?;
+            Ok(format!("deleted {id}\n"))
+        }
+        LocalVerb::Yank { id: VolumeIdArgument(id) } => {
+            let pulled = cloud.yank(&id, deadline)?;
+            let fate = if pulled.killed_file_system {
+                "the file system on it is dead"
+            } else {
+                "no file system was mounted on it"
+            };
+            Ok(format!("pulled {} of {id}: {fate}\n", pulled.kernel_name))
+        }
+        LocalVerb::List => list(&cloud),
+    }
+}
+
+fn list(cloud: &LocalCloud<'_>) -> Result<String> {
+    let mut rows = vec![["ID", "SIZE", "NAME", "ATTACHED TO", "DISK"].map(str::to_owned)];
+    for (file, view) in cloud.list()? {
+        let servers: Vec<_> = view.attachments.iter().map(|a| a.server.to_string()).collect();
+        let disk = cloud.disk(&file.id)?.map(|disk| disk.kernel_name);
+        let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+        rows.push([
+            file.id.to_string(),
+            size(view.size),
+            or_dash(file.name.unwrap_or_default()),
+            or_dash(servers.join(",")),
+            or_dash(disk.unwrap_or_default()),
+        ]);
+    }
+    Ok(aligned(&rows))
+}
+
+/// The shortest exact form: 1 GiB is `1G`, 1 GiB and one sector is a number of bytes.
+fn size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let exact = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    exact.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..N).map(width).collect();
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_sizes_exact() {
+        let rows = [["A", "LONG"], ["abc", "x"]].map(|row| row.map(str::to_owned));
+        assert_eq!(aligned(&rows), "A    LONG\nabc  x\n");
+        assert_eq!(
+            (size(1 << 30), size(3 << 20), size(1025)),
+            ("1G".into(), "3M".into(), "1025".into())
+        );
+    }
+}

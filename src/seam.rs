@@ -1,0 +1,31 @@
+//! Places where a test build can be made to fail, die or wait, by name.
+//!
+//! Every step that changes something names itself here. In a debug build
+//! `INCLOUD_DISK_SEAM=step=action[,step=action…]` makes the named step panic (`panic`), end the
+//! process at once (`kill`), or wait (`sleep:MILLISECONDS`). In a release build a step is nothing.
+
+/// Marks a step.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn step(_name: &str) {}
+
+/// Marks a step.
+#[cfg(debug_assertions)]
+#[allow(clippy::missing_panics_doc, reason = "panicking on demand is what it is for")]
+pub fn step(name: &str) {
+    let Some(script) = std::env::var_os("INCLOUD_DISK_SEAM") else { return };
+    let script = script.to_string_lossy();
+    let action = script.split(',').find_map(|rule| rule.strip_prefix(name)?.strip_prefix('='));
+    match action {
+        Some("panic") => panic!("seam {name}"),
+        Some("kill") => {
+            let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
+        }
+        Some(other) => {
+            if let Some(milliseconds) = other.strip_prefix("sleep:").and_then(|n| n.parse().ok()) {
+                std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+            }
+        }
+        None => {}
+    }
+}

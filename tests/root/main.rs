@@ -1,0 +1,6 @@
+//! Real loop devices, real file systems, real mounts; each test in a mount namespace of its own.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod life;

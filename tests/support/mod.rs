@@ -1,0 +1,274 @@
+//! What both rings of tests need: a node of its own for each test, and kubelet's way of calling.
+#![allow(dead_code, reason = "each ring uses its own part")]
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// The binary under test.
+pub const DISK: &str = env!("CARGO_BIN_EXE_disk");
+
+/// One machine: folders of its own, a configuration of its own, a local cloud.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    dir: std::sync::Arc<Scene>,
+    config: PathBuf,
+}
+
+/// The folder of a test; what is mounted or attached below it goes with it.
+#[derive(Debug)]
+struct Scene {
+    dir: TempDir,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::env::var_os("KEEP_SCENE").is_some() {
+            println!("the scene stays in {}", self.dir.path().display());
+            return;
+        }
+        clean(self.dir.path());
+    }
+}
+
+/// Unmounts and detaches what a test left below its folder, so that a failed test leaves nothing.
+fn clean(dir: &Path) {
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    let targets = table.lines().filter_map(|line| line.split(' ').nth(4));
+    for target in
+        targets.filter(|target| Path::new(target).starts_with(dir)).collect::<Vec<_>>().iter().rev()
+    {
+        let _ = nix::mount::umount2(*target, nix::mount::MntFlags::MNT_DETACH);
+    }
+    for device in loop_devices_below(dir) {
+        let _ = Command::new("losetup").arg("-d").arg(device).output();
+    }
+}
+
+/// Loop devices on files below a folder, removed files included.
+pub fn loop_devices_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            let file = fs::read_to_string(entry.path().join("loop/backing_file"));
+            file.is_ok_and(|file| Path::new(file.trim()).starts_with(dir))
+        })
+        .map(|entry| Path::new("/dev").join(entry.file_name()))
+        .collect()
+}
+
+impl Node {
+    /// A node with a local cloud of its own.
+    pub fn new() -> Self {
+        let dir = TempDir::with_prefix("incloud-disk-").expect("a temporary folder");
+        Self::in_scene(std::sync::Arc::new(Scene { dir }), "node-a")
+    }
+
+    /// Another node of the same cloud.
+    pub fn neighbour(&self, name: &str) -> Self {
+        Self::in_scene(std::sync::Arc::clone(&self.dir), name)
+    }
+
+    fn in_scene(dir: std::sync::Arc<Scene>, name: &str) -> Self {
+        let config = dir.dir.path().join(format!("{name}.toml"));
+        let node = Self { name: name.to_owned(), dir, config };
+        node.configure("");
+        fs::create_dir_all(node.kubelet_root()).expect("kubelet's root");
+        node
+    }
+
+    /// Writes the configuration: the node's own folders, and more lines of TOML.
+    pub fn configure(&self, more: &str) {
+        let (base, own) = (self.base(), self.own());
+        let text = format!(
+            "cloud.kind = \"local\"\nlocal.dir = {:?}\nnode.name = {:?}\n\n[paths]\nkubelet_root = {:?}\nstate_dir = {:?}\nrun_dir = {:?}\nlog_dir = {:?}\n\n{more}\n",
+            base.join("cloud"),
+            self.name,
+            own.join("kubelet"),
+            own.join("state"),
+            own.join("run"),
+            own.join("log"),
+        );
+        fs::write(&self.config, text).expect("the configuration");
+    }
+
+    /// The scene's folder, shared by all nodes of it.
+    pub fn base(&self) -> PathBuf {
+        fs::canonicalize(self.dir.dir.path()).expect("the scene's folder")
+    }
+
+    /// This node's folder.
+    pub fn own(&self) -> PathBuf {
+        self.base().join(&self.name)
+    }
+
+    pub fn kubelet_root(&self) -> PathBuf {
+        self.own().join("kubelet")
+    }
+
+    pub fn config_path(&self) -> &Path {
+        &self.config
+    }
+
+    /// kubelet's global folder of a volume; not made.
+    pub fn global(&self, pv: &str) -> PathBuf {
+        self.kubelet_root().join("plugins/kubernetes.io/flexvolume/incloud/disk/mounts").join(pv)
+    }
+
+    /// A pod's folder of a volume; not made.
+    pub fn pod(&self, uid: &str, pv: &str) -> PathBuf {
+        self.kubelet_root().join("pods").join(uid).join("volumes/incloud~disk").join(pv)
+    }
+
+    /// The local cloud's link to the disk of a volume.
+    pub fn link(&self, id: &str) -> PathBuf {
+        self.base().join("cloud/by-id").join(format!("virtio-{}", &id[..id.len().min(20)]))
+    }
+
+    /// The loop device that the volume has on this machine now, such as `loop3`.
+    pub fn letter(&self, id: &str) -> Option<String> {
+        let target = fs::read_link(self.link(id)).ok()?;
+        Some(target.file_name()?.to_string_lossy().into_owned())
+    }
+
+    pub fn image(&self, id: &str) -> PathBuf {
+        self.base().join("cloud/volumes").join(format!("{id}.img"))
+    }
+
+    /// All that the driver logged on this node.
+    pub fn log(&self) -> String {
+        let files = fs::read_dir(self.own().join("log")).into_iter().flatten().flatten();
+        files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect()
+    }
+
+    /// The command of a call, with both streams in one pipe as kubelet has them.
+    pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new(DISK);
+        command.args(arguments).env("INCLOUD_DISK_CONFIG", &self.config).stdin(Stdio::null());
+        command
+    }
+
+    /// Calls the driver as kubelet does.
+    pub fn call<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Answer {
+        Answer::of(self.command(arguments))
+    }
+
+    /// Calls and demands Success.
+    #[track_caller]
+    pub fn must<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Value {
+        let answer = self.call(arguments);
+        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+        answer.json
+    }
+
+    /// Calls, demands Failure, and returns its message.
+    #[track_caller]
+    pub fn fails<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
+        let answer = self.call(arguments);
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        answer.json["message"].as_str().expect("a message").to_owned()
+    }
+
+    /// A person's verb; returns what it printed, or both streams as the error.
+    pub fn verb(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.command(arguments).output().expect("the binary runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(text) } else { Err(text + &complaint) }
+    }
+
+    /// Makes a volume in the local cloud.
+    #[track_caller]
+    pub fn create(&self, id: &str, size: &str) {
+        self.verb(&["local", "create", id, "--size", size]).expect("the volume is made");
+    }
+}
+
+/// What came back from a call.
+#[derive(Debug)]
+pub struct Answer {
+    /// Both streams, as they came.
+    pub text: String,
+    /// The one JSON value in them.
+    pub json: Value,
+}
+
+impl Answer {
+    /// Runs a call with stdout and stderr in one pipe, and demands what kubelet demands: one JSON
+    /// object in one line, exit status 0.
+    #[track_caller]
+    pub fn of(command: Command) -> Self {
+        let (child, output) = spawn(command);
+        Self::finish(child, output)
+    }
+
+    /// The same for a call that was started before.
+    #[track_caller]
+    pub fn finish(mut child: Child, mut output: std::io::PipeReader) -> Self {
+        let mut text = String::new();
+        output.read_to_string(&mut text).expect("UTF-8");
+        let status = child.wait().expect("the call ends");
+        assert_eq!(status.code(), Some(0), "exit status of a call that said {text:?}");
+        assert!(text.ends_with('\n') && text.matches('\n').count() == 1, "not one line: {text:?}");
+        let json: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text:?}"));
+        assert!(json.is_object(), "{text}");
+        let message = json["message"].as_str().unwrap_or_default();
+        assert!(!message.contains('%') && !message.contains('\n'), "{text}");
+        Self { text, json }
+    }
+}
+
+/// Starts a command with both streams in one pipe.
+pub fn spawn(mut command: Command) -> (Child, std::io::PipeReader) {
+    let (output, writer) = std::io::pipe().expect("a pipe");
+    command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
+    let child = command.spawn().expect("the binary runs");
+    (child, output)
+}
+
+/// kubelet's options for a volume, as its Go encoder writes them.
+pub fn options(id: &str, pv: &str, fs_type: &str) -> String {
+    options_with(id, pv, fs_type, "rw")
+}
+
+/// The same with `rw` or `ro`.
+pub fn options_with(id: &str, pv: &str, fs_type: &str, access: &str) -> String {
+    format!(
+        "{{\"kubernetes.io/fsType\":\"{fs_type}\",\"kubernetes.io/pvOrVolumeName\":\"{pv}\",\
+         \"kubernetes.io/readwrite\":\"{access}\",\"volumeID\":\"{id}\"}}"
+    )
+}
+
+/// Why a root test cannot run here, told on a line that `install.sh test` counts.
+pub fn skip(test: &str, reason: &str) {
+    // Not through the macros: what they print of a passing test is thrown away.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
+}
+
+/// Gives this thread, and the children it starts, a mount namespace of its own. Says whether the
+/// test can run.
+pub fn private_mounts(test: &str) -> bool {
+    use nix::mount::{MsFlags, mount};
+    use nix::sched::{CloneFlags, unshare};
+    if !nix::unistd::geteuid().is_root() {
+        skip(test, "needs root");
+        return false;
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        skip(test, "needs loop devices");
+        return false;
+    }
+    if let Err(errno) = unshare(CloneFlags::CLONE_NEWNS) {
+        skip(test, &format!("needs a mount namespace of its own: {errno}"));
+        return false;
+    }
+    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).expect("private mounts");
+    true
+}
