@@ -59,7 +59,7 @@ word_test() {
 
 run_tests() {
     if [ -z "$builder" ]; then
-        "$cargo" test --locked --no-fail-fast -- --show-output
+        "$cargo" test --locked --no-fail-fast
     else
         run_tests_built_by_another
     fi
@@ -75,7 +75,7 @@ run_tests_built_by_another() {
     sed -n 's/^ *Executable \(.*\) (\(.*\))$/\2 \1/p' "$scratch/built" >"$scratch/programs"
     while read -r program source; do
         printf '\n     Running %s\n' "$source"
-        CARGO_MANIFEST_DIR=$here "$program" --show-output </dev/null || outcome=1
+        CARGO_MANIFEST_DIR=$here "$program" </dev/null || outcome=1
     done <"$scratch/programs"
     as_builder "$cargo" test --locked --doc || outcome=1
     return "$outcome"

@@ -395,7 +395,9 @@ nothing mounts "$(our_mounts)"
 nothing 'device nodes' "$(our_nodes)"
 nothing locks "$(find "$work/run" -type f 2>/dev/null)"
 nothing 'volume files' "$(find "$work" -name "*$orders*" -o -name "*$photos*")"
-nothing 'other files' "$(find "$work" -name '*.tmp*')"
+# What stays is the scene itself, the log, and the lock file of the cloud.
+nothing 'other files' "$(find "$work" -type f -not -path "$INCLOUD_DISK_CONFIG" \
+    -not -path "$work/log/*" -not -path "$work/local/lock")"
 [[ -z $left ]] || fail "left behind: $left"
 
 tidy

@@ -10,6 +10,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use nix::sys::statvfs::FsFlags;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -85,6 +86,11 @@ fn make(path: &Path, number: DeviceNumber) -> nix::Result<()> {
                 return Err(Errno::from_raw(error.raw_os_error().unwrap_or(0)));
             }
             _ => {}
+        }
+        // Where /dev is an ordinary tmpfs of a container the node could be made, but not opened.
+        if nix::sys::statvfs::statvfs(FOLDER)?.flags().contains(FsFlags::ST_NODEV) {
+            let _ = fs::remove_dir(FOLDER);
+            return Err(Errno::EACCES);
         }
         // A killed call may have left one, of whatever number.
         let _ = fs::remove_file(path);
