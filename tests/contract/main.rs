@@ -1,4 +1,35 @@
 //! The contract with kubelet: the real binary, called as kubelet calls it. No root, no devices.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::must_use_candidate,
+    clippy::missing_panics_doc,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code fails by panicking, and says so"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;
+
+mod calls;
+mod scene;
+
+mod attach;
+mod configuration;
+mod ending;
+mod floors;
+mod folders;
+mod garbage;
+mod init;
+mod journal;
+mod journal_trouble;
+mod locks;
+mod names;
+mod panics;
+mod places;
+mod replies;
+mod secrets;
+mod streams;
+mod verbs;

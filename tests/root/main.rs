@@ -1,6 +1,35 @@
 //! Real loop devices, real file systems, real mounts; each test in a mount namespace of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::must_use_candidate,
+    clippy::missing_panics_doc,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code fails by panicking, and says so"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod checks;
+mod holders;
+mod volume;
+
+mod access;
+mod crash;
+mod expand;
+mod foreign;
+mod kills;
+mod letters;
 mod life;
+mod many;
+mod mkfs;
+mod nodes;
+mod pull;
+mod records;
+mod refusals;
+mod unmount;
+mod unreadable;
+mod yank;

@@ -56,7 +56,12 @@ fn clean(dir: &Path) {
         let _ = nix::mount::umount2(*target, nix::mount::MntFlags::MNT_DETACH);
     }
     for device in loop_devices_below(dir) {
-        let _ = Command::new("losetup").arg("-d").arg(device).output();
+        // A device that is open stays what it is: without that it might go by itself, and be
+        // another test's by the time that losetup comes to it.
+        let pinned = fs::File::open(&device);
+        if pinned.is_ok() && loop_devices_below(dir).contains(&device) {
+            let _ = output_of(Command::new("losetup").arg("-d").arg(device));
+        }
     }
 }
 
@@ -186,7 +191,7 @@ impl Node {
 
     /// A person's verb; returns what it printed, or both streams as the error.
     pub fn verb(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.command(arguments).output().expect("the binary runs");
+        let output = output_of(&mut self.command(arguments));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() { Ok(text) } else { Err(text + &complaint) }
@@ -237,8 +242,24 @@ impl Answer {
 pub fn spawn(mut command: Command) -> (Child, std::io::PipeReader) {
     let (output, writer) = std::io::pipe().expect("a pipe");
     command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
-    let child = command.spawn().expect("the binary runs");
-    (child, output)
+    (start(&mut command), output)
+}
+
+/// Starts a command, one at a time in this process.
+///
+/// A new process has all our files open until its exec closes them, those of other tests' threads
+/// too: a mount of theirs would be busy although they have closed everything. With the gate
+/// whoever starts something after closing a file knows that no other start still holds it.
+pub fn start(command: &mut Command) -> Child {
+    static GATE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = GATE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    command.spawn().unwrap_or_else(|error| panic!("start {command:?}: {error}"))
+}
+
+/// Runs a command to its end; what it prints on its two streams comes back.
+pub fn output_of(command: &mut Command) -> std::process::Output {
+    let child = start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    child.wait_with_output().expect("its output")
 }
 
 /// kubelet's options for a volume, as its Go encoder writes them.
@@ -283,7 +304,8 @@ pub fn private_mounts(test: &str) -> bool {
         for folder in [std::env::temp_dir(), "/run".into(), "/var".into()] {
             let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
             mount(Some(&folder), &folder, None::<&str>, bind, None::<&str>).expect("a bind mount");
-            mount(None::<&str>, &folder, None::<&str>, flags, None::<&str>).expect("private mounts");
+            mount(None::<&str>, &folder, None::<&str>, flags, None::<&str>)
+                .expect("private mounts");
         }
     }
     true

@@ -1,0 +1,203 @@
+//! Attach and isattached: what is asked of the cloud, and what is never done.
+//!
+//! All attachments here are to nodes that are not this machine, so no disk is needed.
+
+use crate::calls::{self, UUID};
+use crate::scene::{record, servers, set};
+use crate::support::{Answer, Node, options, spawn};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+fn node_with(ids: &[&str]) -> Node {
+    let node = Node::new();
+    for id in ids {
+        node.create(id, "1M");
+    }
+    node
+}
+
+#[test]
+fn attach_answers_the_stable_link_of_the_volume() {
+    let node = node_with(&["vol-1", UUID]);
+    for id in ["vol-1", UUID] {
+        let json = node.must(calls::attach(id, id, "node-b"));
+        assert_eq!(json["device"].as_str().unwrap(), node.link(id).to_str().unwrap());
+        assert_eq!(servers(&node, id), ["node-b"]);
+    }
+}
+
+#[test]
+fn attach_to_the_same_node_again_changes_nothing() {
+    let node = node_with(&["vol-1"]);
+    let first = node.must(calls::attach("vol-1", "pv-1", "node-b"));
+    let before = record(&node, "vol-1");
+    for _ in 0..3 {
+        assert_eq!(node.must(calls::attach("vol-1", "pv-1", "node-b")), first);
+    }
+    assert_eq!(record(&node, "vol-1"), before);
+    assert_eq!(node.log().matches("asking the cloud to attach").count(), 1);
+}
+
+#[test]
+fn a_volume_of_another_node_is_never_taken() {
+    let node = node_with(&["vol-1"]);
+    node.must(calls::attach("vol-1", "pv-1", "node-b"));
+    let before = record(&node, "vol-1");
+    for other in ["node-c", "node-a"] {
+        let message = node.fails(calls::attach("vol-1", "pv-1", other));
+        assert!(message.contains("Multi-Attach") && message.contains("node-b"), "{message}");
+        assert!(message.contains("vol-1") && message.contains("since @"), "{message}");
+        assert_eq!(record(&node, "vol-1"), before);
+    }
+}
+
+/// The controller-manager runs as many attaches at once as there are volumes, and there may be
+/// two of it.
+#[test]
+fn of_many_attaches_at_once_one_node_gets_the_volume() {
+    let node = node_with(&["vol-1"]);
+    let replica = node.neighbour("replica");
+    let started: Vec<_> = (0..12)
+        .map(|number| {
+            let from = if number % 3 == 0 { &replica } else { &node };
+            let to = if number % 2 == 0 { "node-b" } else { "node-c" };
+            (to, spawn(from.command(calls::attach("vol-1", "pv-1", to))))
+        })
+        .collect();
+    let answers: Vec<_> = started
+        .into_iter()
+        .map(|(to, (child, output))| (to, Answer::finish(child, output)))
+        .collect();
+    let winners = servers(&node, "vol-1");
+    let [winner] = &winners[..] else { panic!("{winners:?}") };
+    for (to, answer) in answers {
+        if to == winner {
+            assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+        } else {
+            assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+            assert!(answer.json["message"].as_str().unwrap().contains(winner), "{}", answer.text);
+        }
+    }
+}
+
+#[test]
+fn calls_at_once_have_ids_of_their_own_and_whole_log_lines() {
+    let ids: Vec<_> = (0..12).map(|number| format!("vol-{number}")).collect();
+    let node = node_with(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let started: Vec<_> =
+        ids.iter().map(|id| spawn(node.command(calls::attach(id, id, "node-b")))).collect();
+    for (child, output) in started {
+        assert_eq!(Answer::finish(child, output).json["status"], "Success");
+    }
+    let log = node.log();
+    let ids: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("begin") || line.contains("end:"))
+        .map(|line| line.split("id=\"").nth(1).unwrap().split('"').next().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 24, "{log}");
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 12, "{log}");
+}
+
+#[test]
+fn names_of_nodes_and_volumes_that_could_be_paths_are_refused() {
+    let node = node_with(&["vol-1"]);
+    let long = "a".repeat(254);
+    for bad in ["..", ".", "a/b", "/", "a b", "a\n", "-rf", ".a", "ä", "a%b", &long] {
+        for (id, pv, to) in
+            [(bad, "pv-1", "node-b"), ("vol-1", bad, "node-b"), ("vol-1", "pv-1", bad)]
+        {
+            node.fails(calls::attach(id, pv, to));
+        }
+        node.fails(calls::detach(bad, "node-b"));
+        node.fails(calls::detach("pv-1", bad));
+    }
+    node.fails(calls::attach("vol-1", "pv-1", ""));
+    assert!(servers(&node, "vol-1").is_empty());
+    assert!(!node.own().join("state").exists() && !node.own().join("run").exists());
+}
+
+#[test]
+fn a_volume_that_does_not_exist_is_named() {
+    let node = node_with(&["vol-1"]);
+    let message = node.fails(calls::attach("vol-2", "pv-2", "node-b"));
+    assert!(message.contains("volume vol-2 does not exist"), "{message}");
+}
+
+#[test]
+fn isattached_answers_true_and_false_in_both_orders_of_its_arguments() {
+    let node = node_with(&["vol-1"]);
+    let ask = |options: &str, to: &str| {
+        let (one, other) =
+            (node.must(["isattached", options, to]), node.must(["isattached", to, options]));
+        assert_eq!(one, other);
+        one["attached"].as_bool().expect("kubelet reads a missing key as false")
+    };
+    let options = options("vol-1", "pv-1", "ext4");
+    assert!(!ask(&options, "node-b"));
+    node.must(["attach", "node-b", &options]);
+    assert!(ask(&options, "node-b"));
+    assert!(!ask(&options, "node-c"));
+    node.must(calls::detach("pv-1", "node-b"));
+    assert!(!ask(&options, "node-b"));
+}
+
+#[test]
+fn a_volume_that_does_not_exist_is_not_attached() {
+    let json = Node::new().must(calls::is_attached("vol-1", "pv-1", "node-b"));
+    assert_eq!(json["attached"], false);
+}
+
+/// "No" makes the controller-manager attach the volume again.
+#[test]
+fn a_cloud_that_cannot_be_read_is_no_answer() {
+    let node = node_with(&["vol-1"]);
+    node.must(calls::attach("vol-1", "pv-1", "node-b"));
+    set(&node, "vol-1", "attachments", json!("broken"));
+    for call in [
+        calls::is_attached("vol-1", "pv-1", "node-b"),
+        calls::attach("vol-1", "pv-1", "node-b"),
+        calls::detach("pv-1", "node-b"),
+    ] {
+        let message = node.fails(&call);
+        assert!(message.contains("vol-1.json cannot be read"), "{message}");
+    }
+    assert_eq!(record(&node, "vol-1")["attachments"], "broken");
+}
+
+#[test]
+fn options_without_a_volume_id_name_the_missing_key() {
+    let node = node_with(&["vol-1"]);
+    for json in [
+        r#"{"kubernetes.io/pvOrVolumeName":"vol-1"}"#,
+        r#"{"kubernetes.io/pvOrVolumeName":"vol-1","volumeID":""}"#,
+        r#"{"kubernetes.io/pvOrVolumeName":"vol-1","volumeid":"vol-1"}"#,
+    ] {
+        for word in ["attach", "isattached"] {
+            let message = node.fails([word, json, "node-b"]);
+            assert!(message.contains("volumeID") && message.contains("vol-1"), "{message}");
+        }
+    }
+    assert!(servers(&node, "vol-1").is_empty());
+}
+
+#[test]
+fn a_uuid_as_the_name_is_the_volume_id() {
+    let node = node_with(&[UUID]);
+    let json = format!(r#"{{"kubernetes.io/pvOrVolumeName":"{UUID}"}}"#);
+    node.must(["attach", &json, "node-b"]);
+    assert_eq!(servers(&node, UUID), ["node-b"]);
+    assert_eq!(node.must(["isattached", &json, "node-b"])["attached"], true);
+    node.must(calls::detach(UUID, "node-b"));
+    assert!(servers(&node, UUID).is_empty());
+}
+
+/// Its detach would be told the UUID alone, and reach the wrong volume.
+#[test]
+fn a_uuid_as_the_name_of_another_volume_is_refused() {
+    let node = node_with(&["vol-1", UUID]);
+    let message = node.fails(calls::attach("vol-1", UUID, "node-b"));
+    assert!(message.contains("vol-1") && message.contains(UUID), "{message}");
+    assert!(servers(&node, "vol-1").is_empty() && servers(&node, UUID).is_empty());
+    assert!(record(&node, "vol-1")["recorded_name"].is_null());
+}

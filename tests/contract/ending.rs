@@ -1,0 +1,144 @@
+//! Calls that are told to end, or that do not end by themselves, still answer.
+//!
+//! kubelet crashes if a driver outlives its SIGTERM by ten seconds, and blocks a volume for ever
+//! if any other call hangs.
+
+use crate::calls;
+use crate::locks::hold;
+use crate::scene::{SEAM, has_seams, servers, until};
+use crate::support::{Answer, Node, spawn};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+
+/// Whether the process has blocked the signal, which it does to receive it in its own time.
+fn expects(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap_or_default();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap_or_default();
+    mask & (1 << (signal as i32 - 1)) != 0
+}
+
+/// Sends the signal to a call that waits, and answers what the call said.
+#[track_caller]
+fn ended_by(signal: Signal, command: std::process::Command) -> Answer {
+    let (child, output) = spawn(command);
+    until("the call listens to signals", || expects(child.id(), signal));
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+    Answer::finish(child, output)
+}
+
+#[test]
+fn a_signal_ends_a_call_that_waits_with_one_failure() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let node = Node::new();
+        node.create("vol-1", "1M");
+        let held = hold(&node, "vol-1");
+        let answer = ended_by(signal, node.command(calls::attach("vol-1", "pv-1", "node-b")));
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        let message = answer.json["message"].as_str().unwrap();
+        let words = format!("attach volume vol-1: {signal} ended the call");
+        assert!(message.starts_with(&words), "{message}");
+        assert!(servers(&node, "vol-1").is_empty());
+
+        let id = message.rsplit_once("[call ").unwrap().1.trim_end_matches(']');
+        let log = node.log();
+        let last = log.lines().last().unwrap();
+        assert!(last.contains("end: given up") && last.contains(id), "{log}");
+        drop(held);
+        node.must(calls::attach("vol-1", "pv-1", "node-b"));
+    }
+}
+
+#[test]
+fn sigterm_ends_the_wait_for_a_disk() {
+    let node = Node::new();
+    let command = node.command(calls::wait("vol-1", "pv-1"));
+    let answer = ended_by(Signal::SIGTERM, command);
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    assert!(answer.text.contains("SIGTERM ended the call"), "{}", answer.text);
+}
+
+/// A call that dies in the middle of its work leaves what the next one goes on from.
+#[test]
+fn sigterm_in_the_middle_of_an_attach_leaves_no_lock_behind() {
+    let test = "sigterm_in_the_middle_of_an_attach_leaves_no_lock_behind";
+    if !has_seams(test) {
+        return;
+    }
+    for step in ["attach.named", "local.attach.recorded", "attach.requested"] {
+        let node = Node::new();
+        node.create("vol-1", "1M");
+        let attach = calls::attach("vol-1", "pv-1", "node-b");
+        let mut command = node.command(&attach);
+        command.env(SEAM, format!("{step}=sleep:60000"));
+        let answer = ended_by(Signal::SIGTERM, command);
+        assert!(answer.text.contains("SIGTERM ended the call"), "{step}: {}", answer.text);
+        node.must(&attach);
+        assert_eq!(servers(&node, "vol-1"), ["node-b"]);
+    }
+}
+
+#[test]
+fn a_disk_that_never_comes_is_a_failure_at_the_deadline() {
+    let node = Node::new();
+    node.create("vol-1", "1M");
+    node.configure("[deadline]\nwaitforattach = 1");
+    let message = node.fails(calls::wait("vol-1", "pv-1"));
+    assert!(message.contains("appeared within 1 s"), "{message}");
+    assert!(message.contains(node.image("vol-1").to_str().unwrap()), "{message}");
+}
+
+#[test]
+fn a_disk_that_cannot_come_is_a_failure_before_the_deadline() {
+    let node = Node::new();
+    node.create("vol-2", "1M");
+    node.create("vol-3", "1M");
+    node.must(calls::attach("vol-3", "pv-3", "node-b"));
+    let started = [
+        ("vol-1", "does not exist"),
+        ("vol-2", "not attached to node-a: it is attached nowhere"),
+        ("vol-3", "not attached to node-a: it is attached to node-b"),
+    ]
+    .map(|(id, words)| (words, spawn(node.command(calls::wait(id, id)))));
+    for (words, (child, output)) in started {
+        let answer = Answer::finish(child, output);
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        assert!(answer.text.contains(words), "{}", answer.text);
+    }
+}
+
+/// The signal may come when the call has answered and is about to end: then it answers no more.
+#[test]
+fn a_signal_after_the_answer_adds_nothing_to_it() {
+    let node = Node::new();
+    for _ in 0..100 {
+        let (mut child, output) = spawn(node.command(calls::detach("pv-1", "node-b")));
+        let mut output = BufReader::new(output);
+        let (mut line, mut rest) = (String::new(), String::new());
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "{\"status\":\"Success\"}\n");
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        output.read_to_string(&mut rest).unwrap();
+        assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("", Some(0)));
+    }
+}
+
+/// Nothing of the call itself moves any more, as on a disk that does not answer.
+#[test]
+fn a_call_that_hangs_is_answered_for() {
+    if !has_seams("a_call_that_hangs_is_answered_for") {
+        return;
+    }
+    let node = Node::new();
+    node.create("vol-1", "1M");
+    node.configure("[deadline]\nattach = 1");
+    let attach = calls::attach("vol-1", "pv-1", "node-b");
+    let mut command = node.command(&attach);
+    command.env(SEAM, "attach.requested=sleep:60000");
+    let answer = Answer::of(command);
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    assert!(answer.text.contains("not done within 1 s"), "{}", answer.text);
+    node.must(&attach);
+}

@@ -1,0 +1,239 @@
+//! The floors of `src/lib.rs`, kept: imports point down.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every room, and the rooms that it may name. What is not listed may not be named, and a room
+/// that is not listed may not be there.
+const MAY_NAME: [(&str, &[&str]); 14] = [
+    // Facts.
+    ("model", &[]),
+    // A mark in other rooms' code; it knows nobody.
+    ("seam", &[]),
+    // Ports and adapters.
+    ("host", &["model", "seam"]),
+    ("cloud", &["host", "model", "seam"]),
+    // Decisions.
+    ("driver", &["cloud", "host", "model", "seam"]),
+    // Faces. kubelet's only reads and writes; people's also does what their cloud's console would.
+    ("flexvolume", &["model"]),
+    ("operator", &["app", "cli", "cloud", "host", "model"]),
+    // Roof.
+    ("channel", &[]),
+    ("log", &["model"]),
+    ("cli", &["flexvolume", "model"]),
+    ("watch", &["channel", "flexvolume", "host", "model"]),
+    ("app", &["channel", "cloud", "driver", "flexvolume", "host", "log", "model", "seam", "watch"]),
+    ("main", &["app", "channel", "cli", "operator"]),
+    ("lib", &[]),
+];
+
+/// Adapters that the driver must not know: it works through the ports.
+const NOT_FOR_THE_DRIVER: [&str; 7] = [
+    "cloud::local",
+    "cloud::unconfigured",
+    "host::devices",
+    "host::filesystems",
+    "host::kernel",
+    "host::mounts",
+    "host::tool",
+];
+
+/// Longer files are two files.
+const LONGEST_FILE: usize = 500;
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.append(&mut files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The names of a file's module, from the crate's root: `src/cloud/local/mod.rs` is
+/// `["cloud", "local"]`.
+fn module_of(file: &Path) -> Vec<String> {
+    let below = file.strip_prefix(source()).unwrap().with_extension("");
+    let mut names: Vec<_> = below.iter().map(|name| name.to_str().unwrap().to_owned()).collect();
+    if names.last().is_some_and(|name| name == "mod") {
+        names.pop();
+    }
+    names
+}
+
+/// The line without its comment.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+/// The file's code without comments, and for each of its bytes the number of its line.
+fn code_of(text: &str) -> (String, Vec<usize>) {
+    let (mut all, mut numbers) = (String::new(), Vec::new());
+    for (number, line) in text.lines().enumerate() {
+        let line = format!("{}\n", code(line));
+        numbers.extend(std::iter::repeat_n(number + 1, line.len()));
+        all.push_str(&line);
+    }
+    (all, numbers)
+}
+
+/// The paths that begin here, braces taken apart: `a::{b, c::{d, e}}` is `a::b`, `a::c::d` and
+/// `a::c::e`.
+fn paths_after(rest: &str) -> Vec<String> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let stem: String = rest.chars().take_while(|c| is_name(*c)).collect();
+    let Some(inner) = rest[stem.len()..].strip_prefix('{') else { return vec![stem] };
+    let mut depth = 0;
+    let mut parts = vec![String::new()];
+    for c in inner.chars() {
+        match c {
+            ',' if depth == 0 => parts.push(String::new()),
+            '}' if depth == 0 => break,
+            _ => {
+                depth += i32::from(c == '{') - i32::from(c == '}');
+                parts.last_mut().unwrap().push(c);
+            }
+        }
+    }
+    let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
+    parts.flat_map(paths_after).map(|path| format!("{stem}{path}")).collect()
+}
+
+/// Every path from the crate's root that the code names, with its line.
+fn named(module: &[String], text: &str) -> Vec<(usize, String)> {
+    let (code, lines) = code_of(text);
+    let mut found = Vec::new();
+    for prefix in ["crate::", "incloud_disk::"] {
+        for (at, _) in code.match_indices(prefix) {
+            let paths = paths_after(&code[at + prefix.len()..]);
+            found.extend(paths.into_iter().map(|path| (lines[at], path)));
+        }
+    }
+    // `super::` once for each module is the crate's root too; an inner module, such as the tests,
+    // is one more step away.
+    let inner = code.find("#[cfg(test)]\nmod ").unwrap_or(code.len());
+    for (at, _) in code.match_indices("super::") {
+        let chain = &code[at..];
+        let steps = chain.split("super::").take_while(|between| between.is_empty()).count();
+        let depth = module.len() + usize::from(at > inner);
+        let is_start = !code[..at].ends_with("super::");
+        if is_start && steps >= depth {
+            let paths = paths_after(&chain["super::".len() * steps..]);
+            found.extend(paths.into_iter().map(|path| (lines[at], path)));
+        }
+    }
+    found
+}
+
+/// What is wrong with a file: one sentence for each line that names what it must not.
+fn offences(module: &[String], text: &str) -> Vec<(usize, String)> {
+    let room = module[0].as_str();
+    let Some((_, allowed)) = MAY_NAME.iter().find(|(name, _)| *name == room) else {
+        return vec![(1, format!("`{room}` is on no floor: enter it in this test and src/lib.rs"))];
+    };
+    let mut found = Vec::new();
+    for (line, path) in named(module, text) {
+        let other = path.split("::").next().unwrap_or_default();
+        let is_adapter =
+            |adapter: &&&str| path == **adapter || path.starts_with(&format!("{adapter}::"));
+        if other != room && !allowed.contains(&other) {
+            found.push((line, format!("`{room}` must not name `{path}`")));
+        } else if room == "driver" && NOT_FOR_THE_DRIVER.iter().any(|adapter| is_adapter(&adapter))
+        {
+            found.push((line, format!("`driver` must not know the adapter `{path}`")));
+        }
+    }
+    found
+}
+
+#[test]
+fn imports_point_down() {
+    let mut wrong = Vec::new();
+    let mut rooms = BTreeSet::new();
+    for file in files(&source()) {
+        let text = fs::read_to_string(&file).unwrap();
+        let module = module_of(&file);
+        for (number, offence) in offences(&module, &text) {
+            let line = text.lines().nth(number - 1).unwrap_or_default();
+            wrong.push(format!("{}:{number}: {offence}: {}", file.display(), line.trim()));
+        }
+        rooms.insert(module[0].clone());
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    let listed: BTreeSet<_> = MAY_NAME.iter().map(|(room, _)| (*room).to_owned()).collect();
+    assert_eq!(rooms, listed, "the table lists what is there, and nothing else");
+}
+
+/// The faces do not know each other, and nobody below the roof knows the roof or the faces: said
+/// once more of the table itself, for it could be edited in haste.
+#[test]
+fn the_table_has_floors() {
+    let below = |room: &str| MAY_NAME.iter().find(|(name, _)| *name == room).unwrap().1;
+    let faces = ["flexvolume", "operator"];
+    for (one, other) in [(0, 1), (1, 0)] {
+        assert!(!below(faces[one]).contains(&faces[other]));
+    }
+    for room in ["model", "seam", "host", "cloud", "driver"] {
+        for above in ["flexvolume", "operator", "app", "cli", "log", "channel", "watch"] {
+            assert!(!below(room).contains(&above), "{room} names {above}");
+        }
+    }
+    assert!(below("model").is_empty());
+}
+
+#[test]
+fn no_file_is_too_long() {
+    for file in files(&source()) {
+        let lines = fs::read_to_string(&file).unwrap().lines().count();
+        assert!(lines <= LONGEST_FILE, "{} has {lines} lines", file.display());
+    }
+}
+
+/// The reader of sources sees every way to name a module.
+#[test]
+fn every_way_to_climb_is_seen() {
+    let module = |text: &str| text.split('/').map(str::to_owned).collect::<Vec<_>>();
+    for (of, text) in [
+        ("driver/attach", "use crate::flexvolume::call::Call;"),
+        ("driver/attach", "use crate::{\n    model::ids,\n    app,\n};"),
+        ("driver/attach", "fn f() { crate::operator::run() }"),
+        ("driver/attach", "use super::super::app;"),
+        ("driver", "use super::cli;"),
+        ("driver/attach", "use crate::cloud::local::LocalCloud;"),
+        ("driver", "use crate::cloud::{Cloud, local::LocalCloud};"),
+        ("driver", "use crate::{cloud::{local, Cloud}};"),
+        ("driver", "#[cfg(test)]\nmod tests {\n    use super::super::cli;\n}"),
+        ("model/ids", "use crate::host;"),
+        ("flexvolume/call", "pub(in crate::operator) fn f() {}"),
+        ("cloud/local", "use super::super::driver::Driver;"),
+        ("newcomer", ""),
+    ] {
+        assert_eq!(offences(&module(of), text).len(), 1, "{of}: {text}");
+    }
+    for (of, text) in [
+        (
+            "driver",
+            "// use crate::app;\n/// [`crate::app`]\nuse crate::cloud::{Cloud, Attachment};",
+        ),
+        ("driver/attach", "use super::{Driver, Outcome};\nuse crate::driver::names;"),
+        ("cloud/local", "use super::Cloud;\npub(crate) fn f() {}"),
+        (
+            "model/ids",
+            "#[cfg(test)]\nmod tests {\n    use super::*;\n    use super::super::error;\n}",
+        ),
+        ("app", "use crate::{host, log, seam};"),
+    ] {
+        assert_eq!(offences(&module(of), text), [], "{of}: {text}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What tests look at: the mount table, files' contents, file systems, and what is left behind.
+
+use crate::holders::run;
+use crate::support::{Node, loop_devices_below};
+use crate::volume::Volume;
+use incloud_disk::model::device::DeviceNumber;
+use incloud_disk::model::mountinfo::{Mount, MountTable};
+use nix::unistd::{Whence, lseek};
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// This thread's mount table.
+pub fn table() -> MountTable {
+    MountTable::parse(&fs::read("/proc/thread-self/mountinfo").unwrap()).unwrap()
+}
+
+/// The one mount at this place.
+#[track_caller]
+pub fn only_mount_at(path: &Path) -> Mount {
+    let table = table();
+    let mut mounts = table.at(path);
+    let mount = mounts.next().unwrap_or_else(|| panic!("nothing is mounted at {path:?}")).clone();
+    assert_eq!(mounts.next(), None, "a second layer at {path:?}");
+    mount
+}
+
+/// How many mounts are stacked at this place.
+pub fn layers_at(path: &Path) -> usize {
+    table().at(path).count()
+}
+
+/// How many mounts of the file system at this place there are, wherever.
+#[track_caller]
+pub fn mounts_like(path: &Path) -> usize {
+    table().of(only_mount_at(path).number).count()
+}
+
+pub fn number_of(letter: &str) -> DeviceNumber {
+    fs::read_to_string(format!("/sys/block/{letter}/dev")).unwrap().parse().unwrap()
+}
+
+/// The file behind a loop device as the kernel shows it; empty if there is none.
+pub fn backing_file(letter: &str) -> String {
+    let file = fs::read_to_string(format!("/sys/block/{letter}/loop/backing_file"));
+    file.unwrap_or_default().trim().to_owned()
+}
+
+/// A file's length and contents in one number. Zeros count the same whether they are a hole or
+/// not, and holes are not read: images are large and sparse.
+#[track_caller]
+pub fn digest(path: &Path) -> u64 {
+    let file = File::open(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u64(file.metadata().unwrap().len());
+    let mut block = [0; 4096];
+    let mut at = 0;
+    while let Ok(data) = lseek(&file, at, Whence::SeekData) {
+        let end = lseek(&file, data, Whence::SeekHole).unwrap();
+        at = data;
+        while at < end {
+            let offset = u64::try_from(at).unwrap();
+            let got = file.read_at(&mut block, offset).unwrap();
+            if block[..got].iter().any(|byte| *byte != 0) {
+                hasher.write_u64(offset);
+                hasher.write(&block[..got]);
+            }
+            at += 4096;
+        }
+    }
+    hasher.finish()
+}
+
+/// Bytes that nobody could guess.
+pub fn random_bytes(count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Writes bytes into a file at an offset, and to the disk.
+#[track_caller]
+pub fn write_at(path: &Path, offset: u64, bytes: &[u8]) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// Makes a new file and brings it to the disk.
+#[track_caller]
+pub fn write_synced(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+    File::open(path).unwrap().sync_all().unwrap();
+}
+
+/// A whole check of the file system in an image that nobody uses.
+#[track_caller]
+pub fn fsck(image: &Path) {
+    let mut magic = [0; 4];
+    File::open(image).unwrap().read_exact_at(&mut magic, 0).unwrap();
+    let image = image.to_str().unwrap();
+    if &magic == b"XFSB" {
+        run("xfs_repair", &["-n", image]);
+    } else {
+        run("e2fsck", &["-f", "-n", image]);
+    }
+}
+
+/// Waits for something that the kernel does a moment later; far longer than it can take.
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// At the end of a test nothing of it is on the machine: no loop device, no mount, no link, no
+/// labelled node, no lock, no temporary file.
+#[track_caller]
+pub fn nothing_is_left(node: &Node, volumes: &[&Volume<'_>]) {
+    let base = node.base();
+    // Whoever looks at new disks (udev) may have one open for a moment longer.
+    eventually("the loop devices are gone", || loop_devices_below(&base).is_empty());
+    let table = table();
+    let mounts = table.mounts().iter().filter(|mount| mount.target.starts_with(&base));
+    assert_eq!(mounts.collect::<Vec<_>>(), Vec::<&Mount>::new(), "mounts");
+    let mut files = Vec::new();
+    list_files(&base, &mut files);
+    let leftover = files.iter().filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let parent = path.parent().and_then(Path::file_name).unwrap_or_default();
+        let by_id_or_lock = parent == "by-id" || parent == "locks";
+        by_id_or_lock || name.starts_with('.') || name.ends_with(".copy")
+    });
+    assert_eq!(leftover.collect::<Vec<_>>(), Vec::<&PathBuf>::new(), "files");
+    for volume in volumes {
+        for path in volume.label_and_lock() {
+            assert!(fs::symlink_metadata(&path).is_err(), "{} is left", path.display());
+        }
+    }
+}
+
+fn list_files(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            list_files(&entry.path(), into);
+        } else {
+            into.push(entry.path());
+        }
+    }
+}

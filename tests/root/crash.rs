@@ -1,0 +1,224 @@
+//! Calls that are killed, or panic, at every step that they name: the same call then goes on.
+
+use crate::checks::{layers_at, mounts_like, nothing_is_left, write_synced};
+use crate::support::{Answer, Node, private_mounts, skip, spawn};
+use crate::volume::{Call, POD, Volume, make_folder};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+/// Every step of a life, by call; the last ones only with a blank disk.
+const STEPS: [(&str, &str); 22] = [
+    ("attach", "call"),
+    ("attach", "begin"),
+    ("attach", "attach.named"),
+    ("attach", "local.attach.recorded"),
+    ("attach", "local.attach.plugged"),
+    ("attach", "attach.requested"),
+    ("isattached", "begin"),
+    ("waitforattach", "begin"),
+    ("mountdevice", "begin"),
+    ("mountdevice", "stage.mounted"),
+    ("mount", "begin"),
+    ("mount", "publish.bound"),
+    ("unmount", "begin"),
+    ("unmount", "unmount.one"),
+    ("unmountdevice", "begin"),
+    ("unmountdevice", "unmount.one"),
+    ("detach", "begin"),
+    ("detach", "local.detach.unplugged"),
+    ("detach", "detach.requested"),
+    ("mountdevice", "stage.format.intent"),
+    ("mountdevice", "stage.format.made"),
+    ("mountdevice", "stage.format.done"),
+];
+const ONLY_BLANK: usize = 3;
+
+/// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
+const ELSEWHERE: [&str; 3] = ["expand.requested", "local.pull.shut-down", "local.pull.let-go"];
+
+#[test]
+fn no_step_of_the_driver_is_left_out() {
+    let mut named = BTreeSet::new();
+    collect_steps(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path(), &mut named);
+    let struck = STEPS.iter().map(|(_, step)| *step).chain(ELSEWHERE).map(str::to_owned);
+    assert_eq!(named, struck.collect());
+}
+
+fn collect_steps(folder: &Path, into: &mut BTreeSet<String>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            collect_steps(&path, into);
+            continue;
+        }
+        let text = fs::read_to_string(path).unwrap();
+        let steps = text.split("seam::step(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        into.extend(steps.map(str::to_owned));
+    }
+}
+
+/// In a release build there are no steps.
+pub fn seams_are_built_in(test: &str) -> bool {
+    if !cfg!(debug_assertions) {
+        skip(test, "only a debug build can be killed at a step");
+    }
+    cfg!(debug_assertions)
+}
+
+/// Calls, and the process ends at the step as if by `kill -9`.
+#[track_caller]
+pub fn kill_at(node: &Node, call: &Call, step: &str) {
+    let mut command = node.command(call);
+    command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+    let (mut child, mut output) = spawn(command);
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(9), "{call:?} did not come to {step}: {text}");
+    assert_eq!(text, "", "a killed call cannot answer");
+}
+
+/// Calls, and the driver panics at the step.
+#[track_caller]
+pub fn panic_at(node: &Node, call: &Call, step: &str) {
+    let mut command = node.command(call);
+    command.env("INCLOUD_DISK_SEAM", format!("{step}=panic"));
+    let answer = Answer::of(command);
+    assert_eq!(answer.json["status"], "Failure", "{call:?} did not come to {step}");
+    let message = answer.json["message"].as_str().unwrap();
+    assert!(message.contains("failed inside"), "{message}");
+    assert!(!message.contains("seam"), "what panicked is not for kubelet: {message}");
+}
+
+pub type Strike = fn(&Node, &Call, &str);
+
+/// One life, with one call struck at one step and then repeated.
+#[track_caller]
+fn live(volume: &Volume<'_>, (word, step): (&str, &str), strike: Strike) {
+    let node = volume.node;
+    make_folder(&volume.global());
+    make_folder(&volume.pod(POD));
+    let file = volume.pod(POD).join("f");
+    let is_first = !volume.record_path().exists() && !volume.node.own().join("lived").exists();
+    for call in [
+        volume.attach(),
+        volume.is_attached(),
+        volume.wait(""),
+        volume.stage(),
+        volume.publish(POD),
+        volume.unpublish(POD),
+        volume.unstage(),
+        volume.detach(),
+    ] {
+        if call[0] == word {
+            strike(node, &call, step);
+        }
+        node.must(&call);
+        match call[0].as_str() {
+            "mountdevice" => assert_eq!(layers_at(&volume.global()), 1),
+            "mount" => {
+                assert_eq!(layers_at(&volume.pod(POD)), 1);
+                assert_eq!(mounts_like(&volume.global()), 2);
+                if is_first {
+                    write_synced(&file, b"kept");
+                }
+                assert_eq!(fs::read(&file).unwrap(), b"kept");
+            }
+            _ => {}
+        }
+    }
+    fs::write(node.own().join("lived"), "").unwrap();
+    volume.must_be_sound();
+    nothing_is_left(node, &[volume]);
+}
+
+fn strike_everywhere(strike: Strike, fs_type: &'static str, size: &str, words: &[&str]) {
+    let steps = STEPS.iter().enumerate().filter(|(_, (word, _))| words.contains(word));
+    for (index, step) in steps {
+        let node = Node::new();
+        let volume = Volume::create(&node, fs_type, size);
+        live(&volume, *step, strike);
+        // And once more, now with data.
+        if index < STEPS.len() - ONLY_BLANK {
+            live(&volume, *step, strike);
+        }
+    }
+}
+
+const CLOUD_CALLS: [&str; 4] = ["attach", "isattached", "waitforattach", "detach"];
+const MOUNT_CALLS: [&str; 4] = ["mountdevice", "mount", "unmount", "unmountdevice"];
+
+#[test]
+fn cloud_calls_that_were_killed_are_finished_by_the_same_call() {
+    let test = "cloud_calls_that_were_killed_are_finished_by_the_same_call";
+    if private_mounts(test) && seams_are_built_in(test) {
+        strike_everywhere(kill_at, "ext4", "16M", &CLOUD_CALLS);
+    }
+}
+
+#[test]
+fn mount_calls_that_were_killed_are_finished_by_the_same_call() {
+    let test = "mount_calls_that_were_killed_are_finished_by_the_same_call";
+    if private_mounts(test) && seams_are_built_in(test) {
+        strike_everywhere(kill_at, "ext4", "16M", &MOUNT_CALLS);
+    }
+}
+
+#[test]
+fn xfs_mounts_that_were_killed_are_finished_by_the_same_call() {
+    let test = "xfs_mounts_that_were_killed_are_finished_by_the_same_call";
+    if private_mounts(test) && seams_are_built_in(test) {
+        strike_everywhere(kill_at, "xfs", "320M", &["mountdevice"]);
+    }
+}
+
+#[test]
+fn calls_that_panic_answer_failure_and_are_finished_by_the_same_call() {
+    let test = "calls_that_panic_answer_failure_and_are_finished_by_the_same_call";
+    if private_mounts(test) && seams_are_built_in(test) {
+        strike_everywhere(panic_at, "ext4", "16M", &CLOUD_CALLS);
+        strike_everywhere(panic_at, "ext4", "16M", &MOUNT_CALLS);
+    }
+}
+
+/// attach killed between the loop device and its link: kubelet and people know the disk by that.
+#[test]
+fn the_link_is_there_after_an_attach_that_was_killed() {
+    let test = "the_link_is_there_after_an_attach_that_was_killed";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    for (_, step) in STEPS.into_iter().filter(|(word, _)| *word == "attach") {
+        let node = Node::new();
+        let volume = Volume::create(&node, "ext4", "16M");
+        kill_at(&node, &volume.attach(), step);
+        let device = node.must(volume.attach())["device"].as_str().unwrap().to_owned();
+        assert!(fs::canonicalize(&device).is_ok(), "{device} is missing, killed at {step}");
+        assert_eq!(node.must(volume.wait(&device))["device"], device, "killed at {step}");
+        node.must(volume.detach());
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// A `mount` killed before its bind is read-only must not leave the pod more than it asked for.
+#[test]
+fn a_read_only_mount_that_was_killed_becomes_read_only() {
+    let test = "a_read_only_mount_that_was_killed_becomes_read_only";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    for strike in [kill_at as Strike, panic_at] {
+        let node = Node::new();
+        let volume = Volume::create(&node, "ext4", "16M");
+        volume.bring();
+        make_folder(&volume.pod(POD));
+        let call = volume.publish_as(POD, "ro");
+        strike(&node, &call, "publish.bound");
+        node.must(&call);
+        assert!(crate::checks::only_mount_at(&volume.pod(POD)).is_read_only());
+        volume.take_away();
+        nothing_is_left(&node, &[&volume]);
+    }
+}

@@ -1,0 +1,117 @@
+//! `expandfs`: the cloud's volume, the disk and the file system grow while a pod runs.
+
+use crate::checks::{nothing_is_left, random_bytes, write_synced};
+use crate::crash::{Strike, kill_at, panic_at, seams_are_built_in};
+use crate::support::{Node, private_mounts, skip};
+use crate::volume::{POD, Volume};
+use nix::sys::statvfs::statvfs;
+use std::fs;
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_mounted_xfs_grows() {
+    if private_mounts("a_mounted_xfs_grows") {
+        grow("xfs", 320, 640);
+    }
+}
+
+#[test]
+fn a_mounted_ext4_grows() {
+    if !private_mounts("a_mounted_ext4_grows") {
+        return;
+    }
+    if has_sys_resource() {
+        grow("ext4", 64, 128);
+    } else {
+        skip("a_mounted_ext4_grows", "growing a mounted ext4 takes CAP_SYS_RESOURCE");
+    }
+}
+
+/// Bit 24 of the effective capabilities: ext4 asks for it, xfs does not.
+fn has_sys_resource() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(bits.trim(), 16).unwrap() >> 24 & 1 == 1
+}
+
+fn bytes_of(folder: &Path) -> u64 {
+    let found = statvfs(folder).unwrap();
+    found.blocks() * found.fragment_size()
+}
+
+fn disk_size(volume: &Volume<'_>) -> u64 {
+    let sectors = fs::read_to_string(format!("/sys/block/{}/size", volume.letter())).unwrap();
+    sectors.trim().parse::<u64>().unwrap() * 512
+}
+
+fn grow(fs_type: &'static str, from: u64, to: u64) {
+    let node = Node::new();
+    let volume = Volume::create(&node, fs_type, &format!("{from}M"));
+    let pod = volume.bring_to_pod();
+    let data = random_bytes(1 << 20);
+    write_synced(&pod.join("data"), &data);
+    let before = bytes_of(&pod);
+
+    for _ in 0..2 {
+        node.must(volume.expand(to * MIB));
+        assert_eq!(disk_size(&volume), to * MIB);
+        assert_eq!(fs::metadata(volume.image()).unwrap().len(), to * MIB);
+        assert!(bytes_of(&pod) > before + (to - from) * MIB * 9 / 10);
+    }
+    let after = bytes_of(&pod);
+    // kubelet may ask for less than there is; nothing ever shrinks.
+    node.must(volume.expand(from * MIB));
+    assert_eq!((bytes_of(&pod), disk_size(&volume)), (after, to * MIB));
+    assert!(fs::read(pod.join("data")).unwrap() == data);
+
+    volume.take_away();
+    volume.must_be_sound();
+    let pod = volume.bring_to_pod();
+    assert_eq!(bytes_of(&pod), after, "the next attach has the same size");
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_file_system_that_is_not_mounted_or_read_only_does_not_grow() {
+    if !private_mounts("a_file_system_that_is_not_mounted_or_read_only_does_not_grow") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "xfs", "320M");
+    volume.bring();
+    let message = node.fails(volume.expand(640 * MIB));
+    assert!(message.contains("nothing is mounted"), "{message}");
+    crate::volume::make_folder(&volume.pod(POD));
+    node.must(volume.publish_as(POD, "ro"));
+    let message = node.fails(volume.expand(640 * MIB));
+    assert!(message.contains("read-only"), "{message}");
+    // A refusal comes before the cloud is asked: nobody pays for space that is not used.
+    assert_eq!(disk_size(&volume), 320 * MIB);
+    assert_eq!(fs::metadata(volume.image()).unwrap().len(), 320 * MIB);
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn an_expansion_that_broke_off_is_finished_by_the_next_one() {
+    let test = "an_expansion_that_broke_off_is_finished_by_the_next_one";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "xfs", "320M");
+    let pod = volume.bring_to_pod();
+    for (strike, to) in [(kill_at as Strike, 640), (panic_at, 960)] {
+        let before = bytes_of(&pod);
+        strike(&node, &volume.expand(to * MIB), "expand.requested");
+        assert_eq!(bytes_of(&pod), before, "the file system was not reached");
+        node.must(volume.expand(to * MIB));
+        assert!(bytes_of(&pod) > before + 280 * MIB);
+    }
+    volume.take_away();
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
+}

@@ -1,0 +1,143 @@
+//! Something else is mounted where the volume belongs.
+
+use crate::checks::{layers_at, nothing_is_left, number_of, only_mount_at};
+use crate::holders::run;
+use crate::support::{Node, private_mounts};
+use crate::volume::{POD, Volume, make_folder};
+use std::fs;
+use std::path::Path;
+
+fn cover_with_tmpfs(folder: &Path) {
+    make_folder(folder);
+    run("mount", &["-t", "tmpfs", "none", folder.to_str().unwrap()]);
+}
+
+fn uncover(folder: &Path) {
+    assert_eq!(only_mount_at(folder).fs_type, "tmpfs", "it is as it was");
+    run("umount", &[folder.to_str().unwrap()]);
+}
+
+#[test]
+fn a_volume_that_is_not_staged_is_staged_by_mount() {
+    if !private_mounts("a_volume_that_is_not_staged_is_staged_by_mount") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    node.must(volume.attach());
+    make_folder(&volume.pod(POD));
+    node.must(volume.publish(POD));
+    let number = number_of(&volume.letter());
+    for place in [volume.global(), volume.pod(POD)] {
+        assert_eq!(only_mount_at(&place).number, number);
+    }
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_tmpfs_at_the_global_folder_fails_every_call_and_stays() {
+    if !private_mounts("a_tmpfs_at_the_global_folder_fails_every_call_and_stays") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    node.must(volume.attach());
+    cover_with_tmpfs(&volume.global());
+    make_folder(&volume.pod(POD));
+    for call in [volume.wait(""), volume.stage(), volume.publish(POD)] {
+        let message = node.fails(call);
+        assert!(message.contains("which is not the volume's disk"), "{message}");
+        assert!(message.contains(&volume.letter()), "{message}");
+    }
+    assert_eq!(layers_at(&volume.pod(POD)), 0, "nothing was bound");
+    uncover(&volume.global());
+    node.must(volume.publish(POD));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_tmpfs_at_the_pods_folder_fails_mount_and_stays() {
+    if !private_mounts("a_tmpfs_at_the_pods_folder_fails_mount_and_stays") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    volume.bring();
+    cover_with_tmpfs(&volume.pod(POD));
+    let message = node.fails(volume.publish(POD));
+    assert!(message.contains("which is not the volume's disk"), "{message}");
+    uncover(&volume.pod(POD));
+    node.must(volume.publish(POD));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// The wrong disk under a pod is the one thing that must never happen.
+#[test]
+fn another_volumes_disk_at_the_global_folder_fails_every_call_and_stays() {
+    if !private_mounts("another_volumes_disk_at_the_global_folder_fails_every_call_and_stays") {
+        return;
+    }
+    let node = Node::new();
+    let (ours, other) =
+        (Volume::create(&node, "ext4", "16M"), Volume::create(&node, "ext4", "16M"));
+    other.bring();
+    fs::write(other.global().join("f"), "the other's").unwrap();
+    node.must(ours.attach());
+    for folder in [ours.global(), ours.pod(POD)] {
+        make_folder(&folder);
+    }
+    let (from, to) = (other.global(), ours.global());
+    run("mount", &["--bind", from.to_str().unwrap(), to.to_str().unwrap()]);
+    for call in [ours.wait(""), ours.stage(), ours.publish(POD)] {
+        let message = node.fails(call);
+        assert!(message.contains("which is not the volume's disk"), "{message}");
+    }
+    assert_eq!(layers_at(&ours.pod(POD)), 0, "nothing was bound");
+    assert_eq!(fs::read_to_string(ours.global().join("f")).unwrap(), "the other's");
+    run("umount", &[to.to_str().unwrap()]);
+    node.must(ours.detach());
+    other.take_away();
+    nothing_is_left(&node, &[&ours, &other]);
+}
+
+/// kubelet skips `mountdevice` when the folder is a mount point: only this call can notice.
+#[test]
+fn waitforattach_looks_at_the_global_folder_behind_a_linked_root_too() {
+    if !private_mounts("waitforattach_looks_at_the_global_folder_behind_a_linked_root_too") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    fs::rename(node.kubelet_root(), node.own().join("data")).unwrap();
+    std::os::unix::fs::symlink("data", node.kubelet_root()).unwrap();
+    node.must(volume.attach());
+    cover_with_tmpfs(&volume.global());
+    let message = node.fails(volume.wait(""));
+    assert!(message.contains("which is not the volume's disk"), "{message}");
+    run("umount", &[volume.global().to_str().unwrap()]);
+    node.must(volume.wait(""));
+    node.must(volume.detach());
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn links_below_the_root_are_not_followed() {
+    if !private_mounts("links_below_the_root_are_not_followed") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    node.must(volume.attach());
+    let elsewhere = node.base().join("elsewhere");
+    make_folder(&elsewhere);
+    make_folder(volume.global().parent().unwrap());
+    std::os::unix::fs::symlink(&elsewhere, volume.global()).unwrap();
+    let message = node.fails(volume.stage());
+    assert!(message.contains("symbolic link"), "{message}");
+    assert_eq!(layers_at(&elsewhere), 0);
+    node.must(volume.detach());
+    nothing_is_left(&node, &[&volume]);
+}

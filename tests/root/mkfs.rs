@@ -1,0 +1,194 @@
+//! mkfs is stopped in the middle, and its caller killed or told to end.
+
+use crate::checks::{digest, layers_at, nothing_is_left};
+use crate::holders::{must_end, state_of};
+use crate::support::{Answer, Node, private_mounts, spawn};
+use crate::volume::{Volume, make_folder};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::PipeReader;
+use std::os::unix::fs::FileExt;
+use std::process::Child;
+use std::time::Duration;
+
+/// Large enough that mkfs takes some milliseconds; sparse.
+const SIZE: &str = "64G";
+
+/// A `mountdevice` whose mkfs stands still.
+#[derive(Debug)]
+struct Caught {
+    call: Child,
+    output: PipeReader,
+    mkfs: Pid,
+}
+
+impl Caught {
+    /// The call is killed; its mkfs dies with it.
+    fn kill(mut self) {
+        self.call.kill().unwrap();
+        self.call.wait().unwrap();
+        must_end(self.mkfs);
+    }
+}
+
+/// Catches the mkfs of a new volume where `is_there` says so. The window may be missed: then
+/// another volume is tried.
+fn catch<'n>(
+    node: &'n Node,
+    fs_type: &'static str,
+    is_there: impl Fn(&Volume<'_>) -> bool,
+) -> (Volume<'n>, Caught) {
+    for _ in 0..100 {
+        let volume = Volume::create(node, fs_type, SIZE);
+        node.must(volume.attach());
+        make_folder(&volume.global());
+        let (call, output) = spawn(node.command(volume.stage()));
+        if let Some(mkfs) = stop_mkfs(&volume, &call, &is_there) {
+            return (volume, Caught { call, output, mkfs });
+        }
+        let answer = Answer::finish(call, output);
+        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+        volume.take_away();
+        fs::remove_file(volume.image()).unwrap();
+    }
+    panic!("no mkfs.{fs_type} was caught");
+}
+
+fn stop_mkfs(
+    volume: &Volume<'_>,
+    call: &Child,
+    is_there: impl Fn(&Volume<'_>) -> bool,
+) -> Option<Pid> {
+    let caller = Pid::from_raw(i32::try_from(call.id()).unwrap());
+    let mkfs = loop {
+        if let Some(mkfs) = mkfs_of(volume) {
+            break mkfs;
+        }
+        if state_of(caller) == Some('Z') {
+            return None;
+        }
+    };
+    loop {
+        kill(mkfs, Signal::SIGSTOP).ok()?;
+        // Only a stopped process leaves what we look at as it is.
+        while state_of(mkfs)? != 'T' {
+            if state_of(mkfs)? == 'Z' {
+                return None;
+            }
+        }
+        if is_there(volume) {
+            return Some(mkfs);
+        }
+        kill(mkfs, Signal::SIGCONT).ok()?;
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// The process that makes the file system of this volume.
+fn mkfs_of(volume: &Volume<'_>) -> Option<Pid> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        line.split('\0').next().is_some_and(|program| program.contains("/mkfs."))
+            && line.contains(&volume.id)
+    })
+    .map(Pid::from_raw)
+}
+
+/// mkfs.xfs writes this mark first and takes it away last.
+fn is_half_an_xfs(volume: &Volume<'_>) -> bool {
+    let mut head = [0; 512];
+    File::open(volume.image()).unwrap().read_exact_at(&mut head, 0).unwrap();
+    head.starts_with(b"XFSB") && head[126] == 1
+}
+
+#[test]
+fn a_killed_mkfs_is_redone_on_the_same_disk() {
+    if !private_mounts("a_killed_mkfs_is_redone_on_the_same_disk") {
+        return;
+    }
+    let at_once = |_: &Volume<'_>| true;
+    let places: [(_, fn(&Volume<'_>) -> bool); 3] =
+        [("ext4", at_once), ("xfs", at_once), ("xfs", is_half_an_xfs)];
+    for (fs_type, is_there) in places {
+        let node = Node::new();
+        let (volume, caught) = catch(&node, fs_type, is_there);
+        caught.kill();
+        assert!(!volume.record()["formatting"].is_null(), "the intent is written before");
+        node.must(volume.stage());
+        assert_eq!(layers_at(&volume.global()), 1);
+        assert!(volume.record()["formatting"].is_null());
+        volume.take_away();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// It may have been elsewhere meanwhile: nobody knows whose bytes those are.
+#[test]
+fn a_half_made_file_system_that_left_and_came_back_is_refused() {
+    if !private_mounts("a_half_made_file_system_that_left_and_came_back_is_refused") {
+        return;
+    }
+    let node = Node::new();
+    let (volume, caught) = catch(&node, "xfs", is_half_an_xfs);
+    caught.kill();
+    node.must(volume.detach());
+    let before = digest(&volume.image());
+    node.must(volume.attach());
+    for wish in ["xfs", "ext4", ""] {
+        let message = node.fails(volume.stage_as(wish));
+        assert!(message.contains("unfinished xfs"), "{message}");
+        assert_eq!(layers_at(&volume.global()), 0);
+    }
+    node.must(volume.detach());
+    assert_eq!(digest(&volume.image()), before, "the image changed");
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// The same with the record of the begun format still there, as when only the disk was pulled.
+#[test]
+fn a_half_made_file_system_on_another_plug_in_is_refused_whatever_is_remembered() {
+    if !private_mounts(
+        "a_half_made_file_system_on_another_plug_in_is_refused_whatever_is_remembered",
+    ) {
+        return;
+    }
+    let node = Node::new();
+    let (volume, caught) = catch(&node, "xfs", is_half_an_xfs);
+    caught.kill();
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    let before = digest(&volume.image());
+    node.must(volume.attach());
+    assert!(!volume.record()["formatting"].is_null(), "yank tells the node nothing");
+    let message = node.fails(volume.stage());
+    assert!(message.contains("unfinished xfs"), "{message}");
+    node.must(volume.detach());
+    assert_eq!(digest(&volume.image()), before, "the image changed");
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn sigterm_during_mkfs_is_answered_and_ends_mkfs() {
+    if !private_mounts("sigterm_during_mkfs_is_answered_and_ends_mkfs") {
+        return;
+    }
+    for fs_type in ["ext4", "xfs"] {
+        let node = Node::new();
+        let (volume, Caught { call, output, mkfs }) = catch(&node, fs_type, |_| true);
+        kill(Pid::from_raw(i32::try_from(call.id()).unwrap()), Signal::SIGTERM).unwrap();
+        // mkfs stands still for ever: only the call's own end can end it.
+        let answer = Answer::finish(call, output);
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        assert!(answer.text.contains("SIGTERM"), "{}", answer.text);
+        must_end(mkfs);
+        assert_eq!(mkfs_of(&volume), None, "a mkfs is left");
+        node.must(volume.stage());
+        volume.take_away();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}

@@ -1,0 +1,118 @@
+//! What the machine remembers is a cache: it can be lost at any time, and read by any version.
+
+use crate::checks::{nothing_is_left, only_mount_at, write_synced};
+use crate::letters::Parted;
+use crate::support::{Node, private_mounts};
+use crate::volume::{Call, POD, Volume, make_folder};
+use serde_json::json;
+use std::fs;
+
+/// Everything that a life calls, in order, with kubelet's folders made in between.
+fn life(volume: &Volume<'_>) -> Vec<Call> {
+    make_folder(&volume.global());
+    make_folder(&volume.pod(POD));
+    vec![
+        volume.attach(),
+        volume.is_attached(),
+        volume.wait(""),
+        volume.stage(),
+        volume.publish(POD),
+        volume.wait(""),
+        volume.unpublish(POD),
+        volume.unstage(),
+        volume.detach(),
+    ]
+}
+
+#[test]
+fn state_and_run_folders_can_vanish_before_every_call() {
+    if !private_mounts("state_and_run_folders_can_vanish_before_every_call") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    let mut first_letter = None;
+    for round in 0..2 {
+        let parted = first_letter.as_deref().map(|letter| Parted::from(&volume, letter));
+        for call in life(&volume) {
+            for _ in 0..2 {
+                for folder in ["state", "run"] {
+                    let _ = fs::remove_dir_all(node.own().join(folder));
+                }
+                node.must(&call);
+            }
+            let file = volume.pod(POD).join("f");
+            match (call[0].as_str(), round) {
+                ("waitforattach", 0) => first_letter = Some(volume.letter()),
+                ("mount", 0) => write_synced(&file, b"kept"),
+                ("mount", _) => assert_eq!(fs::read(&file).unwrap(), b"kept"),
+                _ => {}
+            }
+        }
+        drop(parted);
+    }
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_record_of_a_newer_version_is_used_and_keeps_its_keys() {
+    if !private_mounts("a_record_of_a_newer_version_is_used_and_keeps_its_keys") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    let newer = json!({
+        "format": 7, "volume": volume.id, "was_mounted": false,
+        "colour": {"deep": [1, {"x": null}]}, "healed_at": "2027-01-01",
+    });
+    fs::create_dir_all(volume.record_path().parent().unwrap()).unwrap();
+    fs::write(volume.record_path(), newer.to_string()).unwrap();
+    for call in life(&volume) {
+        node.must(&call);
+        if call[0] == "detach" {
+            break;
+        }
+        let record = volume.record();
+        for key in ["format", "colour", "healed_at"] {
+            assert_eq!(record[key], newer[key], "{key} after {}", call[0]);
+        }
+    }
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// Half a file, another format, another volume's: as if nothing was remembered.
+#[test]
+fn a_record_that_cannot_be_read_stops_nothing() {
+    if !private_mounts("a_record_that_cannot_be_read_stops_nothing") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    for call in life(&volume) {
+        for text in ["", "{\"format\": 1, \"vol", "[]", "{\"format\":1,\"volume\":\"another\"}"] {
+            fs::create_dir_all(volume.record_path().parent().unwrap()).unwrap();
+            fs::write(volume.record_path(), text).unwrap();
+            node.must(&call);
+        }
+    }
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// That it was mounted is what forbids to format the volume: a call that finds its work done by
+/// one that was killed must not lose it.
+#[test]
+fn a_staging_that_was_lost_is_remembered_by_the_next_call() {
+    if !private_mounts("a_staging_that_was_lost_is_remembered_by_the_next_call") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    volume.bring();
+    fs::remove_file(volume.record_path()).unwrap();
+    node.must(volume.stage());
+    assert_eq!(only_mount_at(&volume.global()).fs_type, "ext4");
+    assert_eq!(volume.record()["was_mounted"], true);
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}

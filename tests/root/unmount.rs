@@ -1,0 +1,126 @@
+//! `unmount` and `unmountdevice`: what is so already, what is stacked, what is busy.
+
+use crate::checks::{layers_at, nothing_is_left, write_synced};
+use crate::holders::{Holder, run};
+use crate::support::{Node, private_mounts};
+use crate::volume::{Call, POD, Volume, make_folder};
+use std::fs;
+use std::path::Path;
+
+/// The two calls and the folder of each.
+fn both(volume: &Volume<'_>) -> [(Call, std::path::PathBuf); 2] {
+    [(volume.unpublish(POD), volume.pod(POD)), (volume.unstage(), volume.global())]
+}
+
+#[test]
+fn unmounting_what_is_not_mounted_is_success() {
+    if !private_mounts("unmounting_what_is_not_mounted_is_success") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    for (call, folder) in both(&volume) {
+        node.must(&call);
+        assert!(!folder.exists(), "{folder:?} was made");
+        make_folder(&folder);
+        // What stands in a plain folder is not ours to remove.
+        fs::write(folder.join("f"), "stays").unwrap();
+        node.must(&call);
+        assert_eq!(fs::read_to_string(folder.join("f")).unwrap(), "stays");
+    }
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn every_layer_is_unmounted() {
+    if !private_mounts("every_layer_is_unmounted") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    volume.bring_to_pod();
+    for (call, folder) in both(&volume) {
+        let text = folder.to_str().unwrap();
+        run("mount", &["--bind", text, text]);
+        run("mount", &["--bind", text, text]);
+        assert_eq!(layers_at(&folder), 3);
+        node.must(&call);
+        assert_eq!(layers_at(&folder), 0);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{folder:?} is not empty");
+        fs::remove_dir(&folder).expect("kubelet's rmdir");
+    }
+    node.must(volume.detach());
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_busy_folder_is_a_failure_until_its_user_ends() {
+    if !private_mounts("a_busy_folder_is_a_failure_until_its_user_ends") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    volume.bring_to_pod();
+    for (call, folder) in both(&volume) {
+        write_synced(&folder.join("f"), b"data");
+        let (by_file, by_folder): (fn(&Path) -> Holder, fn(&Path) -> Holder) =
+            (|folder| Holder::reading(&folder.join("f")), Holder::working_in);
+        for hold in [by_file, by_folder] {
+            let holder = hold(&folder);
+            let message = node.fails(&call);
+            assert!(message.contains("busy") && message.contains("uses files"), "{message}");
+            assert_eq!(layers_at(&folder), 1, "nothing was taken off");
+            assert_eq!(fs::read(folder.join("f")).unwrap(), b"data");
+            drop(holder);
+            node.must(&call);
+            assert_eq!(layers_at(&folder), 0);
+            // Back, for the next one.
+            node.must(volume.publish(POD));
+        }
+        node.must(&call);
+    }
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// kubelet asks so after a reboot, and when the folder was removed behind its back.
+#[test]
+fn a_record_of_a_mount_that_is_gone_does_no_harm() {
+    if !private_mounts("a_record_of_a_mount_that_is_gone_does_no_harm") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    volume.bring_to_pod();
+    for (call, folder) in both(&volume) {
+        run("umount", &[folder.to_str().unwrap()]);
+        node.must(&call);
+        fs::remove_dir(&folder).unwrap();
+    }
+    assert!(volume.record()["staged"].is_null() && volume.record()["published"].is_null());
+    node.must(volume.detach());
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// As after a reboot of a node that had the predecessor, or another kubelet root.
+#[test]
+fn folders_of_other_drivers_are_refused() {
+    if !private_mounts("folders_of_other_drivers_are_refused") {
+        return;
+    }
+    let node = Node::new();
+    let folder = node.kubelet_root().join("pods/u/volumes/other~disk/pv-1");
+    make_folder(&folder);
+    run("mount", &["-t", "tmpfs", "none", folder.to_str().unwrap()]);
+    node.fails(["unmount", folder.to_str().unwrap()]);
+    let elsewhere = node.base().join("pods/u/volumes/incloud~disk/pv-1");
+    make_folder(&elsewhere);
+    run("mount", &["-t", "tmpfs", "none", elsewhere.to_str().unwrap()]);
+    let message = node.fails(["unmount", elsewhere.to_str().unwrap()]);
+    assert!(message.contains("is not below"), "{message}");
+    for path in [folder, elsewhere] {
+        assert_eq!(layers_at(&path), 1);
+        run("umount", &[path.to_str().unwrap()]);
+    }
+    nothing_is_left(&node, &[]);
+}
