@@ -19,6 +19,8 @@ pub struct CloudVolume {
     pub id: VolumeId,
     /// Its size in bytes.
     pub size: u64,
+    /// Its name in the cloud, as people gave it.
+    pub name: Option<String>,
     /// The orchestrator's name of it, as an attach recorded it.
     pub recorded_name: Option<VolumeName>,
     /// Where it is attached, is being attached, or is being detached.
@@ -72,13 +74,8 @@ pub trait Cloud {
     /// Every volume that an attach recorded under this name.
     fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<VolumeId>>;
 
-    /// Every volume attached to the server whose name in the cloud is this one.
-    fn called(
-        &self,
-        name: &VolumeName,
-        server: &ServerId,
-        deadline: Deadline,
-    ) -> Result<Vec<VolumeId>>;
+    /// Every volume that is attached to the server, or on its way there.
+    fn attached_to(&self, server: &ServerId, deadline: Deadline) -> Result<Vec<CloudVolume>>;
 
     /// Records the orchestrator's name with the volume, or removes it.
     fn record_name(

@@ -41,7 +41,7 @@ impl Cloud for Unconfigured {
         self.no()
     }
 
-    fn called(&self, _: &VolumeName, _: &ServerId, _: Deadline) -> Result<Vec<VolumeId>> {
+    fn attached_to(&self, _: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
         self.no()
     }
 

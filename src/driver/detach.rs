@@ -55,7 +55,7 @@ impl Driver<'_> {
         }
         // Without the disk in sight (a controller's container) the orchestrator's own order of
         // calls is all there is.
-        let Some(disk) = self.devices.find(&self.cloud.identity(id))? else { return Ok(()) };
+        let Some(disk) = self.find_disk(id)? else { return Ok(()) };
         let is_free = match self.devices.is_free(&disk) {
             Ok(is_free) => is_free,
             Err(error) => {

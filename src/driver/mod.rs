@@ -9,6 +9,7 @@ pub mod detach;
 pub mod expand;
 pub mod names;
 pub mod publish;
+mod resolve;
 pub mod stage;
 pub mod unmount;
 pub mod wait;
@@ -19,7 +20,7 @@ use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, Mounts};
 use crate::model::config::GuardMode;
 use crate::model::device::Device;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
 use crate::model::time::Deadline;
@@ -102,29 +103,6 @@ impl Driver<'_> {
         if let Err(error) = remembered {
             tracing::debug!(%error, "the volume's name is not remembered");
         }
-    }
-
-    /// The volume's disk on this machine; missing is an error here.
-    fn disk(&self, id: &VolumeId) -> Result<Device> {
-        let identity = self.cloud.identity(id);
-        self.devices.find(&identity)?.ok_or_else(|| {
-            Error::new(Kind::Missing, format!("no disk of this machine shows {identity}"))
-                .hint("is the volume attached to this machine?")
-        })
-    }
-
-    /// Looks once more, right before something is done to the disk: the same number and count,
-    /// or it is not the disk that was proven.
-    fn prove_again(&self, id: &VolumeId, disk: &Device) -> Result<()> {
-        let now = self.disk(id)?;
-        if now.number == disk.number && now.sequence == disk.sequence {
-            return Ok(());
-        }
-        Err(Error::refused(format!(
-            "the volume's disk changed from {} ({}) to {} ({}) while it was worked on",
-            disk.kernel_name, disk.number, now.kernel_name, now.number
-        ))
-        .hint("nothing was done to the new one; the next try takes it"))
     }
 }
 

@@ -2,10 +2,9 @@
 //! else's disk, so whatever is not certain is an error.
 
 use super::Driver;
-use crate::host::Shown;
-use crate::model::device::{DeviceNumber, Identity};
+use crate::model::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{ServerId, VolumeId, VolumeName};
+use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
 use std::path::Path;
 
 impl Driver<'_> {
@@ -40,7 +39,9 @@ impl Driver<'_> {
             return Ok(Some(id));
         }
         let Some(server) = server else { return Ok(None) };
-        let called = self.cloud.called(name, server, self.deadline)?;
+        let attached = self.cloud.attached_to(server, self.deadline)?.into_iter();
+        let called = attached.filter(|volume| volume.name.as_deref() == Some(name.as_str()));
+        let called: Vec<_> = called.map(|volume| volume.id).collect();
         only_one(name, &called, "have that name in the cloud")
     }
 
@@ -63,22 +64,23 @@ impl Driver<'_> {
     }
 
     fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {
-        let Some(shown) = self.devices.shown_by(number)? else { return Ok(None) };
-        let id = match &shown {
-            Shown::Serial(serial) => VolumeId::parse(serial).ok(),
-            Shown::BackingFile(path) => {
-                path.file_stem().and_then(|stem| VolumeId::parse(stem.to_str()?).ok())
-            }
-            Shown::Nothing => None,
+        let shown = self.devices.shown_by(number)?.unwrap_or_default();
+        let ids = shown.iter().filter_map(|one| match one {
+            Shown::Serial { text, .. } => VolumeId::parse(text).ok(),
+            Shown::BackingFile(path) => VolumeId::parse(path.file_stem()?.to_str()?).ok(),
+        });
+        // A file of that name may be another's, and a serial of just the length to which one is
+        // cut may be: the way back must lead to the same disk, and prove it whole.
+        let proven = |id: &VolumeId| {
+            self.cloud.identity(id).proven_by(&shown) == Some(Proof::Whole)
+                && (id.as_str().len() != VIRTIO_SERIAL_LENGTH || is_image(&shown))
         };
-        // A cut serial is no id, and a file of that name may be another's: the way back must lead
-        // to the same disk.
-        Ok(id.filter(|id| match (self.cloud.identity(id), shown) {
-            (Identity::BackingFile(wanted), Shown::BackingFile(path)) => wanted == path,
-            (Identity::Serial(id), Shown::Serial(serial)) => id.as_str() == serial,
-            _ => false,
-        }))
+        Ok(ids.into_iter().find(proven))
     }
+}
+
+fn is_image(shown: &[Shown]) -> bool {
+    shown.iter().any(|one| matches!(one, Shown::BackingFile(_)))
 }
 
 fn only_one(name: &VolumeName, found: &[VolumeId], how: &str) -> Result<Option<VolumeId>> {

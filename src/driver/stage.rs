@@ -43,12 +43,17 @@ impl Driver<'_> {
             belongs(mount, &disk, &folder)?;
             return Ok(Outcome::Already);
         }
+        seam::step("stage.found");
+        let _held = self.hold(&volume.id, &disk)?;
+        seam::step("stage.held");
+        self.report_links(&volume.id);
         if let Some(reason) = self.devices.objection(&disk)? {
             return Err(
                 Error::refused(reason).hint("only whole disks that nothing else uses are mounted")
             );
         }
         let found = self.file_system_on(volume, &disk, wished)?;
+        seam::step("stage.looked");
         self.mounts.make_folder(&folder)?;
         self.prove_again(&volume.id, &disk)?;
         self.mount_verified(volume, &disk, found.kind, &folder)?;
@@ -119,7 +124,9 @@ impl Driver<'_> {
         }
         if found.wants_check && !disk.read_only {
             if self.devices.is_free(disk)? {
+                self.prove_again(&volume.id, disk)?;
                 self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
+                self.prove_again(&volume.id, disk)?;
             } else {
                 // A mounted file system is never checked: this mount joins the one that is there.
                 tracing::warn!(volume = %volume.id, disk = %disk.kernel_name, "the file system asks for a check, but is in use");
@@ -148,6 +155,16 @@ impl Driver<'_> {
         let in_cloud = self.existing(&volume.id).map_err(|error| {
             error.hint("a blank disk is formatted only when the cloud confirms the volume's size")
         })?;
+        let server = self.existing_server(self.this_node)?;
+        if in_cloud.attachment_to(&server).is_none() {
+            return Err(Error::refused(format!(
+                "{} is blank, but by the cloud's word the volume is not attached to {server}",
+                disk.kernel_name
+            ))
+            .hint(
+                "is it the right disk? a blank disk is formatted only when the cloud confirms it",
+            ));
+        }
         if in_cloud.size != disk.size {
             return Err(Error::refused(format!(
                 "{} has {} bytes, the volume has {} in the cloud",

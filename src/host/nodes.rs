@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 pub const FOLDER: &str = "/dev/incloud-disk";
 
 /// The device number of an open or named block node.
-fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
+#[must_use]
+pub fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
     let raw = metadata.rdev();
     let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     metadata.file_type().is_block_device().then(|| DeviceNumber {

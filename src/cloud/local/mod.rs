@@ -13,6 +13,7 @@ pub mod shelf;
 
 use self::shelf::{Shelf, VolumeFile};
 use super::{Attachment, AttachmentState, Cloud, CloudVolume};
+use crate::host::devices::several;
 use crate::host::{Devices, kernel, nodes};
 use crate::model::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -45,7 +46,12 @@ impl<'a> LocalCloud<'a> {
 
     /// This machine's disk of the volume, if it is plugged in.
     pub fn disk(&self, id: &VolumeId) -> Result<Option<Device>> {
-        self.devices.find(&self.identity(id))
+        let wanted = self.identity(id);
+        let mut found = self.devices.search(&wanted)?;
+        if found.len() > 1 {
+            return Err(several(&wanted, &found));
+        }
+        Ok(found.pop())
     }
 
     /// Makes a new volume: a sparse image.
@@ -115,6 +121,7 @@ impl<'a> LocalCloud<'a> {
         Ok(CloudVolume {
             id: file.id.clone(),
             size: file.size,
+            name: file.name.clone(),
             recorded_name: file.recorded_name.clone(),
             attachments: attachments
                 .map(|(server, since)| Attachment {
@@ -218,12 +225,9 @@ impl Cloud for LocalCloud<'_> {
         Ok(same.map(|file| file.id).collect())
     }
 
-    fn called(&self, name: &VolumeName, server: &ServerId, _: Deadline) -> Result<Vec<VolumeId>> {
-        let volumes = self.list()?;
-        let same = volumes.into_iter().filter(|(file, view)| {
-            file.name.as_deref() == Some(name.as_str()) && view.attachment_to(server).is_some()
-        });
-        Ok(same.map(|(file, _)| file.id).collect())
+    fn attached_to(&self, server: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
+        let volumes = self.list()?.into_iter().map(|(_, view)| view);
+        Ok(volumes.filter(|view| view.attachment_to(server).is_some()).collect())
     }
 
     fn record_name(
