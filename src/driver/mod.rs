@@ -7,6 +7,8 @@
 pub mod attach;
 pub mod detach;
 pub mod expand;
+#[cfg(test)]
+mod fakes;
 pub mod names;
 pub mod publish;
 mod resolve;

@@ -188,3 +188,102 @@ impl Driver<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices};
+    use crate::host::filesystems::KernelFileSystems;
+    use crate::host::locks::Locks;
+    use crate::host::mounts::KernelMounts;
+    use crate::host::records::Records;
+    use crate::model::config::GuardMode;
+    use crate::model::ids::NodeName;
+
+    const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
+    const TWO: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000002";
+    const CUT: &str = "6f1c2d3e-4a5b-4c6d-8";
+
+    /// Asks for volume ONE on a machine that has also seen `seen`.
+    fn ask(cloud: &FakeCloud, devices: &FakeDevices, seen: &[&str]) -> Result<Option<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(folder.path());
+        for id in seen {
+            records.update(&VolumeId::parse(id).unwrap(), |r| r.was_mounted = true).unwrap();
+        }
+        let driver = Driver {
+            cloud,
+            devices,
+            file_systems: &KernelFileSystems,
+            mounts: &KernelMounts,
+            records: &records,
+            locks: &Locks::below(folder.path()),
+            this_node: &NodeName::parse("here").unwrap(),
+            guard: GuardMode::Enforce,
+            operation: "test",
+            deadline: Deadline::after(Duration::from_secs(5)),
+        };
+        let found = driver.find_disk(&VolumeId::parse(ONE).unwrap())?;
+        Ok(found.map(|disk| disk.kernel_name))
+    }
+
+    #[track_caller]
+    fn refused(result: Result<Option<String>>, words: &[&str]) {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind, Kind::Refused, "{error}");
+        for word in words {
+            assert!(error.cause.contains(word), "{word}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_disk_of_a_volume_without_rivals_needs_no_cloud() {
+        let down = FakeCloud { is_down: true, ..FakeCloud::default() };
+        let disks = FakeDevices::default().with("vdb", 5, CUT).with("vdc", 5, "other");
+        assert_eq!(ask(&down, &disks, &[]).unwrap().as_deref(), Some("vdb"));
+        assert_eq!(ask(&down, &FakeDevices::default(), &[TWO]).unwrap(), None);
+    }
+
+    #[test]
+    fn the_whole_id_decides_where_a_bus_shows_it() {
+        let down = FakeCloud { is_down: true, ..FakeCloud::default() };
+        let disks =
+            FakeDevices::default().with("sda", 5, TWO).with("sdb", 5, ONE).with("vdb", 5, CUT);
+        assert_eq!(ask(&down, &disks, &[TWO]).unwrap().as_deref(), Some("sdb"));
+    }
+
+    #[test]
+    fn two_disks_that_show_the_whole_id_are_refused() {
+        let disks = FakeDevices::default().with("sda", 5, ONE).with("sdb", 5, ONE);
+        refused(ask(&FakeCloud::default(), &disks, &[]), &["sda", "sdb"]);
+    }
+
+    #[test]
+    fn two_disks_of_one_cut_serial_are_told_apart_by_size_alone() {
+        let disks = FakeDevices::default().with("vdb", 5, CUT).with("vdc", 7, CUT);
+        let both = FakeCloud::default().with(ONE, 7, &["here"]).with(TWO, 5, &["here"]);
+        assert_eq!(ask(&both, &disks, &[]).unwrap().as_deref(), Some("vdc"));
+        let same = FakeCloud::default().with(ONE, 5, &["here"]).with(TWO, 5, &["here"]);
+        refused(ask(&same, &disks, &[]), &["vdb", "vdc"]);
+        let neither = FakeCloud::default().with(ONE, 6, &["here"]).with(TWO, 5, &["here"]);
+        refused(ask(&neither, &disks, &[]), &["vdb", "vdc"]);
+    }
+
+    #[test]
+    fn two_disks_and_a_cloud_that_knows_of_one_are_refused() {
+        let disks = FakeDevices::default().with("vdb", 5, CUT).with("vdc", 7, CUT);
+        let one = FakeCloud::default().with(ONE, 7, &["here"]).with(TWO, 5, &["there"]);
+        refused(ask(&one, &disks, &[]), &["vdb", "vdc", "1 of them"]);
+        let down = FakeCloud { is_down: true, ..FakeCloud::default() };
+        refused(ask(&down, &disks, &[]), &["vdb", "vdc", "the cloud is down"]);
+    }
+
+    #[test]
+    fn the_disk_of_a_rival_is_not_taken_for_ours() {
+        let disks = FakeDevices::default().with("vdb", 5, CUT);
+        let rival = FakeCloud::default().with(ONE, 5, &["there"]).with(TWO, 5, &["here"]);
+        refused(ask(&rival, &disks, &[TWO]), &["vdb", TWO, "not attached here"]);
+        let ours = FakeCloud::default().with(ONE, 5, &["here"]).with(TWO, 5, &["there"]);
+        assert_eq!(ask(&ours, &disks, &[TWO]).unwrap().as_deref(), Some("vdb"));
+    }
+}

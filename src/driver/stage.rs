@@ -3,7 +3,7 @@
 use super::{Driver, Outcome, Volume, moment};
 use crate::host::{MountRequest, NewFileSystem};
 use crate::model::contents::{Contents, FileSystem, FsType, Maker};
-use crate::model::device::Device;
+use crate::model::device::{Device, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mountinfo::Mount;
@@ -115,6 +115,7 @@ impl Driver<'_> {
             ))
             .hint("ask for the file system that is there, or for none; a disk with data is never formatted"));
         }
+        refuse_rivals_file_system(&volume.id, disk, &found)?;
         if found.size > disk.size {
             return Err(Error::refused(format!(
                 "the {} on {} needs {} bytes, the disk has {}",
@@ -320,6 +321,22 @@ fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> bool {
         (Maker::Finished, _) | (Maker::Unknown, None) => true,
         (Maker::Unknown, Some(plan)) => plan.uuid != found.uuid,
     }
+}
+
+/// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one
+/// that goes on differently after the same 20 characters is that other volume's.
+fn refuse_rivals_file_system(id: &VolumeId, disk: &Device, found: &FileSystem) -> Result<()> {
+    let is_rival = disk.proof == Proof::Cut
+        && found.uuid != file_system_uuid(id)
+        && found.uuid.starts_with(&id.virtio_serial().to_lowercase());
+    if !is_rival {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "{} shows the serial of volume {id}, but its file system was made for volume {}",
+        disk.kernel_name, found.uuid
+    ))
+    .hint("the two ids share their first 20 characters; attach the right volume"))
 }
 
 fn not_ours(disk: &Device, what: &str) -> Error {

@@ -8,8 +8,8 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::host::Devices;
+use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::model::device::Identity;
 use incloud_disk::model::ids::VolumeId;
 use nix::time::{ClockId, clock_gettime};
