@@ -50,7 +50,10 @@ word_test() {
     [ $# -eq 0 ] || misused "test takes no further word: $*"
     prepare
     is_root || say "not root: the tests that need loop devices and mounts will be skipped"
-    say "building and running all tests; the first time the build takes one to three minutes"
+    say "building the driver and its tests; the first time this takes one to three minutes"
+    quietly as_builder "$cargo" test --locked --no-run
+    sed -n 's/^ *Executable \(.*\) (\(.*\))$/\2 \1/p' "$scratch/output" >"$scratch/programs"
+    say "running all tests"
     tell_and_keep "$scratch/tests" run_tests
     summarise "$scratch/tests" "$kept_status"
 }
@@ -67,12 +70,7 @@ run_tests() {
 
 # The person behind sudo builds, so that the build folder stays theirs; root runs what was built.
 run_tests_built_by_another() {
-    as_builder "$cargo" test --locked --no-run >"$scratch/built" 2>&1 || {
-        cat "$scratch/built"
-        return 1
-    }
     outcome=0
-    sed -n 's/^ *Executable \(.*\) (\(.*\))$/\2 \1/p' "$scratch/built" >"$scratch/programs"
     while read -r program source; do
         printf '\n     Running %s\n' "$source"
         CARGO_MANIFEST_DIR=$here "$program" </dev/null || outcome=1
@@ -281,7 +279,8 @@ have() {
 quietly() {
     "$@" >"$scratch/output" 2>&1 </dev/null && return 0
     cat "$scratch/output" >&2
-    die "this failed, its output stands above: $*"
+    command=$*
+    die "this failed, its output stands above: ${command#as_builder }"
 }
 
 # tell_and_keep FILE COMMAND...: shows the output, keeps a copy, and the status in `kept_status`.

@@ -59,24 +59,32 @@ impl Locks {
     /// Locks below the run folder.
     #[must_use]
     pub fn below(run_dir: &Path) -> Self {
-        Self { folder: run_dir.join("locks") }
+        Self::in_folder(&run_dir.join("locks"))
+    }
+
+    /// Locks in exactly this folder.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf() }
     }
 
     /// Takes the lock of a volume; waits until the deadline, then says who has it.
     pub fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked> {
         let path = self.folder.join(format!("{id}.lock"));
-        if let Err(error) = files::make_private_folder(&self.folder) {
-            return Ok(Locked::Impossible(error));
-        }
         let steps = Steps::between(Duration::from_millis(1), Duration::from_millis(50));
         for step in steps {
+            if let Err(error) = files::make_private_folder(&self.folder) {
+                return Ok(Locked::Impossible(error));
+            }
             let file = match open(&path) {
                 Ok(file) => file,
+                // Somebody removed the empty folder in between.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !deadline.over() => {
+                    continue;
+                }
                 Err(error) => {
-                    return Ok(Locked::Impossible(Error::io(
-                        format!("open {}", path.display()),
-                        &error,
-                    )));
+                    let doing = format!("open {}", path.display());
+                    return Ok(Locked::Impossible(Error::io(doing, &error)));
                 }
             };
             match file.try_lock() {

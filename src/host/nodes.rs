@@ -5,15 +5,18 @@
 //! `/dev/incloud-disk/<volume id>`, made from the number and gone after the mount. The name stays
 //! in the mount table as a label for people.
 
+use super::locks::{Lock, Locked, Locks};
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::time::Deadline;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::sys::statvfs::FsFlags;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where labelled nodes live while they are needed. It must be on devtmpfs (or another file
 /// system that allows devices).
@@ -30,11 +33,19 @@ pub fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
     })
 }
 
+/// Locks of the nodes' names: the volume's own lock is one of a configuration, and two of them (a
+/// demo beside a cluster) may have volumes of the same id.
+const LOCKS: &str = "/dev/incloud-disk/.locks";
+
+/// How long another configuration's mkfs is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A node for a proven device.
 #[derive(Debug)]
 pub struct Node {
     path: PathBuf,
-    is_ours: bool,
+    /// Held as long as a node of our own making is there.
+    lock: Option<Lock>,
 }
 
 impl Node {
@@ -42,10 +53,18 @@ impl Node {
     /// comparing its number. The caller holds the volume's lock.
     pub fn labelled(id: &VolumeId, device: &Device) -> Result<Self> {
         let path = Path::new(FOLDER).join(id.as_str());
-        match make(&path, device.number) {
-            Ok(()) => Ok(Self { path, is_ours: true }),
+        let made = Locks::in_folder(Path::new(LOCKS))
+            .take(id, "node", Deadline::after(PATIENCE))
+            .and_then(Locked::required)
+            .and_then(|lock| match make(&path, device.number) {
+                Ok(()) => Ok(lock),
+                Err(errno) => Err(Error::io(format!("make {}", path.display()), &errno.into())),
+            });
+        match made {
+            Ok(lock) => Ok(Self { path, lock: Some(lock) }),
             Err(error) => {
-                tracing::debug!(%error, path = %path.display(), "no labelled node: the kernel's own is used");
+                tracing::debug!(%error, "no labelled node: the kernel's own is used");
+                remove_empty_folders();
                 Self::of_kernel(device)
             }
         }
@@ -56,7 +75,7 @@ impl Node {
         let found = fs::symlink_metadata(&path)
             .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
         compare(&path, number_of(&found), device)?;
-        Ok(Self { path, is_ours: false })
+        Ok(Self { path, lock: None })
     }
 
     /// The node's path.
@@ -68,40 +87,31 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if self.is_ours {
+        if let Some(lock) = self.lock.take() {
             let _ = fs::remove_file(&self.path);
-            // Succeeds for the last one only; another call may be about to use the folder, and
-            // makes it anew then.
-            let _ = fs::remove_dir(FOLDER);
+            drop(lock);
+            remove_empty_folders();
         }
     }
 }
 
+/// Succeeds for the last one only. Another call may be about to use the folders; it makes them
+/// anew then.
+fn remove_empty_folders() {
+    let _ = fs::remove_dir(LOCKS);
+    let _ = fs::remove_dir(FOLDER);
+}
+
+/// The caller holds the lock of the name, so the folder is there and stays.
 fn make(path: &Path, number: DeviceNumber) -> nix::Result<()> {
-    let node = makedev(u64::from(number.major), u64::from(number.minor));
-    // Between our mkdir and our mknod another call may remove the empty folder: try again.
-    let mut last = Errno::ENOENT;
-    for _ in 0..16 {
-        match fs::DirBuilder::new().mode(0o700).create(FOLDER) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(Errno::from_raw(error.raw_os_error().unwrap_or(0)));
-            }
-            _ => {}
-        }
-        // Where /dev is an ordinary tmpfs of a container the node could be made, but not opened.
-        if nix::sys::statvfs::statvfs(FOLDER)?.flags().contains(FsFlags::ST_NODEV) {
-            let _ = fs::remove_dir(FOLDER);
-            return Err(Errno::EACCES);
-        }
-        // A killed call may have left one, of whatever number.
-        let _ = fs::remove_file(path);
-        match mknod(path, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, node) {
-            Ok(()) => return Ok(()),
-            Err(errno @ Errno::ENOENT) => last = errno,
-            Err(errno) => return Err(errno),
-        }
+    // Where /dev is an ordinary tmpfs of a container the node could be made, but not opened.
+    if nix::sys::statvfs::statvfs(FOLDER)?.flags().contains(FsFlags::ST_NODEV) {
+        return Err(Errno::EACCES);
     }
-    Err(last)
+    // A killed call may have left one, of whatever number.
+    let _ = fs::remove_file(path);
+    let node = makedev(u64::from(number.major), u64::from(number.minor));
+    mknod(path, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, node)
 }
 
 fn compare(path: &Path, found: Option<DeviceNumber>, device: &Device) -> Result<()> {
