@@ -223,7 +223,7 @@ const BESIDE: &str = ".config.toml";
 pub fn load_config() -> Result<(Config, Option<PathBuf>)> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let is_named = named.is_some();
-    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(BESIDE)));
+    let beside = executable().and_then(|exe| Some(exe.parent()?.join(BESIDE)));
     let places = match named {
         Some(path) => vec![path],
         None => std::iter::once(PathBuf::from(ETC)).chain(beside).collect(),
@@ -243,6 +243,12 @@ pub fn load_config() -> Result<(Config, Option<PathBuf>)> {
         }
     }
     Ok((Config::default(), None))
+}
+
+/// This executable; where there is no `/proc`, by the full path that kubelet calls it with.
+fn executable() -> Option<PathBuf> {
+    let called = || std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
+    std::env::current_exe().ok().or_else(called)
 }
 
 fn log_panics() {

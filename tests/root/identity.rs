@@ -2,6 +2,7 @@
 //! worked on.
 
 use crate::support::{Node, loop_devices_below, options, private_mounts, skip, spawn};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,6 +47,8 @@ fn no_form_of_a_lying_link_leads_to_another_disk() {
     let right = PathBuf::from("/dev").join(node.letter("right").unwrap());
     let wrong = PathBuf::from("/dev").join(node.letter("wrong").unwrap());
     let before = fs::read(node.image("wrong")).unwrap();
+    let writes = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
+    writes.add_watch(&wrong, AddWatchFlags::IN_CLOSE_WRITE).unwrap();
 
     let mut forms: Vec<(&str, PathBuf)> = vec![
         ("another disk", wrong.clone()),
@@ -87,6 +90,8 @@ fn no_form_of_a_lying_link_leads_to_another_disk() {
         skip("no_form_of_a_lying_link (a partition)", "addpart cannot make one here");
     }
     assert!(fs::read(node.image("wrong")).unwrap() == before, "the other disk was written to");
+    let opened = writes.read_events();
+    assert_eq!(opened.unwrap_err(), nix::errno::Errno::EAGAIN, "it was opened for writing");
 }
 
 /// A partition that exists in the kernel alone; it would outlive the loop device's file.

@@ -5,3 +5,4 @@ mod support;
 
 mod identity;
 mod life;
+mod static_build;

@@ -283,7 +283,8 @@ pub fn private_mounts(test: &str) -> bool {
         for folder in [std::env::temp_dir(), "/run".into(), "/var".into()] {
             let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
             mount(Some(&folder), &folder, None::<&str>, bind, None::<&str>).expect("a bind mount");
-            mount(None::<&str>, &folder, None::<&str>, flags, None::<&str>).expect("private mounts");
+            mount(None::<&str>, &folder, None::<&str>, flags, None::<&str>)
+                .expect("private mounts");
         }
     }
     true

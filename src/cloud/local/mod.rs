@@ -115,7 +115,9 @@ impl<'a> LocalCloud<'a> {
     }
 
     fn view(&self, file: &VolumeFile) -> Result<CloudVolume> {
-        let plugged_in = self.disk(&file.id)?.is_some();
+        // Attachments of other nodes can be told without a look at this machine's disks.
+        let is_ours = file.attachments.contains_key(&self.this_node);
+        let plugged_in = is_ours && self.disk(&file.id)?.is_some();
         let there = |server: &ServerId| *server != self.this_node || plugged_in;
         let attachments = file.attachments.iter().filter(|(server, _)| there(server));
         Ok(CloudVolume {

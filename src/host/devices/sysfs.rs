@@ -40,7 +40,10 @@ impl Sysfs {
     /// Every whole disk that shows the identity.
     pub(super) fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
         let block = self.root.join("block");
-        let io = |error: std::io::Error| Error::io(format!("read {}", block.display()), &error);
+        let io = |error: std::io::Error| {
+            Error::io(format!("look for this machine's disks in {}", block.display()), &error)
+                .hint("they can be seen only beside their kernel, where sysfs is mounted")
+        };
         let all = File::open(&block).map_err(io)?;
         let mut found = Vec::new();
         for entry in fs::read_dir(&block).map_err(io)? {
