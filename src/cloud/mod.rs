@@ -4,6 +4,7 @@
 //! success, what to wait for and what to refuse is decided in [`crate::driver`].
 
 pub mod local;
+pub mod openstack;
 pub mod unconfigured;
 
 use crate::model::device::Identity;

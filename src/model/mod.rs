@@ -10,5 +10,6 @@ pub mod ids;
 pub mod mountinfo;
 pub mod record;
 pub mod secret;
+pub mod situation;
 pub mod target;
 pub mod time;

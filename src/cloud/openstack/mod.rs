@@ -1,0 +1,3 @@
+//! The cloud of the report: Keystone, Nova and Cinder over HTTP.
+
+pub mod limiter;
