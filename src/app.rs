@@ -3,6 +3,7 @@
 use crate::channel::Channel;
 use crate::cloud::Cloud;
 use crate::cloud::local::LocalCloud;
+use crate::cloud::openstack::{self, OpenStack};
 use crate::cloud::unconfigured::Unconfigured;
 use crate::driver::publish::Publication;
 use crate::driver::{Driver, Outcome, Volume};
@@ -198,8 +199,15 @@ fn cloud<'a>(
             return Ok(Box::new(LocalCloud::new(&config.local.dir, this_node, devices)?));
         }
         (Some(CloudKind::OpenStack), _) => {
-            Error::new(Kind::Config, "this version cannot speak to OpenStack yet")
-                .hint("cloud.kind = \"local\" is what it can do")
+            let origin = origin.map_or_else(|| "the configuration".to_owned(), |o| o.display().to_string());
+            let get = |name: &str| std::env::var(name).ok();
+            match openstack::access(&config.openstack, &origin, get) {
+                Ok(access) => {
+                    let server = config.node.server_id.as_ref();
+                    return Ok(Box::new(OpenStack::new(access, &config.paths.run_dir, this_node, server)));
+                }
+                Err(reason) => reason,
+            }
         }
         (None, Some(origin)) => {
             Error::new(Kind::Config, format!("{} names no cloud", origin.display()))

@@ -4,6 +4,7 @@ use super::{Cloud, CloudVolume};
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +39,10 @@ impl Cloud for Unconfigured {
     }
 
     fn recorded_as(&self, _: &VolumeName, _: Deadline) -> Result<Vec<VolumeId>> {
+        self.no()
+    }
+
+    fn compute_view(&self, _: &VolumeId, _: &ServerId, _: Deadline) -> Result<ComputeView> {
         self.no()
     }
 

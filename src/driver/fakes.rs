@@ -1,10 +1,11 @@
 //! Ports for unit tests: they behave, they do not record calls.
 
-use crate::cloud::{Attachment, AttachmentState, Cloud, CloudVolume};
+use crate::cloud::{Attachment, Cloud, CloudVolume};
 use crate::host::{Devices, Events, Held};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -20,17 +21,19 @@ pub(super) struct FakeCloud {
 impl FakeCloud {
     /// A volume that is attached to these servers.
     pub(super) fn with(self, id: &str, size: u64, servers: &[&str]) -> Self {
-        let attachments = servers.iter().map(|server| Attachment {
-            server: ServerId::parse(server).unwrap(),
-            state: AttachmentState::Attached,
-            since: None,
-        });
+        let attachments: Vec<_> = servers
+            .iter()
+            .map(|server| Attachment { server: ServerId::parse(server).unwrap(), since: None })
+            .collect();
+        let status = if attachments.is_empty() { "available" } else { "in-use" };
         self.volumes.borrow_mut().push(CloudVolume {
             id: VolumeId::parse(id).unwrap(),
             size,
             name: None,
             recorded_name: None,
-            attachments: attachments.collect(),
+            status: status.to_owned(),
+            is_shareable: false,
+            attachments,
         });
         self
     }
@@ -78,6 +81,14 @@ impl Cloud for FakeCloud {
         Ok(same.map(|volume| volume.id.clone()).collect())
     }
 
+    fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
+        self.up()?;
+        let volumes = self.volumes.borrow();
+        let volume = volumes.iter().find(|volume| volume.id == *id);
+        let is_mapped = volume.is_some_and(|volume| volume.attachment_to(server).is_some());
+        Ok(if is_mapped { ComputeView::Mapped } else { ComputeView::NotMapped })
+    }
+
     fn attached_to(&self, server: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
         self.up()?;
         let volumes = self.volumes.borrow();
@@ -90,13 +101,18 @@ impl Cloud for FakeCloud {
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
-        let attachment =
-            Attachment { server: server.clone(), state: AttachmentState::Attached, since: None };
-        self.change(id, |volume| volume.attachments.push(attachment))
+        let attachment = Attachment { server: server.clone(), since: None };
+        self.change(id, |volume| {
+            volume.attachments.push(attachment);
+            "in-use".clone_into(&mut volume.status);
+        })
     }
 
     fn detach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
-        self.change(id, |volume| volume.attachments.retain(|one| one.server != *server))
+        self.change(id, |volume| {
+            volume.attachments.retain(|one| one.server != *server);
+            "available".clone_into(&mut volume.status);
+        })
     }
 
     fn extend(&self, id: &VolumeId, bytes: u64, _: Deadline) -> Result<()> {

@@ -12,12 +12,13 @@ pub mod pull;
 pub mod shelf;
 
 use self::shelf::{Shelf, VolumeFile};
-use super::{Attachment, AttachmentState, Cloud, CloudVolume};
+use super::{Attachment, Cloud, CloudVolume};
 use crate::host::devices::several;
 use crate::host::{Devices, kernel, nodes};
 use crate::model::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use crate::seam;
 use std::fs::{File, OpenOptions};
@@ -119,19 +120,24 @@ impl<'a> LocalCloud<'a> {
         let is_ours = file.attachments.contains_key(&self.this_node);
         let plugged_in = is_ours && self.disk(&file.id)?.is_some();
         let there = |server: &ServerId| *server != self.this_node || plugged_in;
-        let attachments = file.attachments.iter().filter(|(server, _)| there(server));
+        let attachments: Vec<_> = file
+            .attachments
+            .iter()
+            .filter(|(server, _)| there(server))
+            .map(|(server, since)| Attachment {
+                server: server.clone(),
+                since: Some(since.clone()),
+            })
+            .collect();
+        let status = if attachments.is_empty() { "available" } else { "in-use" };
         Ok(CloudVolume {
             id: file.id.clone(),
             size: file.size,
             name: file.name.clone(),
             recorded_name: file.recorded_name.clone(),
-            attachments: attachments
-                .map(|(server, since)| Attachment {
-                    server: server.clone(),
-                    state: AttachmentState::Attached,
-                    since: Some(since.clone()),
-                })
-                .collect(),
+            status: status.to_owned(),
+            is_shareable: false,
+            attachments,
         })
     }
 
@@ -225,6 +231,12 @@ impl Cloud for LocalCloud<'_> {
         let files = self.shelf.list()?;
         let same = files.into_iter().filter(|file| file.recorded_name.as_ref() == Some(name));
         Ok(same.map(|file| file.id).collect())
+    }
+
+    fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
+        let view = self.shelf.load(id)?.map(|file| self.view(&file)).transpose()?;
+        let is_mapped = view.is_some_and(|view| view.attachment_to(server).is_some());
+        Ok(if is_mapped { ComputeView::Mapped } else { ComputeView::NotMapped })
     }
 
     fn attached_to(&self, server: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
