@@ -5,17 +5,8 @@ use crate::cloud::{Attachment, CloudVolume};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::situation::{BlockView, ComputeView, Situation, judge};
-use crate::model::time::{Deadline, Steps};
 use crate::seam;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// A request that was taken shows itself within this time; a ghost stays longer.
-const SETTLE: Duration = Duration::from_secs(10);
-
-/// Looks grow from the first step to the longest.
-const FIRST_LOOK: Duration = Duration::from_millis(200);
-const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
 /// How often an attach is asked for: the cloud takes a request and undoes it later when its host
 /// cannot do it.
@@ -55,16 +46,16 @@ impl Driver<'_> {
         let mut tries = 0;
         let mut refusal: Option<Error> = None;
         // Since when nothing has changed that should: a request in the dark, or a ghost.
-        let mut settle = Deadline::after(SETTLE);
+        let mut settle = self.settle();
         let mut last = None;
-        for step in Steps::between(FIRST_LOOK, LONGEST_LOOK) {
+        for step in self.looks() {
             let situation = self.situation(&state, server)?;
             let tries_before = tries;
             if last.replace(situation) != Some(situation) {
                 tracing::info!(volume = %volume.id, %server, status = state.status, ?situation, "attach");
             }
             match situation {
-                Situation::Attached => return Ok(()),
+                Situation::Attached | Situation::AttachedBusy => return Ok(()),
                 Situation::Elsewhere => return Err(elsewhere(&volume.id, &state)),
                 Situation::Unusable => return Err(unusable(&state)),
                 Situation::Free | Situation::Shareable if tries == 0 || settle.over() => {
@@ -74,17 +65,24 @@ impl Driver<'_> {
                     self.record_pair(volume, &state)?;
                     seam::step("attach.named");
                     tries += 1;
-                    settle = Deadline::after(SETTLE);
+                    settle = self.settle();
                     refusal = self.request_attach(&volume.id, server)?;
                     seam::step("attach.requested");
                 }
-                Situation::Ghost if settle.over() => return Err(ghost(&volume.id, server)),
-                Situation::Forgotten | Situation::ServerGone => {
+                Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
+                Situation::Forgotten | Situation::ServerGone if settle.over() => {
                     return Err(contradiction(&state, server));
                 }
-                Situation::Free | Situation::Shareable | Situation::Ghost => {}
-                Situation::Attaching | Situation::Detaching | Situation::Busy => {
-                    settle = Deadline::after(SETTLE);
+                Situation::Free
+                | Situation::Shareable
+                | Situation::Ghost
+                | Situation::Forgotten
+                | Situation::ServerGone => {}
+                Situation::Attaching
+                | Situation::Detaching
+                | Situation::Busy
+                | Situation::BusyElsewhere => {
+                    settle = self.settle();
                 }
             }
             // Right after a request the first look is free: many clouds, and ours, are done then.
@@ -124,17 +122,21 @@ impl Driver<'_> {
     pub fn is_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
         let Some(server) = self.cloud.server(node, self.deadline)? else { return Ok(false) };
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
-        let is_attached = match (state.attachment_to(&server).is_some(), state.status.as_str()) {
-            (true, _) => true,
-            (false, "available" | "in-use") => false,
-            (false, status) => match self.cloud.compute_view(&volume.id, &server, self.deadline)? {
-                ComputeView::Mapped => true,
-                ComputeView::NoServer => false,
-                ComputeView::NotMapped if status.starts_with("error") => {
-                    return Err(unusable(&state));
-                }
-                ComputeView::NotMapped => false,
-            },
+        let is_attached = match self.situation(&state, &server)? {
+            Situation::Attached
+            | Situation::AttachedBusy
+            | Situation::Attaching
+            | Situation::Detaching => true,
+            Situation::Free
+            | Situation::Elsewhere
+            | Situation::Shareable
+            | Situation::BusyElsewhere => false,
+            Situation::Busy => return Err(self.still_moving(&state, None)),
+            Situation::Ghost => return Err(ghost(&state, &server)),
+            Situation::Forgotten | Situation::ServerGone => {
+                return Err(contradiction(&state, &server));
+            }
+            Situation::Unusable => return Err(unusable(&state)),
         };
         if is_attached {
             self.record_pair(volume, &state)?;
@@ -233,9 +235,10 @@ fn undone(volume: &Volume, server: &ServerId, refusal: Option<Error>) -> Error {
     .hint("the server's actions in the cloud have the reason")
 }
 
-pub(super) fn ghost(id: &VolumeId, server: &ServerId) -> Error {
+pub(super) fn ghost(state: &CloudVolume, server: &ServerId) -> Error {
     Error::refused(format!(
-        "the compute service maps volume {id} to {server}, the block service calls it available"
+        "the compute service maps volume {} to {server}, the block service calls it {}",
+        state.id, state.status
     ))
     .hint("an operator of the cloud must remove the mapping")
 }

@@ -7,12 +7,7 @@ use crate::model::config::GuardMode;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::situation::{ComputeView, Situation};
-use crate::model::time::{Deadline, Steps};
 use crate::seam;
-use std::time::Duration;
-
-/// How long the two halves of the cloud may disagree before it counts.
-const SETTLE: Duration = Duration::from_secs(10);
 
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
 const TRIES: u32 = 2;
@@ -49,9 +44,9 @@ impl Driver<'_> {
         let mut state = first;
         let mut tries = 0;
         let mut refusal: Option<Error> = None;
-        let mut settle = Deadline::after(SETTLE);
+        let mut settle = self.settle();
         let mut last = None;
-        for step in Steps::between(Duration::from_millis(200), Duration::from_secs(5)) {
+        for step in self.looks() {
             let situation = self.situation(&state, server)?;
             let tries_before = tries;
             if last.replace(situation) != Some(situation) {
@@ -66,27 +61,31 @@ impl Driver<'_> {
                         self.refuse_if_in_use(&id)?;
                     }
                     tries += 1;
-                    settle = Deadline::after(SETTLE);
+                    settle = self.settle();
                     refusal = self.request_detach(&id, server)?;
                     seam::step("detach.requested");
                 }
                 Situation::Free | Situation::Elsewhere | Situation::Shareable => {
                     return Ok(if tries == 0 { Outcome::Already } else { Outcome::Done });
                 }
-                // A reservation, or an error, of a volume that is not at this server by either
-                // account is none of this detach's business.
                 Situation::Unusable => return Ok(Outcome::Already),
-                Situation::Busy if state.status == "reserved" => return Ok(Outcome::Already),
-                Situation::Ghost if settle.over() => return Err(ghost(&id, server)),
+                // Not at this server by either account, and it stayed so: none of this detach's
+                // business. A lost answer to an attach would have shown by now.
+                Situation::BusyElsewhere if settle.over() => return Ok(Outcome::Already),
+                Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
                 Situation::Forgotten | Situation::ServerGone if settle.over() => {
                     return Err(contradiction(&state, server));
                 }
                 Situation::Attached
+                | Situation::BusyElsewhere
                 | Situation::Ghost
                 | Situation::Forgotten
                 | Situation::ServerGone => {}
-                Situation::Attaching | Situation::Detaching | Situation::Busy => {
-                    settle = Deadline::after(SETTLE);
+                Situation::Attaching
+                | Situation::AttachedBusy
+                | Situation::Detaching
+                | Situation::Busy => {
+                    settle = self.settle();
                 }
             }
             // Right after a request the first look is free: many clouds, and ours, are done then.

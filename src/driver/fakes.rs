@@ -7,7 +7,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,10 @@ use std::time::Duration;
 pub(super) struct FakeCloud {
     pub(super) volumes: RefCell<Vec<CloudVolume>>,
     pub(super) is_down: bool,
+    /// What the compute service says, until a request changes it; else what the volumes say.
+    pub(super) compute: Cell<Option<ComputeView>>,
+    /// How many requests changed something.
+    pub(super) requests: Cell<u32>,
 }
 
 impl FakeCloud {
@@ -83,6 +87,9 @@ impl Cloud for FakeCloud {
 
     fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
         self.up()?;
+        if let Some(view) = self.compute.get() {
+            return Ok(view);
+        }
         let volumes = self.volumes.borrow();
         let volume = volumes.iter().find(|volume| volume.id == *id);
         let is_mapped = volume.is_some_and(|volume| volume.attachment_to(server).is_some());
@@ -101,6 +108,8 @@ impl Cloud for FakeCloud {
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
+        self.requests.set(self.requests.get() + 1);
+        self.compute.set(None);
         let attachment = Attachment { server: server.clone(), since: None };
         self.change(id, |volume| {
             volume.attachments.push(attachment);
@@ -109,6 +118,8 @@ impl Cloud for FakeCloud {
     }
 
     fn detach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
+        self.requests.set(self.requests.get() + 1);
+        self.compute.set(None);
         self.change(id, |volume| {
             volume.attachments.retain(|one| one.server != *server);
             "available".clone_into(&mut volume.status);

@@ -5,6 +5,8 @@
 //! there and goes on.
 
 pub mod attach;
+#[cfg(test)]
+mod cloud_table;
 pub mod detach;
 pub mod expand;
 #[cfg(test)]
@@ -25,7 +27,8 @@ use crate::model::device::Device;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
-use crate::model::time::Deadline;
+use crate::model::time::{Deadline, Steps};
+use std::time::Duration;
 
 /// Whether something had to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +83,20 @@ pub struct Driver<'a> {
 }
 
 impl Driver<'_> {
+    /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
+    /// Nova's row of a mapping dies moments after Cinder calls the volume available; a ghost stays.
+    fn settle(&self) -> Deadline {
+        const LONG_ENOUGH: Duration = Duration::from_secs(10);
+        Deadline::after(LONG_ENOUGH.min(self.deadline.total() / 2))
+    }
+
+    /// The pauses between looks at the cloud.
+    fn looks(&self) -> Steps {
+        const FIRST: Duration = Duration::from_millis(200);
+        const LONGEST: Duration = Duration::from_secs(5);
+        Steps::between(FIRST.min(self.deadline.total() / 20), LONGEST)
+    }
+
     /// The volume's lock, for operations that change this machine.
     fn lock(&self, id: &VolumeId) -> Result<Lock> {
         self.locks.take(id, self.operation, self.deadline)?.required()

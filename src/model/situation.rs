@@ -43,11 +43,17 @@ pub enum Situation {
     Elsewhere,
     /// Another server has it, and this one may have it too.
     Shareable,
-    /// The cloud works on it for somebody else, or on something else: wait.
+    /// Attached to the server, while the cloud works on it (a backup, a new size): a detach waits.
+    AttachedBusy,
+    /// The cloud works on it, and its own halves do not agree yet: wait.
     Busy,
-    /// The volume is in an error state, or on its way out: no attach will come true.
+    /// The cloud works on it, and by both accounts not at this server: an attach waits.
+    BusyElsewhere,
+    /// The volume is in an error state, or on its way out, and at no server: no attach will come
+    /// true.
     Unusable,
-    /// Mapped, but available: the moment after a detach, or a ghost. Wait, then an operator.
+    /// Mapped, but free or broken by the volume's status: the moment after a detach, or a ghost.
+    /// Wait, then an operator.
     Ghost,
     /// The block service lists the server, the compute service does not know of it.
     Forgotten,
@@ -60,23 +66,30 @@ pub enum Situation {
 pub fn judge(block: &BlockView, compute: ComputeView) -> Situation {
     use ComputeView::{Mapped, NoServer, NotMapped};
     let status = block.status.as_str();
+    let is_lost = status.starts_with("error") || matches!(status, "deleting" | "awaiting-transfer");
     match (status, block.lists_server, compute) {
+        // A detach that is under way ends in either of these by itself.
+        ("detaching", true, Mapped | NotMapped) => Situation::Detaching,
         ("in-use", true, Mapped) => Situation::Attached,
-        ("in-use" | "detaching", true, NoServer) => Situation::ServerGone,
-        ("in-use", true, NotMapped) => Situation::Forgotten,
+        (_, true, NoServer) => Situation::ServerGone,
+        (_, true, NotMapped) => Situation::Forgotten,
+        ("reserved" | "attaching", _, Mapped) => Situation::Attaching,
+        // Lost in an error, but there by both accounts: that much is certain.
+        (_, true, Mapped) if is_lost => Situation::Attached,
+        ("available", true, Mapped) => Situation::Busy,
+        (_, true, Mapped) => Situation::AttachedBusy,
+
         // A shareable volume at another server: this server's own attach may be in flight.
         ("in-use", false, Mapped) => Situation::Attaching,
         ("in-use", false, _) if block.is_shareable => Situation::Shareable,
         ("in-use", false, _) => Situation::Elsewhere,
-        ("available", _, Mapped) => Situation::Ghost,
-        ("available", _, _) => Situation::Free,
-        ("reserved" | "attaching", _, Mapped) => Situation::Attaching,
-        ("detaching", true, _) => Situation::Detaching,
-        ("deleting" | "awaiting-transfer", _, _) => Situation::Unusable,
-        // Lost in an error, but still there by both accounts: that much is certain.
-        (_, true, Mapped) if status.starts_with("error") => Situation::Attached,
-        _ if status.starts_with("error") => Situation::Unusable,
-        _ => Situation::Busy,
+        ("available", false, Mapped) => Situation::Ghost,
+        ("available", false, _) if block.lists_others => Situation::BusyElsewhere,
+        ("available", false, _) => Situation::Free,
+        (_, false, Mapped) if is_lost => Situation::Ghost,
+        (_, false, _) if is_lost => Situation::Unusable,
+        (_, false, Mapped) => Situation::Busy,
+        (_, false, NotMapped | NoServer) => Situation::BusyElsewhere,
     }
 }
 
