@@ -216,7 +216,7 @@ impl Written {
         let auth_url = self.auth_url.as_deref().ok_or_else(|| wrong("it names no auth_url"))?;
         Ok(Access {
             auth_url: versioned(auth_url).map_err(|what| wrong(&what))?,
-            login: self.login().map_err(|what| wrong(what))?,
+            login: self.login().map_err(&wrong)?,
             interface: interface(self.interface.as_deref()).map_err(|what| wrong(&what))?,
             region: self.region,
             ca_file: self.ca_file,
@@ -270,17 +270,18 @@ impl Written {
 
     /// `domain_*` serves where no domain of its own is given, as other clients have it.
     fn user_domain(&self) -> Option<Domain> {
-        domain(&self.user_domain_id, &self.user_domain_name)
-            .or_else(|| domain(&self.domain_id, &self.domain_name))
+        domain(self.user_domain_id.as_ref(), self.user_domain_name.as_ref())
+            .or_else(|| domain(self.domain_id.as_ref(), self.domain_name.as_ref()))
     }
 
     fn project_domain(&self) -> Option<Domain> {
-        domain(&self.project_domain_id, &self.project_domain_name).or_else(|| self.user_domain())
+        domain(self.project_domain_id.as_ref(), self.project_domain_name.as_ref())
+            .or_else(|| self.user_domain())
     }
 }
 
-fn domain(id: &Option<String>, name: &Option<String>) -> Option<Domain> {
-    id.clone().map(Domain::Id).or_else(|| name.clone().map(Domain::Name))
+fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
+    id.cloned().map(Domain::Id).or_else(|| name.cloned().map(Domain::Name))
 }
 
 /// The address with `/v3` at its end, however it was written.

@@ -60,7 +60,7 @@ pub(super) struct Http {
 enum Sent {
     Answer(Response),
     /// It did not reach the service.
-    NotSent(Error),
+    Failed(Error),
     /// It may have.
     Unknown(Error),
 }
@@ -107,7 +107,7 @@ impl Http {
                         step
                     }
                 }
-                Sent::NotSent(error) => {
+                Sent::Failed(error) => {
                     self.limiter.report(true);
                     last = Some(error);
                     step
@@ -150,7 +150,7 @@ impl Http {
             Err(error) => {
                 let trouble = unreachable(request, &error);
                 if error.is_connect() || error.is_builder() {
-                    Sent::NotSent(trouble)
+                    Sent::Failed(trouble)
                 } else {
                     Sent::Unknown(trouble)
                 }
@@ -264,7 +264,7 @@ pub(super) fn words(body: &Value) -> String {
             '<' => in_tag = true,
             '>' => in_tag = false,
             c if !in_tag && plain.len() < LONGEST => {
-                plain.push(if c.is_control() { ' ' } else { c })
+                plain.push(if c.is_control() { ' ' } else { c });
             }
             _ => {}
         }

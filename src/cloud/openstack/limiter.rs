@@ -69,6 +69,7 @@ impl Limiter {
     }
 
     /// Waits for its turn; false if the deadline would pass first.
+    #[must_use]
     pub fn enter(&self, deadline: Deadline) -> Option<Leave> {
         let slot = match self.slot(deadline) {
             Ok(slot) => slot,

@@ -52,7 +52,7 @@ impl Services {
     }
 
     pub(super) fn volume(&self, id: &str, deadline: Deadline) -> Result<Option<Volume>> {
-        let path = format!("/volumes/{}", id);
+        let path = format!("/volumes/{id}");
         let found: Option<VolumeBody> = self.get(Service::Volume, &path, deadline)?;
         Ok(found.map(|body| body.volume))
     }
@@ -80,16 +80,13 @@ impl Services {
         value: Option<&str>,
         deadline: Deadline,
     ) -> Result<()> {
-        let path = format!("/volumes/{}/metadata", id);
-        let answer = match value {
-            Some(value) => {
-                let body = json!({"metadata": {key: value}});
-                self.send(Service::Volume, Method::POST, &path, None, Some(body), deadline)?
-            }
-            None => {
-                let path = format!("{path}/{}", key);
-                self.send(Service::Volume, Method::DELETE, &path, None, None, deadline)?
-            }
+        let path = format!("/volumes/{id}/metadata");
+        let answer = if let Some(value) = value {
+            let body = json!({"metadata": {key: value}});
+            self.send(Service::Volume, &Method::POST, &path, None, Some(&body), deadline)?
+        } else {
+            let path = format!("{path}/{key}");
+            self.send(Service::Volume, &Method::DELETE, &path, None, None, deadline)?
         };
         match (answer.status, value) {
             (200..=204, _) | (404, None) => Ok(()),
@@ -98,14 +95,14 @@ impl Services {
     }
 
     pub(super) fn extend(&self, id: &str, gib: u64, deadline: Deadline) -> Result<()> {
-        let path = format!("/volumes/{}/action", id);
+        let path = format!("/volumes/{id}/action");
         let body = json!({"os-extend": {"new_size": gib}});
         let answer = self.send(
             Service::Volume,
-            Method::POST,
+            &Method::POST,
             &path,
             Some(EXTEND_ATTACHED),
-            Some(body),
+            Some(&body),
             deadline,
         )?;
         match answer.status {
@@ -116,7 +113,7 @@ impl Services {
     }
 
     pub(super) fn server_exists(&self, id: &str, deadline: Deadline) -> Result<bool> {
-        let path = format!("/servers/{}", id);
+        let path = format!("/servers/{id}");
         Ok(self.get::<Value>(Service::Compute, &path, deadline)?.is_some())
     }
 
@@ -136,14 +133,14 @@ impl Services {
         server: &str,
         deadline: Deadline,
     ) -> Result<Option<Vec<ServerAttachment>>> {
-        let path = format!("/servers/{}/os-volume_attachments", server);
+        let path = format!("/servers/{server}/os-volume_attachments");
         let found: Option<AttachmentsBody> = self.get(Service::Compute, &path, deadline)?;
         Ok(found.map(|body| body.attachments))
     }
 
     /// Whether the volume is mapped to the server; a 404 may mean the server too.
     pub(super) fn is_mapped(&self, server: &str, volume: &str, deadline: Deadline) -> Result<bool> {
-        let path = format!("/servers/{}/os-volume_attachments/{}", server, volume);
+        let path = format!("/servers/{server}/os-volume_attachments/{volume}");
         Ok(self.get::<Value>(Service::Compute, &path, deadline)?.is_some())
     }
 
@@ -154,11 +151,17 @@ impl Services {
         is_shareable: bool,
         deadline: Deadline,
     ) -> Result<()> {
-        let path = format!("/servers/{}/os-volume_attachments", server);
+        let path = format!("/servers/{server}/os-volume_attachments");
         let body = json!({"volumeAttachment": {"volumeId": volume}});
         let version = if is_shareable { ATTACH_SHAREABLE } else { SHELVED };
-        let answer =
-            self.send(Service::Compute, Method::POST, &path, Some(version), Some(body), deadline)?;
+        let answer = self.send(
+            Service::Compute,
+            &Method::POST,
+            &path,
+            Some(version),
+            Some(&body),
+            deadline,
+        )?;
         match answer.status {
             200 | 202 => Ok(()),
             403 => Err(refused(Service::Compute, &answer).hint(
@@ -169,9 +172,9 @@ impl Services {
     }
 
     pub(super) fn detach(&self, server: &str, volume: &str, deadline: Deadline) -> Result<()> {
-        let path = format!("/servers/{}/os-volume_attachments/{}", server, volume);
+        let path = format!("/servers/{server}/os-volume_attachments/{volume}");
         let answer =
-            self.send(Service::Compute, Method::DELETE, &path, Some(SHELVED), None, deadline)?;
+            self.send(Service::Compute, &Method::DELETE, &path, Some(SHELVED), None, deadline)?;
         match answer.status {
             202 | 204 | 404 => Ok(()),
             _ => Err(refused(Service::Compute, &answer)),
@@ -184,7 +187,7 @@ impl Services {
         path: &str,
         deadline: Deadline,
     ) -> Result<Option<T>> {
-        let answer = self.send(service, Method::GET, path, None, None, deadline)?;
+        let answer = self.send(service, &Method::GET, path, None, None, deadline)?;
         match answer.status {
             200 => serde_json::from_value(answer.body).map(Some).map_err(|error| {
                 Error::new(
@@ -229,10 +232,10 @@ impl Services {
     fn send(
         &self,
         service: Service,
-        method: Method,
+        method: &Method,
         path: &str,
         version: Option<&str>,
-        body: Option<Value>,
+        body: Option<&Value>,
         deadline: Deadline,
     ) -> Result<Answer> {
         let mut session = self.session(deadline)?;
@@ -248,7 +251,7 @@ impl Services {
                     service: service.name(),
                     token: Some(&session.token),
                     version: version.map(str::to_owned),
-                    body: body.clone(),
+                    body: body.cloned(),
                 },
                 deadline,
             )?;
@@ -268,19 +271,17 @@ impl Services {
         if let Some(session) = self.session.borrow().clone() {
             return Ok(session);
         }
-        let session = match self.tokens.kept() {
-            Some(session) => session,
-            None => {
-                let _turn = self.tokens.turn(deadline);
-                // Whoever had the turn before has logged in meanwhile.
-                match self.tokens.kept() {
-                    Some(session) => session,
-                    None => {
-                        let session = keystone::log_in(&self.http, deadline)?;
-                        self.tokens.keep(&session);
-                        session
-                    }
-                }
+        let session = if let Some(session) = self.tokens.kept() {
+            session
+        } else {
+            let _turn = self.tokens.turn(deadline);
+            // Whoever had the turn before has logged in meanwhile.
+            if let Some(session) = self.tokens.kept() {
+                session
+            } else {
+                let session = keystone::log_in(&self.http, deadline)?;
+                self.tokens.keep(&session);
+                session
             }
         };
         self.session.replace(Some(session.clone()));

@@ -64,8 +64,9 @@ impl Tokens {
     pub(super) fn kept(&self) -> Option<Session> {
         let file = File::open(&self.path).ok()?;
         let metadata = file.metadata().ok()?;
+        // Nothing for group and others: the lowest six bits are zero.
         let is_ours = metadata.uid() == nix::unistd::geteuid().as_raw()
-            && metadata.mode() & 0o077 == 0
+            && metadata.mode().trailing_zeros() >= 6
             && metadata.is_file();
         if !is_ours {
             tracing::warn!(path = %self.path.display(), "a kept token is not ours alone and is left out");
