@@ -15,7 +15,7 @@ use crate::model::time::Deadline;
 use std::time::Duration;
 
 /// Short, so that "wait" ends soon; the driver's own patience follows it.
-const DEADLINE: Duration = Duration::from_millis(40);
+const DEADLINE: Duration = Duration::from_millis(240);
 
 const STATUSES: [&str; 23] = [
     "creating",

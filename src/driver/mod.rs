@@ -94,7 +94,8 @@ impl Driver<'_> {
     fn looks(&self) -> Steps {
         const FIRST: Duration = Duration::from_millis(200);
         const LONGEST: Duration = Duration::from_secs(5);
-        Steps::between(FIRST.min(self.deadline.total() / 20), LONGEST)
+        let total = self.deadline.total();
+        Steps::between(FIRST.min(total / 20), LONGEST.min(total / 8))
     }
 
     /// The volume's lock, for operations that change this machine.
