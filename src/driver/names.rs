@@ -2,6 +2,7 @@
 //! else's disk, so whatever is not certain is an error.
 
 use super::Driver;
+use crate::cloud::CloudVolume;
 use crate::model::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
@@ -11,8 +12,9 @@ impl Driver<'_> {
     /// The volume of this name, as far as the cloud can tell; nothing if no volume that is
     /// attached to the server can be meant.
     ///
-    /// In order: the name is an id; what attach recorded; the one volume attached to that server
-    /// that the cloud calls so.
+    /// In order: the name is an id; what attach recorded, with the volume in the cloud or on this
+    /// machine; the id of a volume, as people type it; the one volume attached to that server that
+    /// the cloud calls so.
     pub fn volume_named(
         &self,
         name: &VolumeName,
@@ -21,16 +23,9 @@ impl Driver<'_> {
         if let Some(id) = name.as_volume_id() {
             return Ok(Some(id));
         }
-        if let Some(id) = self.records.named(name) {
-            // The cache may be old: it counts only if the cloud says the same.
-            let volume = self.cloud.volume(&id, self.deadline)?;
-            if volume.is_some_and(|volume| volume.recorded_name.as_ref() == Some(name)) {
-                return Ok(Some(id));
-            }
-        }
-        let recorded = self.cloud.recorded_as(name, self.deadline)?;
-        if let Some(id) = only_one(name, &recorded, "were attached under that name")? {
-            return Ok(Some(id));
+        let recorded = self.recorded_under(name)?;
+        if !recorded.is_empty() {
+            return the_attached_one(name, &recorded, server);
         }
         // A person may have typed the volume's id.
         if let Ok(id) = VolumeId::parse(name.as_str())
@@ -40,9 +35,32 @@ impl Driver<'_> {
         }
         let Some(server) = server else { return Ok(None) };
         let attached = self.cloud.attached_to(server, self.deadline)?.into_iter();
-        let called = attached.filter(|volume| volume.name.as_deref() == Some(name.as_str()));
+        // One that attach recorded under another name is certainly not meant.
+        let called = attached.filter(|volume| {
+            volume.name.as_deref() == Some(name.as_str()) && volume.recorded_name.is_none()
+        });
         let called: Vec<_> = called.map(|volume| volume.id).collect();
         only_one(name, &called, "have that name in the cloud")
+    }
+
+    /// Every volume that goes by this name: by the cloud's records, and by this machine's where
+    /// the cloud has none for that volume.
+    fn recorded_under(&self, name: &VolumeName) -> Result<Vec<CloudVolume>> {
+        let mut ids = self.cloud.recorded_as(name, self.deadline)?;
+        if let Some(remembered) = self.records.named(name)
+            && !ids.contains(&remembered)
+        {
+            ids.push(remembered);
+        }
+        let mut volumes = Vec::new();
+        for id in ids {
+            if let Some(volume) = self.cloud.volume(&id, self.deadline)?
+                && volume.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
+            {
+                volumes.push(volume);
+            }
+        }
+        Ok(volumes)
     }
 
     /// The volume mounted at a folder, without asking the cloud: by record, else by what the
@@ -81,6 +99,22 @@ impl Driver<'_> {
 
 fn is_image(shown: &[Shown]) -> bool {
     shown.iter().any(|one| matches!(one, Shown::BackingFile(_)))
+}
+
+/// A volume that was taken away by hand keeps the name's record: only those that are at the
+/// server can be meant.
+fn the_attached_one(
+    name: &VolumeName,
+    recorded: &[CloudVolume],
+    server: Option<&ServerId>,
+) -> Result<Option<VolumeId>> {
+    if let [one] = recorded {
+        return Ok(Some(one.id.clone()));
+    }
+    let is_there =
+        |volume: &&CloudVolume| server.is_some_and(|server| volume.attachment_to(server).is_some());
+    let there: Vec<_> = recorded.iter().filter(is_there).map(|v| v.id.clone()).collect();
+    only_one(name, &there, "were attached under that name")
 }
 
 fn only_one(name: &VolumeName, found: &[VolumeId], how: &str) -> Result<Option<VolumeId>> {

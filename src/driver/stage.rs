@@ -9,6 +9,7 @@ use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mountinfo::Mount;
 use crate::model::record::{Formatting, Staged, VolumeRecord};
 use crate::model::target::Target;
+use crate::model::text::shown;
 use crate::seam;
 use std::path::Path;
 use std::time::Duration;
@@ -290,7 +291,7 @@ pub(super) fn wish(name: &str) -> Result<Option<FsType>> {
         return Ok(None);
     }
     FsType::named(name).map(Some).ok_or_else(|| {
-        Error::bad_call(format!("the file system {name:?} is not supported"))
+        Error::bad_call(format!("the file system {} is not supported", shown(name)))
             .hint("ext3, ext4 and xfs are")
     })
 }

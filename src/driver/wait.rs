@@ -4,6 +4,7 @@ use super::{Driver, Volume};
 use crate::model::device::Device;
 use crate::model::error::{Error, Result};
 use crate::model::target::StagePlace;
+use crate::model::text::shown;
 use std::path::{Path, PathBuf};
 
 impl Driver<'_> {
@@ -23,6 +24,7 @@ impl Driver<'_> {
         self.report_links(&volume.id);
         let link = self.cloud.link(&volume.id);
         if !hint.is_empty() && Path::new(hint) != link && Path::new(hint) != disk.kernel_node() {
+            let hint = shown(hint);
             tracing::warn!(volume = %volume.id, hint, disk = %disk.kernel_name, "the remembered device is another one");
         }
         self.check_staged(volume, &disk, place)?;

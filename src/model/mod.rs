@@ -12,4 +12,5 @@ pub mod record;
 pub mod secret;
 pub mod situation;
 pub mod target;
+pub mod text;
 pub mod time;
