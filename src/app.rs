@@ -3,6 +3,7 @@
 use crate::channel::Channel;
 use crate::cloud::Cloud;
 use crate::cloud::local::LocalCloud;
+use crate::cloud::openstack::{self, OpenStack};
 use crate::cloud::unconfigured::Unconfigured;
 use crate::driver::publish::Publication;
 use crate::driver::{Driver, Outcome, Volume};
@@ -198,8 +199,15 @@ fn cloud<'a>(
             return Ok(Box::new(LocalCloud::new(&config.local.dir, this_node, devices)?));
         }
         (Some(CloudKind::OpenStack), _) => {
-            Error::new(Kind::Config, "this version cannot speak to OpenStack yet")
-                .hint("cloud.kind = \"local\" is what it can do")
+            let origin = origin.map_or_else(|| "the configuration".to_owned(), |o| o.display().to_string());
+            let get = |name: &str| std::env::var(name).ok();
+            match openstack::access(&config.openstack, &origin, get) {
+                Ok(access) => {
+                    let server = config.node.server_id.as_ref();
+                    return Ok(Box::new(OpenStack::new(access, &config.paths.run_dir, this_node, server)));
+                }
+                Err(reason) => reason,
+            }
         }
         (None, Some(origin)) => {
             Error::new(Kind::Config, format!("{} names no cloud", origin.display()))
@@ -223,7 +231,7 @@ const BESIDE: &str = ".config.toml";
 pub fn load_config() -> Result<(Config, Option<PathBuf>)> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let is_named = named.is_some();
-    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(BESIDE)));
+    let beside = executable().and_then(|exe| Some(exe.parent()?.join(BESIDE)));
     let places = match named {
         Some(path) => vec![path],
         None => std::iter::once(PathBuf::from(ETC)).chain(beside).collect(),
@@ -243,6 +251,12 @@ pub fn load_config() -> Result<(Config, Option<PathBuf>)> {
         }
     }
     Ok((Config::default(), None))
+}
+
+/// This executable; where there is no `/proc`, by the full path that kubelet calls it with.
+fn executable() -> Option<PathBuf> {
+    let called = || std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
+    std::env::current_exe().ok().or_else(called)
 }
 
 fn log_panics() {

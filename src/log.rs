@@ -4,6 +4,7 @@
 //! milliseconds would lose lines. Nothing here can fail a call: without a log it goes on.
 
 use crate::model::config::{Config, LogLevel};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::level_filters::LevelFilter;
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
@@ -22,11 +23,9 @@ pub fn start(config: &Config) -> bool {
         .rotation(Rotation::DAILY)
         .filename_prefix(PREFIX)
         .filename_suffix("log")
-        // It keeps one file less than it is told: pruning runs when a process starts, and counts
-        // the file that this process is about to open.
-        .max_log_files(config.log.max_files.saturating_add(1))
         .build(&config.paths.log_dir);
     let Ok(appender) = appender else { return false };
+    prune(&config.paths.log_dir, config.log.max_files);
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -42,6 +41,30 @@ pub fn start(config: &Config) -> bool {
         .log_internal_errors(false)
         .try_init()
         .is_ok()
+}
+
+/// Removes the oldest files beyond the limit. The appender's own pruning goes by times that a
+/// copy or a clock changes, and counts today's file or not; the names sort by day.
+fn prune(folder: &Path, most: usize) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| is_ours(name)).collect();
+    if names.len() <= most {
+        return;
+    }
+    names.sort();
+    for name in &names[..names.len() - most] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+}
+
+/// `incloud-disk.YYYY-MM-DD.log`, and nothing that merely begins so.
+fn is_ours(name: &str) -> bool {
+    let day = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(".log"));
+    day.is_some_and(|day| {
+        day.len() == ".YYYY-MM-DD".len()
+            && day.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-'))
+    })
 }
 
 /// A short id that no other call of this machine has: time and process, in base 36.

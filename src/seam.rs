@@ -2,7 +2,18 @@
 //!
 //! Every step that changes something names itself here. In a debug build
 //! `INCLOUD_DISK_SEAM=step=action[,step=action…]` makes the named step panic (`panic`), end the
-//! process at once (`kill`), or wait (`sleep:MILLISECONDS`). In a release build a step is nothing.
+//! process at once (`kill`), wait (`sleep:MILLISECONDS`), or make a file and wait until somebody
+//! removes it (`hold:PATH`). `INCLOUD_DISK_SYSFS` and `INCLOUD_DISK_BY_ID` put other folders in
+//! the place of `/sys` and `/dev/disk/by-id`. In a release build all this is nothing.
+
+use std::path::PathBuf;
+
+/// A folder that a test put in the place of `usual`.
+#[must_use]
+pub fn folder(variable: &str, usual: &str) -> PathBuf {
+    let other = cfg!(debug_assertions).then(|| std::env::var_os(variable)).flatten();
+    other.map_or_else(|| PathBuf::from(usual), PathBuf::from)
+}
 
 /// Marks a step.
 #[cfg(not(debug_assertions))]
@@ -22,7 +33,14 @@ pub fn step(name: &str) {
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
         }
         Some(other) => {
-            if let Some(milliseconds) = other.strip_prefix("sleep:").and_then(|n| n.parse().ok()) {
+            if let Some(path) = other.strip_prefix("hold:") {
+                let _ = std::fs::write(path, name);
+                while std::path::Path::new(path).exists() {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            } else if let Some(milliseconds) =
+                other.strip_prefix("sleep:").and_then(|n| n.parse().ok())
+            {
                 std::thread::sleep(std::time::Duration::from_millis(milliseconds));
             }
         }

@@ -4,11 +4,13 @@
 //! success, what to wait for and what to refuse is decided in [`crate::driver`].
 
 pub mod local;
+pub mod openstack;
 pub mod unconfigured;
 
 use crate::model::device::Identity;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use std::path::PathBuf;
 
@@ -19,9 +21,15 @@ pub struct CloudVolume {
     pub id: VolumeId,
     /// Its size in bytes.
     pub size: u64,
+    /// Its name in the cloud, as people gave it.
+    pub name: Option<String>,
     /// The orchestrator's name of it, as an attach recorded it.
     pub recorded_name: Option<VolumeName>,
-    /// Where it is attached, is being attached, or is being detached.
+    /// Its status, in the words of `OpenStack`'s block service.
+    pub status: String,
+    /// Whether several servers may have it at once.
+    pub is_shareable: bool,
+    /// Where it is attached; one that is only on its way is not listed, one that is leaving is.
     pub attachments: Vec<Attachment>,
 }
 
@@ -38,21 +46,8 @@ impl CloudVolume {
 pub struct Attachment {
     /// To whom.
     pub server: ServerId,
-    /// How far it is.
-    pub state: AttachmentState,
     /// Since when, in the cloud's words.
     pub since: Option<String>,
-}
-
-/// How far an attachment is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttachmentState {
-    /// Asked for, not there yet.
-    Attaching,
-    /// There.
-    Attached,
-    /// Still there, going.
-    Detaching,
 }
 
 /// A cloud that lends block volumes to servers.
@@ -72,13 +67,17 @@ pub trait Cloud {
     /// Every volume that an attach recorded under this name.
     fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<VolumeId>>;
 
-    /// Every volume attached to the server whose name in the cloud is this one.
-    fn called(
+    /// Whether the cloud's other half, the compute service, has the volume mapped to the server:
+    /// that is so from the first moment of an attach to the last of a detach.
+    fn compute_view(
         &self,
-        name: &VolumeName,
+        id: &VolumeId,
         server: &ServerId,
         deadline: Deadline,
-    ) -> Result<Vec<VolumeId>>;
+    ) -> Result<ComputeView>;
+
+    /// Every volume that is attached to the server.
+    fn attached_to(&self, server: &ServerId, deadline: Deadline) -> Result<Vec<CloudVolume>>;
 
     /// Records the orchestrator's name with the volume, or removes it.
     fn record_name(
@@ -88,10 +87,11 @@ pub trait Cloud {
         deadline: Deadline,
     ) -> Result<()>;
 
-    /// Asks for an attachment; it may come true later.
+    /// Asks for an attachment; it may come true later. An error of kind `Unreachable` or
+    /// `Timeout` leaves open whether it was taken: look.
     fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()>;
 
-    /// Asks to end an attachment; it may come true later.
+    /// Asks to end an attachment; it may come true later. Errors as with attach.
     fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()>;
 
     /// Asks for a larger volume; it may come true later.

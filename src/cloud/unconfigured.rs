@@ -4,6 +4,7 @@ use super::{Cloud, CloudVolume};
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +42,11 @@ impl Cloud for Unconfigured {
         self.no()
     }
 
-    fn called(&self, _: &VolumeName, _: &ServerId, _: Deadline) -> Result<Vec<VolumeId>> {
+    fn compute_view(&self, _: &VolumeId, _: &ServerId, _: Deadline) -> Result<ComputeView> {
+        self.no()
+    }
+
+    fn attached_to(&self, _: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
         self.no()
     }
 

@@ -1,13 +1,16 @@
 //! Attach a volume to a server, and ask whether it is.
 
 use super::{Driver, Outcome, Volume};
-use crate::cloud::{Attachment, AttachmentState, CloudVolume};
+use crate::cloud::{Attachment, CloudVolume};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
-use crate::model::time::Steps;
+use crate::model::situation::{BlockView, ComputeView, Situation, judge};
 use crate::seam;
 use std::path::PathBuf;
-use std::time::Duration;
+
+/// How often an attach is asked for: the cloud takes a request and undoes it later when its host
+/// cannot do it.
+const TRIES: u32 = 2;
 
 impl Driver<'_> {
     /// Attaches the volume to the node's server; answers the link of its disk.
@@ -27,35 +30,92 @@ impl Driver<'_> {
         }
         let _lock = self.lock_if_possible(&volume.id)?;
         let server = self.existing_server(node)?;
-        let mut state = self.existing(&volume.id)?;
-
-        let outcome = match state.attachment_to(&server) {
-            Some(Attachment { state: AttachmentState::Attached, .. }) => Outcome::Already,
-            Some(_) => {
-                state = self.wait_settled(&volume.id, &server)?;
-                Outcome::Done
-            }
-            None => Outcome::Done,
+        let state = self.existing(&volume.id)?;
+        let outcome = if is_settled(&state, &server) {
+            self.record_pair(volume, &state)?;
+            Outcome::Already
+        } else {
+            self.make_attached(volume, &server, state)?;
+            Outcome::Done
         };
-        self.record_pair(volume, &state)?;
-        seam::step("attach.named");
-        if state.attachment_to(&server).is_none() {
-            if let Some(other) = state.attachments.first() {
-                return Err(elsewhere(&volume.id, other));
-            }
-            tracing::info!(volume = %volume.id, %server, "asking the cloud to attach");
-            self.cloud.attach(&volume.id, &server, self.deadline)?;
-            seam::step("attach.requested");
-            let settled = self.wait_settled(&volume.id, &server)?;
-            if settled.attachment_to(&server).is_none() {
-                return Err(Error::new(
-                    Kind::Unreachable,
-                    format!("the cloud took the attachment to {server} and undid it"),
-                )
-                .hint("the cloud's log for the volume has the reason"));
-            }
-        }
         Ok((self.cloud.link(&volume.id), outcome))
+    }
+
+    fn make_attached(&self, volume: &Volume, server: &ServerId, first: CloudVolume) -> Result<()> {
+        let mut state = first;
+        let mut tries = 0;
+        let mut refusal: Option<Error> = None;
+        // Since when nothing has changed that should: a request in the dark, or a ghost.
+        let mut settle = self.settle();
+        let mut last = None;
+        for step in self.looks() {
+            let situation = self.situation(&state, server)?;
+            let tries_before = tries;
+            if last.replace(situation) != Some(situation) {
+                tracing::debug!(volume = %volume.id, %server, status = state.status, ?situation, "looked");
+            }
+            match situation {
+                Situation::Attached | Situation::AttachedBusy => return Ok(()),
+                Situation::Elsewhere => return Err(elsewhere(&volume.id, &state)),
+                Situation::Unusable => return Err(unusable(&state)),
+                Situation::Free | Situation::Shareable if tries == 0 || settle.over() => {
+                    if tries == TRIES {
+                        return Err(undone(volume, server, refusal));
+                    }
+                    self.record_pair(volume, &state)?;
+                    seam::step("attach.named");
+                    tries += 1;
+                    settle = self.settle();
+                    refusal = self.request_attach(&volume.id, server)?;
+                    seam::step("attach.requested");
+                }
+                Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
+                Situation::Forgotten | Situation::ServerGone if settle.over() => {
+                    return Err(contradiction(&state, server));
+                }
+                Situation::Free
+                | Situation::Shareable
+                | Situation::Ghost
+                | Situation::Forgotten
+                | Situation::ServerGone => {}
+                Situation::Attaching
+                | Situation::Detaching
+                | Situation::Busy
+                | Situation::BusyElsewhere => {
+                    settle = self.settle();
+                }
+            }
+            // Right after a request the first look is free: many clouds, and ours, are done then.
+            let has_time = tries > tries_before || self.deadline.pause(step);
+            if !has_time {
+                break;
+            }
+            state = self.existing(&volume.id)?;
+        }
+        Err(self.still_moving(&state, refusal))
+    }
+
+    /// Asks for the attachment. An answer that leaves open what happened is no error here: the
+    /// next look tells. A refusal is kept for the message, for the cloud says "no" with the same
+    /// code to a second request as to an impossible one.
+    fn request_attach(&self, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
+        tracing::info!(volume = %id, %server, "asking the cloud to attach");
+        match self.cloud.attach(id, server, self.deadline) {
+            Ok(()) => Ok(None),
+            Err(error) => match error.kind {
+                Kind::Unreachable | Kind::Timeout | Kind::Busy => {
+                    tracing::warn!(volume = %id, %server, %error, "whether the attach was taken is open");
+                    Ok(Some(error))
+                }
+                _ if self.may_have_been_taken(id, server)? => Ok(Some(error)),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn may_have_been_taken(&self, id: &VolumeId, server: &ServerId) -> Result<bool> {
+        let state = self.existing(id)?;
+        Ok(!matches!(self.situation(&state, server)?, Situation::Free | Situation::Unusable))
     }
 
     /// Whether the volume is attached to the node's server, on its way there, or still going.
@@ -63,11 +123,37 @@ impl Driver<'_> {
     pub fn is_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
         let Some(server) = self.cloud.server(node, self.deadline)? else { return Ok(false) };
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
-        let attached = state.attachment_to(&server).is_some();
-        if attached {
+        let is_attached = match self.situation(&state, &server)? {
+            Situation::Attached
+            | Situation::AttachedBusy
+            | Situation::Attaching
+            | Situation::Detaching => true,
+            Situation::Free
+            | Situation::Elsewhere
+            | Situation::Shareable
+            | Situation::BusyElsewhere => false,
+            Situation::Busy => return Err(self.still_moving(&state, None)),
+            Situation::Ghost => return Err(ghost(&state, &server)),
+            Situation::Forgotten | Situation::ServerGone => {
+                return Err(contradiction(&state, &server));
+            }
+            Situation::Unusable => return Err(unusable(&state)),
+        };
+        if is_attached {
             self.record_pair(volume, &state)?;
         }
-        Ok(attached)
+        Ok(is_attached)
+    }
+
+    /// What the two halves of the cloud say together. The compute service is asked only where
+    /// its word matters.
+    pub(super) fn situation(&self, state: &CloudVolume, server: &ServerId) -> Result<Situation> {
+        let compute = if is_settled(state, server) {
+            ComputeView::Mapped
+        } else {
+            self.cloud.compute_view(&state.id, server, self.deadline)?
+        };
+        Ok(judge(&block_view(state, server), compute))
     }
 
     /// The volume as the cloud has it; a missing one is an error.
@@ -99,37 +185,69 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Waits until the volume is neither on its way to the server nor leaving it.
-    pub(super) fn wait_settled(&self, id: &VolumeId, server: &ServerId) -> Result<CloudVolume> {
-        for step in Steps::between(Duration::from_millis(20), Duration::from_secs(2)) {
-            let state = self.existing(id)?;
-            let moving = state.attachment_to(server).map(|attachment| attachment.state);
-            match moving {
-                Some(AttachmentState::Attaching | AttachmentState::Detaching) => {}
-                Some(AttachmentState::Attached) | None => return Ok(state),
-            }
-            tracing::debug!(volume = %id, %server, ?moving, "waiting for the cloud");
-            if !self.deadline.pause(step) {
-                break;
-            }
-        }
-        Err(Error::new(
-            Kind::Timeout,
-            format!(
-                "the cloud still moves volume {id} after {} s",
-                self.deadline.total().as_secs()
-            ),
-        ))
+    pub(super) fn still_moving(&self, state: &CloudVolume, refusal: Option<Error>) -> Error {
+        let seconds = self.deadline.total().as_secs();
+        let (id, status) = (&state.id, &state.status);
+        let last = refusal.map_or_else(String::new, |error| format!(" (it said: {})", error.cause));
+        Error::new(Kind::Timeout, format!("volume {id} is still {status} after {seconds} s{last}"))
+            .hint("the cloud works on it, or lost it: see the volume's events there")
     }
 }
 
-fn elsewhere(id: &VolumeId, other: &Attachment) -> Error {
-    let since = other.since.as_ref().map_or_else(String::new, |since| format!(" since {since}"));
-    let how = match other.state {
-        AttachmentState::Attaching => "is being attached to",
-        AttachmentState::Attached => "is attached to",
-        AttachmentState::Detaching => "is being detached from",
+/// Finished, and by the one word that is certain.
+fn is_settled(state: &CloudVolume, server: &ServerId) -> bool {
+    state.status == "in-use" && state.attachment_to(server).is_some()
+}
+
+fn block_view(state: &CloudVolume, server: &ServerId) -> BlockView {
+    BlockView {
+        status: state.status.clone(),
+        lists_server: state.attachment_to(server).is_some(),
+        lists_others: state.attachments.iter().any(|one| one.server != *server),
+        is_shareable: state.is_shareable,
+    }
+}
+
+fn elsewhere(id: &VolumeId, state: &CloudVolume) -> Error {
+    let describe = |one: &Attachment| match &one.since {
+        Some(since) => format!("{} since {since}", one.server),
+        None => one.server.to_string(),
     };
-    Error::new(Kind::Elsewhere, format!("Multi-Attach: volume {id} {how} {}{since}", other.server))
+    let servers: Vec<_> = state.attachments.iter().map(describe).collect();
+    let servers = servers.join(", ");
+    Error::new(Kind::Elsewhere, format!("Multi-Attach: volume {id} is attached to {servers}"))
         .hint("a volume is never taken from another server; detach it there first")
+}
+
+fn unusable(state: &CloudVolume) -> Error {
+    Error::refused(format!("volume {} is in status {} in the cloud", state.id, state.status))
+        .hint("an operator of the cloud must mend it: openstack volume show has the details")
+}
+
+fn undone(volume: &Volume, server: &ServerId, refusal: Option<Error>) -> Error {
+    let why = refusal.map_or_else(
+        || "took the attachment and undid it".to_owned(),
+        |error| format!("does not attach: {}", error.cause),
+    );
+    Error::new(
+        Kind::Unreachable,
+        format!("for volume {} and server {server} the cloud {why}", volume.id),
+    )
+    .hint("the server's actions in the cloud have the reason")
+}
+
+pub(super) fn ghost(state: &CloudVolume, server: &ServerId) -> Error {
+    Error::refused(format!(
+        "the compute service maps volume {} to {server}, the block service calls it {}",
+        state.id, state.status
+    ))
+    .hint("an operator of the cloud must remove the mapping")
+}
+
+pub(super) fn contradiction(state: &CloudVolume, server: &ServerId) -> Error {
+    Error::refused(format!(
+        "the block service lists volume {} at {server}, the compute service does not know of it",
+        state.id
+    ))
+    .hint("an operator of the cloud must remove the volume's attachment there")
 }

@@ -1,10 +1,16 @@
 //! Detach a volume from a server.
 
+use super::attach::{contradiction, ghost};
 use super::{Driver, Outcome};
+use crate::cloud::CloudVolume;
 use crate::model::config::GuardMode;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::situation::{ComputeView, Situation};
 use crate::seam;
+
+/// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
+const TRIES: u32 = 2;
 
 impl Driver<'_> {
     /// Detaches the volume of this name from the node's server, without a node from this machine.
@@ -18,44 +24,138 @@ impl Driver<'_> {
             return Ok(Outcome::Already);
         };
         let _lock = self.lock_if_possible(&id)?;
-        let (Some(state), Some(server)) = (self.cloud.volume(&id, self.deadline)?, server) else {
+        let Some(state) = self.cloud.volume(&id, self.deadline)? else {
             self.forget(&id, name);
             return Ok(Outcome::Already);
         };
-        if state.attachment_to(&server).is_none() {
-            if let Some(other) = state.attachments.first() {
-                tracing::info!(volume = %id, %server, attached_to = %other.server, "not attached there");
-            } else {
-                self.forget_everywhere(&id, name)?;
-            }
-            return Ok(Outcome::Already);
-        }
-        if node == self.this_node {
-            self.refuse_if_in_use(&id)?;
-        }
-        tracing::info!(volume = %id, %server, "asking the cloud to detach");
-        self.cloud.detach(&id, &server, self.deadline)?;
-        seam::step("detach.requested");
-        let settled = self.wait_settled(&id, &server)?;
-        if settled.attachment_to(&server).is_some() {
-            return Err(Error::new(
-                Kind::Unreachable,
-                format!("the cloud took the detach of volume {id} and undid it"),
-            ));
-        }
+        let Some(server) = server else { return self.server_is_gone(&state, node, name) };
+        let outcome = self.make_detached(state, &server, node)?;
         self.forget_everywhere(&id, name)?;
-        Ok(Outcome::Done)
+        Ok(outcome)
+    }
+
+    fn make_detached(
+        &self,
+        first: CloudVolume,
+        server: &ServerId,
+        node: &NodeName,
+    ) -> Result<Outcome> {
+        let id = first.id.clone();
+        let mut state = first;
+        let mut tries = 0;
+        let mut refusal: Option<Error> = None;
+        let mut settle = self.settle();
+        let mut last = None;
+        for step in self.looks() {
+            let situation = self.situation(&state, server)?;
+            let tries_before = tries;
+            if last.replace(situation) != Some(situation) {
+                tracing::debug!(volume = %id, %server, status = state.status, ?situation, "looked");
+            }
+            match situation {
+                Situation::Attached if tries == 0 || settle.over() => {
+                    if tries == TRIES {
+                        return Err(kept(&id, server, refusal));
+                    }
+                    if node == self.this_node {
+                        self.refuse_if_in_use(&id)?;
+                    }
+                    tries += 1;
+                    settle = self.settle();
+                    refusal = self.request_detach(&id, server)?;
+                    seam::step("detach.requested");
+                }
+                Situation::Free | Situation::Elsewhere | Situation::Shareable if tries == 0 => {
+                    let attached_to = state.attachments.first().map(|one| one.server.as_str());
+                    tracing::info!(volume = %id, %server, attached_to, "not attached there");
+                    return Ok(Outcome::Already);
+                }
+                Situation::Free | Situation::Elsewhere | Situation::Shareable => {
+                    return Ok(Outcome::Done);
+                }
+                Situation::Unusable => return Ok(Outcome::Already),
+                // Not at this server by either account, and it stayed so: none of this detach's
+                // business. A lost answer to an attach would have shown by now.
+                Situation::BusyElsewhere if settle.over() => return Ok(Outcome::Already),
+                Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
+                Situation::Forgotten | Situation::ServerGone if settle.over() => {
+                    return Err(contradiction(&state, server));
+                }
+                Situation::Attached
+                | Situation::BusyElsewhere
+                | Situation::Ghost
+                | Situation::Forgotten
+                | Situation::ServerGone => {}
+                Situation::Attaching
+                | Situation::AttachedBusy
+                | Situation::Detaching
+                | Situation::Busy => {
+                    settle = self.settle();
+                }
+            }
+            // Right after a request the first look is free: many clouds, and ours, are done then.
+            let has_time = tries > tries_before || self.deadline.pause(step);
+            if !has_time {
+                break;
+            }
+            match self.cloud.volume(&id, self.deadline)? {
+                Some(now) => state = now,
+                None => return Ok(Outcome::Done),
+            }
+        }
+        Err(self.still_moving(&state, refusal))
+    }
+
+    /// What the answer leaves open, the next look tells.
+    fn request_detach(&self, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
+        tracing::info!(volume = %id, %server, "asking the cloud to detach");
+        match self.cloud.detach(id, server, self.deadline) {
+            Ok(()) => Ok(None),
+            Err(error) if error.kind == Kind::Config => Err(error),
+            Err(error) => {
+                tracing::warn!(volume = %id, %server, %error, "the cloud did not simply take the detach");
+                Ok(Some(error))
+            }
+        }
+    }
+
+    /// The cloud has no server for the node: then nothing can be attached to it, unless a server
+    /// that is listed with the volume does not exist either.
+    fn server_is_gone(
+        &self,
+        state: &CloudVolume,
+        node: &NodeName,
+        name: &VolumeName,
+    ) -> Result<Outcome> {
+        for attachment in &state.attachments {
+            let view = self.cloud.compute_view(&state.id, &attachment.server, self.deadline)?;
+            if view == ComputeView::NoServer {
+                return Err(contradiction(state, &attachment.server));
+            }
+        }
+        tracing::info!(volume = %state.id, %node, "the node's server does not exist");
+        self.forget_everywhere(&state.id, name)?;
+        Ok(Outcome::Already)
     }
 
     /// The kernel's own answer to "does anybody use the disk": in any namespace, mounted, swapped
     /// on, or part of another device.
     fn refuse_if_in_use(&self, id: &VolumeId) -> Result<()> {
+        self.devices.tidy(id);
         if self.guard == GuardMode::Off {
             return Ok(());
         }
         // Without the disk in sight (a controller's container) the orchestrator's own order of
         // calls is all there is.
-        let Some(disk) = self.devices.find(&self.cloud.identity(id))? else { return Ok(()) };
+        let disk = match self.find_disk(id) {
+            Ok(Some(disk)) => disk,
+            Ok(None) => return Ok(()),
+            Err(error) if !std::path::Path::new("/sys/block").exists() => {
+                tracing::debug!(volume = %id, %error, "this machine's disks cannot be seen from here");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         let is_free = match self.devices.is_free(&disk) {
             Ok(is_free) => is_free,
             Err(error) => {
@@ -77,11 +177,14 @@ impl Driver<'_> {
         .hint("unmount it first; it may be mounted in a container's namespace"))
     }
 
+    /// Forgets the name of a volume that is attached nowhere any more.
     fn forget_everywhere(&self, id: &VolumeId, name: &VolumeName) -> Result<()> {
-        let state = self.cloud.volume(id, self.deadline)?;
-        if state.is_some_and(|state| state.recorded_name.is_some() && state.attachments.is_empty())
-        {
-            self.cloud.record_name(id, None, self.deadline)?;
+        match self.cloud.volume(id, self.deadline)? {
+            Some(state) if !state.attachments.is_empty() => return Ok(()),
+            Some(state) if state.recorded_name.is_some() => {
+                self.cloud.record_name(id, None, self.deadline)?;
+            }
+            _ => {}
         }
         self.forget(id, name);
         Ok(())
@@ -92,4 +195,13 @@ impl Driver<'_> {
             tracing::debug!(volume = %id, %name, %error, "the record stays");
         }
     }
+}
+
+fn kept(id: &VolumeId, server: &ServerId, refusal: Option<Error>) -> Error {
+    let why = refusal.map_or_else(
+        || "took the detach and undid it: the guest may hold the disk".to_owned(),
+        |error| format!("does not detach: {}", error.cause),
+    );
+    Error::new(Kind::Unreachable, format!("for volume {id} and server {server} the cloud {why}"))
+        .hint("the server's actions in the cloud have the reason")
 }

@@ -18,6 +18,7 @@ impl Driver<'_> {
         self.remember_name(volume);
         let folder = self.mounts.real_path(target)?;
         let disk = self.disk(&volume.id)?;
+        let _held = self.hold(&volume.id, &disk)?;
         let kind = self.mounted_kind(&folder, &disk)?;
 
         let state = self.existing(&volume.id)?;
@@ -27,8 +28,10 @@ impl Driver<'_> {
             seam::step("expand.requested");
         }
         let grown = self.wait_for_size(volume, bytes)?;
+        seam::step("expand.sized");
         self.prove_again(&volume.id, &disk)?;
         let covered = self.file_systems.grow(&folder, kind, &grown)?;
+        self.prove_again(&volume.id, &disk)?;
         // The last group or allocation group may be too small to be used.
         let slack = (bytes / 100).max(1 << 20);
         if covered + slack < bytes {

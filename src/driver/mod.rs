@@ -5,10 +5,15 @@
 //! there and goes on.
 
 pub mod attach;
+#[cfg(test)]
+mod cloud_table;
 pub mod detach;
 pub mod expand;
+#[cfg(test)]
+mod fakes;
 pub mod names;
 pub mod publish;
+mod resolve;
 pub mod stage;
 pub mod unmount;
 pub mod wait;
@@ -19,10 +24,11 @@ use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, Mounts};
 use crate::model::config::GuardMode;
 use crate::model::device::Device;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
-use crate::model::time::Deadline;
+use crate::model::time::{Deadline, Steps};
+use std::time::Duration;
 
 /// Whether something had to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +83,21 @@ pub struct Driver<'a> {
 }
 
 impl Driver<'_> {
+    /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
+    /// Nova's row of a mapping dies moments after Cinder calls the volume available; a ghost stays.
+    fn settle(&self) -> Deadline {
+        const LONG_ENOUGH: Duration = Duration::from_secs(10);
+        Deadline::after(LONG_ENOUGH.min(self.deadline.total() / 2))
+    }
+
+    /// The pauses between looks at the cloud.
+    fn looks(&self) -> Steps {
+        const FIRST: Duration = Duration::from_millis(200);
+        const LONGEST: Duration = Duration::from_secs(5);
+        let total = self.deadline.total();
+        Steps::between(FIRST.min(total / 20), LONGEST.min(total / 8))
+    }
+
     /// The volume's lock, for operations that change this machine.
     fn lock(&self, id: &VolumeId) -> Result<Lock> {
         self.locks.take(id, self.operation, self.deadline)?.required()
@@ -102,29 +123,6 @@ impl Driver<'_> {
         if let Err(error) = remembered {
             tracing::debug!(%error, "the volume's name is not remembered");
         }
-    }
-
-    /// The volume's disk on this machine; missing is an error here.
-    fn disk(&self, id: &VolumeId) -> Result<Device> {
-        let identity = self.cloud.identity(id);
-        self.devices.find(&identity)?.ok_or_else(|| {
-            Error::new(Kind::Missing, format!("no disk of this machine shows {identity}"))
-                .hint("is the volume attached to this machine?")
-        })
-    }
-
-    /// Looks once more, right before something is done to the disk: the same number and count,
-    /// or it is not the disk that was proven.
-    fn prove_again(&self, id: &VolumeId, disk: &Device) -> Result<()> {
-        let now = self.disk(id)?;
-        if now.number == disk.number && now.sequence == disk.sequence {
-            return Ok(());
-        }
-        Err(Error::refused(format!(
-            "the volume's disk changed from {} ({}) to {} ({}) while it was worked on",
-            disk.kernel_name, disk.number, now.kernel_name, now.number
-        ))
-        .hint("nothing was done to the new one; the next try takes it"))
     }
 }
 

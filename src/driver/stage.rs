@@ -3,12 +3,13 @@
 use super::{Driver, Outcome, Volume, moment};
 use crate::host::{MountRequest, NewFileSystem};
 use crate::model::contents::{Contents, FileSystem, FsType, Maker};
-use crate::model::device::Device;
+use crate::model::device::{Device, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mountinfo::Mount;
 use crate::model::record::{Formatting, Staged, VolumeRecord};
 use crate::model::target::Target;
+use crate::model::text::shown;
 use crate::seam;
 use std::path::Path;
 use std::time::Duration;
@@ -38,35 +39,57 @@ impl Driver<'_> {
         wished: Option<FsType>,
     ) -> Result<Outcome> {
         let folder = self.mounts.real_path(target)?;
+        self.devices.tidy(&volume.id);
         let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
         if let Some(mount) = self.mounts.table()?.top_at(&folder) {
             belongs(mount, &disk, &folder)?;
+            self.remember_found(&volume.id, &disk, mount);
             return Ok(Outcome::Already);
         }
+        seam::step("stage.found");
+        let _held = self.hold(&volume.id, &disk)?;
+        seam::step("stage.held");
+        self.report_links(&volume.id);
         if let Some(reason) = self.devices.objection(&disk)? {
             return Err(
                 Error::refused(reason).hint("only whole disks that nothing else uses are mounted")
             );
         }
         let found = self.file_system_on(volume, &disk, wished)?;
+        seam::step("stage.looked");
         self.mounts.make_folder(&folder)?;
         self.prove_again(&volume.id, &disk)?;
         self.mount_verified(volume, &disk, found.kind, &folder)?;
-        let recorded = self.records.update(&volume.id, |record| {
-            record.was_mounted = true;
-            record.formatting = None;
-            record.staged = Some(Staged {
-                folder: folder.clone(),
-                disk: moment(&disk),
-                fs_type: found.kind.name().to_owned(),
-                uuid: found.uuid.clone(),
-            });
-        });
-        if let Err(error) = recorded {
+        let staged = staged(&folder, &disk, found.kind.name(), &found.uuid);
+        if let Err(error) = self.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.undo(&folder, error));
         }
         Ok(Outcome::Done)
+    }
+
+    fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
+        self.records.update(id, |record| {
+            record.was_mounted = true;
+            record.formatting = None;
+            record.staged = Some(staged);
+        })
+    }
+
+    /// A mount that is there without its record: of a call that was killed, of the predecessor,
+    /// or of before the records were wiped.
+    fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
+        if self.records.load(id).staged.is_some_and(|staged| staged.disk == moment(disk)) {
+            return;
+        }
+        let uuid = match self.file_systems.look(disk) {
+            Ok(Contents::FileSystem(found)) => found.uuid,
+            _ => String::new(),
+        };
+        let staged = staged(&mount.target, disk, &mount.fs_type, &uuid);
+        if let Err(error) = self.remember_staged(id, staged) {
+            tracing::warn!(volume = %id, %error, "the mount is not remembered");
+        }
     }
 
     /// The file system to mount: the one that is there, or a new one on a blank disk.
@@ -110,6 +133,7 @@ impl Driver<'_> {
             ))
             .hint("ask for the file system that is there, or for none; a disk with data is never formatted"));
         }
+        refuse_rivals_file_system(&volume.id, disk, &found)?;
         if found.size > disk.size {
             return Err(Error::refused(format!(
                 "the {} on {} needs {} bytes, the disk has {}",
@@ -119,7 +143,9 @@ impl Driver<'_> {
         }
         if found.wants_check && !disk.read_only {
             if self.devices.is_free(disk)? {
+                self.prove_again(&volume.id, disk)?;
                 self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
+                self.prove_again(&volume.id, disk)?;
             } else {
                 // A mounted file system is never checked: this mount joins the one that is there.
                 tracing::warn!(volume = %volume.id, disk = %disk.kernel_name, "the file system asks for a check, but is in use");
@@ -148,6 +174,16 @@ impl Driver<'_> {
         let in_cloud = self.existing(&volume.id).map_err(|error| {
             error.hint("a blank disk is formatted only when the cloud confirms the volume's size")
         })?;
+        let server = self.existing_server(self.this_node)?;
+        if in_cloud.attachment_to(&server).is_none() {
+            return Err(Error::refused(format!(
+                "{} is blank, but by the cloud's word the volume is not attached to {server}",
+                disk.kernel_name
+            ))
+            .hint(
+                "is it the right disk? a blank disk is formatted only when the cloud confirms it",
+            ));
+        }
         if in_cloud.size != disk.size {
             return Err(Error::refused(format!(
                 "{} has {} bytes, the volume has {} in the cloud",
@@ -243,6 +279,15 @@ impl Driver<'_> {
     }
 }
 
+fn staged(folder: &Path, disk: &Device, fs_type: &str, uuid: &str) -> Staged {
+    Staged {
+        folder: folder.to_path_buf(),
+        disk: moment(disk),
+        fs_type: fs_type.to_owned(),
+        uuid: uuid.to_owned(),
+    }
+}
+
 /// Whether a mount at the volume's folder is the volume's disk.
 pub(super) fn belongs(mount: &Mount, disk: &Device, folder: &Path) -> Result<()> {
     if mount.number == disk.number {
@@ -272,7 +317,7 @@ pub(super) fn wish(name: &str) -> Result<Option<FsType>> {
         return Ok(None);
     }
     FsType::named(name).map(Some).ok_or_else(|| {
-        Error::bad_call(format!("the file system {name:?} is not supported"))
+        Error::bad_call(format!("the file system {} is not supported", shown(name)))
             .hint("ext3, ext4 and xfs are")
     })
 }
@@ -303,6 +348,22 @@ fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> bool {
         (Maker::Finished, _) | (Maker::Unknown, None) => true,
         (Maker::Unknown, Some(plan)) => plan.uuid != found.uuid,
     }
+}
+
+/// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one
+/// that goes on differently after the same 20 characters is that other volume's.
+fn refuse_rivals_file_system(id: &VolumeId, disk: &Device, found: &FileSystem) -> Result<()> {
+    let is_rival = disk.proof == Proof::Cut
+        && found.uuid != file_system_uuid(id)
+        && found.uuid.starts_with(&id.virtio_serial().to_lowercase());
+    if !is_rival {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "{} shows the serial of volume {id}, but its file system was made for volume {}",
+        disk.kernel_name, found.uuid
+    ))
+    .hint("the two ids share their first 20 characters; attach the right volume"))
 }
 
 fn not_ours(disk: &Device, what: &str) -> Error {

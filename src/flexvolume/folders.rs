@@ -5,6 +5,7 @@
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeName};
 use crate::model::target::Target;
+use crate::model::text::shown;
 use std::path::{Component, Path, PathBuf};
 
 /// A folder of kubelet's for one volume.
@@ -92,13 +93,15 @@ fn normal(text: &str) -> Result<PathBuf> {
     let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
     let same = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
     if !path.is_absolute() || !plain || !same || text.chars().any(char::is_control) {
-        return Err(Error::bad_call(format!("{text:?} is not an absolute path in its plain form")));
+        let text = shown(text);
+        return Err(Error::bad_call(format!("{text} is not an absolute path in its plain form")));
     }
     Ok(path)
 }
 
 fn misshapen(path: &Path, shape: &str) -> Error {
-    Error::bad_call(format!("{} does not look like {shape}", path.display()))
+    let path = shown(path.to_str().unwrap_or_default());
+    Error::bad_call(format!("{path} does not look like {shape}"))
 }
 
 #[cfg(test)]

@@ -55,11 +55,7 @@ impl Options {
         let access = match get(READ_WRITE) {
             None | Some("rw") => Access::ReadWrite,
             Some("ro") => Access::ReadOnly,
-            Some(other) => {
-                return Err(Error::bad_call(format!(
-                    "{READ_WRITE} is {other:?}, neither rw nor ro"
-                )));
-            }
+            Some(_) => return Err(Error::bad_call(format!("{READ_WRITE} is neither rw nor ro"))),
         };
         Ok(Self { volume, name, fs_type: get(FS_TYPE).unwrap_or_default().to_owned(), access })
     }

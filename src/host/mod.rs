@@ -18,31 +18,52 @@ pub mod records;
 pub mod tool;
 
 use crate::model::contents::{Contents, FsType};
-use crate::model::device::{Device, DeviceNumber, Identity};
+use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::MountTable;
 use crate::model::target::Target;
 use crate::model::time::Deadline;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// What a disk shows of itself, without being asked for a certain volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
-    /// A serial number.
-    Serial(String),
-    /// The file behind a loop device.
-    BackingFile(PathBuf),
-    /// Nothing that could tell it from another.
-    Nothing,
+/// A disk that is held: while this lives the kernel does not give its number to another one.
+#[derive(Debug)]
+pub struct Held {
+    _node: File,
+}
+
+impl Held {
+    /// Holds the disk behind an open node.
+    #[must_use]
+    pub fn new(node: File) -> Self {
+        Self { _node: node }
+    }
+}
+
+/// News of disks.
+pub trait Events {
+    /// Returns when something about disks changed since the last wait, or when the time is over.
+    fn wait(&mut self, at_most: Duration);
 }
 
 /// Block devices of this machine.
 pub trait Devices {
-    /// The one disk that shows this identity now; an error if two do.
-    fn find(&self, identity: &Identity) -> Result<Option<Device>>;
-    /// What the disk of this number shows now; nothing if there is no such disk.
-    fn shown_by(&self, number: DeviceNumber) -> Result<Option<Shown>>;
+    /// Every disk that shows this identity now.
+    fn search(&self, wanted: &Identity) -> Result<Vec<Device>>;
+    /// An error if the disk of that number is no longer the one that was proven.
+    fn check(&self, wanted: &Identity, device: &Device) -> Result<()>;
+    /// Holds the disk, and then checks it.
+    fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held>;
+    /// All that the disk of this number shows now; nothing if there is no such disk.
+    fn shown_by(&self, number: DeviceNumber) -> Result<Option<Vec<Shown>>>;
+    /// Subscribes to news; whoever then looks for a disk cannot miss it.
+    fn watch(&self) -> Box<dyn Events>;
+    /// Links that name the volume and lead elsewhere. They are reported, never repaired.
+    fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault>;
+    /// The disks that udev knows under the volume's serial, in words: for a message, no proof.
+    fn udev_says(&self, wanted: &Identity) -> Vec<String>;
     /// Why this disk must not be written or mounted, whatever stands on it: partitions, holders,
     /// no size.
     fn objection(&self, device: &Device) -> Result<Option<String>>;
@@ -51,6 +72,8 @@ pub trait Devices {
     fn is_free(&self, device: &Device) -> Result<bool>;
     /// Makes the kernel look again how large the disk is.
     fn rescan(&self, device: &Device) -> Result<()>;
+    /// Removes what a killed call left for this volume in `/dev`.
+    fn tidy(&self, id: &VolumeId);
 }
 
 /// File systems on disks.

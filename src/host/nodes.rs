@@ -5,16 +5,17 @@
 //! `/dev/incloud-disk/<volume id>`, made from the number and gone after the mount. The name stays
 //! in the mount table as a label for people.
 
-use super::locks::{Lock, Locked, Locks};
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::time::Deadline;
 use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::sys::statvfs::FsFlags;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ use std::time::Duration;
 pub const FOLDER: &str = "/dev/incloud-disk";
 
 /// The device number of an open or named block node.
-fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
+#[must_use]
+pub fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
     let raw = metadata.rdev();
     let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     metadata.file_type().is_block_device().then(|| DeviceNumber {
@@ -31,10 +33,6 @@ fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
         minor: part(nix::sys::stat::minor(raw)),
     })
 }
-
-/// Locks of the nodes' names: the volume's own lock is one of a configuration, and two of them (a
-/// demo beside a cluster) may have volumes of the same id.
-const LOCKS: &str = "/dev/incloud-disk/.locks";
 
 /// How long another configuration's mkfs is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Node {
     path: PathBuf,
     /// Held as long as a node of our own making is there.
-    lock: Option<Lock>,
+    name: Option<NameLock>,
 }
 
 impl Node {
@@ -52,18 +50,14 @@ impl Node {
     /// comparing its number. The caller holds the volume's lock.
     pub fn labelled(id: &VolumeId, device: &Device) -> Result<Self> {
         let path = Path::new(FOLDER).join(id.as_str());
-        let made = Locks::in_folder(Path::new(LOCKS))
-            .take(id, "node", Deadline::after(PATIENCE))
-            .and_then(Locked::required)
-            .and_then(|lock| match make(&path, device.number) {
-                Ok(()) => Ok(lock),
-                Err(errno) => Err(Error::io(format!("make {}", path.display()), &errno.into())),
-            });
+        let made = NameLock::take(id, Deadline::after(PATIENCE))
+            .and_then(|name| make(&path, device.number).map(|()| name));
         match made {
-            Ok(lock) => Ok(Self { path, lock: Some(lock) }),
-            Err(error) => {
-                tracing::debug!(%error, "no labelled node: the kernel's own is used");
-                remove_empty_folders();
+            Ok(name) => Ok(Self { path, name: Some(name) }),
+            Err(errno) => {
+                let reason = errno.desc();
+                tracing::debug!(path = %path.display(), reason, "no labelled node: the kernel's own is used");
+                let _ = fs::remove_dir(FOLDER);
                 Self::of_kernel(device)
             }
         }
@@ -74,7 +68,7 @@ impl Node {
         let found = fs::symlink_metadata(&path)
             .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
         compare(&path, number_of(&found), device)?;
-        Ok(Self { path, lock: None })
+        Ok(Self { path, name: None })
     }
 
     /// The node's path.
@@ -86,31 +80,81 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some(lock) = self.lock.take() {
-            let _ = fs::remove_file(&self.path);
-            drop(lock);
-            remove_empty_folders();
+        if self.name.is_some() {
+            remove(&self.path);
         }
     }
 }
 
-/// Succeeds for the last one only. Another call may be about to use the folders; it makes them
-/// anew then.
-fn remove_empty_folders() {
-    let _ = fs::remove_dir(LOCKS);
+/// Removes what a killed call left of a volume's node, unless another configuration uses it.
+pub fn tidy(id: &VolumeId) {
+    let path = Path::new(FOLDER).join(id.as_str());
+    if fs::symlink_metadata(&path).is_ok()
+        && NameLock::take(id, Deadline::after(Duration::ZERO)).is_ok()
+    {
+        remove(&path);
+    }
+}
+
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+    // Succeeds for the last one only. Another call may be about to use the folder, and makes it
+    // anew then.
     let _ = fs::remove_dir(FOLDER);
 }
 
-/// The caller holds the lock of the name, so the folder is there and stays.
-fn make(path: &Path, number: DeviceNumber) -> nix::Result<()> {
-    // Where /dev is an ordinary tmpfs of a container the node could be made, but not opened.
-    if nix::sys::statvfs::statvfs(FOLDER)?.flags().contains(FsFlags::ST_NODEV) {
-        return Err(Errno::EACCES);
+/// The right to a node's name. The volume's own lock is one of a configuration, and two of them (a
+/// demo beside a cluster) may have volumes of the same id. An abstract socket can be bound once,
+/// and leaves nothing behind when its owner is killed.
+#[derive(Debug)]
+struct NameLock {
+    _socket: OwnedFd,
+}
+
+impl NameLock {
+    fn take(id: &VolumeId, deadline: Deadline) -> nix::Result<Self> {
+        let name = format!("incloud-disk/{id}");
+        // A socket's name has 107 bytes; of a longer id the end tells it from others.
+        let tail = &name.as_bytes()[name.len().saturating_sub(100)..];
+        let address = UnixAddr::new_abstract(tail)?;
+        loop {
+            let socket =
+                socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+            match bind(socket.as_raw_fd(), &address) {
+                Ok(()) => return Ok(Self { _socket: socket }),
+                Err(Errno::EADDRINUSE) if deadline.pause(Duration::from_millis(5)) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
     }
-    // A killed call may have left one, of whatever number.
-    let _ = fs::remove_file(path);
+}
+
+/// The caller holds the name's lock.
+fn make(path: &Path, number: DeviceNumber) -> nix::Result<()> {
     let node = makedev(u64::from(number.major), u64::from(number.minor));
-    mknod(path, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, node)
+    // Between our mkdir and our mknod another call may remove the empty folder: try again.
+    let mut last = Errno::ENOENT;
+    for _ in 0..16 {
+        match fs::DirBuilder::new().mode(0o700).create(FOLDER) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Errno::from_raw(error.raw_os_error().unwrap_or(0)));
+            }
+            _ => {}
+        }
+        // Where /dev is an ordinary tmpfs of a container the node could be made, but not opened.
+        match nix::sys::statvfs::statvfs(FOLDER) {
+            Ok(found) if found.flags().contains(FsFlags::ST_NODEV) => return Err(Errno::EACCES),
+            _ => {}
+        }
+        // A killed call may have left one, of whatever number.
+        let _ = fs::remove_file(path);
+        match mknod(path, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, node) {
+            Ok(()) => return Ok(()),
+            Err(errno @ Errno::ENOENT) => last = errno,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(last)
 }
 
 fn compare(path: &Path, found: Option<DeviceNumber>, device: &Device) -> Result<()> {

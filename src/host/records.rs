@@ -74,6 +74,20 @@ impl Records {
         VolumeId::parse(text.to_str()?).ok()
     }
 
+    /// Other volumes that were seen here and whose virtio disks would show the same serial.
+    #[must_use]
+    pub fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId> {
+        let serial = id.virtio_serial();
+        if serial.len() == id.as_str().len() {
+            return Vec::new();
+        }
+        let entries = fs::read_dir(&self.volumes).into_iter().flatten().flatten();
+        let ids = entries.filter_map(|entry| {
+            VolumeId::parse(entry.file_name().to_str()?.strip_suffix(".json")?).ok()
+        });
+        ids.filter(|other| other != id && other.virtio_serial() == serial).collect()
+    }
+
     fn index(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
         if self.named(name).as_ref() == Some(id) {
             return Ok(());

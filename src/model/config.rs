@@ -1,5 +1,6 @@
 //! The configuration file, read from its text: TOML, unknown keys are errors that name the line.
 
+use super::access::Written;
 use super::error::{Error, Kind, Result};
 use super::ids::{NodeName, ServerId};
 use serde::Deserialize;
@@ -12,6 +13,8 @@ use std::time::Duration;
 pub struct Config {
     /// Which cloud.
     pub cloud: CloudConfig,
+    /// Where an `OpenStack` cloud is and who we are there.
+    pub openstack: Written,
     /// The embedded local cloud.
     pub local: LocalConfig,
     /// This machine.

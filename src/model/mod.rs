@@ -1,11 +1,16 @@
 //! Facts and rules without input or output: everything here can be tested with values alone.
 
+pub mod access;
 pub mod config;
 pub mod contents;
 pub mod device;
 pub mod error;
+pub mod gcfg;
 pub mod ids;
 pub mod mountinfo;
 pub mod record;
+pub mod secret;
+pub mod situation;
 pub mod target;
+pub mod text;
 pub mod time;

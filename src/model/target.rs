@@ -1,6 +1,6 @@
 //! Folders that the orchestrator names for mounts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A folder below a root that the administrator vouches for. The root may be reached through
 /// links; below it no link is followed.
@@ -27,15 +27,4 @@ pub struct StagePlace {
     pub root: Option<PathBuf>,
     /// The rest of the path.
     pub below: PathBuf,
-}
-
-impl StagePlace {
-    /// Whether a mount at this path is at this place.
-    #[must_use]
-    pub fn is(&self, path: &Path) -> bool {
-        match &self.root {
-            Some(root) => path == root.join(&self.below),
-            None => path.ends_with(&self.below),
-        }
-    }
 }

@@ -7,16 +7,23 @@ use crate::calls;
 use crate::locks::hold;
 use crate::scene::{SEAM, has_seams, servers, until};
 use crate::support::{Answer, Node, spawn};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::time::Duration;
+
+/// What the kernel says of a process under this key; nothing if it is gone.
+fn field(pid: u32, key: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut values = status.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    values.next().unwrap_or_default().trim().to_owned()
+}
 
 /// Whether the process has blocked the signal, which it does to receive it in its own time.
 fn expects(pid: u32, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap_or_default();
-    let mask = u64::from_str_radix(mask.trim(), 16).unwrap_or_default();
+    let mask = u64::from_str_radix(&field(pid, "SigBlk"), 16).unwrap_or_default();
     mask & (1 << (signal as i32 - 1)) != 0
 }
 
@@ -123,6 +130,30 @@ fn a_signal_after_the_answer_adds_nothing_to_it() {
         output.read_to_string(&mut rest).unwrap();
         assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("", Some(0)));
     }
+}
+
+/// A reader that is slow, and a signal in between: an answer that was begun is still given.
+#[test]
+fn a_signal_while_the_answer_is_being_written_does_not_lose_it() {
+    let node = Node::new();
+    let (mut output, mut writer) = std::io::pipe().unwrap();
+    // A pipe without room, so that the answer has to wait.
+    let room = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    writer.write_all(&vec![b'x'; usize::try_from(room).unwrap()]).unwrap();
+    let mut command = node.command(calls::detach("pv-1", "node-b"));
+    let mut child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
+    drop(command);
+    until("the call has its answer", || node.log().contains("end: Success"));
+    until("the call waits for room", || field(child.id(), "State").starts_with('S'));
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
+    until("the signal is taken", || field(child.id(), "ShdPnd").chars().all(|c| c == '0'));
+    // Time enough to do the wrong thing: without it a mistake might not be seen.
+    std::thread::sleep(Duration::from_millis(100));
+
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!(text.trim_start_matches('x'), "{\"status\":\"Success\"}\n");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 /// Nothing of the call itself moves any more, as on a disk that does not answer.

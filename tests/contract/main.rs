@@ -22,6 +22,7 @@ mod ending;
 mod floors;
 mod folders;
 mod garbage;
+mod identity;
 mod init;
 mod journal;
 mod journal_trouble;

@@ -23,9 +23,9 @@ pub fn table() -> MountTable {
 pub fn only_mount_at(path: &Path) -> Mount {
     let table = table();
     let mut mounts = table.at(path);
-    let mount = mounts.next().unwrap_or_else(|| panic!("nothing is mounted at {path:?}")).clone();
-    assert_eq!(mounts.next(), None, "a second layer at {path:?}");
-    mount
+    let mount = mounts.next().unwrap_or_else(|| panic!("nothing is mounted at {}", path.display()));
+    assert_eq!(mounts.next(), None, "a second layer at {}", path.display());
+    mount.clone()
 }
 
 /// How many mounts are stacked at this place.
@@ -53,7 +53,7 @@ pub fn backing_file(letter: &str) -> String {
 /// not, and holes are not read: images are large and sparse.
 #[track_caller]
 pub fn digest(path: &Path) -> u64 {
-    let file = File::open(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut hasher = DefaultHasher::new();
     hasher.write_u64(file.metadata().unwrap().len());
     let mut block = [0; 4096];

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 /// Every step of a life, by call; the last ones only with a blank disk.
-const STEPS: [(&str, &str); 22] = [
+const STEPS: &[(&str, &str)] = &[
     ("attach", "call"),
     ("attach", "begin"),
     ("attach", "attach.named"),
@@ -20,6 +20,9 @@ const STEPS: [(&str, &str); 22] = [
     ("isattached", "begin"),
     ("waitforattach", "begin"),
     ("mountdevice", "begin"),
+    ("mountdevice", "stage.found"),
+    ("mountdevice", "stage.held"),
+    ("mountdevice", "stage.looked"),
     ("mountdevice", "stage.mounted"),
     ("mount", "begin"),
     ("mount", "publish.bound"),
@@ -37,7 +40,8 @@ const STEPS: [(&str, &str); 22] = [
 const ONLY_BLANK: usize = 3;
 
 /// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
-const ELSEWHERE: [&str; 3] = ["expand.requested", "local.pull.shut-down", "local.pull.let-go"];
+const ELSEWHERE: [&str; 4] =
+    ["expand.requested", "expand.sized", "local.pull.shut-down", "local.pull.let-go"];
 
 #[test]
 fn no_step_of_the_driver_is_left_out() {
@@ -190,7 +194,7 @@ fn the_link_is_there_after_an_attach_that_was_killed() {
     if !private_mounts(test) || !seams_are_built_in(test) {
         return;
     }
-    for (_, step) in STEPS.into_iter().filter(|(word, _)| *word == "attach") {
+    for (_, step) in STEPS.iter().filter(|(word, _)| *word == "attach") {
         let node = Node::new();
         let volume = Volume::create(&node, "ext4", "16M");
         kill_at(&node, &volume.attach(), step);

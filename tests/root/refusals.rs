@@ -35,6 +35,7 @@ fn refused(size: &str, prepare: impl FnOnce(&Path), wishes: &[&str], text: &str)
     nothing_is_left(&node, &[&volume]);
 }
 
+const MIB: u64 = 1 << 20;
 const ANY: &[&str] = &["", "ext4", "xfs", "ext3"];
 
 #[test]
@@ -55,7 +56,6 @@ fn a_single_byte_anywhere_in_the_first_or_last_mib_is_data() {
     if !private_mounts("a_single_byte_anywhere_in_the_first_or_last_mib_is_data") {
         return;
     }
-    const MIB: u64 = 1 << 20;
     for offset in [0, 511, MIB - 1, 15 * MIB, 16 * MIB - 1] {
         let text = format!("offset {offset} ");
         refused("16M", |image| write_at(image, offset, b"x"), ANY, &text);

@@ -5,7 +5,6 @@ use crate::holders::{Holder, run};
 use crate::support::{Node, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
-use std::path::Path;
 
 /// The two calls and the folder of each.
 fn both(volume: &Volume<'_>) -> [(Call, std::path::PathBuf); 2] {
@@ -63,10 +62,12 @@ fn a_busy_folder_is_a_failure_until_its_user_ends() {
     volume.bring_to_pod();
     for (call, folder) in both(&volume) {
         write_synced(&folder.join("f"), b"data");
-        let (by_file, by_folder): (fn(&Path) -> Holder, fn(&Path) -> Holder) =
-            (|folder| Holder::reading(&folder.join("f")), Holder::working_in);
-        for hold in [by_file, by_folder] {
-            let holder = hold(&folder);
+        for by_file in [true, false] {
+            let holder = if by_file {
+                Holder::reading(&folder.join("f"))
+            } else {
+                Holder::working_in(&folder)
+            };
             let message = node.fails(&call);
             assert!(message.contains("busy") && message.contains("uses files"), "{message}");
             assert_eq!(layers_at(&folder), 1, "nothing was taken off");

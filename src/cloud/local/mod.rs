@@ -12,11 +12,12 @@ pub mod pull;
 pub mod shelf;
 
 use self::shelf::{Shelf, VolumeFile};
-use super::{Attachment, AttachmentState, Cloud, CloudVolume};
+use super::{Attachment, Cloud, CloudVolume};
 use crate::host::{Devices, kernel, nodes};
 use crate::model::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use crate::seam;
 use std::fs::{File, OpenOptions};
@@ -45,7 +46,12 @@ impl<'a> LocalCloud<'a> {
 
     /// This machine's disk of the volume, if it is plugged in.
     pub fn disk(&self, id: &VolumeId) -> Result<Option<Device>> {
-        self.devices.find(&self.identity(id))
+        let wanted = self.identity(id);
+        let mut found = self.devices.search(&wanted)?;
+        if found.len() > 1 {
+            return Err(wanted.shown_by_several(&found));
+        }
+        Ok(found.pop())
     }
 
     /// Makes a new volume: a sparse image.
@@ -109,21 +115,74 @@ impl<'a> LocalCloud<'a> {
     }
 
     fn view(&self, file: &VolumeFile) -> Result<CloudVolume> {
-        let plugged_in = self.disk(&file.id)?.is_some();
+        // Attachments of other nodes can be told without a look at this machine's disks.
+        let is_ours = file.attachments.contains_key(&self.this_node);
+        let plugged_in = is_ours && self.disk(&file.id)?.is_some();
         let there = |server: &ServerId| *server != self.this_node || plugged_in;
-        let attachments = file.attachments.iter().filter(|(server, _)| there(server));
+        let attachments: Vec<_> = file
+            .attachments
+            .iter()
+            .filter(|(server, _)| there(server))
+            .map(|(server, since)| Attachment {
+                server: server.clone(),
+                since: Some(since.clone()),
+            })
+            .collect();
+        let status = if attachments.is_empty() { "available" } else { "in-use" };
         Ok(CloudVolume {
             id: file.id.clone(),
             size: file.size,
+            name: file.name.clone(),
             recorded_name: file.recorded_name.clone(),
-            attachments: attachments
-                .map(|(server, since)| Attachment {
-                    server: server.clone(),
-                    state: AttachmentState::Attached,
-                    since: Some(since.clone()),
-                })
-                .collect(),
+            status: status.to_owned(),
+            is_shareable: false,
+            attachments,
         })
+    }
+
+    /// The record as it should be: after a reboot, or a kill at the right moment, it lists this
+    /// machine although there is no disk, or there is a disk without its link. What the cloud
+    /// shows to every node must be true, so it is put right as soon as this machine looks.
+    fn noticed(&self, file: VolumeFile, deadline: Deadline) -> Result<VolumeFile> {
+        if !file.attachments.contains_key(&self.this_node) {
+            return Ok(file);
+        }
+        let is_right = |disk: Option<Device>| {
+            disk.is_some() && std::fs::symlink_metadata(self.shelf.link(&file.id)).is_ok()
+        };
+        if is_right(self.disk(&file.id)?) {
+            return Ok(file);
+        }
+        // Under the lock nobody is half-way through an attach.
+        let _lock = self.shelf.lock(deadline)?;
+        let Some(mut now) = self.shelf.load(&file.id)? else { return Ok(file) };
+        match self.disk(&file.id)? {
+            Some(disk) if std::fs::symlink_metadata(self.shelf.link(&file.id)).is_err() => {
+                self.shelf.make_link(&file.id, &disk)?;
+            }
+            Some(_) => {}
+            None => {
+                self.remove_dead_link(&file.id)?;
+                if now.attachments.remove(&self.this_node).is_some() {
+                    tracing::warn!(volume = %file.id, "its disk is gone from this machine: the cloud calls it detached");
+                    self.shelf.save(&now)?;
+                }
+            }
+        }
+        Ok(now)
+    }
+
+    /// Removes the volume's link if no volume of that link has the disk it leads to.
+    fn remove_dead_link(&self, id: &VolumeId) -> Result<()> {
+        let link = self.shelf.link(id);
+        let Ok(target) = std::fs::read_link(&link) else { return Ok(()) };
+        for file in self.shelf.list()?.into_iter().filter(|file| self.shelf.link(&file.id) == link)
+        {
+            if self.disk(&file.id)?.is_some_and(|disk| disk.kernel_node() == target) {
+                return Ok(());
+            }
+        }
+        crate::host::files::remove_if_there(&link)
     }
 
     fn without(&self, mut file: VolumeFile, server: &ServerId) -> Result<()> {
@@ -156,9 +215,16 @@ impl<'a> LocalCloud<'a> {
             let node = nodes::open_to_read(disk)?;
             kernel::loop_unbind(&node)
                 .map_err(|errno| Error::io(format!("clear {}", disk.kernel_name), &errno.into()))?;
-        } else {
-            // A cloud does not ask the guest: whatever still uses the disk loses it.
-            pull::pull(&self.shelf, id, disk)?;
+            drop(node);
+        }
+        // A cloud does not ask the guest: whatever still uses the disk, or merely has it open,
+        // loses it. Somebody who only looks at a new disk (udev) is given a moment.
+        let moment = Deadline::after(Duration::from_millis(200));
+        while self.disk(id)?.is_some_and(|now| now.number == disk.number) {
+            if !self.devices.is_free(disk)? || !moment.pause(Duration::from_millis(5)) {
+                pull::pull(&self.shelf, id, disk)?;
+                break;
+            }
         }
         self.shelf.remove_link(id, disk)
     }
@@ -203,8 +269,9 @@ impl Cloud for LocalCloud<'_> {
         self.shelf.link(id)
     }
 
-    fn volume(&self, id: &VolumeId, _: Deadline) -> Result<Option<CloudVolume>> {
-        self.shelf.load(id)?.map(|file| self.view(&file)).transpose()
+    fn volume(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<CloudVolume>> {
+        let Some(file) = self.shelf.load(id)? else { return Ok(None) };
+        self.view(&self.noticed(file, deadline)?).map(Some)
     }
 
     fn server(&self, node: &NodeName, _: Deadline) -> Result<Option<ServerId>> {
@@ -218,12 +285,15 @@ impl Cloud for LocalCloud<'_> {
         Ok(same.map(|file| file.id).collect())
     }
 
-    fn called(&self, name: &VolumeName, server: &ServerId, _: Deadline) -> Result<Vec<VolumeId>> {
-        let volumes = self.list()?;
-        let same = volumes.into_iter().filter(|(file, view)| {
-            file.name.as_deref() == Some(name.as_str()) && view.attachment_to(server).is_some()
-        });
-        Ok(same.map(|(file, _)| file.id).collect())
+    fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
+        let view = self.shelf.load(id)?.map(|file| self.view(&file)).transpose()?;
+        let is_mapped = view.is_some_and(|view| view.attachment_to(server).is_some());
+        Ok(if is_mapped { ComputeView::Mapped } else { ComputeView::NotMapped })
+    }
+
+    fn attached_to(&self, server: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
+        let volumes = self.list()?.into_iter().map(|(_, view)| view);
+        Ok(volumes.filter(|view| view.attachment_to(server).is_some()).collect())
     }
 
     fn record_name(

@@ -1,0 +1,337 @@
+//! HTTP to the cloud's services: one request at a time, within the machine's limits and the
+//! call's deadline.
+//!
+//! What only reads is repeated when the network or the service fails. What changes something is
+//! sent once: after an error that leaves open whether it took effect, the driver looks.
+
+use super::limiter::Limiter;
+use crate::model::access::Access;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::secret::Secret;
+use crate::model::time::{Deadline, Steps};
+use reqwest::blocking::{Client, Response};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use serde_json::Value;
+use std::cell::OnceCell;
+use std::time::Duration;
+
+pub(super) use reqwest::Method;
+
+/// Longer than a connection should take anywhere.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Reading is quick; a server that needs longer is in trouble.
+const READ: Duration = Duration::from_secs(30);
+
+/// A change may wait for a lock of the server in the compute service, up to its own limit of a
+/// minute for a dead host.
+const CHANGE: Duration = Duration::from_secs(80);
+
+/// A pause that a service asks for is kept up to this long; longer ones become a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// One request.
+pub(super) struct Request<'a> {
+    pub(super) method: Method,
+    pub(super) url: String,
+    /// The service's name, for messages.
+    pub(super) service: &'static str,
+    pub(super) token: Option<&'a Secret>,
+    /// `compute 2.60` and its like.
+    pub(super) version: Option<String>,
+    pub(super) body: Option<Value>,
+}
+
+/// A service's answer, whatever its status.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Value,
+    pub(super) subject_token: Option<Secret>,
+}
+
+/// The client, built when the first request is made: it reads every certificate of the machine.
+pub(super) struct Http {
+    access: Access,
+    limiter: Limiter,
+    client: OnceCell<Client>,
+}
+
+enum Sent {
+    Answer(Response),
+    /// It did not reach the service.
+    Failed(Error),
+    /// It may have.
+    Unknown(Error),
+}
+
+impl Http {
+    pub(super) fn new(access: Access, limiter: Limiter) -> Self {
+        Self { access, limiter, client: OnceCell::new() }
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Sends a request; an answer of any status is an answer.
+    pub(super) fn send(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer> {
+        let is_read = request.method == Method::GET;
+        let mut last = None;
+        for step in Steps::between(Duration::from_millis(250), Duration::from_secs(5)) {
+            let Some(leave) = self.limiter.enter(deadline) else {
+                return Err(last.unwrap_or_else(|| too_busy(request)));
+            };
+            let sent = self.once(request, deadline)?;
+            drop(leave);
+            let pause = match sent {
+                Sent::Answer(response) => {
+                    let status = response.status().as_u16();
+                    let asked_for = retry_after(response.headers());
+                    self.limiter.report(status >= 500);
+                    let answer = read(request, response)?;
+                    let may_repeat = status == 429
+                        || (status == 503 && asked_for.is_some())
+                        || (is_read && status >= 500);
+                    if !may_repeat {
+                        return Ok(answer);
+                    }
+                    last = Some(failed(request.service, &answer));
+                    if let Some(pause) = asked_for.filter(|pause| !pause.is_zero()) {
+                        if pause > LONGEST_PAUSE || pause > deadline.remaining() {
+                            return Ok(answer);
+                        }
+                        self.limiter.pause(pause);
+                        pause
+                    } else {
+                        step
+                    }
+                }
+                Sent::Failed(error) => {
+                    self.limiter.report(true);
+                    last = Some(error);
+                    step
+                }
+                Sent::Unknown(error) if is_read => {
+                    self.limiter.report(true);
+                    last = Some(error);
+                    step
+                }
+                Sent::Unknown(error) => {
+                    self.limiter.report(true);
+                    return Err(error);
+                }
+            };
+            tracing::debug!(
+                service = request.service,
+                ?pause,
+                reason = last.as_ref().map(|e| e.cause.as_str()),
+                "asking again"
+            );
+            if !deadline.pause(jittered(pause)) {
+                break;
+            }
+        }
+        Err(last.unwrap_or_else(|| too_busy(request)))
+    }
+
+    fn once(&self, request: &Request<'_>, deadline: Deadline) -> Result<Sent> {
+        let limit = if request.method == Method::GET { READ } else { CHANGE };
+        let mut builder = self
+            .client()?
+            .request(request.method.clone(), &request.url)
+            .timeout(limit.min(deadline.remaining()).max(Duration::from_millis(1)))
+            .headers(headers(request)?);
+        if let Some(body) = &request.body {
+            builder = builder.json(body);
+        }
+        Ok(match builder.send() {
+            Ok(response) => Sent::Answer(response),
+            Err(error) => {
+                let trouble = unreachable(request, &error);
+                if error.is_connect() || error.is_builder() {
+                    Sent::Failed(trouble)
+                } else {
+                    Sent::Unknown(trouble)
+                }
+            }
+        })
+    }
+
+    fn client(&self) -> Result<&Client> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = self.build()?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    fn build(&self) -> Result<Client> {
+        let wrong = |what: String| Error::new(Kind::Config, what);
+        // Installing it twice is no error that matters: somebody did it already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = Client::builder()
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            .min_tls_version(reqwest::tls::Version::TLS_1_2)
+            .user_agent(concat!("incloud-disk/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &self.access.ca_file {
+            let pem = std::fs::read(path).map_err(|error| {
+                wrong(Error::io(format!("read the ca_file {}", path.display()), &error).cause)
+            })?;
+            let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| {
+                wrong(format!("the ca_file {} cannot be read: {error}", path.display()))
+            })?;
+            if certificates.is_empty() {
+                return Err(wrong(format!("the ca_file {} holds no certificate", path.display())));
+            }
+            builder = builder.tls_certs_only(certificates);
+        } else if self.access.auth_url.starts_with("http://") {
+            // Without TLS no certificate is needed, and a machine may have none.
+            builder = builder.tls_certs_only([]);
+        }
+        if self.access.insecure {
+            builder = builder.danger_accept_invalid_certs(true);
+        }
+        builder.build().map_err(|error| {
+            wrong(format!("no client for the cloud can be made: {}", chain(&error)))
+                .hint("name the cloud's authority in openstack.ca_file")
+        })
+    }
+}
+
+fn headers(request: &Request<'_>) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    let unsendable = |_| Error::new(Kind::Bug, "a header cannot be sent");
+    if let Some(token) = request.token {
+        let mut value = HeaderValue::from_str(token.reveal()).map_err(unsendable)?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_static("x-auth-token"), value);
+    }
+    if let Some(version) = &request.version {
+        let value = HeaderValue::from_str(version).map_err(unsendable)?;
+        headers.insert(HeaderName::from_static("openstack-api-version"), value);
+    }
+    Ok(headers)
+}
+
+fn read(request: &Request<'_>, response: Response) -> Result<Answer> {
+    let status = response.status().as_u16();
+    let subject_token = response
+        .headers()
+        .get("x-subject-token")
+        .and_then(|value| value.to_str().ok())
+        .map(Secret::from);
+    let id = response.headers().get("x-openstack-request-id").and_then(|v| v.to_str().ok());
+    tracing::debug!(service = request.service, method = %request.method, url = request.url, status, id, "answered");
+    let bytes = response.bytes().map_err(|error| unreachable(request, &error))?;
+    // A proxy may answer in HTML: the text is kept for the message.
+    let body = serde_json::from_slice(&bytes)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+    Ok(Answer { status, body, subject_token })
+}
+
+/// An answer as an error: the service, its status and its own words.
+pub(super) fn failed(service: &str, answer: &Answer) -> Error {
+    let kind = match answer.status {
+        401 | 403 => Kind::Config,
+        404 => Kind::Missing,
+        409 => Kind::Busy,
+        400..=499 => Kind::Refused,
+        _ => Kind::Unreachable,
+    };
+    Error::new(kind, format!("{service} answered {}: {}", answer.status, words(&answer.body)))
+}
+
+/// The first text that an error's body holds, in whichever of its shapes.
+pub(super) fn words(body: &Value) -> String {
+    const LONGEST: usize = 300;
+    fn first(value: &Value) -> Option<&str> {
+        match value {
+            Value::String(text) => Some(text),
+            Value::Object(map) => map.get("message").and_then(Value::as_str).or_else(|| {
+                map.values().find_map(|inner| if inner.is_object() { first(inner) } else { None })
+            }),
+            _ => None,
+        }
+    }
+    let text = first(body).unwrap_or("no reason given");
+    // Of a proxy's page only the words.
+    let mut plain = String::new();
+    let mut in_tag = false;
+    for c in text.chars() {
+        match c {
+            '<' => in_tag = true,
+            '>' => in_tag = false,
+            c if !in_tag && plain.len() < LONGEST => {
+                plain.push(if c.is_control() { ' ' } else { c });
+            }
+            _ => {}
+        }
+    }
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    // A date is the other form; its pause is taken for a short one, and the date asked for again.
+    Some(Duration::from_secs(text.trim().parse().unwrap_or(2)))
+}
+
+fn unreachable(request: &Request<'_>, error: &reqwest::Error) -> Error {
+    let kind = if error.is_timeout() { Kind::Timeout } else { Kind::Unreachable };
+    Error::new(kind, format!("{} does not answer: {}", request.service, chain(error)))
+        .hint("is the cloud's address right and reachable from this machine?")
+}
+
+fn too_busy(request: &Request<'_>) -> Error {
+    Error::new(
+        Kind::Busy,
+        format!(
+            "{} is left alone: this machine has asked too much, or the service fails",
+            request.service
+        ),
+    )
+    .hint("it is asked again after a pause")
+}
+
+/// The innermost reason too: the outer ones say little.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Between three quarters and five quarters, so that many callers do not come back at once.
+fn jittered(pause: Duration) -> Duration {
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let share = f64::from(now.subsec_nanos() % 1000) / 2000.0;
+    pause.mul_f64(0.75 + share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_words_of_an_error_are_found_in_every_shape() {
+        for (body, expected) in [
+            (
+                json!({"badRequest": {"code": 400, "message": "Invalid volume: x"}}),
+                "Invalid volume: x",
+            ),
+            (json!({"error": {"code": 401, "message": "no", "title": "Unauthorized"}}), "no"),
+            (json!({"message": "m", "code": "404 Not Found", "title": "t"}), "m"),
+            (json!("<html><h1>502 Bad\nGateway</h1></html>"), "502 Bad Gateway"),
+            (json!({}), "no reason given"),
+            (json!([1]), "no reason given"),
+        ] {
+            assert_eq!(words(&body), expected);
+        }
+        assert!(words(&json!("x".repeat(9999))).len() <= 300);
+    }
+}

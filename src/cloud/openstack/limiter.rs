@@ -1,0 +1,233 @@
+//! One limiter for the whole machine, shared by all processes of the driver: requests per second,
+//! how many at once, and a pause for a service that fails.
+//!
+//! State is one small file, changed under its lock in microseconds; no lock is held while a
+//! request is made, except the slot that counts it. Without a folder to write there is no
+//! limiter: a call is worth more than its manners.
+
+use crate::host::files;
+use crate::model::time::Deadline;
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a machine may ask of a cloud.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Requests per second, in the long run.
+    pub per_second: f64,
+    /// How many may come at once after a pause.
+    pub burst: f64,
+    /// How many may be under way at once.
+    pub at_once: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { per_second: 10.0, burst: 20.0, at_once: 8 }
+    }
+}
+
+/// After so many failures in a row the service is left alone for a while, but for one probe.
+const FAILURES_TO_OPEN: u32 = 6;
+
+/// How long a failing service is left alone.
+const OPEN_FOR: Duration = Duration::from_secs(10);
+
+/// Times are milliseconds of the clock that all processes of one boot share.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// When the next request would be due if all came at the steady rate.
+    due: f64,
+    failures: u32,
+    /// Until when only a probe is let through.
+    open_until: f64,
+}
+
+/// The limiter.
+#[derive(Debug, Clone)]
+pub struct Limiter {
+    folder: PathBuf,
+    limits: Limits,
+}
+
+/// Leave to make one request; given back when dropped.
+#[derive(Debug)]
+pub struct Leave {
+    _slot: Option<File>,
+}
+
+impl Limiter {
+    /// The limiter whose state is in this folder.
+    #[must_use]
+    pub fn in_folder(folder: &Path, limits: Limits) -> Self {
+        Self { folder: folder.to_path_buf(), limits }
+    }
+
+    /// Waits for its turn; false if the deadline would pass first.
+    #[must_use]
+    pub fn enter(&self, deadline: Deadline) -> Option<Leave> {
+        let slot = match self.slot(deadline) {
+            Ok(slot) => slot,
+            Err(Full) => return None,
+        };
+        let wait = self.change(|state, now| book(state, now, self.limits)).unwrap_or_default();
+        if wait > deadline.remaining() {
+            return None;
+        }
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
+        Some(Leave { _slot: slot })
+    }
+
+    /// Tells how a request went: failures of the service add up, anything else ends the row.
+    pub fn report(&self, failed: bool) {
+        let _ = self.change(|state, now| {
+            state.failures = if failed { state.failures.saturating_add(1) } else { 0 };
+            state.open_until =
+                if state.failures >= FAILURES_TO_OPEN { now + millis(OPEN_FOR) } else { 0.0 };
+        });
+    }
+
+    /// The service asked for a pause: everybody keeps it.
+    pub fn pause(&self, pause: Duration) {
+        let _ = self.change(|state, now| {
+            let room = self.limits.burst * 1000.0 / self.limits.per_second;
+            state.due = state.due.max(now + millis(pause) + room);
+        });
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State, f64) -> T) -> Option<T> {
+        files::make_private_folder(&self.folder).ok()?;
+        let mut file = open(&self.folder.join("limiter")).ok()?;
+        file.lock().ok()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        let now = now();
+        let mut state: State = serde_json::from_str(&text).unwrap_or_default();
+        // A file of another boot, or a torn one: nothing due lies a minute ahead.
+        if !(state.due < now + 120_000.0 && state.open_until < now + 120_000.0) {
+            state = State::default();
+        }
+        let result = change(&mut state, now);
+        let text = serde_json::to_string(&state).ok()?;
+        file.rewind().ok()?;
+        file.set_len(0).ok()?;
+        file.write_all(text.as_bytes()).ok()?;
+        Some(result)
+    }
+
+    /// One of the files that count what is under way; no file at all where none can be made.
+    fn slot(&self, deadline: Deadline) -> Result<Option<File>, Full> {
+        if files::make_private_folder(&self.folder).is_err() {
+            return Ok(None);
+        }
+        loop {
+            for number in 0..self.limits.at_once {
+                let Ok(file) = open(&self.folder.join(format!("slot-{number}"))) else {
+                    return Ok(None);
+                };
+                if file.try_lock().is_ok() {
+                    return Ok(Some(file));
+                }
+            }
+            if !deadline.pause(Duration::from_millis(10)) {
+                return Err(Full);
+            }
+        }
+    }
+}
+
+struct Full;
+
+/// Books the next place in the row; says how long to wait for it.
+fn book(state: &mut State, now: f64, limits: Limits) -> Duration {
+    let step = 1000.0 / limits.per_second;
+    let room = step * limits.burst;
+    state.due = state.due.max(now) + step;
+    let mut wait = (state.due - room - now).max(0.0);
+    if state.open_until > now {
+        wait = wait.max(state.open_until - now);
+        // Whoever comes first after the pause is the probe; the others wait for its answer.
+        state.open_until += millis(OPEN_FOR) / 10.0;
+    }
+    Duration::from_secs_f64(wait / 1000.0)
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+fn now() -> f64 {
+    let now: Duration = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Into::into).unwrap_or_default();
+    millis(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { per_second: 10.0, burst: 3.0, at_once: 2 };
+
+    #[test]
+    fn a_burst_passes_and_then_the_rate_holds() {
+        let mut state = State::default();
+        let waits: Vec<_> =
+            (0..6).map(|_| book(&mut state, 1_000_000.0, LIMITS).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
+        assert_eq!(book(&mut state, 1_010_000.0, LIMITS).as_millis(), 0, "a pause refills it");
+    }
+
+    #[test]
+    fn a_failing_service_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let limiter = Limiter::in_folder(folder.path(), LIMITS);
+        for _ in 0..FAILURES_TO_OPEN {
+            limiter.report(true);
+        }
+        let soon = Deadline::after(Duration::from_millis(50));
+        assert!(limiter.enter(soon).is_none(), "the pause is longer than the call has");
+        limiter.report(false);
+        assert!(limiter.enter(Deadline::after(Duration::from_secs(5))).is_some());
+    }
+
+    #[test]
+    fn no_more_than_so_many_are_under_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let limiter = Limiter::in_folder(folder.path(), LIMITS);
+        let soon = || Deadline::after(Duration::from_millis(30));
+        let one = limiter.enter(soon());
+        let two = limiter.enter(soon());
+        assert!(one.is_some() && two.is_some() && limiter.enter(soon()).is_none());
+        drop(one);
+        assert!(limiter.enter(Deadline::after(Duration::from_secs(5))).is_some());
+    }
+
+    #[test]
+    fn a_torn_or_foreign_state_is_no_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let limiter = Limiter::in_folder(folder.path(), LIMITS);
+        for text in ["{", "", "{\"due\":1e300,\"failures\":0,\"open_until\":0}", "null"] {
+            std::fs::write(folder.path().join("limiter"), text).unwrap();
+            assert!(limiter.enter(Deadline::after(Duration::from_secs(5))).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_folder_there_is_no_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let limiter = Limiter::in_folder(&file, LIMITS);
+        assert!(limiter.enter(Deadline::after(Duration::from_millis(1))).is_some());
+    }
+}

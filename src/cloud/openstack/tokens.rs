@@ -1,0 +1,204 @@
+//! Tokens kept from one process to the next: a login costs a second and is what a cloud suffers
+//! from most.
+//!
+//! One file per credential in a folder that only root can read. Its name is a hash of everything
+//! that a login consists of, the secret too, so that another password is another file. A file
+//! that is not ours, torn, or near its end counts as none.
+
+use crate::host::files;
+use crate::model::access::Access;
+use crate::model::secret::Secret;
+use crate::model::time::Deadline;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A token must last this much longer to be used.
+const MARGIN: u64 = 90;
+
+/// Another process that logs in is waited for this long; then we log in ourselves.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A token and what came with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Session {
+    pub(super) token: Secret,
+    /// By our own clock, in seconds since 1970: the service's may differ.
+    pub(super) expires: u64,
+    pub(super) compute: String,
+    pub(super) volume: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    format: u32,
+    token: String,
+    expires: u64,
+    compute: String,
+    volume: String,
+}
+
+/// The folder of kept tokens, for one credential.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+/// Held by the one process that logs in.
+#[derive(Debug)]
+pub(super) struct Turn {
+    _file: Option<File>,
+}
+
+impl Tokens {
+    pub(super) fn below(run_dir: &Path, access: &Access) -> Self {
+        let folder = run_dir.join("tokens");
+        let path = folder.join(name_of(access));
+        Self { folder, path }
+    }
+
+    /// The kept session, if it can still be used.
+    pub(super) fn kept(&self) -> Option<Session> {
+        let file = File::open(&self.path).ok()?;
+        let metadata = file.metadata().ok()?;
+        // Nothing for group and others: the lowest six bits are zero.
+        let is_ours = metadata.uid() == nix::unistd::geteuid().as_raw()
+            && metadata.mode().trailing_zeros() >= 6
+            && metadata.is_file();
+        if !is_ours {
+            tracing::warn!(path = %self.path.display(), "a kept token is not ours alone and is left out");
+            return None;
+        }
+        let kept: Kept = serde_json::from_reader(file).ok()?;
+        if kept.format != 1 || kept.expires < now() + MARGIN {
+            return None;
+        }
+        Some(Session {
+            token: kept.token.into(),
+            expires: kept.expires,
+            compute: kept.compute,
+            volume: kept.volume,
+        })
+    }
+
+    /// Keeps a session for the next process; a failure only costs a login.
+    pub(super) fn keep(&self, session: &Session) {
+        let kept = Kept {
+            format: 1,
+            token: session.token.reveal().to_owned(),
+            expires: session.expires,
+            compute: session.compute.clone(),
+            volume: session.volume.clone(),
+        };
+        let json = serde_json::to_vec(&kept).unwrap_or_default();
+        if let Err(error) = files::replace(&self.path, &json) {
+            tracing::debug!(%error, "the token is not kept");
+        }
+    }
+
+    /// Drops a token that a service refused, unless another process has a newer one already.
+    pub(super) fn drop_refused(&self, refused: &Secret) {
+        if self.kept().is_some_and(|kept| kept.token == *refused) {
+            let _ = files::remove_if_there(&self.path);
+        }
+    }
+
+    /// Waits for the turn to log in, so that many processes cost one login. A holder that hangs
+    /// is not waited for for ever.
+    pub(super) fn turn(&self, deadline: Deadline) -> Turn {
+        if files::make_private_folder(&self.folder).is_err() {
+            return Turn { _file: None };
+        }
+        let path = self.path.with_extension("lock");
+        let opened =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        let Ok(file) = opened else { return Turn { _file: None } };
+        let until = deadline.at_most(PATIENCE);
+        while file.try_lock().is_err() {
+            if !until.pause(Duration::from_millis(10)) {
+                return Turn { _file: None };
+            }
+        }
+        Turn { _file: Some(file) }
+    }
+}
+
+/// Seconds since 1970 by our own clock.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn name_of(access: &Access) -> String {
+    use crate::model::access::Login;
+    let mut all = ring::digest::Context::new(&ring::digest::SHA256);
+    // `Debug` of an access hides its secret; so it is added by itself.
+    all.update(format!("{access:?}").as_bytes());
+    all.update(b"\0");
+    all.update(match &access.login {
+        Login::Password { password, .. } => password.reveal().as_bytes(),
+        Login::ApplicationCredential { secret, .. } => secret.reveal().as_bytes(),
+    });
+    let digest = all.finish();
+    digest.as_ref().iter().take(16).fold(String::new(), |name, byte| name + &format!("{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::access::Written;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn access(password: &str) -> Access {
+        let text =
+            format!("[Global]\nauth-url=http://k\nuser-id=u\nproject-id=p\npassword={password}\n");
+        Written::from_cloud_conf(&text, "f").unwrap().resolve("f").unwrap()
+    }
+
+    fn session(lasts: u64) -> Session {
+        Session {
+            token: "hunter2".into(),
+            expires: now() + lasts,
+            compute: "http://c".to_owned(),
+            volume: "http://v".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_session_is_kept_for_its_credential_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (access("a"), access("b"));
+        let tokens = Tokens::below(folder.path(), &one);
+        let _turn = tokens.turn(Deadline::after(Duration::from_secs(1)));
+        tokens.keep(&session(3600));
+        assert_eq!(tokens.kept(), Some(session(3600)));
+        assert_eq!(Tokens::below(folder.path(), &two).kept(), None);
+        let mode = fs::metadata(&tokens.path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        tokens.drop_refused(&"another".into());
+        assert!(tokens.kept().is_some());
+        tokens.drop_refused(&"hunter2".into());
+        assert!(tokens.kept().is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_trusted_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = Tokens::below(folder.path(), &access("a"));
+        let _turn = tokens.turn(Deadline::after(Duration::from_secs(1)));
+        tokens.keep(&session(MARGIN - 10));
+        assert!(tokens.kept().is_none(), "near its end");
+        tokens.keep(&session(3600));
+        fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(tokens.kept().is_none(), "others could read it");
+        tokens.keep(&session(3600));
+        let whole = fs::read(&tokens.path).unwrap();
+        for length in [0, 1, whole.len() / 2, whole.len() - 1] {
+            fs::write(&tokens.path, &whole[..length]).unwrap();
+            assert!(tokens.kept().is_none(), "torn at {length}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Every status of the block service, with every listing and every view of the compute service:
+//! what attach, detach and isattached answer. No cell is left out.
+
+use super::fakes::{FakeCloud, FakeDevices, NoHost};
+use super::{Driver, Volume};
+use crate::host::locks::Locks;
+use crate::host::records::Records;
+use crate::model::config::GuardMode;
+use crate::model::error::{Error, Kind};
+use crate::model::ids::{NodeName, VolumeId};
+use crate::model::situation::ComputeView;
+use crate::model::time::Deadline;
+use std::time::Duration;
+
+/// Short, so that "wait" ends soon; the driver's own patience follows it.
+const DEADLINE: Duration = Duration::from_millis(240);
+
+const STATUSES: [&str; 23] = [
+    "creating",
+    "available",
+    "reserved",
+    "attaching",
+    "in-use",
+    "detaching",
+    "maintenance",
+    "retyping",
+    "extending",
+    "downloading",
+    "uploading",
+    "backing-up",
+    "restoring-backup",
+    "awaiting-transfer",
+    "managing",
+    "deleting",
+    "error",
+    "error_deleting",
+    "error_extending",
+    "error_restoring",
+    "error_backing-up",
+    "error_managing",
+    "never-heard-of",
+];
+
+/// Which finished attachments the volume lists.
+const LISTINGS: [(&str, &[&str]); 3] =
+    [("none", &[]), ("here", &["server"]), ("other", &["other"])];
+
+const VIEWS: [(&str, ComputeView); 3] = [
+    ("mapped", ComputeView::Mapped),
+    ("not", ComputeView::NotMapped),
+    ("no-server", ComputeView::NoServer),
+];
+
+/// attach and detach: `ok` already so, `ask` one request and then so, `wait` not settled within
+/// the deadline, `refuse` an error that a person must look at, `else` another server has it.
+/// isattached: `yes`, `no`, `doubt`.
+fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
+    let call = |run: &dyn Fn(&Driver<'_>, &Volume, &NodeName) -> Result<bool, Error>| {
+        let folder = tempfile::tempdir().unwrap();
+        let cloud = FakeCloud::default().with("volume", 1, servers);
+        status.clone_into(&mut cloud.volumes.borrow_mut()[0].status);
+        cloud.compute.set(Some(view));
+        let devices = FakeDevices::default();
+        let driver = Driver {
+            cloud: &cloud,
+            devices: &devices,
+            file_systems: &NoHost,
+            mounts: &NoHost,
+            records: &Records::below(folder.path()),
+            locks: &Locks::below(folder.path()),
+            this_node: &NodeName::parse("another-node").unwrap(),
+            guard: GuardMode::Enforce,
+            operation: "test",
+            deadline: Deadline::after(DEADLINE),
+        };
+        let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);
+        let answer = run(&driver, &volume, &NodeName::parse("server").unwrap());
+        (answer, cloud.requests.get())
+    };
+    let changed = |(answer, requests): (Result<bool, Error>, u32)| match answer {
+        Ok(_) if requests == 0 => "ok",
+        Ok(_) if requests == 1 => "ask",
+        Err(error) if requests == 0 => match error.kind {
+            Kind::Timeout => "wait",
+            Kind::Elsewhere => "else",
+            Kind::Refused => "refuse",
+            other => panic!("{status}: {other:?} {error}"),
+        },
+        other => panic!("{status}: {requests} requests, {other:?}"),
+    };
+    let attach = changed(call(&|driver, volume, node| driver.attach(volume, node).map(|_| true)));
+    let detach = changed(call(&|driver, volume, node| {
+        driver.detach(&volume.id.as_name(), Some(node)).map(|_| true)
+    }));
+    let is_attached = match call(&|driver, volume, node| driver.is_attached(volume, node)).0 {
+        Ok(true) => "yes",
+        Ok(false) => "no",
+        Err(_) => "doubt",
+    };
+    format!("{attach} {detach} {is_attached}")
+}
+
+/// One line per status and listing: the answers under each view, in the order of `VIEWS`.
+fn rows() -> Vec<String> {
+    let row = |status: &str, (listing, servers): (&str, &[&str])| {
+        let cells: Vec<_> = VIEWS
+            .iter()
+            .map(|(name, view)| format!("{name}: {}", answers(status, servers, *view)))
+            .collect();
+        format!("{status}, {listing} | {}", cells.join(" | "))
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = STATUSES
+            .iter()
+            .map(|status| scope.spawn(move || LISTINGS.map(|listing| row(status, listing))))
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn every_cell_has_the_expected_answer() {
+    let expected: Vec<&str> = include_str!("cloud_table.txt").lines().collect();
+    let found = rows();
+    assert_eq!(found.len(), STATUSES.len() * LISTINGS.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+}

@@ -1,0 +1,271 @@
+//! Ports for unit tests: they behave, they do not record calls.
+
+use crate::cloud::{Attachment, Cloud, CloudVolume};
+use crate::host::{Devices, Events, FileSystems, Held, MountRequest, Mounts, NewFileSystem};
+use crate::model::contents::{Contents, FsType};
+use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Proof, Shown};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::mountinfo::MountTable;
+use crate::model::situation::ComputeView;
+use crate::model::target::Target;
+use crate::model::time::Deadline;
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A cloud with virtio disks: what a volume's disk shows is its cut serial.
+#[derive(Debug, Default)]
+pub(super) struct FakeCloud {
+    pub(super) volumes: RefCell<Vec<CloudVolume>>,
+    pub(super) is_down: bool,
+    /// What the compute service says, until a request changes it; else what the volumes say.
+    pub(super) compute: Cell<Option<ComputeView>>,
+    /// How many requests changed something.
+    pub(super) requests: Cell<u32>,
+}
+
+impl FakeCloud {
+    /// A volume that is attached to these servers.
+    pub(super) fn with(self, id: &str, size: u64, servers: &[&str]) -> Self {
+        let attachments: Vec<_> = servers
+            .iter()
+            .map(|server| Attachment { server: ServerId::parse(server).unwrap(), since: None })
+            .collect();
+        let status = if attachments.is_empty() { "available" } else { "in-use" };
+        self.volumes.borrow_mut().push(CloudVolume {
+            id: VolumeId::parse(id).unwrap(),
+            size,
+            name: None,
+            recorded_name: None,
+            status: status.to_owned(),
+            is_shareable: false,
+            attachments,
+        });
+        self
+    }
+
+    fn up(&self) -> Result<()> {
+        if self.is_down { Err(Error::new(Kind::Unreachable, "the cloud is down")) } else { Ok(()) }
+    }
+
+    fn change(&self, id: &VolumeId, change: impl FnOnce(&mut CloudVolume)) -> Result<()> {
+        self.up()?;
+        let mut volumes = self.volumes.borrow_mut();
+        match volumes.iter_mut().find(|volume| volume.id == *id) {
+            Some(volume) => {
+                change(volume);
+                Ok(())
+            }
+            None => Err(Error::new(Kind::Missing, "no such volume")),
+        }
+    }
+}
+
+impl Cloud for FakeCloud {
+    fn identity(&self, id: &VolumeId) -> Identity {
+        Identity::Serial(id.clone())
+    }
+
+    fn link(&self, id: &VolumeId) -> PathBuf {
+        Path::new("/dev/disk/by-id").join(id.link_name())
+    }
+
+    fn volume(&self, id: &VolumeId, _: Deadline) -> Result<Option<CloudVolume>> {
+        self.up()?;
+        Ok(self.volumes.borrow().iter().find(|volume| volume.id == *id).cloned())
+    }
+
+    fn server(&self, node: &NodeName, _: Deadline) -> Result<Option<ServerId>> {
+        self.up()?;
+        ServerId::parse(node.as_str()).map(Some)
+    }
+
+    fn recorded_as(&self, name: &VolumeName, _: Deadline) -> Result<Vec<VolumeId>> {
+        self.up()?;
+        let volumes = self.volumes.borrow();
+        let same = volumes.iter().filter(|volume| volume.recorded_name.as_ref() == Some(name));
+        Ok(same.map(|volume| volume.id.clone()).collect())
+    }
+
+    fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
+        self.up()?;
+        if let Some(view) = self.compute.get() {
+            return Ok(view);
+        }
+        let volumes = self.volumes.borrow();
+        let volume = volumes.iter().find(|volume| volume.id == *id);
+        let is_mapped = volume.is_some_and(|volume| volume.attachment_to(server).is_some());
+        Ok(if is_mapped { ComputeView::Mapped } else { ComputeView::NotMapped })
+    }
+
+    fn attached_to(&self, server: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
+        self.up()?;
+        let volumes = self.volumes.borrow();
+        let there = volumes.iter().filter(|volume| volume.attachment_to(server).is_some());
+        Ok(there.cloned().collect())
+    }
+
+    fn record_name(&self, id: &VolumeId, name: Option<&VolumeName>, _: Deadline) -> Result<()> {
+        self.change(id, |volume| volume.recorded_name = name.cloned())
+    }
+
+    fn attach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
+        self.requests.set(self.requests.get() + 1);
+        self.compute.set(None);
+        let attachment = Attachment { server: server.clone(), since: None };
+        self.change(id, |volume| {
+            volume.attachments.push(attachment);
+            "in-use".clone_into(&mut volume.status);
+        })
+    }
+
+    fn detach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
+        self.requests.set(self.requests.get() + 1);
+        self.compute.set(None);
+        self.change(id, |volume| {
+            volume.attachments.retain(|one| one.server != *server);
+            "available".clone_into(&mut volume.status);
+        })
+    }
+
+    fn extend(&self, id: &VolumeId, bytes: u64, _: Deadline) -> Result<()> {
+        self.change(id, |volume| volume.size = bytes)
+    }
+}
+
+/// Disks that show what they are given.
+#[derive(Debug, Default)]
+pub(super) struct FakeDevices {
+    pub(super) disks: Vec<(Device, Shown)>,
+}
+
+impl FakeDevices {
+    /// A disk that shows this serial.
+    pub(super) fn with(mut self, kernel_name: &str, size: u64, serial: &str) -> Self {
+        let minor = u32::try_from(self.disks.len()).unwrap() * 16;
+        let device = Device {
+            kernel_name: kernel_name.to_owned(),
+            number: DeviceNumber { major: 253, minor },
+            size,
+            read_only: false,
+            sequence: Some(u64::from(minor)),
+            proof: Proof::Cut,
+        };
+        self.disks.push((device, Shown::Serial { file: "serial", text: serial.to_owned() }));
+        self
+    }
+}
+
+struct Silence;
+
+impl Events for Silence {
+    fn wait(&mut self, at_most: Duration) {
+        std::thread::sleep(at_most.min(Duration::from_millis(1)));
+    }
+}
+
+impl Devices for FakeDevices {
+    fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+        let proven = self.disks.iter().filter_map(|(device, shown)| {
+            let proof = wanted.proven_by(std::slice::from_ref(shown))?;
+            Some(Device { proof, ..device.clone() })
+        });
+        Ok(proven.collect())
+    }
+
+    fn check(&self, _: &Identity, _: &Device) -> Result<()> {
+        Ok(())
+    }
+
+    fn hold(&self, _: &Identity, _: &Device) -> Result<Held> {
+        Err(Error::new(Kind::Host, "a made-up disk cannot be opened"))
+    }
+
+    fn shown_by(&self, number: DeviceNumber) -> Result<Option<Vec<Shown>>> {
+        let found = self.disks.iter().find(|(device, _)| device.number == number);
+        Ok(found.map(|(_, shown)| vec![shown.clone()]))
+    }
+
+    fn watch(&self) -> Box<dyn Events> {
+        Box::new(Silence)
+    }
+
+    fn link_faults(&self, _: &Identity, _: &Path) -> Vec<LinkFault> {
+        Vec::new()
+    }
+
+    fn udev_says(&self, _: &Identity) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn objection(&self, _: &Device) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn is_free(&self, _: &Device) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn rescan(&self, _: &Device) -> Result<()> {
+        Ok(())
+    }
+
+    fn tidy(&self, _: &VolumeId) {}
+}
+
+/// A machine where nothing can be mounted or made: for questions that need neither.
+#[derive(Debug)]
+pub(super) struct NoHost;
+
+fn nothing<T>() -> Result<T> {
+    Err(Error::new(Kind::Host, "this machine is made up"))
+}
+
+impl FileSystems for NoHost {
+    fn look(&self, _: &Device) -> Result<Contents> {
+        nothing()
+    }
+
+    fn make(&self, _: &VolumeId, _: &Device, _: &NewFileSystem, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn check(&self, _: &VolumeId, _: &Device, _: FsType, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn grow(&self, _: &Path, _: FsType, _: &Device) -> Result<u64> {
+        nothing()
+    }
+}
+
+impl Mounts for NoHost {
+    fn table(&self) -> Result<MountTable> {
+        Ok(MountTable::default())
+    }
+
+    fn real_path(&self, target: &Target) -> Result<PathBuf> {
+        Ok(target.path())
+    }
+
+    fn make_folder(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn mount(&self, _: &MountRequest<'_>) -> Result<()> {
+        nothing()
+    }
+
+    fn bind(&self, _: &Path, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn make_read_only(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn unmount(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+}

@@ -1,0 +1,163 @@
+//! Waits for the kernel, or udev, to say that something about disks changed.
+//!
+//! The kernel's own event comes first; the disk's serial can be read by then. udev's comes when
+//! its rules are through. Where no udevd runs, the folder of links is watched too: a network
+//! namespace other than the host's may get no kernel events. Events can be lost (a full socket
+//! says ENOBUFS), so every wait is short: the caller looks again anyway.
+
+use super::super::Events;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The multicast group to which the kernel sends; udevd sends to the second.
+const KERNEL_GROUP: u32 = 1;
+
+/// More than the longest event (the kernel's buffer has 2048 bytes).
+const LONGEST_EVENT: usize = 8192;
+
+/// Everything that can tell of a new disk.
+pub(super) struct DiskEvents {
+    kernel: Option<OwnedFd>,
+    links: Option<Inotify>,
+    #[cfg(feature = "udev")]
+    udev: Option<super::udev::Monitor>,
+}
+
+impl DiskEvents {
+    /// Subscribes to what can be had; what cannot is made up for by looking again.
+    pub(super) fn subscribe(by_id: &Path) -> Self {
+        let udevd_runs = Path::new("/run/udev/control").exists();
+        Self {
+            kernel: kernel_socket().ok(),
+            links: if udevd_runs { None } else { watch_folder(by_id).ok() },
+            #[cfg(feature = "udev")]
+            udev: if udevd_runs { super::udev::Monitor::start().ok() } else { None },
+        }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let mut all: Vec<BorrowedFd<'_>> = Vec::new();
+        all.extend(self.kernel.as_ref().map(AsFd::as_fd));
+        all.extend(self.links.as_ref().map(AsFd::as_fd));
+        #[cfg(feature = "udev")]
+        all.extend(self.udev.as_ref().map(AsFd::as_fd));
+        all
+    }
+
+    /// Takes what has come; says whether any of it is about a disk.
+    fn drain(&mut self) -> bool {
+        let mut about_disks = false;
+        if let Some(kernel) = &self.kernel {
+            let mut buffer = [0; LONGEST_EVENT];
+            loop {
+                match recv(kernel.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                    Ok(0) | Err(nix::errno::Errno::EAGAIN) => break,
+                    Ok(length) => about_disks |= is_about_disks(&buffer[..length]),
+                    // ENOBUFS: some were lost, one of them may have been ours.
+                    Err(_) => {
+                        about_disks = true;
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(links) = &self.links {
+            while links.read_events().is_ok_and(|events| !events.is_empty()) {
+                about_disks = true;
+            }
+        }
+        #[cfg(feature = "udev")]
+        if let Some(udev) = &self.udev {
+            about_disks |= udev.drain();
+        }
+        about_disks
+    }
+}
+
+impl Events for DiskEvents {
+    fn wait(&mut self, at_most: Duration) {
+        let end = Instant::now() + at_most;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            // poll counts whole milliseconds: rounded up, so that the last one is not spun away.
+            let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
+            let mut waited: Vec<_> = self
+                .descriptors()
+                .into_iter()
+                .map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN))
+                .collect();
+            match poll(&mut waited, timeout.unwrap_or(PollTimeout::MAX)) {
+                Ok(0) => return,
+                Ok(_) if self.drain() => return,
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(_) => std::thread::sleep(left.min(Duration::from_millis(100))),
+            }
+        }
+    }
+}
+
+fn kernel_socket() -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let protocol = SockProtocol::NetlinkKObjectUEvent;
+    let socket = socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol)?;
+    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_GROUP))?;
+    Ok(socket)
+}
+
+/// Watches the folder of links, or the nearest folder above it: it vanishes with its last link.
+fn watch_folder(folder: &Path) -> nix::Result<Inotify> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+    let what = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+    let mut last = nix::errno::Errno::ENOENT;
+    for ancestor in folder.ancestors() {
+        match inotify.add_watch(ancestor, what) {
+            Ok(_) => return Ok(inotify),
+            Err(errno) => last = errno,
+        }
+    }
+    Err(last)
+}
+
+/// An event is `ACTION@PATH` and then `KEY=VALUE`, each ended by a zero byte.
+fn is_about_disks(event: &[u8]) -> bool {
+    event.split(|byte| *byte == 0).any(|part| part == b"SUBSYSTEM=block")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_events_of_disks_count() {
+        assert!(is_about_disks(b"add@/devices/vdb\0ACTION=add\0SUBSYSTEM=block\0SEQNUM=1\0"));
+        assert!(!is_about_disks(b"add@/devices/x\0SUBSYSTEM=net\0NAME=SUBSYSTEM=block\0"));
+        assert!(!is_about_disks(b""));
+    }
+
+    #[test]
+    fn a_new_link_ends_the_wait_and_silence_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let by_id = folder.path().join("by-id");
+        let inotify = watch_folder(&by_id).unwrap();
+        let mut events = DiskEvents {
+            kernel: None,
+            links: Some(inotify),
+            #[cfg(feature = "udev")]
+            udev: None,
+        };
+        assert!(!events.drain());
+        std::fs::create_dir(&by_id).unwrap();
+        events.wait(Duration::from_secs(60));
+        assert!(!events.drain(), "the wait took the event");
+        events.wait(Duration::from_millis(1));
+    }
+}

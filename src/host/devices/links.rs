@@ -1,0 +1,43 @@
+//! Links in by-id: looked at to report those that lie, never followed to a disk.
+
+use super::sysfs::Sysfs;
+use crate::model::device::Shown;
+use crate::model::device::{Identity, LinkFault};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What is wrong with each link that names the volume; nothing is wrong with one that is missing.
+pub(super) fn faults(sysfs: &Sysfs, wanted: &Identity, links: &[PathBuf]) -> Vec<LinkFault> {
+    let fault = |link: &PathBuf| {
+        let what = what_is_wrong(sysfs, wanted, link)?;
+        Some(LinkFault { link: link.clone(), what })
+    };
+    links.iter().filter_map(fault).collect()
+}
+
+fn what_is_wrong(sysfs: &Sysfs, wanted: &Identity, link: &Path) -> Option<String> {
+    fs::symlink_metadata(link).ok()?;
+    let target = match fs::metadata(link) {
+        Ok(target) => target,
+        Err(error) => return Some(format!("it leads nowhere: {error}")),
+    };
+    let Some(number) = super::super::nodes::number_of(&target) else {
+        return Some("it leads to something that is no block device".to_owned());
+    };
+    let Some(folder) = sysfs.numbered(number) else {
+        return Some(format!("it leads to {number}, which the kernel does not have"));
+    };
+    let name = folder.kernel_name();
+    if folder.has("partition") {
+        return Some(format!("it leads to the partition {name}"));
+    }
+    let shown = folder.shown();
+    if wanted.proven_by(&shown).is_some() {
+        return None;
+    }
+    let shown = match shown.first() {
+        Some(shown) => Shown::to_string(shown),
+        None => "no serial".to_owned(),
+    };
+    Some(format!("it leads to {name}, which shows {shown} and not {wanted}"))
+}

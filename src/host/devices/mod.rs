@@ -1,0 +1,333 @@
+//! Which block device is a volume's disk now: asked of sysfs, on every call.
+//!
+//! No link and no name is followed. A disk is a volume's disk when sysfs shows the volume's serial
+//! (or, for the local cloud, its image) at that device number. All disks are looked at each time:
+//! a link could be right and a second disk with the same serial be there all the same.
+
+mod events;
+mod links;
+mod sysfs;
+#[cfg(feature = "udev")]
+mod udev;
+
+use self::events::DiskEvents;
+use self::sysfs::{Folder, Sysfs};
+use super::{Devices, Events, Held, kernel, nodes};
+use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
+use crate::model::error::{Error, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mountinfo::MountTable;
+use crate::seam;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Devices as sysfs shows them.
+#[derive(Debug, Clone)]
+pub struct SysfsDevices {
+    sysfs: Sysfs,
+    by_id: PathBuf,
+}
+
+impl Default for SysfsDevices {
+    fn default() -> Self {
+        let sysfs = seam::folder("INCLOUD_DISK_SYSFS", "/sys");
+        Self::at(sysfs, seam::folder("INCLOUD_DISK_BY_ID", "/dev/disk/by-id"))
+    }
+}
+
+impl SysfsDevices {
+    /// Devices below other roots than `/sys` and `/dev/disk/by-id`, for tests.
+    #[must_use]
+    pub fn at(sysfs: PathBuf, by_id: PathBuf) -> Self {
+        Self { sysfs: Sysfs::at(sysfs), by_id }
+    }
+
+    /// The disk's folder, if the disk of that number is still the one that was proven.
+    fn still(&self, wanted: &Identity, device: &Device) -> Result<Folder> {
+        let changed = |how: String| {
+            Error::refused(format!(
+                "{} ({}) was proven to be the volume's disk, but {how}",
+                device.kernel_name, device.number
+            ))
+            .hint("nothing was done to another disk; the next try looks anew")
+        };
+        let folder =
+            self.sysfs.numbered(device.number).ok_or_else(|| changed("it is gone".to_owned()))?;
+        let shown = folder.shown();
+        if wanted.proven_by(&shown).is_none() {
+            let now = shown.first().map_or_else(|| "nothing".to_owned(), Shown::to_string);
+            return Err(changed(format!("it shows {now} now, not {wanted}")));
+        }
+        if folder.sequence() != device.sequence {
+            return Err(changed("it was exchanged: the kernel counts it as a new disk".to_owned()));
+        }
+        Ok(folder)
+    }
+}
+
+impl Devices for SysfsDevices {
+    fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+        self.sysfs.search(wanted)
+    }
+
+    fn check(&self, wanted: &Identity, device: &Device) -> Result<()> {
+        self.still(wanted, device).map(drop)
+    }
+
+    fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held> {
+        // As long as the node is open the kernel gives neither the number nor the name away.
+        let node = nodes::open_to_read(device)?;
+        self.still(wanted, device)?;
+        Ok(Held::new(node))
+    }
+
+    fn shown_by(&self, number: DeviceNumber) -> Result<Option<Vec<Shown>>> {
+        Ok(self.sysfs.numbered(number).map(|folder| folder.shown()))
+    }
+
+    fn objection(&self, device: &Device) -> Result<Option<String>> {
+        let name = &device.kernel_name;
+        if device.size == 0 {
+            return Ok(Some(format!("{name} has size 0")));
+        }
+        let Some(folder) = self.sysfs.disk(name) else {
+            return Ok(Some(format!("{name} is gone")));
+        };
+        if let Some(holder) = folder.entries("holders").first() {
+            let path = folder.path().join("holders").join(holder);
+            let label = fs::read_to_string(path.join("dm/name")).unwrap_or_default();
+            let label = label.trim();
+            let label = if label.is_empty() { String::new() } else { format!(" ({label})") };
+            return Ok(Some(format!("{name} is part of {holder}{label}")));
+        }
+        let is_part = |entry: &String| folder.has(&format!("{entry}/partition"));
+        if let Some(part) = folder.entries("").into_iter().find(is_part) {
+            return Ok(Some(format!("{name} has partitions ({part})")));
+        }
+        in_use_by_the_system(device)
+    }
+
+    fn is_free(&self, device: &Device) -> Result<bool> {
+        nodes::is_free(device)
+    }
+
+    fn rescan(&self, device: &Device) -> Result<()> {
+        if device.kernel_name.starts_with("loop") {
+            let node = nodes::open_to_write(device)?;
+            return kernel::loop_resize(&node).map_err(|errno| {
+                Error::io(format!("resize {}", device.kernel_name), &errno.into())
+            });
+        }
+        // SCSI disks must be told to look; virtio and NVMe disks notice by themselves.
+        match self.sysfs.disk(&device.kernel_name) {
+            Some(folder) if folder.has("device/rescan") => {
+                let path = folder.path().join("device/rescan");
+                fs::write(&path, "1")
+                    .map_err(|error| Error::io(format!("write {}", path.display()), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn tidy(&self, id: &VolumeId) {
+        nodes::tidy(id);
+    }
+
+    fn watch(&self) -> Box<dyn Events> {
+        Box::new(DiskEvents::subscribe(&self.by_id))
+    }
+
+    fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault> {
+        let mut all = vec![own_link.to_path_buf()];
+        if let Identity::Serial(id) = wanted {
+            let names = crate::model::device::link_names(id);
+            all.extend(names.iter().map(|name| self.by_id.join(name)));
+        }
+        all.sort();
+        all.dedup();
+        links::faults(&self.sysfs, wanted, &all)
+    }
+
+    #[cfg(feature = "udev")]
+    fn udev_says(&self, wanted: &Identity) -> Vec<String> {
+        let Identity::Serial(id) = wanted else { return Vec::new() };
+        let known = udev::disks_with_serial(id).unwrap_or_default();
+        let described = known.into_iter().map(|number| match self.sysfs.numbered(number) {
+            Some(folder) => match folder.shown().first() {
+                Some(shown) => format!("{} ({number}), which shows {shown}", folder.kernel_name()),
+                None => format!("{} ({number}), which shows nothing", folder.kernel_name()),
+            },
+            None => format!("{number}, which the kernel does not have"),
+        });
+        described.collect()
+    }
+
+    #[cfg(not(feature = "udev"))]
+    fn udev_says(&self, _: &Identity) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The disk that the system itself lives on or swaps to, even one without partitions.
+fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
+    let name = &device.kernel_name;
+    let path = "/proc/thread-self/mountinfo";
+    let text = fs::read(path).map_err(|error| Error::io(format!("read {path}"), &error))?;
+    let table = MountTable::parse(&text)?;
+    if table.top_at(Path::new("/")).is_some_and(|root| root.number == device.number) {
+        return Ok(Some(format!("{name} is this machine's root disk")));
+    }
+    // Without swap support there is no such file, and no swap.
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    for area in swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()) {
+        let found = fs::metadata(area).ok().and_then(|found| nodes::number_of(&found));
+        if found == Some(device.number) {
+            return Ok(Some(format!("{name} is swapped to ({area})")));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::device::Proof;
+
+    fn disk(root: &Path, name: &str, number: &str, files: &[(&str, &str)]) {
+        let folder = root.join("block").join(name);
+        let facts = [("dev", number), ("size", "2048\n"), ("ro", "0\n"), ("diskseq", "7\n")];
+        for (file, contents) in facts.iter().chain(files) {
+            let path = folder.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, contents).unwrap();
+        }
+        fs::create_dir_all(root.join("dev/block")).unwrap();
+        let link = root.join("dev/block").join(number);
+        let _ = std::os::unix::fs::symlink(&folder, link);
+    }
+
+    fn devices(root: &Path) -> SysfsDevices {
+        SysfsDevices::at(root.to_path_buf(), root.join("by-id"))
+    }
+
+    fn serial(text: &str) -> Identity {
+        Identity::Serial(VolumeId::parse(text).unwrap())
+    }
+
+    fn only(devices: &SysfsDevices, wanted: &Identity) -> Device {
+        let found = devices.search(wanted).unwrap();
+        assert_eq!(found.len(), 1, "{wanted}: {found:?}");
+        found.into_iter().next().unwrap()
+    }
+
+    const ID: &str = "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+
+    #[test]
+    fn a_disk_is_found_by_what_it_shows() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vda", "253:0", &[("serial", "root\n")]);
+        disk(root.path(), "vdb", "253:16", &[("serial", "6f1c2d3e-4a5b-4c6d-8")]);
+        disk(root.path(), "sda", "8:0", &[("device/vpd_pg80", "\0\u{1}\0\u{6}whole1 ")]);
+        disk(
+            root.path(),
+            "nvme0n1",
+            "259:0",
+            &[("wwid", "uuid.00000000-0000-4000-8000-000000000001")],
+        );
+        disk(root.path(), "loop3", "7:3", &[("loop/backing_file", "/i/v1.img\n")]);
+        disk(root.path(), "loop4", "7:4", &[("loop/backing_file", "/i/v2.img (deleted)\n")]);
+        let devices = devices(root.path());
+        let found = only(&devices, &serial(ID));
+        assert_eq!((found.kernel_name.as_str(), found.size), ("vdb", 1 << 20));
+        assert_eq!((found.sequence, found.proof), (Some(7), Proof::Cut));
+        assert_eq!(only(&devices, &serial("whole1")).kernel_name, "sda");
+        let nvme = only(&devices, &serial("00000000-0000-4000-8000-000000000001"));
+        assert_eq!((nvme.kernel_name.as_str(), nvme.proof), ("nvme0n1", Proof::Whole));
+        assert_eq!(devices.search(&serial("whole")).unwrap(), []);
+        let image = |name: &str| Identity::BackingFile(PathBuf::from(name));
+        assert_eq!(only(&devices, &image("/i/v1.img")).kernel_name, "loop3");
+        assert_eq!(devices.search(&image("/i/v2.img")).unwrap(), [], "pulled disks are absent");
+        assert_eq!(devices.shown_by("9:9".parse().unwrap()).unwrap(), None);
+        assert_eq!(devices.shown_by("7:4".parse().unwrap()).unwrap(), Some(vec![]));
+    }
+
+    #[test]
+    fn all_disks_of_one_serial_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdb", "253:16", &[("serial", "v1")]);
+        disk(root.path(), "vdc", "253:32", &[("serial", "v1")]);
+        let (devices, wanted) = (devices(root.path()), serial("v1"));
+        let error = wanted.shown_by_several(&devices.search(&wanted).unwrap());
+        assert!(error.cause.contains("vdb") && error.cause.contains("vdc"), "{error}");
+    }
+
+    #[test]
+    fn a_disk_that_changed_is_another_disk() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdb", "253:16", &[("serial", "v1")]);
+        let (devices, wanted) = (devices(root.path()), serial("v1"));
+        let found = only(&devices, &wanted);
+        devices.check(&wanted, &found).unwrap();
+        let file = |name: &str| root.path().join("block/vdb").join(name);
+        fs::write(file("diskseq"), "8").unwrap();
+        assert!(devices.check(&wanted, &found).unwrap_err().cause.contains("exchanged"));
+        fs::write(file("serial"), "v2").unwrap();
+        let error = devices.check(&wanted, &found).unwrap_err();
+        assert!(error.cause.contains("\"v2\"") && error.cause.contains("serial v1"), "{error}");
+        fs::remove_file(root.path().join("dev/block/253:16")).unwrap();
+        assert!(devices.check(&wanted, &found).unwrap_err().cause.contains("gone"));
+    }
+
+    #[test]
+    fn disks_in_other_use_are_objected_to() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdb", "253:16", &[("serial", "a"), ("vdb1/partition", "1\n")]);
+        disk(
+            root.path(),
+            "vdc",
+            "253:32",
+            &[("serial", "b"), ("holders/dm-0/dm/name", "mpatha\n")],
+        );
+        disk(root.path(), "vdd", "253:48", &[("serial", "c")]);
+        disk(root.path(), "vde", "253:64", &[("serial", "d"), ("size", "0\n")]);
+        let devices = devices(root.path());
+        let objection = |id: &str| devices.objection(&only(&devices, &serial(id))).unwrap();
+        assert!(objection("a").unwrap().contains("vdb1"));
+        assert!(objection("b").unwrap().contains("dm-0 (mpatha)"));
+        assert_eq!(objection("c"), None);
+        assert!(objection("d").unwrap().contains("size 0"));
+    }
+
+    #[test]
+    fn the_root_disk_is_objected_to() {
+        let text = fs::read("/proc/thread-self/mountinfo").unwrap();
+        let table = MountTable::parse(&text).unwrap();
+        let number = table.top_at(Path::new("/")).unwrap().number;
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdz", &number.to_string(), &[("serial", "a")]);
+        let devices = devices(root.path());
+        let objection = devices.objection(&only(&devices, &serial("a"))).unwrap();
+        assert!(objection.unwrap().contains("root disk"));
+    }
+
+    #[test]
+    fn links_that_lie_are_reported_with_what_they_lead_to() {
+        let root = tempfile::tempdir().unwrap();
+        let by_id = root.path().join("by-id");
+        fs::create_dir(&by_id).unwrap();
+        disk(root.path(), "vdb", "253:16", &[("serial", ID)]);
+        let devices = devices(root.path());
+        let link = |name: &str, to: &str| {
+            std::os::unix::fs::symlink(to, by_id.join(name)).unwrap();
+        };
+        link("virtio-6f1c2d3e-4a5b-4c6d-8", "/nowhere/at/all");
+        link("scsi-0QEMU_QEMU_HARDDISK_6f1c2d3e-4a5b-4c6d-8", "/dev/null");
+        link(&format!("virtio-{ID}"), &format!("virtio-{ID}"));
+        link("unrelated", "/nowhere");
+        let faults = devices.link_faults(&serial(ID), &by_id.join("virtio-6f1c2d3e-4a5b-4c6d-8"));
+        let text: Vec<_> = faults.iter().map(|fault| fault.what.as_str()).collect();
+        assert_eq!(faults.len(), 3, "{faults:?}");
+        assert!(text.iter().any(|what| what.contains("no block device")), "{text:?}");
+        assert_eq!(text.iter().filter(|what| what.contains("leads nowhere")).count(), 2);
+    }
+}

@@ -1,0 +1,237 @@
+//! What disks show of themselves in sysfs, read with few system calls: a machine may have
+//! hundreds of disks, and every call looks at all of them.
+
+use crate::model::device::{Device, DeviceNumber, Identity, Proof, Shown};
+use crate::model::error::{Error, Result};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The kernel counts a disk's size in these, whatever its own sectors are.
+const SECTOR: u64 = 512;
+
+/// What the kernel appends to the name of a file that was removed.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Longer than any serial, page or path in sysfs (one page).
+const LARGEST: usize = 4096;
+
+/// A tree such as `/sys`.
+#[derive(Debug, Clone)]
+pub(super) struct Sysfs {
+    root: PathBuf,
+}
+
+/// One disk's folder, open.
+pub(super) struct Folder {
+    descriptor: OwnedFd,
+    path: PathBuf,
+}
+
+impl Sysfs {
+    pub(super) fn at(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Every whole disk that shows the identity.
+    pub(super) fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+        let block = self.root.join("block");
+        let io = |error: std::io::Error| {
+            Error::io(format!("look for this machine's disks in {}", block.display()), &error)
+                .hint("they can be seen only beside their kernel, where sysfs is mounted")
+        };
+        let all = File::open(&block).map_err(io)?;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&block).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if let Some(proof) = wanted.proven_by(&shown(all.as_fd(), name, kind_of(name, wanted)))
+                && let Some(device) = self.disk(name).and_then(|folder| folder.facts(name, proof))
+            {
+                found.push(device);
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn disk(&self, kernel_name: &str) -> Option<Folder> {
+        Folder::open(&self.root.join("block").join(kernel_name))
+    }
+
+    /// The folder of the device of this number, whole disk or not.
+    pub(super) fn numbered(&self, number: DeviceNumber) -> Option<Folder> {
+        Folder::open(&self.root.join("dev/block").join(number.to_string()))
+    }
+}
+
+impl Folder {
+    fn open(path: &Path) -> Option<Self> {
+        let descriptor = OwnedFd::from(File::open(path).ok()?);
+        // `/sys/block/NAME` is a link: the kernel's name is in the real path.
+        Some(Self { descriptor, path: fs::canonicalize(path).ok()? })
+    }
+
+    pub(super) fn kernel_name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Everything that the disk shows of itself.
+    pub(super) fn shown(&self) -> Vec<Shown> {
+        let name = self.kernel_name();
+        let files = if name.starts_with("loop") { BACKING_FILE } else { serial_files(&name) };
+        files.iter().filter_map(|file| read_shown(self.descriptor.as_fd(), file, file)).collect()
+    }
+
+    /// The facts of a disk; nothing if it vanishes while we look.
+    pub(super) fn facts(&self, kernel_name: &str, proof: Proof) -> Option<Device> {
+        Some(Device {
+            kernel_name: kernel_name.to_owned(),
+            number: self.text("dev")?.parse().ok()?,
+            size: self.text("size")?.parse::<u64>().ok()?.checked_mul(SECTOR)?,
+            read_only: self.text("ro")? == "1",
+            sequence: self.sequence(),
+            proof,
+        })
+    }
+
+    pub(super) fn sequence(&self) -> Option<u64> {
+        self.text("diskseq")?.parse().ok()
+    }
+
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.path.join(file).exists()
+    }
+
+    pub(super) fn entries(&self, folder: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path.join(folder)) else { return Vec::new() };
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
+    pub(super) fn text(&self, file: &str) -> Option<String> {
+        read(self.descriptor.as_fd(), file).map(|bytes| trimmed(&bytes))
+    }
+}
+
+const BACKING_FILE: &[&str] = &["loop/backing_file"];
+const VIRTIO: &[&str] = &["serial"];
+const SCSI: &[&str] = &["device/vpd_pg80", "device/vpd_pg83", "device/wwid"];
+const NVME: &[&str] = &["wwid", "device/serial"];
+
+/// Where a disk of this name shows serials. Devices that are made of others show none.
+fn serial_files(kernel_name: &str) -> &'static [&'static str] {
+    let starts = |start: &str| kernel_name.starts_with(start);
+    if starts("sd") {
+        SCSI
+    } else if starts("nvme") {
+        NVME
+    } else if ["loop", "dm-", "md", "ram", "zram", "nbd", "sr", "fd"].into_iter().any(starts) {
+        &[]
+    } else {
+        VIRTIO
+    }
+}
+
+/// The files that can show this identity on a disk of this name.
+fn kind_of(kernel_name: &str, wanted: &Identity) -> &'static [&'static str] {
+    match wanted {
+        Identity::BackingFile(_) if kernel_name.starts_with("loop") => BACKING_FILE,
+        Identity::BackingFile(_) => &[],
+        Identity::Serial(_) => serial_files(kernel_name),
+    }
+}
+
+fn shown(all: impl AsFd, kernel_name: &str, files: &'static [&'static str]) -> Vec<Shown> {
+    let all = all.as_fd();
+    files
+        .iter()
+        .filter_map(|file| read_shown(all, &format!("{kernel_name}/{file}"), file))
+        .collect()
+}
+
+fn read_shown(folder: impl AsFd, path: &str, file: &'static str) -> Option<Shown> {
+    /// Device type, page code, and the length in two bytes.
+    const PAGE_HEADER: usize = 4;
+    let bytes = read(folder, path)?;
+    let text = match file {
+        "loop/backing_file" => return backing_file(&bytes).map(Shown::BackingFile),
+        "device/vpd_pg80" => trimmed(bytes.get(PAGE_HEADER..)?),
+        "device/vpd_pg83" => identifier_of_page_83(&bytes)?,
+        _ => trimmed(&bytes),
+    };
+    (!text.is_empty()).then_some(Shown::Serial { file, text })
+}
+
+/// The first identifier in ASCII of SCSI's page 0x83 (SPC-4, 7.8.6): after the page's header each
+/// has 4 bytes (code set, kind, a reserved one, length) before its text.
+fn identifier_of_page_83(page: &[u8]) -> Option<String> {
+    const ASCII: u8 = 2;
+    let mut rest = page.get(4..)?;
+    while let [code_set, _, _, length, after @ ..] = rest {
+        let text = after.get(..usize::from(*length))?;
+        if code_set & 0xf == ASCII {
+            return Some(trimmed(text));
+        }
+        rest = &after[usize::from(*length)..];
+    }
+    None
+}
+
+/// The file behind a loop device. One that was removed counts as no file: the disk was pulled.
+fn backing_file(bytes: &[u8]) -> Option<PathBuf> {
+    let path = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let is_there = !path.is_empty() && !path.ends_with(DELETED);
+    is_there.then(|| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+fn read(folder: impl AsFd, path: &str) -> Option<Vec<u8>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let file = openat(folder, path, flags, Mode::empty()).ok()?;
+    let mut buffer = [0; LARGEST];
+    let length = nix::unistd::read(&file, &mut buffer).ok()?;
+    Some(buffer[..length].to_vec())
+}
+
+fn trimmed(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_83_is_read_to_its_first_text() {
+        let mut page = vec![0, 0x83, 0, 0];
+        page.extend([1, 3, 0, 4, 9, 9, 9, 9]);
+        page.extend([2, 1, 0, 6]);
+        page.extend(b" text ");
+        assert_eq!(identifier_of_page_83(&page).as_deref(), Some("text"));
+        for cut in 0..page.len() {
+            assert_eq!(identifier_of_page_83(&page[..cut]), None, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_removed_file_is_no_file() {
+        assert_eq!(backing_file(b"/a b\n"), Some(PathBuf::from("/a b")));
+        assert_eq!(backing_file(b"/a b (deleted)\n"), None);
+        assert_eq!(backing_file(b"\n"), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_page_makes_the_reader_panic(page in proptest::collection::vec(0u8.., 0..80)) {
+            let _ = identifier_of_page_83(&page);
+        }
+    }
+}

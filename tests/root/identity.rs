@@ -1,0 +1,287 @@
+//! Which disk is it: links that lie, ids that look alike, disks that change while they are
+//! worked on.
+
+use crate::support::{Node, loop_devices_below, options, private_mounts, skip, spawn};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A volume that was formatted, holds a file with its own id, and is attached and unmounted.
+fn written(node: &Node, id: &str, fs_type: &str) -> String {
+    let json = options(id, id, fs_type);
+    node.create(id, "64M");
+    node.must(["attach", &json, &node.name]);
+    let global = node.global(id);
+    node.must(["mountdevice", global.to_str().unwrap(), "", &json]);
+    fs::write(global.join("id"), id).unwrap();
+    node.must(["unmountdevice", global.to_str().unwrap()]);
+    json
+}
+
+/// The id that the mounted volume holds.
+fn id_at(folder: &Path) -> String {
+    fs::read_to_string(folder.join("id")).unwrap()
+}
+
+fn losetup(arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("losetup").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim().to_owned();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+fn relink(link: &Path, target: &Path) {
+    let _ = fs::remove_file(link);
+    std::os::unix::fs::symlink(target, link).unwrap();
+}
+
+#[test]
+fn no_form_of_a_lying_link_leads_to_another_disk() {
+    if !private_mounts("no_form_of_a_lying_link_leads_to_another_disk") {
+        return;
+    }
+    let node = Node::new();
+    let json = written(&node, "right", "ext4");
+    written(&node, "wrong", "ext4");
+    let (link, global) = (node.link("right"), node.global("right"));
+    let right = PathBuf::from("/dev").join(node.letter("right").unwrap());
+    let wrong = PathBuf::from("/dev").join(node.letter("wrong").unwrap());
+    let before = fs::read(node.image("wrong")).unwrap();
+    let writes = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
+    writes.add_watch(&wrong, AddWatchFlags::IN_CLOSE_WRITE).unwrap();
+
+    let mut forms: Vec<(&str, PathBuf)> = vec![
+        ("another disk", wrong.clone()),
+        ("nowhere", PathBuf::from("/dev/no-such-disk")),
+        ("itself", link.clone()),
+        ("a character device", PathBuf::from("/dev/null")),
+        ("a folder", PathBuf::from("/tmp")),
+    ];
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let root = table.lines().find(|line| line.split(' ').nth(4) == Some("/"));
+    let root = root.and_then(|line| line.split(' ').nth(2));
+    let root = root.map(|number| PathBuf::from(format!("/dev/block/{number}")));
+    match root.and_then(|path| fs::canonicalize(path).ok()) {
+        Some(disk) => forms.push(("the root disk", disk)),
+        // Where the root's node cannot be named the form is still played, by a node of its number.
+        None => forms.push(("a disk of the machine", root_disk())),
+    }
+    for (form, target) in &forms {
+        relink(&link, target);
+        let reply = node.must(["waitforattach", target.to_str().unwrap(), &json]);
+        assert_eq!(reply["device"].as_str().unwrap(), right.to_str().unwrap(), "{form}");
+        node.must(["mountdevice", global.to_str().unwrap(), target.to_str().unwrap(), &json]);
+        assert_eq!(id_at(&global), "right", "{form}");
+        node.must(["unmountdevice", global.to_str().unwrap()]);
+        assert!(node.log().contains("a link lies"), "{form} is reported");
+        assert_eq!(fs::read_link(&link).unwrap(), *target, "{form}: never repaired silently");
+    }
+    // A partition of the very disk: the right bytes at the wrong place. A disk with partitions is
+    // refused whatever the link says, until they are gone.
+    if let Some(partition) = Partition::of(&right) {
+        relink(&link, &partition.node);
+        let message = node.fails(["mountdevice", global.to_str().unwrap(), "", &json]);
+        assert!(message.contains("has partitions"), "{message}");
+        drop(partition);
+        node.must(["mountdevice", global.to_str().unwrap(), "", &json]);
+        assert_eq!(id_at(&global), "right");
+        node.must(["unmountdevice", global.to_str().unwrap()]);
+    } else {
+        skip("no_form_of_a_lying_link (a partition)", "addpart cannot make one here");
+    }
+    assert!(fs::read(node.image("wrong")).unwrap() == before, "the other disk was written to");
+    let opened = writes.read_events();
+    assert_eq!(opened.unwrap_err(), nix::errno::Errno::EAGAIN, "it was opened for writing");
+}
+
+/// A partition that exists in the kernel alone; it would outlive the loop device's file.
+struct Partition {
+    disk: PathBuf,
+    node: PathBuf,
+}
+
+impl Partition {
+    fn of(disk: &Path) -> Option<Self> {
+        let added = Command::new("addpart").arg(disk).args(["1", "2048", "4096"]).status().ok()?;
+        let node = PathBuf::from(format!("{}p1", disk.display()));
+        added.success().then(|| Self { disk: disk.to_owned(), node })
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        let _ = Command::new("delpart").arg(&self.disk).arg("1").status();
+    }
+}
+
+fn root_disk() -> PathBuf {
+    let names = fs::read_dir("/sys/block").unwrap().flatten().map(|entry| entry.file_name());
+    let other =
+        names.filter_map(|name| name.into_string().ok()).find(|name| !name.starts_with("loop"));
+    Path::new("/dev").join(other.unwrap_or_else(|| "zero".to_owned()))
+}
+
+#[test]
+fn a_link_that_is_swapped_all_the_time_changes_nothing() {
+    if !private_mounts("a_link_that_is_swapped_all_the_time_changes_nothing") {
+        return;
+    }
+    let node = Node::new();
+    let json = written(&node, "right", "ext4");
+    written(&node, "wrong", "ext4");
+    let (link, global) = (node.link("right"), node.global("right"));
+    let targets = ["right", "wrong"].map(|id| Path::new("/dev").join(node.letter(id).unwrap()));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0.. {
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                let beside = link.with_extension("swap");
+                relink(&beside, &targets[round % 2]);
+                fs::rename(&beside, &link).unwrap();
+            }
+        });
+        for _ in 0..20 {
+            node.must(["waitforattach", "", &json]);
+            node.must(["mountdevice", global.to_str().unwrap(), "", &json]);
+            assert_eq!(id_at(&global), "right");
+            node.must(["unmountdevice", global.to_str().unwrap()]);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn ids_that_share_twenty_characters_are_not_mixed_up() {
+    if !private_mounts("ids_that_share_twenty_characters_are_not_mixed_up") {
+        return;
+    }
+    let node = Node::new();
+    let ids = ["6f1c2d3e-4a5b-4c6d-8e7f-000000000001", "6f1c2d3e-4a5b-4c6d-8e7f-000000000002"];
+    let jsons = ids.map(|id| written(&node, id, "ext4"));
+    let disks = ids.map(|id| {
+        let devices = loop_devices_below(&node.base());
+        devices.into_iter().find(|device| {
+            let name = device.file_name().unwrap().to_str().unwrap();
+            let file = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).unwrap();
+            file.contains(id)
+        })
+    });
+    assert_eq!(node.link(ids[0]), node.link(ids[1]), "one link for both");
+    for target in disks.iter().flatten() {
+        relink(&node.link(ids[0]), target);
+        for (id, json) in ids.iter().zip(&jsons) {
+            let global = node.global(id);
+            node.must(["waitforattach", target.to_str().unwrap(), json]);
+            node.must(["mountdevice", global.to_str().unwrap(), "", json]);
+            assert_eq!(id_at(&global), *id);
+            node.must(["unmountdevice", global.to_str().unwrap()]);
+        }
+    }
+}
+
+/// Starts a mountdevice that stops at a step; swaps; lets it go on; returns its answer.
+fn swap_at(
+    node: &Node,
+    step: &str,
+    json: &str,
+    global: &Path,
+    swap: impl FnOnce(),
+) -> serde_json::Value {
+    let pause = node.own().join("pause");
+    let mut command = node.command(["mountdevice", global.to_str().unwrap(), "", json]);
+    command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", pause.display()));
+    let (mut child, output) = spawn(command);
+    while !pause.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the call ended before step {step}");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    swap();
+    fs::remove_file(&pause).unwrap();
+    crate::support::Answer::finish(child, output).json
+}
+
+#[test]
+fn a_disk_that_takes_the_number_of_ours_is_never_mounted_or_formatted() {
+    if !private_mounts("a_disk_that_takes_the_number_of_ours_is_never_mounted_or_formatted") {
+        return;
+    }
+    let steps = [
+        "stage.found",
+        "stage.held",
+        "stage.format.intent",
+        "stage.format.made",
+        "stage.format.done",
+        "stage.looked",
+        "stage.mounted",
+    ];
+    for step in steps {
+        let node = Node::new();
+        let json = options("ours", "ours", "ext4");
+        node.create("ours", "64M");
+        node.must(["attach", &json, &node.name]);
+        let other = node.base().join("other.img");
+        fs::File::create(&other).unwrap().set_len(64 << 20).unwrap();
+        let (global, device) =
+            (node.global("ours"), format!("/dev/{}", node.letter("ours").unwrap()));
+        let mut was_swapped = false;
+        let reply = swap_at(&node, step, &json, &global, || {
+            // Ours goes to another number, the other one takes its own.
+            losetup(&["-d", &device]).unwrap();
+            was_swapped = losetup(&[&device, other.to_str().unwrap()]).is_ok();
+        });
+        assert_eq!(was_swapped, step == "stage.found", "{step}: only before it is held");
+        if was_swapped {
+            assert_eq!(reply["status"], "Failure", "{step}: {reply}");
+            let message = reply["message"].as_str().unwrap();
+            assert!(message.contains("other.img") && message.contains("ours.img"), "{message}");
+        }
+        let blank = vec![0; 64 << 20];
+        assert!(fs::read(&other).unwrap() == blank, "{step}: the other disk was written to");
+        let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        let is_mounted = table.contains(global.to_str().unwrap());
+        assert_eq!(is_mounted, reply["status"] == "Success", "{step}: {reply}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_exchanged_under_its_number_is_noticed_at_every_step() {
+    if !private_mounts("a_disk_that_is_exchanged_under_its_number_is_noticed_at_every_step") {
+        return;
+    }
+    for step in ["stage.found", "stage.held", "stage.looked", "stage.mounted"] {
+        let node = Node::new();
+        let json = written(&node, "ours", "ext4");
+        let global = node.global("ours");
+        // Only a read-only loop device can be given another file while it is open; that is the
+        // one way here to exchange a disk behind an open descriptor.
+        let device = format!("/dev/{}", node.letter("ours").unwrap());
+        losetup(&["-d", &device]).unwrap();
+        let image = node.image("ours");
+        let device = losetup(&["-f", "--show", "-r", image.to_str().unwrap()]).unwrap();
+        let other = node.base().join("other.img");
+        fs::copy(&image, &other).unwrap();
+        let reply = swap_at(&node, step, &json, &global, || change_file(&device, &other));
+        assert_eq!(reply["status"], "Failure", "{step}: {reply}");
+        let message = reply["message"].as_str().unwrap();
+        assert!(message.contains("other.img") && message.contains("ours.img"), "{step}: {message}");
+        let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        assert!(!table.contains(global.to_str().unwrap()), "{step}: something stayed mounted");
+        losetup(&["-d", &device]).unwrap();
+    }
+}
+
+/// `LOOP_CHANGE_FD` (linux/loop.h): another file of the same size behind the same number.
+#[allow(unsafe_code)]
+fn change_file(device: &str, file: &Path) {
+    use std::os::fd::AsRawFd;
+    const LOOP_CHANGE_FD: nix::libc::c_ulong = 0x4c06;
+    let device = fs::File::open(device).unwrap();
+    let file = fs::File::open(file).unwrap();
+    // SAFETY: the argument is a descriptor by value; both are open for the whole call.
+    let result =
+        unsafe { nix::libc::ioctl(device.as_raw_fd(), LOOP_CHANGE_FD as _, file.as_raw_fd()) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
