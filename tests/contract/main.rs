@@ -19,6 +19,7 @@ mod scene;
 mod attach;
 mod configuration;
 mod ending;
+mod examples;
 mod floors;
 mod folders;
 mod garbage;

@@ -1,11 +1,12 @@
 //! Which disk is it: links that lie, ids that look alike, disks that change while they are
 //! worked on.
 
-use crate::support::{Node, loop_devices_below, options, private_mounts, skip, spawn};
+use crate::support::{Node, loop_devices_below, options, output_of, private_mounts, skip, spawn};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::TryRecvError;
 
 /// A volume that was formatted, holds a file with its own id, and is attached and unmounted.
 fn written(node: &Node, id: &str, fs_type: &str) -> String {
@@ -25,7 +26,7 @@ fn id_at(folder: &Path) -> String {
 }
 
 fn losetup(arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new("losetup").args(arguments).output().unwrap();
+    let output = output_of(Command::new("losetup").args(arguments));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim().to_owned();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
@@ -102,15 +103,15 @@ struct Partition {
 
 impl Partition {
     fn of(disk: &Path) -> Option<Self> {
-        let added = Command::new("addpart").arg(disk).args(["1", "2048", "4096"]).status().ok()?;
+        let added = output_of(Command::new("addpart").arg(disk).args(["1", "2048", "4096"]));
         let node = PathBuf::from(format!("{}p1", disk.display()));
-        added.success().then(|| Self { disk: disk.to_owned(), node })
+        added.status.success().then(|| Self { disk: disk.to_owned(), node })
     }
 }
 
 impl Drop for Partition {
     fn drop(&mut self) {
-        let _ = Command::new("delpart").arg(&self.disk).arg("1").status();
+        let _ = output_of(Command::new("delpart").arg(&self.disk).arg("1"));
     }
 }
 
@@ -131,11 +132,14 @@ fn a_link_that_is_swapped_all_the_time_changes_nothing() {
     written(&node, "wrong", "ext4");
     let (link, global) = (node.link("right"), node.global("right"));
     let targets = ["right", "wrong"].map(|id| Path::new("/dev").join(node.letter(id).unwrap()));
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (test_goes_on, test) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
+        // Gone at the end of the scope, also when this thread panics: then the swapping ends.
+        let _test_goes_on = test_goes_on;
         scope.spawn(|| {
+            let test = test;
             for round in 0.. {
-                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                if test.try_recv() == Err(TryRecvError::Disconnected) {
                     break;
                 }
                 let beside = link.with_extension("swap");
@@ -149,7 +153,6 @@ fn a_link_that_is_swapped_all_the_time_changes_nothing() {
             assert_eq!(id_at(&global), "right");
             node.must(["unmountdevice", global.to_str().unwrap()]);
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
 

@@ -16,6 +16,10 @@ pub struct Taken {
 impl Taken {
     /// Takes this very letter, if it is free.
     pub fn now(node: &Node, letter: &str) -> Option<Self> {
+        if !backing_file(letter).is_empty() {
+            // Not even opened: it may be another test's, which looks who opens its disk.
+            return None;
+        }
         let (device, file) = (Path::new("/dev").join(letter), node.base().join("filler.img"));
         File::create(&file).unwrap().set_len(1 << 20).unwrap();
         let bound = output_of(Command::new("losetup").args([&device, &file]));

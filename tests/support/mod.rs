@@ -253,7 +253,13 @@ pub fn spawn(mut command: Command) -> (Child, std::io::PipeReader) {
 pub fn start(command: &mut Command) -> Child {
     static GATE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = GATE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    command.spawn().unwrap_or_else(|error| panic!("start {command:?}: {error}"))
+    let (mut exec, copied) = std::io::pipe().expect("a pipe");
+    let child = command.spawn().unwrap_or_else(|error| panic!("start {command:?}: {error}"));
+    drop(copied);
+    // The new process has a copy too. It ends with its exec, together with those of our files;
+    // what spawn itself waits for comes a moment earlier.
+    let _ = exec.read(&mut [0]);
+    child
 }
 
 /// Runs a command to its end; what it prints on its two streams comes back.
