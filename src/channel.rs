@@ -35,6 +35,12 @@ impl Channel {
         Self { stdout, used: AtomicBool::new(false) }
     }
 
+    /// Whether somebody has begun to answer.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.used.load(Ordering::SeqCst)
+    }
+
     /// Writes the line, if none was written yet; says whether it got out.
     pub fn send(&self, line: &str) -> bool {
         if self.used.swap(true, Ordering::SeqCst) {

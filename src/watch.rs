@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long after its deadline a call may still answer with its own words.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long an answer that was begun may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// Who the answer would be about.
 #[derive(Debug, Clone)]
 pub struct Subject {
@@ -74,6 +77,12 @@ fn wait(descriptor: &SignalFd, end: Instant, deadline: Duration) -> Error {
 #[allow(clippy::exit, reason = "the call's own thread may hang in the kernel: only this ends it")]
 fn give_up(channel: &Channel, subject: &Subject, why: &Error) -> ! {
     tool::kill_all();
+    if channel.is_used() {
+        // The call is giving its own answer this very moment, perhaps to a slow reader: it ends
+        // by itself, or is ended before kubelet loses its patience.
+        std::thread::sleep(LAST_WORDS);
+        std::process::exit(0);
+    }
     let reply = Reply::failure(&subject.action, &subject.object, why, &subject.call_id);
     tracing::error!(call = subject.call_id, reason = %why, "end: given up");
     let sent = channel.send(&reply.line());

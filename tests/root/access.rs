@@ -1,6 +1,7 @@
 //! Two pods on one volume, one of them read-only.
 
 use crate::checks::{layers_at, mounts_like, nothing_is_left, only_mount_at};
+use crate::files;
 use crate::support::{Node, private_mounts};
 use crate::volume::{Volume, make_folder};
 use nix::errno::Errno;
@@ -42,9 +43,9 @@ fn share(fs_type: &'static str, order: [&str; 2]) {
     assert!(!only_mount_at(&volume.global()).is_read_only());
     assert_eq!(mounts_like(&volume.global()), 3);
 
-    fs::write(volume.pod(WRITER).join("f"), "written").unwrap();
-    assert_eq!(fs::read_to_string(volume.pod(READER).join("f")).unwrap(), "written");
-    let refused = fs::write(volume.pod(READER).join("f"), "changed").unwrap_err();
+    files::write(volume.pod(WRITER).join("f"), "written").unwrap();
+    assert_eq!(files::read_to_string(volume.pod(READER).join("f")).unwrap(), "written");
+    let refused = files::write(volume.pod(READER).join("f"), "changed").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(Errno::EROFS as i32));
     let refused = fs::create_dir(volume.pod(READER).join("d")).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(Errno::EROFS as i32));

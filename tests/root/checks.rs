@@ -1,7 +1,8 @@
 //! What tests look at: the mount table, files' contents, file systems, and what is left behind.
 
+use crate::files;
 use crate::holders::run;
-use crate::support::{Node, loop_devices_below};
+use crate::support::{Node, loop_devices_below, with_files};
 use crate::volume::Volume;
 use incloud_disk::model::device::DeviceNumber;
 use incloud_disk::model::mountinfo::{Mount, MountTable};
@@ -53,6 +54,10 @@ pub fn backing_file(letter: &str) -> String {
 /// not, and holes are not read: images are large and sparse.
 #[track_caller]
 pub fn digest(path: &Path) -> u64 {
+    with_files(|| digest_of_open(path))
+}
+
+fn digest_of_open(path: &Path) -> u64 {
     let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut hasher = DefaultHasher::new();
     hasher.write_u64(file.metadata().unwrap().len());
@@ -81,28 +86,12 @@ pub fn random_bytes(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Writes bytes into a file at an offset, and to the disk.
-#[track_caller]
-pub fn write_at(path: &Path, offset: u64, bytes: &[u8]) {
-    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
-    file.write_all_at(bytes, offset).unwrap();
-    file.sync_all().unwrap();
-}
-
-/// Makes a new file and brings it to the disk.
-#[track_caller]
-pub fn write_synced(path: &Path, bytes: &[u8]) {
-    fs::write(path, bytes).unwrap();
-    File::open(path).unwrap().sync_all().unwrap();
-}
-
 /// A whole check of the file system in an image that nobody uses.
 #[track_caller]
 pub fn fsck(image: &Path) {
-    let mut magic = [0; 4];
-    File::open(image).unwrap().read_exact_at(&mut magic, 0).unwrap();
+    let is_xfs = files::head(image) == *b"XFSB";
     let image = image.to_str().unwrap();
-    if &magic == b"XFSB" {
+    if is_xfs {
         run("xfs_repair", &["-n", image]);
     } else {
         run("e2fsck", &["-f", "-n", image]);

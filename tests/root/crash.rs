@@ -1,6 +1,7 @@
 //! Calls that are killed, or panic, at every step that they name: the same call then goes on.
 
-use crate::checks::{layers_at, mounts_like, nothing_is_left, write_synced};
+use crate::checks::{layers_at, mounts_like, nothing_is_left};
+use crate::files;
 use crate::support::{Answer, Node, private_mounts, skip, spawn};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::collections::BTreeSet;
@@ -57,7 +58,7 @@ fn collect_steps(folder: &Path, into: &mut BTreeSet<String>) {
             collect_steps(&path, into);
             continue;
         }
-        let text = fs::read_to_string(path).unwrap();
+        let text = files::read_to_string(path).unwrap();
         let steps = text.split("seam::step(\"").skip(1).filter_map(|rest| rest.split('"').next());
         into.extend(steps.map(str::to_owned));
     }
@@ -126,14 +127,14 @@ fn live(volume: &Volume<'_>, (word, step): (&str, &str), strike: Strike) {
                 assert_eq!(layers_at(&volume.pod(POD)), 1);
                 assert_eq!(mounts_like(&volume.global()), 2);
                 if is_first {
-                    write_synced(&file, b"kept");
+                    files::write_synced(&file, b"kept");
                 }
-                assert_eq!(fs::read(&file).unwrap(), b"kept");
+                assert_eq!(files::read(&file).unwrap(), b"kept");
             }
             _ => {}
         }
     }
-    fs::write(node.own().join("lived"), "").unwrap();
+    files::write(node.own().join("lived"), "").unwrap();
     volume.must_be_sound();
     nothing_is_left(node, &[volume]);
 }

@@ -1,7 +1,8 @@
 //! `expandfs`: the cloud's volume, the disk and the file system grow while a pod runs.
 
-use crate::checks::{nothing_is_left, random_bytes, write_synced};
+use crate::checks::{nothing_is_left, random_bytes};
 use crate::crash::{Strike, kill_at, panic_at, seams_are_built_in};
+use crate::files;
 use crate::support::{Node, private_mounts, skip};
 use crate::volume::{POD, Volume};
 use nix::sys::statvfs::statvfs;
@@ -51,7 +52,7 @@ fn grow(fs_type: &'static str, from: u64, to: u64) {
     let volume = Volume::create(&node, fs_type, &format!("{from}M"));
     let pod = volume.bring_to_pod();
     let data = random_bytes(1 << 20);
-    write_synced(&pod.join("data"), &data);
+    files::write_synced(&pod.join("data"), &data);
     let before = bytes_of(&pod);
 
     for _ in 0..2 {
@@ -64,7 +65,7 @@ fn grow(fs_type: &'static str, from: u64, to: u64) {
     // kubelet may ask for less than there is; nothing ever shrinks.
     node.must(volume.expand(from * MIB));
     assert_eq!((bytes_of(&pod), disk_size(&volume)), (after, to * MIB));
-    assert!(fs::read(pod.join("data")).unwrap() == data);
+    assert!(files::read(pod.join("data")).unwrap() == data);
 
     volume.take_away();
     volume.must_be_sound();

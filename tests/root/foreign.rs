@@ -1,6 +1,7 @@
 //! Something else is mounted where the volume belongs.
 
 use crate::checks::{layers_at, nothing_is_left, number_of, only_mount_at};
+use crate::files;
 use crate::holders::run;
 use crate::support::{Node, private_mounts};
 use crate::volume::{POD, Volume, make_folder};
@@ -84,7 +85,7 @@ fn another_volumes_disk_at_the_global_folder_fails_every_call_and_stays() {
     let (ours, other) =
         (Volume::create(&node, "ext4", "16M"), Volume::create(&node, "ext4", "16M"));
     other.bring();
-    fs::write(other.global().join("f"), "the other's").unwrap();
+    files::write(other.global().join("f"), "the other's").unwrap();
     node.must(ours.attach());
     for folder in [ours.global(), ours.pod(POD)] {
         make_folder(&folder);
@@ -96,7 +97,7 @@ fn another_volumes_disk_at_the_global_folder_fails_every_call_and_stays() {
         assert!(message.contains("which is not the volume's disk"), "{message}");
     }
     assert_eq!(layers_at(&ours.pod(POD)), 0, "nothing was bound");
-    assert_eq!(fs::read_to_string(ours.global().join("f")).unwrap(), "the other's");
+    assert_eq!(files::read_to_string(ours.global().join("f")).unwrap(), "the other's");
     run("umount", &[to.to_str().unwrap()]);
     node.must(ours.detach());
     other.take_away();

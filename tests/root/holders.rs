@@ -33,7 +33,7 @@ impl Holder {
     pub fn of_all_mounts() -> Self {
         let script = format!("echo ready; exec {} {}", SLEEP[0], SLEEP[1]);
         let mut command = silent("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+        command.args(["--mount", "--propagation", "unchanged", "sh", "-c", &script]);
         let mut holder = Self::start(command.stdout(Stdio::piped()));
         let mut line = String::new();
         let output = holder.child.stdout.take().expect("its output");

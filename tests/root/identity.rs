@@ -1,6 +1,7 @@
 //! Which disk is it: links that lie, ids that look alike, disks that change while they are
 //! worked on.
 
+use crate::files;
 use crate::support::{Node, loop_devices_below, options, output_of, private_mounts, skip, spawn};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::fs;
@@ -15,14 +16,14 @@ fn written(node: &Node, id: &str, fs_type: &str) -> String {
     node.must(["attach", &json, &node.name]);
     let global = node.global(id);
     node.must(["mountdevice", global.to_str().unwrap(), "", &json]);
-    fs::write(global.join("id"), id).unwrap();
+    files::write(global.join("id"), id).unwrap();
     node.must(["unmountdevice", global.to_str().unwrap()]);
     json
 }
 
 /// The id that the mounted volume holds.
 fn id_at(folder: &Path) -> String {
-    fs::read_to_string(folder.join("id")).unwrap()
+    files::read_to_string(folder.join("id")).unwrap()
 }
 
 fn losetup(arguments: &[&str]) -> Result<String, String> {
@@ -47,7 +48,7 @@ fn no_form_of_a_lying_link_leads_to_another_disk() {
     let (link, global) = (node.link("right"), node.global("right"));
     let right = PathBuf::from("/dev").join(node.letter("right").unwrap());
     let wrong = PathBuf::from("/dev").join(node.letter("wrong").unwrap());
-    let before = fs::read(node.image("wrong")).unwrap();
+    let before = files::read(node.image("wrong")).unwrap();
     let writes = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
     writes.add_watch(&wrong, AddWatchFlags::IN_CLOSE_WRITE).unwrap();
 
@@ -90,7 +91,7 @@ fn no_form_of_a_lying_link_leads_to_another_disk() {
     } else {
         skip("no_form_of_a_lying_link (a partition)", "addpart cannot make one here");
     }
-    assert!(fs::read(node.image("wrong")).unwrap() == before, "the other disk was written to");
+    assert!(files::read(node.image("wrong")).unwrap() == before, "the other disk was written to");
     let opened = writes.read_events();
     assert_eq!(opened.unwrap_err(), nix::errno::Errno::EAGAIN, "it was opened for writing");
 }
@@ -242,7 +243,7 @@ fn a_disk_that_takes_the_number_of_ours_is_never_mounted_or_formatted() {
             assert!(message.contains("other.img") && message.contains("ours.img"), "{message}");
         }
         let blank = vec![0; 64 << 20];
-        assert!(fs::read(&other).unwrap() == blank, "{step}: the other disk was written to");
+        assert!(files::read(&other).unwrap() == blank, "{step}: the other disk was written to");
         let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
         let is_mounted = table.contains(global.to_str().unwrap());
         assert_eq!(is_mounted, reply["status"] == "Success", "{step}: {reply}");

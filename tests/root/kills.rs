@@ -1,6 +1,7 @@
 //! `kill -9` at moments that nobody chose.
 
-use crate::checks::{backing_file, digest, layers_at, nothing_is_left, random_bytes, write_synced};
+use crate::checks::{backing_file, digest, layers_at, nothing_is_left, random_bytes};
+use crate::files;
 use crate::support::{Node, private_mounts, spawn};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
@@ -54,7 +55,7 @@ fn an_attach_killed_anywhere_is_finished_by_the_next_one() {
     let blank = Volume::create(&node, "ext4", "16M");
     let full = Volume::create(&node, "ext4", "16M");
     let data = random_bytes(1 << 20);
-    write_synced(&full.bring_to_pod().join("data"), &data);
+    files::write_synced(&full.bring_to_pod().join("data"), &data);
     full.take_away();
     for volume in [&blank, &full] {
         for _ in 0..ROUNDS {
@@ -68,7 +69,7 @@ fn an_attach_killed_anywhere_is_finished_by_the_next_one() {
         }
         nothing_is_left(&node, &[volume]);
     }
-    assert!(fs::read(full.bring_to_pod().join("data")).unwrap() == data);
+    assert!(files::read(full.bring_to_pod().join("data")).unwrap() == data);
     full.take_away();
     full.must_be_sound();
     nothing_is_left(&node, &[&blank, &full]);
@@ -125,7 +126,7 @@ fn a_mountdevice_killed_anywhere_on_a_disk_with_data_keeps_it() {
         let node = Node::new();
         let volume = Volume::create(&node, fs_type, size);
         let data = random_bytes(1 << 20);
-        write_synced(&volume.bring_to_pod().join("data"), &data);
+        files::write_synced(&volume.bring_to_pod().join("data"), &data);
         volume.take_away();
         for _ in 0..ROUNDS {
             node.must(volume.attach());
@@ -133,7 +134,7 @@ fn a_mountdevice_killed_anywhere_on_a_disk_with_data_keeps_it() {
             kill_after(&node, &volume.stage(), moments.within(MOUNT_CALL));
             node.must(volume.stage());
             assert_eq!(layers_at(&volume.global()), 1);
-            assert!(fs::read(volume.global().join("data")).unwrap() == data);
+            assert!(files::read(volume.global().join("data")).unwrap() == data);
             volume.take_away();
             volume.must_be_sound();
         }

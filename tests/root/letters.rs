@@ -1,6 +1,7 @@
 //! Letters: a volume's loop device has another number each time.
 
 use crate::checks::{backing_file, nothing_is_left, number_of, only_mount_at};
+use crate::files;
 use crate::support::{Node, output_of, private_mounts};
 use crate::volume::{POD, Volume};
 use std::fs::{self, File};
@@ -70,7 +71,7 @@ fn volumes_that_swap_letters_keep_their_data() {
     let volumes = [(); 2].map(|()| Volume::create(&node, "ext4", "16M"));
     for volume in &volumes {
         let pod = volume.bring_to_pod();
-        fs::write(pod.join("whose"), &volume.id).unwrap();
+        files::write(pod.join("whose"), &volume.id).unwrap();
         volume.take_away();
     }
     for order in [[0, 1], [1, 0], [0, 1]] {
@@ -79,7 +80,7 @@ fn volumes_that_swap_letters_keep_their_data() {
             volume.bring_to_pod();
         }
         for volume in volumes {
-            assert_eq!(fs::read_to_string(volume.pod(POD).join("whose")).unwrap(), volume.id);
+            assert_eq!(files::read_to_string(volume.pod(POD).join("whose")).unwrap(), volume.id);
             assert_eq!(only_mount_at(&volume.pod(POD)).number, number_of(&volume.letter()));
         }
         for volume in volumes {

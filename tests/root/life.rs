@@ -2,8 +2,8 @@
 
 use crate::checks::{
     backing_file, mounts_like, nothing_is_left, number_of, only_mount_at, random_bytes,
-    write_synced,
 };
+use crate::files;
 use crate::letters::Parted;
 use crate::support::{Node, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
@@ -45,14 +45,14 @@ fn live(fs_type: &'static str, size: &str, becomes: &str) {
     let data = random_bytes(3 << 20);
 
     let first = up(&volume, becomes);
-    write_synced(&volume.pod(POD).join("data"), &data);
+    files::write_synced(&volume.pod(POD).join("data"), &data);
     down(&volume, &first);
 
     // Meanwhile another disk takes the letter.
     let parted = Parted::from(&volume, &first);
     let second = up(&volume, becomes);
     assert_ne!(first, second);
-    assert!(fs::read(volume.pod(POD).join("data")).unwrap() == data, "the data is another");
+    assert!(files::read(volume.pod(POD).join("data")).unwrap() == data, "the data is another");
     down(&volume, &second);
     drop(parted);
 
@@ -107,9 +107,7 @@ fn down(volume: &Volume<'_>, letter: &str) {
     fs::remove_dir(volume.global()).expect("kubelet's rmdir of the global folder");
     twice(volume, &volume.unstage());
     assert!(volume.record()["staged"].is_null());
-    // kubelet takes the device for busy unless it can open it alone.
-    let alone = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(volume.link());
-    drop(alone.expect("nobody uses the device any more"));
+    assert!(files::can_be_opened_alone(&volume.link()), "kubelet would call the device busy");
 
     twice(volume, &volume.detach());
     assert!(fs::symlink_metadata(volume.link()).is_err(), "the link is left");

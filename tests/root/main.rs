@@ -14,6 +14,7 @@
 mod support;
 
 mod checks;
+mod files;
 mod holders;
 mod volume;
 

@@ -1,6 +1,7 @@
 //! Many calls at once: of many volumes, and the same call for one volume.
 
 use crate::checks::{layers_at, mounts_like, nothing_is_left};
+use crate::files;
 use crate::support::{Node, loop_devices_below, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
@@ -17,10 +18,10 @@ fn thirty_two_volumes_live_at_once() {
         for volume in &volumes {
             scope.spawn(|| {
                 let pod = volume.bring_to_pod();
-                fs::write(pod.join("whose"), &volume.id).unwrap();
+                files::write(pod.join("whose"), &volume.id).unwrap();
                 node.must(volume.unpublish(POD));
                 node.must(volume.publish(POD));
-                assert_eq!(fs::read_to_string(pod.join("whose")).unwrap(), volume.id);
+                assert_eq!(files::read_to_string(pod.join("whose")).unwrap(), volume.id);
                 assert_eq!(mounts_like(&volume.global()), 2);
                 volume.take_away();
             });
@@ -80,7 +81,7 @@ fn pods_of_one_volume_come_and_go_at_once() {
                 for round in 0..3 {
                     make_folder(&volume.pod(&uid));
                     node.must(volume.publish(&uid));
-                    fs::write(volume.pod(&uid).join(&uid), round.to_string()).unwrap();
+                    files::write(volume.pod(&uid).join(&uid), round.to_string()).unwrap();
                     node.must(volume.unpublish(&uid));
                     fs::remove_dir(volume.pod(&uid)).expect("kubelet's rmdir");
                 }
@@ -88,7 +89,7 @@ fn pods_of_one_volume_come_and_go_at_once() {
         }
     });
     assert_eq!(mounts_like(&volume.global()), 1);
-    assert_eq!(fs::read_to_string(volume.global().join("uid-7")).unwrap(), "2");
+    assert_eq!(files::read_to_string(volume.global().join("uid-7")).unwrap(), "2");
     volume.take_away();
     nothing_is_left(&node, &[&volume]);
 }

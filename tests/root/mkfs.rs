@@ -1,6 +1,7 @@
 //! mkfs is stopped in the middle, and its caller killed or told to end.
 
 use crate::checks::{digest, layers_at, nothing_is_left};
+use crate::files;
 use crate::holders::{must_end, state_of};
 use crate::support::{Answer, Node, private_mounts, spawn};
 use crate::volume::{Volume, make_folder};
@@ -100,8 +101,7 @@ fn mkfs_of(volume: &Volume<'_>) -> Option<Pid> {
 
 /// mkfs.xfs writes this mark first and takes it away last.
 fn is_half_an_xfs(volume: &Volume<'_>) -> bool {
-    let mut head = [0; 512];
-    File::open(volume.image()).unwrap().read_exact_at(&mut head, 0).unwrap();
+    let head: [u8; 512] = files::head(&volume.image());
     head.starts_with(b"XFSB") && head[126] == 1
 }
 

@@ -2,9 +2,10 @@
 
 use crate::checks::{
     backing_file, digest, eventually, layers_at, nothing_is_left, number_of, only_mount_at,
-    random_bytes, write_synced,
+    random_bytes,
 };
 use crate::crash::{Strike, kill_at, panic_at, seams_are_built_in};
+use crate::files;
 use crate::holders::Holder;
 use crate::support::{Node, loop_devices_below, private_mounts};
 use crate::volume::{POD, Volume};
@@ -31,14 +32,14 @@ fn detach_of_a_mounted_volume_is_refused() {
         assert_eq!(volume.letter(), letter);
     };
     stays(node.fails(volume.detach()));
-    write_synced(&pod.join("f"), b"it works");
+    files::write_synced(&pod.join("f"), b"it works");
 
     // The same when only another namespace still has it, as a container would.
     let container = Holder::of_all_mounts();
     node.must(volume.unpublish(POD));
     node.must(volume.unstage());
     stays(node.fails(volume.detach()));
-    assert_eq!(fs::read(container.sees(&pod.join("f"))).unwrap(), b"it works");
+    assert_eq!(files::read(container.sees(&pod.join("f"))).unwrap(), b"it works");
     drop(container);
     eventually("the namespace is gone", || node.call(volume.detach()).json["status"] == "Success");
     nothing_is_left(&node, &[&volume]);
@@ -52,7 +53,7 @@ fn a_disk_that_somebody_only_reads_is_detached_for_good() {
     }
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
-    write_synced(&volume.bring_to_pod().join("f"), b"kept");
+    files::write_synced(&volume.bring_to_pod().join("f"), b"kept");
     node.must(volume.unpublish(POD));
     node.must(volume.unstage());
     let reader = File::open(Path::new("/dev").join(volume.letter())).unwrap();
@@ -65,7 +66,7 @@ fn a_disk_that_somebody_only_reads_is_detached_for_good() {
     node.must(volume.unstage());
     node.must(volume.wait(""));
     node.must(volume.stage());
-    assert_eq!(fs::read(volume.global().join("f")).unwrap(), b"kept");
+    assert_eq!(files::read(volume.global().join("f")).unwrap(), b"kept");
     volume.take_away();
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);
@@ -107,7 +108,7 @@ pub fn pulled_and_back(fs_type: &'static str, size: &str, pull: impl Fn(&Volume<
     let volume = Volume::create(&node, fs_type, size);
     let pod = volume.bring_to_pod();
     let data = random_bytes(2 << 20);
-    write_synced(&pod.join("data"), &data);
+    files::write_synced(&pod.join("data"), &data);
     let late = File::create(pod.join("late")).unwrap();
     let old = volume.letter();
     let raw = OpenOptions::new().write(true).open(Path::new("/dev").join(&old)).unwrap();
@@ -153,7 +154,7 @@ pub fn pulled_and_back(fs_type: &'static str, size: &str, pull: impl Fn(&Volume<
     node.must(volume.wait(""));
     node.must(volume.publish(POD));
     assert_eq!(only_mount_at(&pod).number, number_of(&new));
-    assert!(fs::read(pod.join("data")).unwrap() == data, "the data is another");
+    assert!(files::read(pod.join("data")).unwrap() == data, "the data is another");
     volume.take_away();
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);

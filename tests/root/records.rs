@@ -1,6 +1,7 @@
 //! What the machine remembers is a cache: it can be lost at any time, and read by any version.
 
-use crate::checks::{nothing_is_left, only_mount_at, write_synced};
+use crate::checks::{nothing_is_left, only_mount_at};
+use crate::files;
 use crate::letters::Parted;
 use crate::support::{Node, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
@@ -44,8 +45,8 @@ fn state_and_run_folders_can_vanish_before_every_call() {
             let file = volume.pod(POD).join("f");
             match (call[0].as_str(), round) {
                 ("waitforattach", 0) => first_letter = Some(volume.letter()),
-                ("mount", 0) => write_synced(&file, b"kept"),
-                ("mount", _) => assert_eq!(fs::read(&file).unwrap(), b"kept"),
+                ("mount", 0) => files::write_synced(&file, b"kept"),
+                ("mount", _) => assert_eq!(files::read(&file).unwrap(), b"kept"),
                 _ => {}
             }
         }
@@ -67,7 +68,7 @@ fn a_record_of_a_newer_version_is_used_and_keeps_its_keys() {
         "colour": {"deep": [1, {"x": null}]}, "healed_at": "2027-01-01",
     });
     fs::create_dir_all(volume.record_path().parent().unwrap()).unwrap();
-    fs::write(volume.record_path(), newer.to_string()).unwrap();
+    files::write(volume.record_path(), newer.to_string()).unwrap();
     for call in life(&volume) {
         node.must(&call);
         if call[0] == "detach" {
@@ -92,7 +93,7 @@ fn a_record_that_cannot_be_read_stops_nothing() {
     for call in life(&volume) {
         for text in ["", "{\"format\": 1, \"vol", "[]", "{\"format\":1,\"volume\":\"another\"}"] {
             fs::create_dir_all(volume.record_path().parent().unwrap()).unwrap();
-            fs::write(volume.record_path(), text).unwrap();
+            files::write(volume.record_path(), text).unwrap();
             node.must(&call);
         }
     }

@@ -1,6 +1,7 @@
 //! Disks that are neither blank nor what is asked for: refused, and left as they are.
 
-use crate::checks::{digest, layers_at, nothing_is_left, write_at};
+use crate::checks::{digest, layers_at, nothing_is_left};
+use crate::files;
 use crate::holders::run;
 use crate::support::{Node, private_mounts};
 use crate::volume::{Volume, make_folder};
@@ -45,8 +46,8 @@ fn a_partition_table_is_refused() {
     }
     let write = |image: &Path| {
         // One entry of type Linux, from sector 2048.
-        write_at(image, 446, &[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0]);
-        write_at(image, 510, &[0x55, 0xaa]);
+        files::write_at(image, 446, &[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0]);
+        files::write_at(image, 510, &[0x55, 0xaa]);
     };
     refused("16M", write, ANY, "partition table");
 }
@@ -58,7 +59,7 @@ fn a_single_byte_anywhere_in_the_first_or_last_mib_is_data() {
     }
     for offset in [0, 511, MIB - 1, 15 * MIB, 16 * MIB - 1] {
         let text = format!("offset {offset} ");
-        refused("16M", |image| write_at(image, offset, b"x"), ANY, &text);
+        refused("16M", |image| files::write_at(image, offset, b"x"), ANY, &text);
     }
 }
 
@@ -71,7 +72,7 @@ fn a_lost_superblock_with_a_backup_is_data() {
     for (block, size) in [("1024", "16M"), ("2048", "64M"), ("4096", "256M")] {
         let wipe = |image: &Path| {
             run("mkfs.ext4", &["-q", "-b", block, image.to_str().unwrap()]);
-            write_at(image, 0, &vec![0; 1 << 20]);
+            files::write_at(image, 0, &vec![0; 1 << 20]);
         };
         refused(size, wipe, ANY, "unknown data");
     }
@@ -84,9 +85,9 @@ fn a_file_system_that_is_not_ours_is_refused() {
     }
     let ext2 = |image: &Path| drop(run("mkfs.ext2", &["-q", image.to_str().unwrap()]));
     refused("16M", ext2, ANY, "ext2");
-    refused("16M", |image| write_at(image, 0x1_0040, b"_BHRfS_M"), ANY, "btrfs");
-    refused("16M", |image| write_at(image, 0, b"LUKS\xba\xbe"), ANY, "LUKS");
-    refused("16M", |image| write_at(image, 512, b"LABELONE"), ANY, "LVM");
+    refused("16M", |image| files::write_at(image, 0x1_0040, b"_BHRfS_M"), ANY, "btrfs");
+    refused("16M", |image| files::write_at(image, 0, b"LUKS\xba\xbe"), ANY, "LUKS");
+    refused("16M", |image| files::write_at(image, 512, b"LABELONE"), ANY, "LVM");
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn a_blank_disk_that_was_mounted_before_is_not_formatted() {
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
     node.must(volume.unstage());
-    write_at(&Path::new("/dev").join(volume.letter()), 0, &vec![0; 16 << 20]);
+    files::write_at(&Path::new("/dev").join(volume.letter()), 0, &vec![0; 16 << 20]);
     let before = digest(&volume.image());
     for _ in 0..2 {
         let message = node.fails(volume.stage());

@@ -1,6 +1,7 @@
 //! `unmount` and `unmountdevice`: what is so already, what is stacked, what is busy.
 
-use crate::checks::{layers_at, nothing_is_left, write_synced};
+use crate::checks::{layers_at, nothing_is_left};
+use crate::files;
 use crate::holders::{Holder, run};
 use crate::support::{Node, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
@@ -23,9 +24,9 @@ fn unmounting_what_is_not_mounted_is_success() {
         assert!(!folder.exists(), "{folder:?} was made");
         make_folder(&folder);
         // What stands in a plain folder is not ours to remove.
-        fs::write(folder.join("f"), "stays").unwrap();
+        files::write(folder.join("f"), "stays").unwrap();
         node.must(&call);
-        assert_eq!(fs::read_to_string(folder.join("f")).unwrap(), "stays");
+        assert_eq!(files::read_to_string(folder.join("f")).unwrap(), "stays");
     }
     nothing_is_left(&node, &[&volume]);
 }
@@ -61,7 +62,7 @@ fn a_busy_folder_is_a_failure_until_its_user_ends() {
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring_to_pod();
     for (call, folder) in both(&volume) {
-        write_synced(&folder.join("f"), b"data");
+        files::write_synced(&folder.join("f"), b"data");
         for by_file in [true, false] {
             let holder = if by_file {
                 Holder::reading(&folder.join("f"))
@@ -71,7 +72,7 @@ fn a_busy_folder_is_a_failure_until_its_user_ends() {
             let message = node.fails(&call);
             assert!(message.contains("busy") && message.contains("uses files"), "{message}");
             assert_eq!(layers_at(&folder), 1, "nothing was taken off");
-            assert_eq!(fs::read(folder.join("f")).unwrap(), b"data");
+            assert_eq!(files::read(folder.join("f")).unwrap(), b"data");
             drop(holder);
             node.must(&call);
             assert_eq!(layers_at(&folder), 0);

@@ -2,9 +2,9 @@
 
 use crate::checks::{
     backing_file, digest, eventually, layers_at, nothing_is_left, number_of, only_mount_at,
-    write_synced,
 };
 use crate::crash::{kill_at, seams_are_built_in};
+use crate::files;
 use crate::holders::Holder;
 use crate::pull::pulled_and_back;
 use crate::support::{Node, loop_devices_below, private_mounts};
@@ -40,7 +40,7 @@ fn a_disk_is_yanked_from_under_another_namespace() {
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let pod = volume.bring_to_pod();
-    write_synced(&pod.join("data"), b"kept");
+    files::write_synced(&pod.join("data"), b"kept");
     let container = Holder::of_all_mounts();
     node.must(volume.unpublish(POD));
     node.must(volume.unstage());
@@ -59,13 +59,13 @@ fn a_disk_is_yanked_from_under_another_namespace() {
     node.must(volume.wait(""));
     node.must(volume.publish(POD));
     assert_eq!(only_mount_at(&pod).number, number_of(&volume.letter()));
-    assert_eq!(fs::read(pod.join("data")).unwrap(), b"kept");
-    write_synced(&pod.join("more"), b"new");
+    assert_eq!(files::read(pod.join("data")).unwrap(), b"kept");
+    files::write_synced(&pod.join("more"), b"new");
     assert!(!container.sees(&pod.join("more")).exists(), "the container is on the old disk");
 
     drop(container);
     eventually("the old disk is gone", || loop_devices_below(&node.base()).len() == 1);
-    assert_eq!(fs::read(pod.join("more")).unwrap(), b"new");
+    assert_eq!(files::read(pod.join("more")).unwrap(), b"new");
     volume.take_away();
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);
@@ -85,7 +85,7 @@ fn a_disk_can_be_yanked_again_and_again() {
         for earlier in 0..round {
             assert!(volume.global().join(format!("round-{earlier}")).exists());
         }
-        write_synced(&volume.global().join(format!("round-{round}")), b"x");
+        files::write_synced(&volume.global().join(format!("round-{round}")), b"x");
         containers.push(Holder::of_all_mounts());
         yank(&volume);
         node.must(volume.unstage());

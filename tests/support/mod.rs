@@ -245,19 +245,26 @@ pub fn spawn(mut command: Command) -> (Child, std::io::PipeReader) {
     (start(&mut command), output)
 }
 
-/// Starts a command, one at a time in this process.
+/// Files are open, or a process is started: never both.
 ///
 /// A new process has all our files open until its exec closes them, those of other tests' threads
-/// too: a mount of theirs would be busy although they have closed everything. With the gate
-/// whoever starts something after closing a file knows that no other start still holds it.
+/// too: a mount of theirs would be busy although they have closed everything.
+static GATE: std::sync::RwLock<()> = std::sync::RwLock::new(());
+
+/// Opens and closes files of a mount while no process is started.
+pub fn with_files<T>(work: impl FnOnce() -> T) -> T {
+    let _no_start = GATE.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+    work()
+}
+
+/// Starts a command, one at a time in this process.
 pub fn start(command: &mut Command) -> Child {
-    static GATE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = GATE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = GATE.write().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (mut exec, copied) = std::io::pipe().expect("a pipe");
     let child = command.spawn().unwrap_or_else(|error| panic!("start {command:?}: {error}"));
     drop(copied);
-    // The new process has a copy too. It ends with its exec, together with those of our files;
-    // what spawn itself waits for comes a moment earlier.
+    // The new process has a copy too. It ends with its exec, together with those of files that
+    // are open for long; what spawn itself waits for comes a moment earlier.
     let _ = exec.read(&mut [0]);
     child
 }

@@ -171,11 +171,13 @@ impl Devices for SysfsDevices {
 /// The disk that the system itself lives on or swaps to, even one without partitions.
 fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
     let name = &device.kernel_name;
-    let path = "/proc/thread-self/mountinfo";
-    let text = fs::read(path).map_err(|error| Error::io(format!("read {path}"), &error))?;
-    let table = MountTable::parse(&text)?;
-    if table.top_at(Path::new("/")).is_some_and(|root| root.number == device.number) {
-        return Ok(Some(format!("{name} is this machine's root disk")));
+    // Our own root, and the machine's where ours is a container's.
+    for path in ["/proc/thread-self/mountinfo", "/proc/1/mountinfo"] {
+        let Ok(text) = fs::read(path) else { continue };
+        let table = MountTable::parse(&text)?;
+        if table.top_at(Path::new("/")).is_some_and(|root| root.number == device.number) {
+            return Ok(Some(format!("{name} is this machine's root disk")));
+        }
     }
     // Without swap support there is no such file, and no swap.
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -300,9 +302,12 @@ mod tests {
 
     #[test]
     fn the_root_disk_is_objected_to() {
-        let text = fs::read("/proc/thread-self/mountinfo").unwrap();
-        let table = MountTable::parse(&text).unwrap();
-        let number = table.top_at(Path::new("/")).unwrap().number;
+        // In a plain chroot only the machine's own table has a row for "/".
+        let number = ["/proc/thread-self/mountinfo", "/proc/1/mountinfo"].iter().find_map(|path| {
+            let table = MountTable::parse(&fs::read(path).ok()?).ok()?;
+            table.top_at(Path::new("/")).map(|root| root.number)
+        });
+        let number = number.unwrap();
         let root = tempfile::tempdir().unwrap();
         disk(root.path(), "vdz", &number.to_string(), &[("serial", "a")]);
         let devices = devices(root.path());
