@@ -147,8 +147,8 @@ fn dispatch(
             let path = driver.wait_for_disk(&volume(options), device, &place)?;
             Ok((Reply::device(&path), Outcome::Already))
         }
-        Call::MountDevice { folder, device: _, options } => {
-            driver.stage(&volume(options), &folder.target, &options.fs_type).map(plain)
+        Call::MountDevice { folder, device, options } => {
+            driver.stage(&volume(options), &folder.target, &options.fs_type, device).map(plain)
         }
         Call::UnmountDevice { folder } => driver.unstage(&folder.name, &folder.target).map(plain),
         Call::Mount { folder, pod, options } => {
@@ -164,8 +164,8 @@ fn dispatch(
         Call::Unmount { folder: Folder { target, name }, pod } => {
             driver.unpublish(name, pod, target).map(plain)
         }
-        Call::ExpandFs { options, folder, bytes } => {
-            driver.expand(&volume(options), &folder.target, *bytes).map(plain)
+        Call::ExpandFs { options, device, folder, bytes } => {
+            driver.expand(&volume(options), &folder.target, *bytes, device).map(plain)
         }
         Call::Init | Call::NotSupported => Ok((Reply::not_supported(), Outcome::Already)),
     }

@@ -13,11 +13,18 @@ use std::time::Duration;
 impl Driver<'_> {
     /// Makes the volume mounted at the folder at least `bytes` large. Nobody else asks the cloud
     /// for it: in `FlexVolume` this call is the only one.
-    pub fn expand(&self, volume: &Volume, target: &Target, bytes: u64) -> Result<Outcome> {
+    pub fn expand(
+        &self,
+        volume: &Volume,
+        target: &Target,
+        bytes: u64,
+        hint: &str,
+    ) -> Result<Outcome> {
         let _lock = self.lock(&volume.id)?;
         self.remember_name(volume);
         let folder = self.mounts.real_path(target)?;
         let disk = self.disk(&volume.id)?;
+        self.report_hint(&volume.id, hint, &disk);
         let _held = self.hold(&volume.id, &disk)?;
         let kind = self.mounted_kind(&folder, &disk)?;
 

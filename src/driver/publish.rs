@@ -33,7 +33,7 @@ impl Driver<'_> {
         self.remember_name(volume);
         let stage = self.mounts.real_path(publication.stage)?;
         let folder = self.mounts.real_path(publication.target)?;
-        self.stage_locked(volume, publication.stage, wished)?;
+        self.stage_locked(volume, publication.stage, wished, "")?;
         let disk = self.disk(&volume.id)?;
 
         let table = self.mounts.table()?;

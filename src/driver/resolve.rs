@@ -10,7 +10,9 @@ use crate::host::Held;
 use crate::model::device::{Device, Identity, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::text::shown;
 use crate::model::time::Deadline;
+use std::path::Path;
 use std::time::Duration;
 
 /// After this long without the disk the cloud is asked why, and then once in a while.
@@ -61,6 +63,16 @@ impl Driver<'_> {
     pub(super) fn report_links(&self, id: &VolumeId) {
         for fault in self.devices.link_faults(&self.cloud.identity(id), &self.cloud.link(id)) {
             tracing::warn!(volume = %id, link = %fault.link.display(), what = fault.what, "a link lies");
+        }
+    }
+
+    /// Reports a device that the orchestrator remembers and that is not the volume's disk. It is
+    /// never followed: what is remembered outlives a reboot.
+    pub(super) fn report_hint(&self, id: &VolumeId, hint: &str, disk: &Device) {
+        let path = Path::new(hint);
+        if !hint.is_empty() && path != self.cloud.link(id) && path != disk.kernel_node() {
+            let hint = shown(hint);
+            tracing::warn!(volume = %id, hint, disk = %disk.kernel_name, "the remembered device is another one");
         }
     }
 

@@ -23,12 +23,18 @@ const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
 impl Driver<'_> {
     /// Mounts the volume at the folder. `wished` is the file system asked for; empty means what
-    /// is there, ext4 for a blank disk.
-    pub fn stage(&self, volume: &Volume, target: &Target, wished: &str) -> Result<Outcome> {
+    /// is there, ext4 for a blank disk. `hint` is the device that the orchestrator remembers.
+    pub fn stage(
+        &self,
+        volume: &Volume,
+        target: &Target,
+        wished: &str,
+        hint: &str,
+    ) -> Result<Outcome> {
         let wished = wish(wished)?;
         let _lock = self.lock(&volume.id)?;
         self.remember_name(volume);
-        self.stage_locked(volume, target, wished)
+        self.stage_locked(volume, target, wished, hint)
     }
 
     /// The same for a caller that holds the volume's lock.
@@ -37,6 +43,7 @@ impl Driver<'_> {
         volume: &Volume,
         target: &Target,
         wished: Option<FsType>,
+        hint: &str,
     ) -> Result<Outcome> {
         let folder = self.mounts.real_path(target)?;
         self.devices.tidy(&volume.id);
@@ -46,6 +53,7 @@ impl Driver<'_> {
             self.remember_found(&volume.id, &disk, mount);
             return Ok(Outcome::Already);
         }
+        self.report_hint(&volume.id, hint, &disk);
         seam::step("stage.found");
         let _held = self.hold(&volume.id, &disk)?;
         seam::step("stage.held");

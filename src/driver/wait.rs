@@ -5,7 +5,6 @@ use crate::model::device::Device;
 use crate::model::error::{Error, Result};
 use crate::model::mountinfo::Mount;
 use crate::model::target::{StagePlace, Target};
-use crate::model::text::shown;
 use std::path::{Path, PathBuf};
 
 impl Driver<'_> {
@@ -23,11 +22,8 @@ impl Driver<'_> {
         let disk = self.wait_for(volume, self.deadline)?;
         self.remember_name(volume);
         self.report_links(&volume.id);
+        self.report_hint(&volume.id, hint, &disk);
         let link = self.cloud.link(&volume.id);
-        if !hint.is_empty() && Path::new(hint) != link && Path::new(hint) != disk.kernel_node() {
-            let hint = shown(hint);
-            tracing::warn!(volume = %volume.id, hint, disk = %disk.kernel_name, "the remembered device is another one");
-        }
         self.check_staged(volume, &disk, place)?;
         Ok(path_of(&disk, &link))
     }

@@ -32,7 +32,7 @@ pub enum Call {
     /// Unmount the pod's folder.
     Unmount { folder: Folder, pod: ConsumerId },
     /// Grow cloud volume and file system.
-    ExpandFs { options: Options, folder: Folder, bytes: u64 },
+    ExpandFs { options: Options, device: String, folder: Folder, bytes: u64 },
 }
 
 /// The call words of `FlexVolume`, in the order of a volume's life.
@@ -108,11 +108,11 @@ impl Call {
             }
             "expandfs" => {
                 let options = arguments.options()?;
-                let _device_hint = arguments.next("device")?;
+                let device = arguments.next("device")?.to_owned();
                 let folder = folders::either(arguments.next("folder")?)?;
                 let bytes = arguments.bytes("new size")?;
                 let _old = arguments.bytes("old size")?;
-                Call::ExpandFs { options, folder, bytes }
+                Call::ExpandFs { options, device, folder, bytes }
             }
             _ => return Ok(Call::NotSupported),
         };

@@ -7,8 +7,7 @@ use crate::files;
 use crate::letters::Parted;
 use crate::support::{Node, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::Path;
 
 #[test]

@@ -7,9 +7,8 @@ use crate::support::{Answer, Node, private_mounts, spawn};
 use crate::volume::{Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs::{self, File};
+use std::fs;
 use std::io::PipeReader;
-use std::os::unix::fs::FileExt;
 use std::process::Child;
 use std::time::Duration;
 
