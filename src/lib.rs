@@ -5,10 +5,12 @@
 //! | floor | rooms | may import |
 //! | --- | --- | --- |
 //! | roof | `main`, [`app`], [`cli`], [`log`], [`channel`], [`watch`] | everything below |
-//! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words) | driver and below |
+//! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words; it is wired like the roof, so it may import [`app`] and [`cli`]) | driver and below |
 //! | decisions | [`driver`] | ports and model |
 //! | ports and adapters | [`cloud`], [`host`] | model, each other's port |
 //! | facts | [`model`] | nothing of ours |
+//!
+//! [`seam`] is no floor: it marks steps for tests, and everybody may.
 //!
 //! # One call
 //!

@@ -33,6 +33,7 @@ impl Driver<'_> {
         let state = self.existing(&volume.id)?;
         let outcome = if is_settled(&state, &server) {
             self.record_pair(volume, &state)?;
+            self.remember_name(volume);
             Outcome::Already
         } else {
             self.make_attached(volume, &server, state)?;
@@ -63,6 +64,7 @@ impl Driver<'_> {
                         return Err(undone(volume, server, refusal));
                     }
                     self.record_pair(volume, &state)?;
+                    self.remember_name(volume);
                     seam::step("attach.named");
                     tries += 1;
                     settle = self.settle();
@@ -141,6 +143,7 @@ impl Driver<'_> {
         };
         if is_attached {
             self.record_pair(volume, &state)?;
+            self.remember_name_if_unlocked(volume);
         }
         Ok(is_attached)
     }
@@ -170,8 +173,8 @@ impl Driver<'_> {
         })
     }
 
-    /// Records which name belongs to the volume, with the volume and on this machine, if it is
-    /// missing: volumes that the predecessor attached have none.
+    /// Records with the volume which name belongs to it, if that is missing: volumes that the
+    /// predecessor attached have none.
     pub(super) fn record_pair(&self, volume: &Volume, state: &CloudVolume) -> Result<()> {
         if let Some(name) = &volume.name
             && state.recorded_name.as_ref() != Some(name)
@@ -181,7 +184,6 @@ impl Driver<'_> {
             }
             self.cloud.record_name(&volume.id, Some(name), self.deadline)?;
         }
-        self.remember_name(volume);
         Ok(())
     }
 

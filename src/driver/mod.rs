@@ -116,12 +116,21 @@ impl Driver<'_> {
     }
 
     /// Remembers which name belongs to the volume, so that a call that is only given the name
-    /// finds it. It is a cache: a failure is logged, no more.
+    /// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
     fn remember_name(&self, volume: &Volume) {
         let Some(name) = &volume.name else { return };
         let remembered = self.records.update(&volume.id, |record| record.name = Some(name.clone()));
         if let Err(error) = remembered {
             tracing::debug!(%error, "the volume's name is not remembered");
+        }
+    }
+
+    /// The same for a call that does not hold the volume's lock: whoever holds it now remembers
+    /// the name as well, and must not find its record changed under its hands.
+    fn remember_name_if_unlocked(&self, volume: &Volume) {
+        let now = Deadline::after(Duration::ZERO);
+        if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, now) {
+            self.remember_name(volume);
         }
     }
 }

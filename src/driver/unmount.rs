@@ -38,13 +38,18 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         let Some(folder) = self.existing_folder(target)? else { return Ok(Outcome::Already) };
         let id = self.volume_mounted_at(name, &folder)?;
-        if id.is_none() && self.mounts.table()?.top_at(&folder).is_none() {
+        let is_mounted = self.mounts.table()?.top_at(&folder).is_some();
+        if id.is_none() && !is_mounted {
             return Ok(Outcome::Already);
         }
         // A mount whose disk is gone and that nobody remembers has no id left: then its name
         // serves as one, for it is still below this driver's folder.
         let key = id.clone().or_else(|| VolumeId::parse(name.as_str()).ok());
-        let _lock = key.map(|key| self.lock(&key)).transpose()?;
+        let lock = |key: VolumeId| {
+            // With nothing to take off a machine that cannot lock has nothing to fear.
+            if is_mounted { self.lock(&key).map(Some) } else { self.lock_if_possible(&key) }
+        };
+        let _lock = key.map(lock).transpose()?;
         let outcome = self.unmount_all(&folder)?;
         // The record may name a mount that is gone since a reboot: it is put right either way.
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted)

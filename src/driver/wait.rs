@@ -20,7 +20,7 @@ impl Driver<'_> {
         place: &StagePlace,
     ) -> Result<PathBuf> {
         let disk = self.wait_for(volume, self.deadline)?;
-        self.remember_name(volume);
+        self.remember_name_if_unlocked(volume);
         self.report_links(&volume.id);
         self.report_hint(&volume.id, hint, &disk);
         let link = self.cloud.link(&volume.id);

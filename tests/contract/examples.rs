@@ -51,7 +51,7 @@ fn the_configuration_has_every_key_with_its_default() {
     let all = Config::parse(&all, "x").unwrap();
     assert_eq!(all.paths.kubelet_root, Some(PathBuf::from("/var/lib/kubelet")));
     assert!(all.node.name.is_some() && all.node.server_id.is_some());
-    let cloud = text.replace("# [openstack]", "[openstack]").replace("# cloud_conf", "cloud_conf");
+    let cloud = text.replace("# cloud_conf", "cloud_conf");
     assert!(Config::parse(&cloud, "x").unwrap().openstack.cloud_conf.is_some());
 }
 

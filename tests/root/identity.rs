@@ -5,6 +5,7 @@ use crate::files;
 use crate::support::{Node, loop_devices_below, options, output_of, private_mounts, skip, spawn};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::TryRecvError;
@@ -197,9 +198,13 @@ fn swap_at(
     let pause = node.own().join("pause");
     let mut command = node.command(["mountdevice", global.to_str().unwrap(), "", json]);
     command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", pause.display()));
-    let (mut child, output) = spawn(command);
+    let (mut child, mut output) = spawn(command);
     while !pause.exists() {
-        assert!(child.try_wait().unwrap().is_none(), "the call ended before step {step}");
+        if child.try_wait().unwrap().is_some() {
+            let mut text = String::new();
+            output.read_to_string(&mut text).unwrap();
+            panic!("the call ended before step {step}: {text}");
+        }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     swap();
