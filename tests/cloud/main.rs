@@ -1,0 +1,21 @@
+//! The driver against an `OpenStack`-compatible server: the real binary, real HTTP.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::unused_self,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code fails by panicking, and says so"
+)]
+
+#[path = "../openstack/server/mod.rs"]
+mod server;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod scene;
+
+mod attach;
+mod login;
+mod storms;

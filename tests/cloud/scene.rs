@@ -1,0 +1,76 @@
+//! A node whose cloud is the test server.
+
+use crate::server::{Server, World};
+use crate::support::{Node, options};
+use std::fs;
+
+/// The cloud, and a node of it.
+pub struct Scene {
+    pub cloud: Server,
+    pub node: Node,
+    pub volume: String,
+}
+
+pub const PV: &str = "pvc-of-the-test";
+
+impl Scene {
+    /// Two servers, `node-a` (this machine) and `node-b`, and one volume.
+    pub fn new() -> Self {
+        Self::of(World::demo())
+    }
+
+    pub fn of(world: World) -> Self {
+        let world = world.server("node-a").server("node-b").volume("data", 1);
+        let cloud = Server::start(world);
+        let volume = cloud.world().volume_id("data");
+        let node = Node::new();
+        configure(&node, &cloud, "");
+        Self { cloud, node, volume }
+    }
+
+    /// Another machine of the same cloud, with folders of its own.
+    pub fn neighbour(&self, name: &str) -> Node {
+        let node = self.node.neighbour(name);
+        configure(&node, &self.cloud, "");
+        node
+    }
+
+    pub fn server(&self, name: &str) -> String {
+        self.cloud.world().server_id(name)
+    }
+
+    pub fn attach(&self, node: &str) -> [String; 3] {
+        ["attach".to_owned(), options(&self.volume, PV, ""), node.to_owned()]
+    }
+
+    pub fn is_attached(&self, node: &str) -> [String; 3] {
+        ["isattached".to_owned(), options(&self.volume, PV, ""), node.to_owned()]
+    }
+
+    pub fn detach(&self, node: &str) -> [String; 3] {
+        ["detach".to_owned(), PV.to_owned(), node.to_owned()]
+    }
+
+    /// The servers that Cinder lists with the volume.
+    pub fn attached_to(&self) -> Vec<String> {
+        let world = self.cloud.world();
+        let volume = world.storage.volume(&self.volume).unwrap();
+        volume.servers().into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// Points a node at the cloud, with user and password.
+pub fn configure(node: &Node, cloud: &Server, more: &str) {
+    let text = fs::read_to_string(node.config_path()).unwrap();
+    let own: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("cloud.kind") && !line.starts_with("local.dir"))
+        .collect();
+    let url = cloud.auth_url();
+    let access = format!(
+        "cloud.kind = \"openstack\"\nopenstack.auth_url = {url:?}\nopenstack.username = \"demo\"\n\
+         openstack.password = \"demopass\"\nopenstack.user_domain_name = \"Default\"\n\
+         openstack.project_name = \"demo\"\n{more}\n"
+    );
+    fs::write(node.config_path(), access + &own.join("\n")).unwrap();
+}

@@ -1,0 +1,36 @@
+//! Bad hours: many calls at once, a cloud that is full, slow or broken.
+
+use crate::scene::Scene;
+use crate::server::Fault;
+use crate::support::{Answer, spawn};
+
+#[test]
+fn many_calls_at_once_cost_one_login() {
+    let scene = Scene::new();
+    let started: Vec<_> =
+        (0..40).map(|_| spawn(scene.node.command(scene.is_attached("node-b")))).collect();
+    for (child, output) in started {
+        let answer = Answer::finish(child, output);
+        assert_eq!(answer.json["attached"], false, "{}", answer.text);
+    }
+    assert_eq!(scene.cloud.counters().logins, 1);
+}
+
+#[test]
+fn a_cloud_that_asks_for_a_pause_gets_it_and_the_call_succeeds() {
+    let scene = Scene::new();
+    scene.node.must(scene.is_attached("node-b"));
+    scene.cloud.fault(Fault::on("GET", "/volumes/*").proxy(429).header("Retry-After", "1"));
+    assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], false);
+}
+
+#[test]
+fn a_broken_service_is_an_error_and_never_a_no() {
+    let scene = Scene::new();
+    scene.node.must(scene.attach("node-b"));
+    scene.node.configure("");
+    crate::scene::configure(&scene.node, &scene.cloud, "deadline.isattached = 3");
+    scene.cloud.fault(Fault::on("GET", "/volumes/*").proxy(500).always());
+    let message = scene.node.fails(scene.is_attached("node-b"));
+    assert!(message.contains("Cinder"), "{message}");
+}

@@ -1,0 +1,68 @@
+//! Section A: Keystone.
+
+use super::scene::{FIRST, Scene};
+use std::time::Duration;
+
+pub(super) fn keystone() {
+    let mut scene = Scene::new('A', &[]);
+    set_up(&mut scene);
+    scene.play(&["A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9"]);
+    let unscoped = token_of(&scene);
+    scene.play(&["A9b"]);
+    scene.token("unscoped", unscoped);
+    scene.play_as("unscoped", "A10");
+    scene.play_as("unscoped", "A11");
+    scene.play(&[
+        "A12", "A13", "A14", "A15", "A16", "A17", "A18", "A19", "A20", "A21", "A22", "A23",
+    ]);
+    for case in ["A24", "A25", "A26", "A27", "A28"] {
+        scene.play_as("wrong", case);
+    }
+
+    let lifetime = std::mem::replace(
+        &mut scene.server.world().settings.token_lifetime,
+        Duration::from_secs(3),
+    );
+    scene.play(&["A29"]);
+    let short = token_of(&scene);
+    scene.token("short", short);
+    scene.play_as("short", "A30");
+    scene.pass(3000);
+    for case in ["A31", "A32", "A33"] {
+        scene.play_as("short", case);
+    }
+    scene.server.world().settings.token_lifetime = lifetime;
+
+    let revoked = scene.server.world().token("demo", "demo");
+    scene.token("subject", revoked.clone());
+    scene.play(&["A34"]);
+    scene.token("revoked", revoked);
+    scene.play_as("revoked", "A35");
+
+    scene.play(&["A37"]);
+    scene.server.world().identity.trusts.clear();
+    scene.play(&["A38"]);
+    scene.close();
+}
+
+/// An application credential, a trust, and a volume.
+fn set_up(scene: &mut Scene) {
+    let (user, project, trustee) = (scene.id("USER"), scene.id("PROJECT"), scene.id("TRUSTEE"));
+    let mut world = scene.server.world();
+    world.add_volume("t1", FIRST, 1, "demo");
+    let people = &mut world.identity;
+    let credential = people.add_credential("incloud", "appsecret", &user, &project);
+    let trust = people.add_trust(&user, &trustee, &project);
+    let trustee = people.users.iter_mut().find(|user| user.id == trustee).expect("known");
+    "demopass".clone_into(&mut trustee.password);
+    drop(world);
+    scene.call("<APPCRED>", &credential);
+    // The trust that was created in A36.
+    scene.call("57c228b5658e4236b9478f487014caad", &trust);
+}
+
+/// The token of the last answer.
+fn token_of(scene: &Scene) -> String {
+    let answer = scene.last.as_ref().expect("an answer");
+    answer.header("X-Subject-Token").expect("a token").to_owned()
+}

@@ -1,0 +1,157 @@
+//! Everything that the server knows: three services with separate views, and their time.
+
+use super::clock::Clock;
+use super::compute::Compute;
+use super::compute::host::Hosts;
+use super::fault::Fault;
+use super::hook::Hook;
+use super::identity::Identity;
+use super::storage::Storage;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// The whole cloud.
+#[derive(Debug)]
+pub struct World {
+    pub clock: Clock,
+    pub settings: Settings,
+    pub identity: Identity,
+    /// Nova's view.
+    pub compute: Compute,
+    /// Cinder's view.
+    pub storage: Storage,
+    /// What the compute hosts are doing: the changes that are still to come.
+    pub hosts: Hosts,
+    /// What goes wrong on the wire.
+    pub faults: Vec<Fault>,
+    /// Run when a disk is plugged and unplugged.
+    pub hook: Hook,
+}
+
+/// How the cloud behaves; all can be changed while the server runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub delays: Delays,
+    /// Regions of the catalog; the first one is that of paths without a region.
+    pub regions: Vec<String>,
+    /// How long a token lives.
+    pub token_lifetime: Duration,
+    /// How long Nova and Cinder go on believing a token that was revoked (A35: not at all).
+    pub token_cache: Duration,
+    /// Lowest and highest minor of compute 2.x.
+    pub compute_versions: (u32, u32),
+    /// Lowest and highest minor of volume 3.x.
+    pub storage_versions: (u32, u32),
+    /// The start of a device's name, as the hypervisor guesses it.
+    pub device_prefix: String,
+    /// `max_disk_devices_to_attach`, the root disk included; none: no limit (M1).
+    pub max_disks: Option<usize>,
+    /// Gigabytes that a project may have (G23).
+    pub quota: u64,
+    /// How long Nova's API waits for a compute host (J4).
+    pub rpc_timeout: Duration,
+    /// Cinder's API does not answer (J1).
+    pub storage_down: bool,
+    /// Cinder asks Nova before it lets a user detach behind Nova's back (CVE-2023-2088, G13).
+    pub guard: bool,
+    /// Attach across availability zones.
+    pub cross_zone_attach: bool,
+    /// Entries of one page of a list.
+    pub page: usize,
+    /// Requests per second above which a proxy answers 429.
+    pub limit: Option<Limit>,
+}
+
+/// A proxy's limit.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// Requests in any one second.
+    pub per_second: usize,
+    /// The value of `Retry-After`; none: no such header.
+    pub retry_after: Option<String>,
+}
+
+/// How long each step of an attach or detach takes, in milliseconds.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Delays {
+    /// The host reserves a device name; POST waits for it. Two requests race in this gap (C17).
+    pub reserve: u64,
+    /// From `reserved` to `attaching`.
+    pub reserved: u64,
+    /// From `attaching` to `in-use`.
+    pub attaching: u64,
+    /// From `detaching` to `available`.
+    pub detaching: u64,
+    /// Nova's row lives on after Cinder says `available` (C15, C16).
+    pub row: u64,
+    /// From `extending` to what it was.
+    pub extend: u64,
+    /// A deleted server's volumes become `available` (H2).
+    pub cleanup: u64,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self {
+            reserve: 0,
+            reserved: 5,
+            attaching: 20,
+            detaching: 20,
+            row: 5,
+            extend: 10,
+            cleanup: 20,
+        }
+    }
+}
+
+impl Delays {
+    /// All steps at once.
+    pub fn none() -> Self {
+        Self { reserve: 0, reserved: 0, attaching: 0, detaching: 0, row: 0, extend: 0, cleanup: 0 }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            delays: Delays::default(),
+            regions: vec!["RegionOne".to_owned()],
+            token_lifetime: Duration::from_secs(3600),
+            token_cache: Duration::ZERO,
+            compute_versions: (1, 93),
+            storage_versions: (0, 70),
+            device_prefix: "/dev/sd".to_owned(),
+            max_disks: None,
+            quota: 5000,
+            rpc_timeout: Duration::from_secs(60),
+            storage_down: false,
+            guard: true,
+            cross_zone_attach: true,
+            page: 1000,
+            limit: None,
+        }
+    }
+}
+
+impl World {
+    /// A cloud without servers and volumes, with the people of [`Identity::demo`].
+    pub fn demo() -> Self {
+        Self {
+            clock: Clock::running(),
+            settings: Settings::default(),
+            identity: Identity::demo(),
+            compute: Compute::default(),
+            storage: Storage::default(),
+            hosts: Hosts::default(),
+            faults: Vec::new(),
+            hook: Hook::None,
+        }
+    }
+
+    /// The region of paths without a region.
+    pub fn home_region(&self) -> String {
+        self.settings.regions.first().cloned().unwrap_or_default()
+    }
+}
