@@ -8,38 +8,12 @@ use crate::host::records::Records;
 use crate::model::config::GuardMode;
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
-use crate::model::situation::ComputeView;
+use crate::model::situation::{ComputeView, STATUSES};
 use crate::model::time::Deadline;
 use std::time::Duration;
 
 /// Short, so that "wait" ends soon; the driver's own patience follows it.
 const DEADLINE: Duration = Duration::from_millis(240);
-
-const STATUSES: [&str; 23] = [
-    "creating",
-    "available",
-    "reserved",
-    "attaching",
-    "in-use",
-    "detaching",
-    "maintenance",
-    "retyping",
-    "extending",
-    "downloading",
-    "uploading",
-    "backing-up",
-    "restoring-backup",
-    "awaiting-transfer",
-    "managing",
-    "deleting",
-    "error",
-    "error_deleting",
-    "error_extending",
-    "error_restoring",
-    "error_backing-up",
-    "error_managing",
-    "never-heard-of",
-];
 
 /// Which finished attachments the volume lists.
 const LISTINGS: [(&str, &[&str]); 3] =

@@ -94,36 +94,38 @@ pub fn judge(block: &BlockView, compute: ComputeView) -> Situation {
     }
 }
 
+/// Every status that the block service has, and one that it has not.
+#[cfg(test)]
+pub(crate) const STATUSES: [&str; 23] = [
+    "creating",
+    "available",
+    "reserved",
+    "attaching",
+    "in-use",
+    "detaching",
+    "maintenance",
+    "retyping",
+    "extending",
+    "downloading",
+    "uploading",
+    "backing-up",
+    "restoring-backup",
+    "awaiting-transfer",
+    "managing",
+    "deleting",
+    "error",
+    "error_deleting",
+    "error_extending",
+    "error_restoring",
+    "error_backing-up",
+    "error_managing",
+    "never-heard-of",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ComputeView::{Mapped, NoServer, NotMapped};
-
-    const STATUSES: [&str; 23] = [
-        "creating",
-        "available",
-        "reserved",
-        "attaching",
-        "in-use",
-        "detaching",
-        "maintenance",
-        "retyping",
-        "extending",
-        "downloading",
-        "uploading",
-        "backing-up",
-        "restoring-backup",
-        "awaiting-transfer",
-        "managing",
-        "deleting",
-        "error",
-        "error_deleting",
-        "error_extending",
-        "error_restoring",
-        "error_backing-up",
-        "error_managing",
-        "never-heard-of",
-    ];
 
     fn judged(
         status: &str,
