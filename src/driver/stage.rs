@@ -1,13 +1,14 @@
-//! Mount the volume's disk at its stage folder; format it first if it is provably blank.
+//! Mount the volume's disk at its stage folder; a blank one is formatted first.
 
+use super::format::{file_system_uuid, finished, not_ours, unfinished_on};
 use super::{Driver, Outcome, Volume, moment};
-use crate::host::{MountRequest, NewFileSystem};
-use crate::model::contents::{Contents, FileSystem, FsType, Maker};
+use crate::host::MountRequest;
+use crate::model::contents::{Contents, FileSystem, FsType};
 use crate::model::device::{Device, Proof};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{VolumeId, is_uuid};
+use crate::model::ids::VolumeId;
 use crate::model::mountinfo::Mount;
-use crate::model::record::{Formatting, Staged, VolumeRecord};
+use crate::model::record::Staged;
 use crate::model::target::Target;
 use crate::model::text::shown;
 use crate::seam;
@@ -17,8 +18,7 @@ use std::time::Duration;
 /// How long staging waits for a disk that should be there already.
 const DISK_WAIT: Duration = Duration::from_secs(20);
 
-/// How long a device that is still opened by somebody (udev after the plug-in, a killed mkfs) is
-/// waited for.
+/// How long a disk that is still opened by somebody (udev after the plug-in) is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
 impl Driver<'_> {
@@ -162,81 +162,6 @@ impl Driver<'_> {
         Ok(found)
     }
 
-    fn format_blank(
-        &self,
-        volume: &Volume,
-        disk: &Device,
-        kind: FsType,
-        record: &VolumeRecord,
-    ) -> Result<FileSystem> {
-        if record.was_mounted {
-            return Err(Error::refused(format!(
-                "{} is blank, but this machine has mounted the volume before: its data is gone",
-                disk.kernel_name
-            ))
-            .hint("find out why before anything is written to it"));
-        }
-        if disk.read_only {
-            return Err(Error::refused(format!("{} is blank and read-only", disk.kernel_name)));
-        }
-        let in_cloud = self.existing(&volume.id).map_err(|error| {
-            error.hint("a blank disk is formatted only when the cloud confirms the volume's size")
-        })?;
-        let server = self.existing_server(self.this_node)?;
-        if in_cloud.attachment_to(&server).is_none() {
-            return Err(Error::refused(format!(
-                "{} is blank, but by the cloud's word the volume is not attached to {server}",
-                disk.kernel_name
-            ))
-            .hint(
-                "is it the right disk? a blank disk is formatted only when the cloud confirms it",
-            ));
-        }
-        if in_cloud.size != disk.size {
-            return Err(Error::refused(format!(
-                "{} has {} bytes, the volume has {} in the cloud",
-                disk.kernel_name, disk.size, in_cloud.size
-            ))
-            .hint("a disk of another size than its volume is not formatted"));
-        }
-        let formatting = Formatting {
-            disk: moment(disk),
-            fs_type: kind.name().to_owned(),
-            uuid: file_system_uuid(&volume.id),
-        };
-        self.format(volume, disk, &formatting)
-    }
-
-    /// Formats as a transaction: the intent is on disk before the first byte of the file system,
-    /// so that a killed mkfs can be told from somebody's data.
-    fn format(&self, volume: &Volume, disk: &Device, plan: &Formatting) -> Result<FileSystem> {
-        let kind = FsType::named(&plan.fs_type)
-            .ok_or_else(|| Error::new(Kind::Bug, format!("a record asks for {}", plan.fs_type)))?;
-        self.wait_free(disk)?;
-        let again = self.records.load(&volume.id).formatting.is_some();
-        self.records.update(&volume.id, |record| record.formatting = Some(plan.clone()))?;
-        seam::step("stage.format.intent");
-        self.prove_again(&volume.id, disk)?;
-        tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, again, "formatting a blank disk");
-        let new = NewFileSystem { kind, uuid: plan.uuid.clone(), again };
-        self.file_systems.make(&volume.id, disk, &new, self.deadline)?;
-        seam::step("stage.format.made");
-        self.prove_again(&volume.id, disk)?;
-        match self.file_systems.look(disk)? {
-            Contents::FileSystem(found)
-                if found.uuid == plan.uuid && found.maker != Maker::Unfinished =>
-            {
-                self.records.update(&volume.id, |record| record.formatting = None)?;
-                seam::step("stage.format.done");
-                Ok(found)
-            }
-            other => Err(Error::new(
-                Kind::Host,
-                format!("mkfs said success, but {} shows {other:?}", disk.kernel_name),
-            )),
-        }
-    }
-
     /// Mounts and then looks: what is at the folder must be the proven disk.
     fn mount_verified(
         &self,
@@ -273,18 +198,6 @@ impl Driver<'_> {
             Err(also) => error.and_also(&also),
         }
     }
-
-    /// Waits a moment until nobody uses the disk: a killed mkfs may still be on its way out.
-    fn wait_free(&self, disk: &Device) -> Result<()> {
-        let until = self.deadline.at_most(SETTLE_WAIT);
-        while !self.devices.is_free(disk)? {
-            if !until.pause(Duration::from_millis(10)) {
-                return Err(Error::new(Kind::Busy, format!("{} is in use already", disk.kernel_name))
-                    .hint("it is mounted elsewhere, perhaps in a container's namespace, or part of another device"));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn staged(folder: &Path, disk: &Device, fs_type: &str, uuid: &str) -> Staged {
@@ -311,14 +224,6 @@ pub(super) fn belongs(mount: &Mount, disk: &Device, folder: &Path) -> Result<()>
     .hint("restart the pods that use the volume, so that it is unmounted"))
 }
 
-/// The unfinished format of this very plug-in of the disk.
-fn unfinished_on<'a>(record: &'a VolumeRecord, disk: &Device) -> Option<&'a Formatting> {
-    let formatting = record.formatting.as_ref()?;
-    // Without the kernel's count a disk that left and came back could not be told from one that
-    // stayed: then there is no unfinished work, only data that we do not know.
-    (formatting.disk == moment(disk) && disk.sequence.is_some()).then_some(formatting)
-}
-
 /// The file system that the orchestrator asks for; none if it does not care.
 pub(super) fn wish(name: &str) -> Result<Option<FsType>> {
     if name.is_empty() {
@@ -328,34 +233,6 @@ pub(super) fn wish(name: &str) -> Result<Option<FsType>> {
         Error::bad_call(format!("the file system {} is not supported", shown(name)))
             .hint("ext3, ext4 and xfs are")
     })
-}
-
-/// The UUID that a file system of this volume gets: the id itself where that is a UUID, else a
-/// hash of it (FNV-1a, 128 bits) in the form of a custom UUID. So contents can be matched to
-/// their volume later.
-fn file_system_uuid(id: &VolumeId) -> String {
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let text = id.as_str();
-    if is_uuid(text) {
-        return text.to_lowercase();
-    }
-    let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
-    // Version 8 and the usual variant, as RFC 9562 asks of custom UUIDs.
-    let hash = hash & !(0xf << 76) | (0x8 << 76);
-    let hash = hash & !(0x3 << 62) | (0x2 << 62);
-    let digits = format!("{hash:032x}");
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
-}
-
-/// Whether a file system can be mounted as it is: there is no unfinished format of ours, or it
-/// came to its end after all, or it is another one.
-fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> bool {
-    match (found.maker, unfinished) {
-        (Maker::Unfinished, _) => false,
-        (Maker::Finished, _) | (Maker::Unknown, None) => true,
-        (Maker::Unknown, Some(plan)) => plan.uuid != found.uuid,
-    }
 }
 
 /// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one
@@ -372,27 +249,4 @@ fn refuse_rivals_file_system(id: &VolumeId, disk: &Device, found: &FileSystem) -
         disk.kernel_name, found.uuid
     ))
     .hint("the two ids share their first 20 characters; attach the right volume"))
-}
-
-fn not_ours(disk: &Device, what: &str) -> Error {
-    let name = &disk.kernel_name;
-    Error::refused(format!("{name} holds {what}")).hint(format!(
-        "only a blank disk is formatted; if the data may go, run mkfs on {} by hand",
-        disk.kernel_node().display()
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn file_systems_are_named_after_their_volume() {
-        let uuid = "6F1C2D3E-4a5b-4c6d-8e7f-90a1b2c3d4e5";
-        let id = |text| VolumeId::parse(text).unwrap();
-        assert_eq!(file_system_uuid(&id(uuid)), uuid.to_lowercase());
-        let (one, two) = (file_system_uuid(&id("vol-1")), file_system_uuid(&id("vol-2")));
-        assert!(is_uuid(&one) && one != two);
-        assert_eq!((&one[14..15], &one[19..20] >= "8"), ("8", true), "{one}");
-    }
 }
