@@ -11,6 +11,7 @@ use crate::flexvolume::call::Call;
 use crate::flexvolume::folders::{self, Folder};
 use crate::flexvolume::options::{Access, Options};
 use crate::flexvolume::reply::Reply;
+use crate::host::answers::Answers;
 use crate::host::devices::SysfsDevices;
 use crate::host::filesystems::KernelFileSystems;
 use crate::host::locks::Locks;
@@ -119,12 +120,15 @@ fn dispatch(
     let this_node = this_node(config)?;
     let devices = SysfsDevices::default();
     let cloud = cloud(config, origin, &this_node, &devices)?;
+    let answers = Answers::below(&config.paths.run_dir);
+    let is_remote = config.cloud.kind == Some(CloudKind::OpenStack);
     let driver = Driver {
         cloud: cloud.as_ref(),
         devices: &devices,
         file_systems: &KernelFileSystems,
         mounts: &KernelMounts,
         records: &Records::below(&config.paths.state_dir),
+        answers: is_remote.then_some(&answers),
         locks: &Locks::below(&config.paths.run_dir),
         this_node: &this_node,
         guard: config.guard.mode,

@@ -56,7 +56,10 @@ impl Driver<'_> {
                 tracing::debug!(volume = %volume.id, %server, status = state.status, ?situation, "looked");
             }
             match situation {
-                Situation::Attached | Situation::AttachedBusy => return Ok(()),
+                Situation::Attached | Situation::AttachedBusy => {
+                    self.forget_answers(&volume.id);
+                    return Ok(());
+                }
                 Situation::Elsewhere => return Err(elsewhere(&volume.id, &state)),
                 Situation::Unusable => return Err(unusable(&state)),
                 Situation::Free | Situation::Shareable if tries == 0 || settle.over() => {
@@ -102,6 +105,7 @@ impl Driver<'_> {
     /// code to a second request as to an impossible one.
     fn request_attach(&self, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
         tracing::info!(volume = %id, %server, "asking the cloud to attach");
+        self.forget_answers(id);
         match self.cloud.attach(id, server, self.deadline) {
             Ok(()) => Ok(None),
             Err(error) => match error.kind {
@@ -123,6 +127,14 @@ impl Driver<'_> {
     /// Whether the volume is attached to the node's server, on its way there, or still going.
     /// Doubt is an error, for "no" makes the orchestrator attach it again.
     pub fn is_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
+        let ask = || self.ask_whether_attached(volume, node);
+        match self.answers {
+            Some(answers) => answers.shared(&volume.id, node.as_str(), self.deadline, ask),
+            None => ask(),
+        }
+    }
+
+    fn ask_whether_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
         let Some(server) = self.cloud.server(node, self.deadline)? else { return Ok(false) };
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
         let is_attached = match self.situation(&state, &server)? {

@@ -41,6 +41,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
             file_systems: &NoHost,
             mounts: &NoHost,
             records: &Records::below(folder.path()),
+            answers: None,
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("another-node").unwrap(),
             guard: GuardMode::Enforce,

@@ -30,6 +30,7 @@ impl Driver<'_> {
         };
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
         let outcome = self.make_detached(state, &server, node)?;
+        self.forget_answers(&id);
         self.forget_everywhere(&id, name)?;
         Ok(outcome)
     }
@@ -109,6 +110,7 @@ impl Driver<'_> {
     /// What the answer leaves open, the next look tells.
     fn request_detach(&self, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
         tracing::info!(volume = %id, %server, "asking the cloud to detach");
+        self.forget_answers(id);
         match self.cloud.detach(id, server, self.deadline) {
             Ok(()) => Ok(None),
             Err(error) if error.kind == Kind::Config => Err(error),

@@ -20,6 +20,7 @@ pub mod unmount;
 pub mod wait;
 
 use crate::cloud::Cloud;
+use crate::host::answers::Answers;
 use crate::host::locks::{Lock, Locked, Locks};
 use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, Mounts};
@@ -71,6 +72,8 @@ pub struct Driver<'a> {
     pub mounts: &'a dyn Mounts,
     /// What this machine remembers.
     pub records: &'a Records,
+    /// Answers shared with other processes, where asking the cloud is dear.
+    pub answers: Option<&'a Answers>,
     /// One lock for each volume.
     pub locks: &'a Locks,
     /// This machine's name.
@@ -84,6 +87,13 @@ pub struct Driver<'a> {
 }
 
 impl Driver<'_> {
+    /// What was answered about the volume is about to change.
+    fn forget_answers(&self, id: &VolumeId) {
+        if let Some(answers) = self.answers {
+            answers.forget(id);
+        }
+    }
+
     /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
     /// Nova's row of a mapping dies moments after Cinder calls the volume available; a ghost stays.
     fn settle(&self) -> Deadline {

@@ -226,6 +226,7 @@ mod tests {
             file_systems: &NoHost,
             mounts: &NoHost,
             records: &records,
+            answers: None,
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("here").unwrap(),
             guard: GuardMode::Enforce,

@@ -6,6 +6,7 @@
 //! | [`FileSystems`] | [`filesystems::KernelFileSystems`] |
 //! | [`Mounts`] | [`mounts::KernelMounts`] |
 
+pub mod answers;
 pub mod devices;
 pub mod files;
 pub mod filesystems;

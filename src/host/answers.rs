@@ -1,0 +1,160 @@
+//! Answers that many processes ask for at once, asked once: the controller-manager starts one
+//! process for each volume and each round, and repeats itself while the cloud is slow.
+//!
+//! One file per question, under its own lock: whoever gets the lock first asks, the others find
+//! the answer when they get theirs. An answer is old after a moment, and gone as soon as this
+//! machine changes what it is about.
+
+use super::files;
+use crate::model::error::Result;
+use crate::model::ids::VolumeId;
+use crate::model::time::Deadline;
+use nix::time::{ClockId, clock_gettime};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long an answer serves others.
+const FRESH: Duration = Duration::from_millis(1500);
+
+/// The folder of shared answers.
+#[derive(Debug, Clone)]
+pub struct Answers {
+    folder: PathBuf,
+}
+
+impl Answers {
+    /// Answers below the run folder.
+    #[must_use]
+    pub fn below(run_dir: &Path) -> Self {
+        Self { folder: run_dir.join("answers") }
+    }
+
+    /// The answer to a yes-or-no question about a volume: a fresh one of another process, else
+    /// asked now. An error is nobody's answer but the asker's.
+    pub fn shared(
+        &self,
+        id: &VolumeId,
+        about: &str,
+        deadline: Deadline,
+        ask: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
+        let Some(mut file) = self.locked(id, about, deadline) else { return ask() };
+        if let Some(answer) = fresh(&mut file) {
+            return Ok(answer);
+        }
+        let answer = ask()?;
+        // A file that cannot be written only means that the next one asks as well.
+        let _ = file
+            .rewind()
+            .and_then(|()| file.set_len(0))
+            .and_then(|()| write!(file, "{} {answer}", now().as_millis()));
+        Ok(answer)
+    }
+
+    /// Forgets what was answered about a volume, for it is about to change.
+    pub fn forget(&self, id: &VolumeId) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with(&format!("{id}@"))) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn locked(&self, id: &VolumeId, about: &str, deadline: Deadline) -> Option<File> {
+        files::make_private_folder(&self.folder).ok()?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.folder.join(format!("{id}@{about}")))
+            .ok()?;
+        // Half of the time: what is left must do to ask.
+        let until = deadline.at_most(deadline.total() / 2);
+        while file.try_lock().is_err() {
+            if !until.pause(Duration::from_millis(5)) {
+                return None;
+            }
+        }
+        Some(file)
+    }
+}
+
+fn fresh(file: &mut File) -> Option<bool> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    let (then, answer) = text.split_once(' ')?;
+    let age = now().as_millis().checked_sub(then.parse().ok()?)?;
+    if age < FRESH.as_millis() { answer.parse().ok() } else { None }
+}
+
+/// A clock that all processes of one boot share, and that nobody sets.
+fn now() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map(Into::into).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::error::{Error, Kind};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn id() -> VolumeId {
+        VolumeId::parse("v1").unwrap()
+    }
+
+    fn deadline() -> Deadline {
+        Deadline::after(Duration::from_secs(60))
+    }
+
+    #[test]
+    fn many_askers_cost_one_question() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let answers = Answers::below(folder.path());
+                    let answer = answers.shared(&id(), "s", deadline(), || {
+                        asked.fetch_add(1, Ordering::SeqCst);
+                        Ok(true)
+                    });
+                    assert!(answer.unwrap());
+                });
+            }
+        });
+        assert_eq!(asked.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_change_and_an_error_leave_no_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let answers = Answers::below(folder.path());
+        let ask = |answer| answers.shared(&id(), "s", deadline(), move || answer);
+        assert!(ask(Err(Error::new(Kind::Unreachable, "down"))).is_err());
+        assert!(!ask(Ok(false)).unwrap());
+        assert!(!ask(Ok(true)).unwrap(), "the fresh answer serves");
+        answers.forget(&id());
+        assert!(ask(Ok(true)).unwrap());
+        let other = answers.shared(&id(), "other", deadline(), || Ok(false));
+        assert!(!other.unwrap(), "another question");
+    }
+
+    #[test]
+    fn a_torn_or_old_answer_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let answers = Answers::below(folder.path());
+        answers.shared(&id(), "s", deadline(), || Ok(false)).unwrap();
+        let path = folder.path().join("answers/v1@s");
+        for text in ["", "1", "1 false", "99999999999999 false", "x false", "1 perhaps"] {
+            fs::write(&path, text).unwrap();
+            assert!(answers.shared(&id(), "s", deadline(), || Ok(true)).unwrap(), "{text:?}");
+        }
+    }
+}
