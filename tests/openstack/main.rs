@@ -22,7 +22,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
-        Some((first, rest)) if first == "serve" => serve::run(rest),
+        // Alone it is a name: `cargo test serve`.
+        Some((first, rest)) if first == "serve" && !rest.is_empty() => serve::run(rest),
         _ => {
             let tests = [checks::all(), replay::all()].concat();
             runner::run(&arguments, tests)

@@ -61,11 +61,11 @@ fn serve(wish: &Wish) -> Result<(), String> {
     }
     let server = Server::listen(world, &wish.listen, Box::new(Plain))
         .map_err(|error| format!("{}: {error}", wish.listen))?;
-    println!("{}", server.url());
-    let _ = io::stdout().flush();
     if let Some(path) = &wish.ready_file {
         announce(path, &server.url()).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    println!("{}", server.url());
+    let _ = io::stdout().flush();
     if wish.until_killed {
         loop {
             thread::park();

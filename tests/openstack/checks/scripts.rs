@@ -15,6 +15,7 @@ pub(super) const TESTS: &[Test] = &[
     ("scripts::mistakes_are_refused", mistakes_are_refused),
     ("scripts::the_control_door", the_control_door),
     ("scripts::the_server_as_a_program", the_server_as_a_program),
+    ("scripts::the_tests_as_cargo_calls_them", the_tests_as_cargo_calls_them),
 ];
 
 const SCRIPT: &str = r#"{
@@ -63,6 +64,15 @@ fn a_script_makes_a_world() {
     Script::parse(more).and_then(|script| script.apply(&mut world)).expect("applied");
     assert_eq!((world.compute.servers.len(), world.storage.volumes.len()), (2, 2));
     assert!(world.server_mut("n1").locked);
+    for (servers, status) in [(r#"["n3"]"#, "in-use"), ("[]", "available")] {
+        let moved = format!(r#"{{"volumes": [{{"name": "v1", "attached_to": {servers}}}]}}"#);
+        let script = Script::parse(moved.as_bytes());
+        script.and_then(|script| script.apply(&mut world)).expect("applied");
+        assert_eq!(world.volume_mut("v1").status, status);
+    }
+    let v1 = world.volume_id("v1");
+    assert!(world.compute.servers_with(&v1).is_empty());
+    world.attached("v1", "n1");
     assert_eq!(world.server_mut("n1").rows.len(), 1);
 }
 
@@ -139,4 +149,21 @@ fn the_server_as_a_program() {
         .expect("the server");
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("/no/such/file"));
+}
+
+fn the_tests_as_cargo_calls_them() {
+    let run = |arguments: &[&str]| {
+        let program = std::env::current_exe().expect("this program");
+        let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+        let output = output.expect("the tests");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (well, text) = run(&["--exact", "replay::the_comparison_bites", "--nocapture"]);
+    assert!(well && text.contains("test result: ok. 1 passed; 0 failed"), "{text}");
+    let (well, text) = run(&["--list", "replay::", "--skip", "bites"]);
+    assert!(well && text.contains("replay::keystone: test") && !text.contains("bites"), "{text}");
+    let (well, text) = run(&["serve", "--listen", "nowhere"]);
+    assert!(!well && text.is_empty(), "{text}");
+    let (well, text) = run(&["no test is called so"]);
+    assert!(well && text.contains("test result: ok. 0 passed"), "{text}");
 }

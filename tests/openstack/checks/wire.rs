@@ -23,6 +23,7 @@ pub(super) const TESTS: &[Test] = &[
     ("wire::a_connection_is_kept", a_connection_is_kept),
     ("wire::more_than_the_limit_is_refused", more_than_the_limit_is_refused),
     ("wire::nonsense_does_not_hurt", nonsense_does_not_hurt),
+    ("wire::the_world_is_held_once", the_world_is_held_once),
 ];
 
 const ATTACH: &str = "/servers/*/os-volume_attachments";
@@ -171,4 +172,12 @@ fn nonsense_does_not_hurt() {
         stream.write_all(text.as_bytes()).expect("sent");
     }
     assert_eq!(cloud.get("/compute/v2.1/servers").status, 200);
+}
+
+fn the_world_is_held_once() {
+    let cloud = Cloud::new();
+    let both = || (cloud.server.world().server_id("a"), cloud.server.world().server_id("b"));
+    let silent = std::panic::AssertUnwindSafe(both);
+    assert!(std::panic::catch_unwind(silent).is_err(), "a panic, and no wait for ever");
+    assert_eq!(cloud.server.world().server_id("a"), cloud.a);
 }

@@ -91,28 +91,31 @@ fn exchange(shared: &Shared, request: &Request, stream: &mut dyn Stream) -> io::
         return Ok(Next::Request);
     }
     let place = shared.traffic().arrive(request, &route);
-    let result = answer(shared, request, &route, stream);
-    let status = result.as_ref().ok().and_then(|(status, _)| *status);
-    shared.traffic().leave(place, status);
-    result.map(|(_, next)| next)
+    // Counted as answered before the client can see it, or its next request could come first.
+    let leave = |status| shared.traffic().leave(place, status);
+    let Some((response, fault)) = answer(shared, request, &route, stream) else {
+        leave(None);
+        return Ok(Next::Close);
+    };
+    deliver(&response, &fault, stream, || leave(Some(response.status)))
 }
 
-/// Answers, or lets a fault have its way; gives the status that the client could see.
+/// The answer and what a fault still does to it; none if the connection ends without one.
 fn answer(
     shared: &Shared,
     request: &Request,
     route: &Route,
     stream: &mut dyn Stream,
-) -> io::Result<(Option<u16>, Next)> {
+) -> Option<(Response, Fault)> {
     if let Some(response) = over_the_limit(shared) {
-        response.write(stream)?;
-        return Ok((Some(response.status), Next::Request));
+        return Some((response, Fault::default()));
     }
     let fault = Fault::take(&mut shared.world().faults, request, route).unwrap_or_default();
     thread::sleep(Duration::from_millis(fault.delay));
     let down = route.service == Service::Storage && shared.world().settings.storage_down;
     if down || fault.cut == Some(Cut::Before) {
-        return Ok(end_without_answer(shared, &fault, stream));
+        hold(shared, &fault, stream);
+        return None;
     }
     let response = match &fault.reply {
         Some(reply) => {
@@ -124,47 +127,47 @@ fn answer(
         None => handle::answer(shared, request, route),
     };
     if fault.cut == Some(Cut::After) {
-        return Ok(end_without_answer(shared, &fault, stream));
+        hold(shared, &fault, stream);
+        return None;
     }
-    deliver(&response, &fault, stream)
+    Some((response, fault))
 }
 
-/// Closes the connection, or keeps it in silence until the client closes it.
-fn end_without_answer(
-    shared: &Shared,
-    fault: &Fault,
-    stream: &mut dyn Stream,
-) -> (Option<u16>, Next) {
+/// Keeps a connection in silence until the client closes it, if the fault wants that.
+fn hold(shared: &Shared, fault: &Fault, stream: &mut dyn Stream) {
     if fault.hold {
         shared.traffic().hold(true);
         let _ = stream.read(&mut [0]);
         shared.traffic().hold(false);
     }
-    (None, Next::Close)
 }
 
-/// Writes an answer, as well as the fault lets it.
+/// Writes an answer, as well as the fault lets it; `leave` is called before its last piece.
 fn deliver(
     response: &Response,
     fault: &Fault,
     stream: &mut dyn Stream,
-) -> io::Result<(Option<u16>, Next)> {
+    leave: impl FnOnce(),
+) -> io::Result<Next> {
     let length = i64::try_from(response.body.len()).unwrap_or(0) + fault.length;
-    stream.write_all(&response.head(usize::try_from(length).unwrap_or(0)))?;
-    if fault.cut == Some(Cut::Middle) {
-        stream.write_all(&response.body[..response.body.len() / 2])?;
-        stream.flush()?;
-        return Ok((Some(response.status), Next::Close));
+    let mut piece = response.head(usize::try_from(length).unwrap_or(0));
+    let cut = fault.cut == Some(Cut::Middle);
+    let body = &response.body[..if cut { response.body.len() / 2 } else { response.body.len() }];
+    if fault.trickle == 0 {
+        piece.extend_from_slice(body);
+    } else {
+        for part in body.chunks(64) {
+            stream.write_all(&piece)?;
+            stream.flush()?;
+            thread::sleep(Duration::from_millis(fault.trickle));
+            part.clone_into(&mut piece);
+        }
     }
-    let piece = if fault.trickle == 0 { response.body.len().max(1) } else { 64 };
-    for piece in response.body.chunks(piece) {
-        thread::sleep(Duration::from_millis(fault.trickle));
-        stream.write_all(piece)?;
-        stream.flush()?;
-    }
+    leave();
+    stream.write_all(&piece)?;
     stream.flush()?;
-    let close = fault.close || fault.length != 0;
-    Ok((Some(response.status), if close { Next::Close } else { Next::Request }))
+    let close = cut || fault.close || fault.length != 0;
+    Ok(if close { Next::Close } else { Next::Request })
 }
 
 /// A proxy's 429, if more came in within a second than it lets through.

@@ -7,7 +7,8 @@
 //!
 //! ```ignore
 //! let cloud = Server::start(World::demo().server("node-a").volume("data", 1));
-//! let (node, data) = (cloud.world().server_id("node-a"), cloud.world().volume_id("data"));
+//! let node = cloud.world().server_id("node-a");
+//! let data = cloud.world().volume_id("data");
 //! cloud.fault(Fault::on("POST", "/servers/*/os-volume_attachments").cut(Cut::After));
 //! // ... let the driver attach, with cloud.auth_url(), user demo, password demopass ...
 //! assert_eq!(cloud.counters().attaches[&data], 1);
@@ -98,7 +99,8 @@ impl Server {
         format!("{}/identity/v3", self.shared.base)
     }
 
-    /// The world as it is now, to look at and to change.
+    /// The world as it is now, to look at and to change; nothing moves while it is held, so not
+    /// longer than a statement, and only once in it.
     pub fn world(&self) -> Held<'_> {
         self.shared.world()
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use std::time::Duration;
 /// What the threads of a server share.
 pub struct Shared {
     world: Mutex<World>,
+    /// The thread that has the world, as [`this_thread`] calls it; 0: none.
+    holder: AtomicUsize,
     /// Told whenever the world may have changed.
     changed: Condvar,
     traffic: Mutex<Traffic>,
@@ -48,8 +50,10 @@ impl Held<'_> {
     #[must_use]
     pub fn wait(mut self, limit: Duration) -> Self {
         if let Some(world) = self.world.take() {
+            self.shared.holder.store(0, Ordering::SeqCst);
             let waited = self.shared.changed.wait_timeout(world, limit);
             self.world = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
+            self.shared.holder.store(this_thread(), Ordering::SeqCst);
         }
         self
     }
@@ -75,6 +79,7 @@ impl Drop for Held<'_> {
         world.settle();
         let jobs = std::mem::take(&mut world.hosts.jobs);
         let hook = world.hook.clone();
+        self.shared.holder.store(0, Ordering::SeqCst);
         self.world = None;
         self.shared.changed.notify_all();
         for job in jobs {
@@ -87,6 +92,7 @@ impl Shared {
     pub(super) fn new(world: World, base: String, wrap: Box<dyn Wrap>) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             world: Mutex::new(world),
+            holder: AtomicUsize::new(0),
             changed: Condvar::new(),
             traffic: Mutex::default(),
             base,
@@ -99,7 +105,11 @@ impl Shared {
 
     /// The world, with all that is due done.
     pub fn world(&self) -> Held<'_> {
+        // Two guards in one statement are easily written, and would wait for each other for ever.
+        let held = self.holder.load(Ordering::SeqCst) == this_thread();
+        assert!(!held, "this thread has the world already: one world() in a statement");
         let mut world = lock(&self.world);
+        self.holder.store(this_thread(), Ordering::SeqCst);
         world.settle();
         Held { shared: self, world: Some(world) }
     }
@@ -141,6 +151,12 @@ impl Shared {
             shared.world().hook_ended(&job.purpose, well);
         });
     }
+}
+
+/// A number of this thread's own while it lives.
+fn this_thread() -> usize {
+    thread_local!(static PLACE: u8 = const { 0 });
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
 /// A lock that a panic elsewhere does not spoil: the test that panicked has failed by itself.

@@ -60,7 +60,7 @@ pub(super) struct VolumeScript {
     pub(super) encrypted: Option<bool>,
     pub(super) volume_type: Option<String>,
     pub(super) metadata: Option<Map<String, Value>>,
-    /// Both views: the volume is at these servers.
+    /// Both views: the volume is at these servers and no others.
     pub(super) attached_to: Option<Vec<String>>,
     /// Cinder's attachments in place of those there are.
     pub(super) attachments: Option<Vec<AttachmentScript>>,
@@ -144,12 +144,8 @@ impl VolumeScript {
         volume.encrypted = self.encrypted.unwrap_or(volume.encrypted);
         volume.kind = self.volume_type.unwrap_or_else(|| volume.kind.clone());
         volume.metadata = self.metadata.unwrap_or_else(|| volume.metadata.clone());
-        for server in self.attached_to.into_iter().flatten() {
-            let servers = &world.compute.servers;
-            if !servers.iter().any(|known| known.name == server || known.id == server) {
-                return Err(format!("no server {server}"));
-            }
-            world.attached(&id, &server);
+        if let Some(servers) = self.attached_to {
+            attach_only_to(world, &id, &servers)?;
         }
         if let Some(attachments) = self.attachments {
             world.storage_forgets(&id);
@@ -162,6 +158,24 @@ impl VolumeScript {
         }
         Ok(())
     }
+}
+
+fn attach_only_to(world: &mut World, volume: &str, servers: &[String]) -> Result<(), String> {
+    for wanted in servers {
+        let mut known = world.compute.servers.iter();
+        if !known.any(|server| server.name == *wanted || server.id == *wanted) {
+            return Err(format!("no server {wanted}"));
+        }
+    }
+    for server in &mut world.compute.servers {
+        server.rows.retain(|row| row.volume != volume);
+    }
+    world.storage_forgets(volume);
+    world.volume_mut(volume).set_status("available");
+    for server in servers {
+        world.attached(volume, server);
+    }
+    Ok(())
 }
 
 /// The id of a volume by name or id.
