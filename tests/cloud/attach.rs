@@ -3,6 +3,7 @@
 use crate::scene::{PV, Scene, configure};
 use crate::server::{Cut, Fault};
 use crate::support::{Answer, options, spawn};
+use std::time::Duration;
 
 #[test]
 fn a_volume_is_attached_and_detached_and_each_call_can_be_repeated() {
@@ -124,4 +125,38 @@ fn killed_after_any_request_the_next_call_finishes_the_work() {
     scene.node.must(scene.detach("node-b"));
     assert!(scene.attached_to().is_empty());
     assert_eq!(scene.cloud.counters().detaches[&scene.volume], 1);
+}
+
+/// Every request of a call in turn takes effect, is not answered, and the caller is killed.
+#[test]
+fn killed_after_each_request_nothing_is_attached_twice_or_left() {
+    for is_attach in [true, false] {
+        for n in 1.. {
+            let scene = Scene::new();
+            let call = |scene: &Scene| {
+                if is_attach { scene.attach("node-b") } else { scene.detach("node-b") }
+            };
+            if !is_attach {
+                scene.node.must(scene.attach("node-b"));
+            }
+            scene.cloud.reset_counters();
+            scene.cloud.fault(Fault::on("*", "/**").nth(n).hold(Cut::After));
+            let (mut child, output) = spawn(scene.node.command(call(&scene)));
+            if !scene.cloud.wait_held(1, Duration::from_secs(2)) {
+                // It made fewer requests than that: all have been struck.
+                let answer = Answer::finish(child, output);
+                assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+                assert!(n > 4, "a call of only {n} requests");
+                break;
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            scene.node.must(call(&scene));
+            let expected = if is_attach { vec![scene.server("node-b")] } else { Vec::new() };
+            assert_eq!(scene.attached_to(), expected, "request {n}, attach: {is_attach}");
+            let counters = scene.cloud.counters();
+            let changes = if is_attach { counters.attaches } else { counters.detaches };
+            assert_eq!(changes.values().sum::<u64>(), 1, "request {n}: {changes:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A node whose cloud is the test server.
 
-use crate::server::{Server, World};
+use crate::server::{Delays, Server, World};
 use crate::support::{Node, options};
 use std::fs;
 
@@ -17,6 +17,11 @@ impl Scene {
     /// Two servers, `node-a` (this machine) and `node-b`, and one volume.
     pub fn new() -> Self {
         Self::of(World::demo())
+    }
+
+    /// With a cloud that is done as soon as it has answered.
+    pub fn of_immediate() -> Self {
+        Self::of(World::demo().delays(Delays::none()))
     }
 
     pub fn of(world: World) -> Self {

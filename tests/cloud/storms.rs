@@ -37,3 +37,21 @@ fn a_broken_service_is_an_error_and_never_a_no() {
     let message = scene.node.fails(scene.is_attached("node-b"));
     assert!(message.contains("Cinder"), "{message}");
 }
+
+/// What a call costs the cloud: requests, the login among them where there is no token yet.
+#[test]
+fn the_requests_of_each_call_are_counted() {
+    let scene = Scene::of_immediate();
+    let mut cost = |call: [String; 3]| {
+        scene.cloud.reset_counters();
+        scene.node.must(call);
+        scene.cloud.counters().total
+    };
+    // Login, server by name, volume, mapping, name record, attach, volume.
+    assert_eq!(cost(scene.attach("node-b")), 7, "attach, cold");
+    assert_eq!(cost(scene.attach("node-b")), 2, "attached already: server and volume");
+    assert_eq!(cost(scene.is_attached("node-b")), 2, "isattached: server and volume");
+    assert_eq!(cost(scene.is_attached("node-b")), 0, "isattached within a moment");
+    // Server, volumes of that name, the volume twice, detach, volume, mapping, volume, record.
+    assert_eq!(cost(scene.detach("node-b")), 9, "detach");
+}
