@@ -42,7 +42,7 @@ fn a_broken_service_is_an_error_and_never_a_no() {
 #[test]
 fn the_requests_of_each_call_are_counted() {
     let scene = Scene::of_immediate();
-    let mut cost = |call: [String; 3]| {
+    let cost = |call: [String; 3]| {
         scene.cloud.reset_counters();
         scene.node.must(call);
         scene.cloud.counters().total
