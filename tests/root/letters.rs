@@ -35,30 +35,19 @@ impl Drop for Taken {
     }
 }
 
-/// While it lives, the volume that was attached as `letter` gets another one. It is attached when
-/// this was made.
-#[derive(Debug)]
-pub struct Parted {
-    _taken: Option<Taken>,
-}
-
-impl Parted {
-    /// The volume is detached; other tests take and free letters all the time, so it is tried
-    /// until it worked.
-    #[track_caller]
-    pub fn from(volume: &Volume<'_>, letter: &str) -> Self {
-        for _ in 0..50 {
-            let taken = Taken::now(volume.node, letter);
-            volume.node.must(volume.attach());
-            let is_another = volume.letter() != letter;
-            volume.node.must(volume.detach());
-            // Kept only if it was us who held the letter: another test may free it at once.
-            if is_another && taken.is_some() {
-                return Self { _taken: taken };
-            }
+/// Attaches a volume that had this letter, so that it gets another one. Whoever takes the letter
+/// meanwhile, another test or we, keeps it long enough or it is tried again.
+#[track_caller]
+pub fn attach_under_another_letter(volume: &Volume<'_>, letter: &str) -> Option<Taken> {
+    for _ in 0..50 {
+        let taken = Taken::now(volume.node, letter);
+        volume.node.must(volume.attach());
+        if volume.letter() != letter {
+            return taken;
         }
-        panic!("{letter} could not be taken");
+        volume.node.must(volume.detach());
     }
+    panic!("{letter} could not be taken");
 }
 
 /// Two volumes come back under each other's letter.

@@ -4,7 +4,7 @@ use crate::checks::{
     backing_file, mounts_like, nothing_is_left, number_of, only_mount_at, random_bytes,
 };
 use crate::files;
-use crate::letters::Parted;
+use crate::letters::attach_under_another_letter;
 use crate::support::{Node, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
@@ -43,17 +43,18 @@ fn live(fs_type: &'static str, size: &str, becomes: &str) {
     let volume = Volume::create(&node, fs_type, size);
     let data = random_bytes(3 << 20);
 
+    assert_eq!(twice(&volume, &volume.is_attached())["attached"], false);
     let first = up(&volume, becomes);
     files::write_synced(&volume.pod(POD).join("data"), &data);
     down(&volume, &first);
 
     // Meanwhile another disk takes the letter.
-    let parted = Parted::from(&volume, &first);
+    let taken = attach_under_another_letter(&volume, &first);
     let second = up(&volume, becomes);
     assert_ne!(first, second);
     assert!(files::read(volume.pod(POD).join("data")).unwrap() == data, "the data is another");
     down(&volume, &second);
-    drop(parted);
+    drop(taken);
 
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);
@@ -62,7 +63,6 @@ fn live(fs_type: &'static str, size: &str, becomes: &str) {
 /// Everything until the pod runs; answers the letter.
 fn up(volume: &Volume<'_>, fs_type: &str) -> String {
     let link = volume.link();
-    assert_eq!(twice(volume, &volume.is_attached())["attached"], false);
     assert_eq!(twice(volume, &volume.attach())["device"], link.to_str().unwrap());
     let letter = volume.letter();
     assert_eq!(fs::read_link(&link).unwrap(), Path::new("/dev").join(&letter));

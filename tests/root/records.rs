@@ -2,7 +2,7 @@
 
 use crate::checks::{nothing_is_left, only_mount_at};
 use crate::files;
-use crate::letters::Parted;
+use crate::letters::attach_under_another_letter;
 use crate::support::{Node, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
 use serde_json::json;
@@ -32,9 +32,10 @@ fn state_and_run_folders_can_vanish_before_every_call() {
     }
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
-    let mut first_letter = None;
+    let mut first_letter: Option<String> = None;
     for round in 0..2 {
-        let parted = first_letter.as_deref().map(|letter| Parted::from(&volume, letter));
+        let taken =
+            first_letter.as_ref().and_then(|letter| attach_under_another_letter(&volume, letter));
         for call in life(&volume) {
             for _ in 0..2 {
                 for folder in ["state", "run"] {
@@ -50,7 +51,7 @@ fn state_and_run_folders_can_vanish_before_every_call() {
                 _ => {}
             }
         }
-        drop(parted);
+        drop(taken);
     }
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);

@@ -1,5 +1,5 @@
 //! What both rings of tests need: a node of its own for each test, and kubelet's way of calling.
-#![allow(dead_code, reason = "each ring uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each ring uses its own part")]
 #![allow(
     clippy::expect_used,
     clippy::print_stdout,
@@ -9,6 +9,10 @@
     unreachable_pub,
     reason = "test code fails by panicking, and says so"
 )]
+
+mod processes;
+
+pub use processes::{output_of, spawn, start, with_files};
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -236,43 +240,6 @@ impl Answer {
         assert!(!message.contains('%') && !message.contains('\n'), "{text}");
         Self { text, json }
     }
-}
-
-/// Starts a command with both streams in one pipe.
-pub fn spawn(mut command: Command) -> (Child, std::io::PipeReader) {
-    let (output, writer) = std::io::pipe().expect("a pipe");
-    command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
-    (start(&mut command), output)
-}
-
-/// Files are open, or a process is started: never both.
-///
-/// A new process has all our files open until its exec closes them, those of other tests' threads
-/// too: a mount of theirs would be busy although they have closed everything.
-static GATE: std::sync::RwLock<()> = std::sync::RwLock::new(());
-
-/// Opens and closes files of a mount while no process is started.
-pub fn with_files<T>(work: impl FnOnce() -> T) -> T {
-    let _no_start = GATE.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    work()
-}
-
-/// Starts a command, one at a time in this process.
-pub fn start(command: &mut Command) -> Child {
-    let _alone = GATE.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (mut exec, copied) = std::io::pipe().expect("a pipe");
-    let child = command.spawn().unwrap_or_else(|error| panic!("start {command:?}: {error}"));
-    drop(copied);
-    // The new process has a copy too. It ends with its exec, together with those of files that
-    // are open for long; what spawn itself waits for comes a moment earlier.
-    let _ = exec.read(&mut [0]);
-    child
-}
-
-/// Runs a command to its end; what it prints on its two streams comes back.
-pub fn output_of(command: &mut Command) -> std::process::Output {
-    let child = start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    child.wait_with_output().expect("its output")
 }
 
 /// kubelet's options for a volume, as its Go encoder writes them.
