@@ -32,13 +32,15 @@ pub enum Wanted {
     Verb(Verb),
 }
 
-/// Kubernetes `FlexVolume` driver for cloud block disks.
+/// What people can ask for on the command line.
 #[derive(Debug, Parser)]
-#[command(name = "disk", version, disable_help_subcommand = true, after_help = AFTER_HELP)]
+#[command(name = "disk", version, about = ABOUT, disable_help_subcommand = true, after_help = AFTER_HELP)]
 struct Line {
     #[command(subcommand)]
     verb: Verb,
 }
+
+const ABOUT: &str = "Kubernetes FlexVolume driver for cloud block disks";
 
 const AFTER_HELP: &str = "\
 Calls of kubelet and the controller-manager (each answers one line of JSON):

@@ -1,5 +1,4 @@
-//! Which disk is it: links that lie, ids that look alike, disks that change while they are
-//! worked on.
+//! Which disk is it: links that lie, ids that look alike, disks that change under our hands.
 
 use crate::checks::layers_at;
 use crate::crash::seams_are_built_in;
@@ -244,7 +243,6 @@ fn the_number_changes_hands_at(step: &str) -> bool {
     let (global, device) = (node.global("ours"), format!("/dev/{}", node.letter("ours").unwrap()));
     let mut was_swapped = false;
     let reply = swap_at(&node, step, &json, &global, || {
-        // Ours goes to another number, the other one takes its own.
         losetup(&["-d", &device]).unwrap();
         was_swapped = losetup(&[&device, other.to_str().unwrap()]).is_ok();
     });
@@ -293,8 +291,7 @@ fn a_disk_that_is_exchanged_under_its_number_is_noticed_at_every_step() {
 fn change_file(device: &str, file: &Path) {
     use std::os::fd::AsRawFd;
     const LOOP_CHANGE_FD: nix::libc::c_ulong = 0x4c06;
-    let device = fs::File::open(device).unwrap();
-    let file = fs::File::open(file).unwrap();
+    let [device, file] = [Path::new(device), file].map(|path| fs::File::open(path).unwrap());
     // SAFETY: the argument is a descriptor by value; both are open for the whole call.
     let result =
         unsafe { nix::libc::ioctl(device.as_raw_fd(), LOOP_CHANGE_FD as _, file.as_raw_fd()) };

@@ -72,6 +72,8 @@ impl<'a> LocalCloud<'a> {
 
     /// Removes a volume that is attached nowhere.
     pub fn delete(&self, id: &VolumeId, deadline: Deadline) -> Result<()> {
+        // A question about nothing makes no folder.
+        self.existing(id)?;
         let _lock = self.shelf.lock(deadline)?;
         let volume = self.view(&self.existing(id)?)?;
         if let Some(attachment) = volume.attachments.first() {
@@ -87,6 +89,8 @@ impl<'a> LocalCloud<'a> {
     /// Pulls the volume's disk without a warning, as a hypervisor can: the file system on it dies,
     /// and the cloud shows the volume detached.
     pub fn yank(&self, id: &VolumeId, deadline: Deadline) -> Result<pull::Pulled> {
+        // A question about nothing makes no folder.
+        self.existing(id)?;
         let _lock = self.shelf.lock(deadline)?;
         let file = self.existing(id)?;
         let Some(disk) = self.disk(id)? else {
