@@ -76,7 +76,6 @@ fn wait(descriptor: &SignalFd, end: Instant, deadline: Duration) -> Error {
 
 #[allow(clippy::exit, reason = "the call's own thread may hang in the kernel: only this ends it")]
 fn give_up(channel: &Channel, subject: &Subject, why: &Error) -> ! {
-    tool::kill_all();
     if channel.is_used() {
         // The call is giving its own answer this very moment, perhaps to a slow reader: it ends
         // by itself, or is ended before kubelet loses its patience.
@@ -85,6 +84,9 @@ fn give_up(channel: &Channel, subject: &Subject, why: &Error) -> ! {
     }
     let reply = Reply::failure(&subject.action, &subject.object, why, &subject.call_id);
     tracing::error!(call = subject.call_id, reason = %why, "end: given up");
+    // First the answer, then the children: the call would take a killed child for its own trouble
+    // and answer with that.
     let sent = channel.send(&reply.line());
+    tool::kill_all();
     std::process::exit(i32::from(!sent));
 }

@@ -121,11 +121,18 @@ fn forget(group: i32) {
 /// way already.
 #[allow(unsafe_code)]
 fn die_with_parent(command: &mut Command) {
-    // SAFETY: between fork and exec only one prctl(2) is made, which is safe there: it neither
-    // allocates nor locks.
+    let parent = nix::unistd::getpid();
+    // SAFETY: between fork and exec only prctl(2) and getppid(2) are made, which are safe there:
+    // they neither allocate nor lock.
     unsafe {
-        command.pre_exec(|| {
-            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)
+        command.pre_exec(move || {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+            // The parent may have died before the wish was heard.
+            if nix::unistd::getppid() == parent {
+                Ok(())
+            } else {
+                Err(nix::errno::Errno::ESRCH.into())
+            }
         });
     }
 }

@@ -99,7 +99,7 @@ impl<'a> LocalCloud<'a> {
                 format!("volume {id} has no disk on this machine"),
             ));
         };
-        let pulled = pull::pull(&self.shelf, id, &disk)?;
+        let pulled = pull::pull(&self.shelf, self.devices, id, &disk)?;
         self.shelf.remove_link(id, &disk)?;
         self.without(file, &self.this_node)?;
         Ok(pulled)
@@ -198,6 +198,8 @@ impl<'a> LocalCloud<'a> {
         if let Some(disk) = self.disk(id)? {
             return Ok(disk);
         }
+        // What a killed pull left.
+        crate::host::files::remove_if_there(&self.shelf.copy(id))?;
         let image = self.shelf.image(id);
         let backing = OpenOptions::new()
             .read(true)
@@ -217,6 +219,8 @@ impl<'a> LocalCloud<'a> {
     fn unplug(&self, id: &VolumeId, disk: &Device) -> Result<()> {
         if self.devices.is_free(disk)? {
             let node = nodes::open_to_read(disk)?;
+            // Open, the number is this disk's; it must still be the volume's.
+            self.devices.check(&self.identity(id), disk)?;
             kernel::loop_unbind(&node)
                 .map_err(|errno| Error::io(format!("clear {}", disk.kernel_name), &errno.into()))?;
             drop(node);
@@ -226,7 +230,7 @@ impl<'a> LocalCloud<'a> {
         let moment = Deadline::after(Duration::from_millis(200));
         while self.disk(id)?.is_some_and(|now| now.number == disk.number) {
             if !self.devices.is_free(disk)? || !moment.pause(Duration::from_millis(5)) {
-                pull::pull(&self.shelf, id, disk)?;
+                pull::pull(&self.shelf, self.devices, id, disk)?;
                 break;
             }
         }
@@ -249,7 +253,11 @@ fn bind_free_loop(backing: &File) -> Result<()> {
         let device = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(device) => device,
             // devtmpfs makes the node a moment after the kernel made the device.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // One that is just being cleared cannot be opened at all.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::NotFound
+                    || error.raw_os_error() == Some(nix::errno::Errno::ENXIO as i32) =>
+            {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             }

@@ -7,8 +7,8 @@
 //! as absent everywhere.
 
 use super::shelf::Shelf;
-use crate::host::{kernel, nodes};
-use crate::model::device::{Device, DeviceNumber};
+use crate::host::{Devices, kernel, nodes};
+use crate::model::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::MountTable;
@@ -27,8 +27,10 @@ pub struct Pulled {
 }
 
 /// Pulls the disk. The caller holds the cloud's lock.
-pub fn pull(shelf: &Shelf, id: &VolumeId, disk: &Device) -> Result<Pulled> {
+pub fn pull(shelf: &Shelf, devices: &dyn Devices, id: &VolumeId, disk: &Device) -> Result<Pulled> {
     let node = nodes::open_to_read(disk)?;
+    // From here on the number cannot go to another volume's disk; until here it could.
+    devices.check(&Identity::BackingFile(shelf.image(id)), disk)?;
     let killed_file_system = shut_down(disk.number)?;
     seam::step("local.pull.shut-down");
 
@@ -39,7 +41,7 @@ pub fn pull(shelf: &Shelf, id: &VolumeId, disk: &Device) -> Result<Pulled> {
     seam::step("local.pull.let-go");
 
     let image = shelf.image(id);
-    let copy = image.with_extension("img.copy");
+    let copy = shelf.copy(id);
     let copied = copy_sparsely(&image, &copy).and_then(|()| fs::rename(&copy, &image));
     copied.map_err(|error| {
         let _ = fs::remove_file(&copy);

@@ -66,6 +66,12 @@ impl Shelf {
         self.dir.join("volumes").join(format!("{id}.img"))
     }
 
+    /// The copy that takes the image's name when a disk is pulled.
+    #[must_use]
+    pub fn copy(&self, id: &VolumeId) -> PathBuf {
+        self.dir.join("volumes").join(format!("{id}.img.copy"))
+    }
+
     /// The link to a volume's disk.
     #[must_use]
     pub fn link(&self, id: &VolumeId) -> PathBuf {
@@ -168,6 +174,7 @@ impl Shelf {
     /// Removes a volume: the record first, for without it there is no volume.
     pub fn remove(&self, id: &VolumeId) -> Result<()> {
         files::remove_if_there(&self.record(id))?;
+        files::remove_if_there(&self.copy(id))?;
         files::remove_if_there(&self.image(id))
     }
 
