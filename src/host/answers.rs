@@ -10,9 +10,8 @@ use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::time::Deadline;
 use nix::time::{ClockId, clock_gettime};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,14 +66,7 @@ impl Answers {
 
     fn locked(&self, id: &VolumeId, about: &str, deadline: Deadline) -> Option<File> {
         files::make_private_folder(&self.folder).ok()?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.folder.join(format!("{id}@{about}")))
-            .ok()?;
+        let file = files::open_shared(&self.folder.join(format!("{id}@{about}"))).ok()?;
         // Half of the time: what is left must do to ask.
         let until = deadline.at_most(deadline.total() / 2);
         while file.try_lock().is_err() {

@@ -31,6 +31,12 @@ fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
+/// Opens a private file that is locked, and perhaps read and written, by many processes: made if
+/// it is missing, never emptied by the opening.
+pub fn open_shared(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
 /// Makes a private folder with its parents, if it is missing.
 pub fn make_private_folder(path: &Path) -> Result<()> {
     fs::DirBuilder::new()

@@ -8,9 +8,9 @@ use super::files;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::time::{Deadline, Steps};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -76,7 +76,8 @@ impl Locks {
             if let Err(error) = files::make_private_folder(&self.folder) {
                 return Ok(Locked::Impossible(error));
             }
-            let file = match open(&path) {
+            // std opens every file close-on-exec: children do not keep the lock.
+            let file = match files::open_shared(&path) {
                 Ok(file) => file,
                 // Somebody removed the empty folder in between.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !deadline.over() => {
@@ -108,11 +109,6 @@ impl Locks {
         Err(Error::new(Kind::Busy, format!("another call works on the volume: {holder}"))
             .hint("it is repeated by kubelet; if that call hangs, end its process"))
     }
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    // Opened with close-on-exec, as std does with every file: children do not keep the lock.
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 fn is_still_named(file: &File, path: &Path) -> bool {

@@ -87,13 +87,7 @@ impl Shelf {
         files::make_private_folder(&self.dir)?;
         let path = self.dir.join("lock");
         let io = |error: &std::io::Error| Error::io(format!("lock {}", path.display()), error);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| io(&error))?;
+        let file = files::open_shared(&path).map_err(|error| io(&error))?;
         for step in Steps::between(Duration::from_millis(1), Duration::from_millis(20)) {
             match file.try_lock() {
                 Ok(()) => return Ok(file),

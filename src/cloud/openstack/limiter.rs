@@ -9,9 +9,8 @@ use crate::host::files;
 use crate::model::time::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -104,7 +103,7 @@ impl Limiter {
 
     fn change<T>(&self, change: impl FnOnce(&mut State, f64) -> T) -> Option<T> {
         files::make_private_folder(&self.folder).ok()?;
-        let mut file = open(&self.folder.join("limiter")).ok()?;
+        let mut file = files::open_shared(&self.folder.join("limiter")).ok()?;
         file.lock().ok()?;
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
@@ -129,7 +128,8 @@ impl Limiter {
         }
         loop {
             for number in 0..self.limits.at_once {
-                let Ok(file) = open(&self.folder.join(format!("slot-{number}"))) else {
+                let Ok(file) = files::open_shared(&self.folder.join(format!("slot-{number}")))
+                else {
                     return Ok(None);
                 };
                 if file.try_lock().is_ok() {
@@ -157,10 +157,6 @@ fn book(state: &mut State, now: f64, limits: Limits) -> Duration {
         state.open_until += millis(OPEN_FOR) / 10.0;
     }
     Duration::from_secs_f64(wait / 1000.0)
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 fn millis(duration: Duration) -> f64 {

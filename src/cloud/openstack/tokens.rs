@@ -10,8 +10,8 @@ use crate::model::access::Access;
 use crate::model::secret::Secret;
 use crate::model::time::Deadline;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -113,8 +113,7 @@ impl Tokens {
             return Turn { _file: None };
         }
         let path = self.path.with_extension("lock");
-        let opened =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        let opened = files::open_shared(&path);
         let Ok(file) = opened else { return Turn { _file: None } };
         let until = deadline.at_most(PATIENCE);
         while file.try_lock().is_err() {

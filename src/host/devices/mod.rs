@@ -11,7 +11,7 @@ mod sysfs;
 mod udev;
 
 use self::events::DiskEvents;
-use self::sysfs::{Folder, Sysfs};
+use self::sysfs::Sysfs;
 use super::{Devices, Events, Held, kernel, nodes};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::{Error, Result};
@@ -42,8 +42,8 @@ impl SysfsDevices {
         Self { sysfs: Sysfs::at(sysfs), by_id }
     }
 
-    /// The disk's folder, if the disk of that number is still the one that was proven.
-    fn still(&self, wanted: &Identity, device: &Device) -> Result<Folder> {
+    /// An error if the disk of that number is no longer the one that was proven.
+    fn still(&self, wanted: &Identity, device: &Device) -> Result<()> {
         let changed = |how: String| {
             Error::refused(format!(
                 "{} ({}) was proven to be the volume's disk, but {how}",
@@ -61,7 +61,7 @@ impl SysfsDevices {
         if folder.sequence() != device.sequence {
             return Err(changed("it was exchanged: the kernel counts it as a new disk".to_owned()));
         }
-        Ok(folder)
+        Ok(())
     }
 }
 
@@ -71,7 +71,7 @@ impl Devices for SysfsDevices {
     }
 
     fn check(&self, wanted: &Identity, device: &Device) -> Result<()> {
-        self.still(wanted, device).map(drop)
+        self.still(wanted, device)
     }
 
     fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held> {
