@@ -3,7 +3,7 @@
 use crate::channel::Channel;
 use crate::cloud::Cloud;
 use crate::cloud::local::LocalCloud;
-use crate::cloud::openstack::{self, OpenStack};
+use crate::cloud::openstack::{self, OpenStack, OwnNode};
 use crate::cloud::unconfigured::Unconfigured;
 use crate::driver::publish::Publication;
 use crate::driver::{Driver, Outcome, Volume};
@@ -119,7 +119,7 @@ fn dispatch(
 ) -> Result<(Reply, Outcome)> {
     let this_node = this_node(config)?;
     let devices = SysfsDevices::default();
-    let cloud = cloud(config, origin, &this_node, &devices)?;
+    let cloud = cloud(config, origin, &this_node, &devices, call.region())?;
     let answers = Answers::below(&config.paths.run_dir);
     let is_remote = config.cloud.kind == Some(CloudKind::OpenStack);
     let driver = Driver {
@@ -131,6 +131,7 @@ fn dispatch(
         answers: is_remote.then_some(&answers),
         locks: &Locks::below(&config.paths.run_dir),
         this_node: &this_node,
+        takeover: config.attach.takeover,
         guard: config.guard.mode,
         operation: word,
         deadline,
@@ -138,7 +139,7 @@ fn dispatch(
     let plain = |outcome: Outcome| (Reply::success(), outcome);
     match call {
         Call::Attach { options, node } => {
-            let (link, outcome) = driver.attach(&volume(options), node)?;
+            let (link, outcome) = driver.attach(&volume(options), node, options.sharing)?;
             Ok((Reply::device(&link), outcome))
         }
         Call::Detach { name, node } => driver.detach(name, node.as_ref()).map(plain),
@@ -197,8 +198,12 @@ fn cloud<'a>(
     origin: Option<&Path>,
     this_node: &NodeName,
     devices: &'a dyn host::Devices,
+    region: Option<&str>,
 ) -> Result<Box<dyn Cloud + 'a>> {
     let reason = match (config.cloud.kind, origin) {
+        (Some(CloudKind::Local), _) if region.is_some() => {
+            return Err(Error::bad_call("the option region is set, but the local cloud has none"));
+        }
         (Some(CloudKind::Local), _) => {
             return Ok(Box::new(LocalCloud::new(&config.local.dir, this_node, devices)?));
         }
@@ -207,8 +212,13 @@ fn cloud<'a>(
             let get = |name: &str| std::env::var(name).ok();
             match openstack::access(&config.openstack, &origin, get) {
                 Ok(access) => {
-                    let server = config.node.server_id.as_ref();
-                    return Ok(Box::new(OpenStack::new(access, &config.paths.run_dir, this_node, server)));
+                    let node = OwnNode {
+                        name: this_node.clone(),
+                        server: config.node.server_id.clone(),
+                        others: config.node.servers.clone(),
+                    };
+                    let cloud = OpenStack::new(access, &config.paths.run_dir, node, region);
+                    return Ok(Box::new(cloud));
                 }
                 Err(reason) => reason,
             }

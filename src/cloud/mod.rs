@@ -44,10 +44,35 @@ impl CloudVolume {
 /// One attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
+    /// The attachment's own id, where it has one: a volume that was detached and attached again
+    /// has another.
+    pub id: Option<String>,
     /// To whom.
     pub server: ServerId,
     /// Since when, in the cloud's words.
     pub since: Option<String>,
+}
+
+/// A server as the compute service shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerView {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its status, in the service's words.
+    pub status: String,
+    /// Whether it is certainly not running.
+    pub is_stopped: bool,
+}
+
+/// Whoever holds a volume, be it only by a reservation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The attachment's id.
+    pub id: String,
+    /// For which server.
+    pub server: Option<ServerId>,
+    /// How far it is, in the service's words.
+    pub status: String,
 }
 
 /// A cloud that lends block volumes to servers.
@@ -93,6 +118,16 @@ pub trait Cloud {
 
     /// Asks to end an attachment; it may come true later. Errors as with attach.
     fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()>;
+
+    /// The server; nothing only if the compute service knows none of that id.
+    fn server_view(&self, server: &ServerId, deadline: Deadline) -> Result<Option<ServerView>>;
+
+    /// Who holds the volume, reservations included.
+    fn claims(&self, id: &VolumeId, deadline: Deadline) -> Result<Vec<Claim>>;
+
+    /// Removes an attachment from the block service's books alone. Right only when the server
+    /// does not exist any more: a running one would have its disk cut off.
+    fn drop_attachment(&self, attachment: &str, deadline: Deadline) -> Result<()>;
 
     /// Asks for a larger volume; it may come true later.
     fn extend(&self, id: &VolumeId, bytes: u64, deadline: Deadline) -> Result<()>;

@@ -1,6 +1,6 @@
 //! Stands in where no cloud is configured: what needs none works, the rest says what to write.
 
-use super::{Cloud, CloudVolume};
+use super::{Claim, Cloud, CloudVolume, ServerView};
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
@@ -59,6 +59,18 @@ impl Cloud for Unconfigured {
     }
 
     fn detach(&self, _: &VolumeId, _: &ServerId, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
+    fn server_view(&self, _: &ServerId, _: Deadline) -> Result<Option<ServerView>> {
+        self.no()
+    }
+
+    fn claims(&self, _: &VolumeId, _: Deadline) -> Result<Vec<Claim>> {
+        self.no()
+    }
+
+    fn drop_attachment(&self, _: &str, _: Deadline) -> Result<()> {
         self.no()
     }
 

@@ -1,10 +1,11 @@
 //! Attach a volume to a server, and ask whether it is.
 
+use super::takeover::contradiction;
 use super::{Driver, Outcome, Volume};
-use crate::cloud::{Attachment, CloudVolume};
+use crate::cloud::CloudVolume;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
-use crate::model::situation::{BlockView, ComputeView, Situation, judge};
+use crate::model::situation::{BlockView, ComputeView, Sharing, Situation, judge};
 use crate::seam;
 use std::path::PathBuf;
 
@@ -12,12 +13,21 @@ use std::path::PathBuf;
 /// cannot do it.
 const TRIES: u32 = 2;
 
+/// What a person does who wants several servers to have a volume.
+const SHARE: &str = "the cloud would allow it, but no file system survives two writers: with the \
+    option share: read-only in the PersistentVolume every node mounts it read-only";
+
 impl Driver<'_> {
     /// Attaches the volume to the node's server; answers the link of its disk.
     ///
     /// Already attached there: nothing is requested. Attached elsewhere: an error that says where,
     /// never stolen.
-    pub fn attach(&self, volume: &Volume, node: &NodeName) -> Result<(PathBuf, Outcome)> {
+    pub fn attach(
+        &self,
+        volume: &Volume,
+        node: &NodeName,
+        sharing: Sharing,
+    ) -> Result<(PathBuf, Outcome)> {
         if let Some(name) = &volume.name
             && let Some(other) = name.as_volume_id()
         {
@@ -36,31 +46,46 @@ impl Driver<'_> {
             self.remember_name(volume);
             Outcome::Already
         } else {
-            self.make_attached(volume, &server, state)?;
+            self.make_attached(volume, &server, sharing, state)?;
             Outcome::Done
         };
         Ok((self.cloud.link(&volume.id), outcome))
     }
 
-    fn make_attached(&self, volume: &Volume, server: &ServerId, first: CloudVolume) -> Result<()> {
+    fn make_attached(
+        &self,
+        volume: &Volume,
+        server: &ServerId,
+        sharing: Sharing,
+        first: CloudVolume,
+    ) -> Result<()> {
         let mut state = first;
         let mut tries = 0;
         let mut refusal: Option<Error> = None;
         // Since when nothing has changed that should: a request in the dark, or a ghost.
         let mut settle = self.settle();
         let mut last = None;
+        let mut taken_over = false;
         for step in self.looks() {
             let situation = self.situation(&state, server)?;
             let tries_before = tries;
             if last.replace(situation) != Some(situation) {
-                tracing::debug!(volume = %volume.id, %server, status = state.status, ?situation, "looked");
+                tracing::info!(volume = %volume.id, %server, status = state.status, ?situation, "looked");
             }
             match situation {
                 Situation::Attached | Situation::AttachedBusy => {
                     self.forget_answers(&volume.id);
                     return Ok(());
                 }
-                Situation::Elsewhere => return Err(elsewhere(&volume.id, &state)),
+                Situation::Elsewhere if taken_over && !settle.over() => {}
+                Situation::Elsewhere => {
+                    self.take_over(&state, server)?;
+                    taken_over = true;
+                    settle = self.settle();
+                }
+                Situation::Shareable if sharing == Sharing::Alone => {
+                    return Err(self.elsewhere(&state, server)?.hint(SHARE));
+                }
                 Situation::Unusable => return Err(unusable(&state)),
                 Situation::Free | Situation::Shareable if tries == 0 || settle.over() => {
                     if tries == TRIES {
@@ -76,7 +101,8 @@ impl Driver<'_> {
                 }
                 Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
                 Situation::Forgotten | Situation::ServerGone if settle.over() => {
-                    return Err(contradiction(&state, server));
+                    self.take_over(&state, server)?;
+                    settle = self.settle();
                 }
                 Situation::Free
                 | Situation::Shareable
@@ -202,9 +228,13 @@ impl Driver<'_> {
     pub(super) fn still_moving(&self, state: &CloudVolume, refusal: Option<Error>) -> Error {
         let seconds = self.deadline.total().as_secs();
         let (id, status) = (&state.id, &state.status);
+        let holders = self.claimed_by(state);
         let last = refusal.map_or_else(String::new, |error| format!(" (it said: {})", error.cause));
-        Error::new(Kind::Timeout, format!("volume {id} is still {status} after {seconds} s{last}"))
-            .hint("the cloud works on it, or lost it: see the volume's events there")
+        Error::new(
+            Kind::Timeout,
+            format!("volume {id} is still {status} after {seconds} s{holders}{last}"),
+        )
+        .hint("the cloud works on it, or lost it: see the volume's events there")
     }
 }
 
@@ -220,17 +250,6 @@ fn block_view(state: &CloudVolume, server: &ServerId) -> BlockView {
         lists_others: state.attachments.iter().any(|one| one.server != *server),
         is_shareable: state.is_shareable,
     }
-}
-
-fn elsewhere(id: &VolumeId, state: &CloudVolume) -> Error {
-    let describe = |one: &Attachment| match &one.since {
-        Some(since) => format!("{} since {since}", one.server),
-        None => one.server.to_string(),
-    };
-    let servers: Vec<_> = state.attachments.iter().map(describe).collect();
-    let servers = servers.join(", ");
-    Error::new(Kind::Elsewhere, format!("Multi-Attach: volume {id} is attached to {servers}"))
-        .hint("a volume is never taken from another server; detach it there first")
 }
 
 fn unusable(state: &CloudVolume) -> Error {
@@ -256,12 +275,4 @@ pub(super) fn ghost(state: &CloudVolume, server: &ServerId) -> Error {
         state.id, state.status
     ))
     .hint("an operator of the cloud must remove the mapping")
-}
-
-pub(super) fn contradiction(state: &CloudVolume, server: &ServerId) -> Error {
-    Error::refused(format!(
-        "the block service lists volume {} at {server}, the compute service does not know of it",
-        state.id
-    ))
-    .hint("an operator of the cloud must remove the volume's attachment there")
 }

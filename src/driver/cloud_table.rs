@@ -5,10 +5,10 @@ use super::fakes::{FakeCloud, FakeDevices, NoHost};
 use super::{Driver, Volume};
 use crate::host::locks::Locks;
 use crate::host::records::Records;
-use crate::model::config::GuardMode;
+use crate::model::config::{GuardMode, Takeover};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
-use crate::model::situation::{ComputeView, STATUSES};
+use crate::model::situation::{ComputeView, STATUSES, Sharing};
 use crate::model::time::Deadline;
 use std::time::Duration;
 
@@ -44,6 +44,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
             answers: None,
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("another-node").unwrap(),
+            takeover: Takeover::Off,
             guard: GuardMode::Enforce,
             operation: "test",
             deadline: Deadline::after(DEADLINE),
@@ -63,7 +64,9 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
         },
         other => panic!("{status}: {requests} requests, {other:?}"),
     };
-    let attach = changed(call(&|driver, volume, node| driver.attach(volume, node).map(|_| true)));
+    let attach = changed(call(&|driver, volume, node| {
+        driver.attach(volume, node, Sharing::Alone).map(|_| true)
+    }));
     let detach = changed(call(&|driver, volume, node| {
         driver.detach(&volume.id.as_name(), Some(node)).map(|_| true)
     }));

@@ -1,6 +1,7 @@
 //! Detach a volume from a server.
 
-use super::attach::{contradiction, ghost};
+use super::attach::ghost;
+use super::takeover::contradiction;
 use super::{Driver, Outcome};
 use crate::cloud::CloudVolume;
 use crate::model::config::GuardMode;
@@ -42,6 +43,8 @@ impl Driver<'_> {
         node: &NodeName,
     ) -> Result<Outcome> {
         let id = first.id.clone();
+        // A detach is about this attachment; one that is made while it runs has another id.
+        let meant = first.attachment_to(server).and_then(|one| one.id.clone());
         let mut state = first;
         let mut tries = 0;
         let mut refusal: Option<Error> = None;
@@ -51,7 +54,13 @@ impl Driver<'_> {
             let situation = self.situation(&state, server)?;
             let tries_before = tries;
             if last.replace(situation) != Some(situation) {
-                tracing::debug!(volume = %id, %server, status = state.status, ?situation, "looked");
+                tracing::info!(volume = %id, %server, status = state.status, ?situation, "looked");
+            }
+            let now = state.attachment_to(server).and_then(|one| one.id.as_ref());
+            if let (Some(meant), Some(now)) = (&meant, now)
+                && meant != now
+            {
+                return Err(attached_anew(&id, server));
             }
             match situation {
                 Situation::Attached if tries == 0 || settle.over() => {
@@ -132,7 +141,7 @@ impl Driver<'_> {
         for attachment in &state.attachments {
             let view = self.cloud.compute_view(&state.id, &attachment.server, self.deadline)?;
             if view == ComputeView::NoServer {
-                return Err(contradiction(state, &attachment.server));
+                self.end_attachment_of_gone_server(state, attachment)?;
             }
         }
         tracing::info!(volume = %state.id, %node, "the node's server does not exist");
@@ -197,6 +206,11 @@ impl Driver<'_> {
             tracing::debug!(volume = %id, %name, %error, "the record stays");
         }
     }
+}
+
+fn attached_anew(id: &VolumeId, server: &ServerId) -> Error {
+    Error::new(Kind::Busy, format!("volume {id} was attached to {server} anew during this detach"))
+        .hint("the new attachment was left alone; detach again if it is meant too")
 }
 
 fn kept(id: &VolumeId, server: &ServerId, refusal: Option<Error>) -> Error {

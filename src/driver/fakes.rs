@@ -1,6 +1,6 @@
 //! Ports for unit tests: they behave, they do not record calls.
 
-use crate::cloud::{Attachment, Cloud, CloudVolume};
+use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView};
 use crate::host::{Devices, Events, FileSystems, Held, MountRequest, Mounts, NewFileSystem};
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Proof, Shown};
@@ -30,7 +30,11 @@ impl FakeCloud {
     pub(super) fn with(self, id: &str, size: u64, servers: &[&str]) -> Self {
         let attachments: Vec<_> = servers
             .iter()
-            .map(|server| Attachment { server: ServerId::parse(server).unwrap(), since: None })
+            .map(|server| Attachment {
+                id: Some(format!("attachment-{server}")),
+                server: ServerId::parse(server).unwrap(),
+                since: None,
+            })
             .collect();
         let status = if attachments.is_empty() { "available" } else { "in-use" };
         self.volumes.borrow_mut().push(CloudVolume {
@@ -113,7 +117,7 @@ impl Cloud for FakeCloud {
     fn attach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
         self.requests.set(self.requests.get() + 1);
         self.compute.set(None);
-        let attachment = Attachment { server: server.clone(), since: None };
+        let attachment = Attachment { id: None, server: server.clone(), since: None };
         self.change(id, |volume| {
             volume.attachments.push(attachment);
             "in-use".clone_into(&mut volume.status);
@@ -127,6 +131,27 @@ impl Cloud for FakeCloud {
             volume.attachments.retain(|one| one.server != *server);
             "available".clone_into(&mut volume.status);
         })
+    }
+
+    fn server_view(&self, server: &ServerId, _: Deadline) -> Result<Option<ServerView>> {
+        let is_gone = self.compute.get() == Some(ComputeView::NoServer);
+        let (name, status) = (Some(server.to_string()), "ACTIVE".to_owned());
+        Ok((!is_gone).then_some(ServerView { name, status, is_stopped: false }))
+    }
+
+    fn claims(&self, _: &VolumeId, _: Deadline) -> Result<Vec<Claim>> {
+        Ok(Vec::new())
+    }
+
+    fn drop_attachment(&self, attachment: &str, _: Deadline) -> Result<()> {
+        self.requests.set(self.requests.get() + 1);
+        for volume in self.volumes.borrow_mut().iter_mut() {
+            volume.attachments.retain(|one| one.id.as_deref() != Some(attachment));
+            if volume.attachments.is_empty() {
+                "available".clone_into(&mut volume.status);
+            }
+        }
+        Ok(())
     }
 
     fn extend(&self, id: &VolumeId, bytes: u64, _: Deadline) -> Result<()> {

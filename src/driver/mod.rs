@@ -16,6 +16,7 @@ pub mod names;
 pub mod publish;
 mod resolve;
 pub mod stage;
+mod takeover;
 pub mod unmount;
 pub mod wait;
 
@@ -24,7 +25,7 @@ use crate::host::answers::Answers;
 use crate::host::locks::{Lock, Locked, Locks};
 use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, Mounts};
-use crate::model::config::GuardMode;
+use crate::model::config::{GuardMode, Takeover};
 use crate::model::device::Device;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
@@ -78,6 +79,8 @@ pub struct Driver<'a> {
     pub locks: &'a Locks,
     /// This machine's name.
     pub this_node: &'a NodeName,
+    /// From which servers a volume may be taken.
+    pub takeover: Takeover,
     /// Whether tear-downs of volumes in use are refused.
     pub guard: GuardMode,
     /// The operation's name, for the lock file.

@@ -206,7 +206,7 @@ mod tests {
     use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
     use crate::host::locks::Locks;
     use crate::host::records::Records;
-    use crate::model::config::GuardMode;
+    use crate::model::config::{GuardMode, Takeover};
     use crate::model::ids::NodeName;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
@@ -229,6 +229,7 @@ mod tests {
             answers: None,
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("here").unwrap(),
+            takeover: Takeover::Off,
             guard: GuardMode::Enforce,
             operation: "test",
             deadline: Deadline::after(Duration::from_secs(5)),

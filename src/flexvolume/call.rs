@@ -157,6 +157,12 @@ impl Call {
         }
     }
 
+    /// The cloud's region that the volume's options name.
+    #[must_use]
+    pub fn region(&self) -> Option<&str> {
+        self.options()?.region.as_deref()
+    }
+
     /// What the call is about, for messages and the log.
     #[must_use]
     pub fn object(&self) -> String {

@@ -2,6 +2,7 @@
 
 use crate::model::error::{Error, Result};
 use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::situation::Sharing;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -28,12 +29,18 @@ pub struct Options {
     pub fs_type: String,
     /// Whether the consumer may write.
     pub access: Access,
+    /// Whether several nodes may have the volume.
+    pub sharing: Sharing,
+    /// The cloud's region, if it is not the configured one.
+    pub region: Option<String>,
 }
 
 const NAME: &str = "kubernetes.io/pvOrVolumeName";
 const FS_TYPE: &str = "kubernetes.io/fsType";
 const READ_WRITE: &str = "kubernetes.io/readwrite";
 const VOLUME_ID: &str = "volumeID";
+const SHARE: &str = "share";
+const REGION: &str = "region";
 
 impl Options {
     /// Reads the JSON of one argument.
@@ -57,7 +64,14 @@ impl Options {
             Some("ro") => Access::ReadOnly,
             Some(_) => return Err(Error::bad_call(format!("{READ_WRITE} is neither rw nor ro"))),
         };
-        Ok(Self { volume, name, fs_type: get(FS_TYPE).unwrap_or_default().to_owned(), access })
+        let sharing = match get(SHARE) {
+            None => Sharing::Alone,
+            Some("read-only") => Sharing::ReadOnly,
+            Some(_) => return Err(Error::bad_call("the option share can only be read-only")),
+        };
+        let region = get(REGION).map(str::to_owned);
+        let fs_type = get(FS_TYPE).unwrap_or_default().to_owned();
+        Ok(Self { volume, name, fs_type, access, sharing, region })
     }
 }
 
@@ -119,6 +133,7 @@ mod tests {
         assert_eq!(options.volume.as_str(), "v1");
         assert_eq!(options.name.as_ref().unwrap().as_str(), "pv-1");
         assert_eq!((options.fs_type.as_str(), options.access), ("xfs", Access::ReadOnly));
+        assert_eq!((options.region.as_deref(), options.sharing), (Some("r"), Sharing::Alone));
         assert!(!format!("{options:?}").contains("c2VjcmV0"));
     }
 
@@ -146,6 +161,7 @@ mod tests {
             r#"{"volumeID":"hunter2"#,
             r#"{"volumeID":"../hunter2"}"#,
             r#"{"volumeID":"v","kubernetes.io/readwrite":"maybe"}"#,
+            r#"{"volumeID":"v","share":"hunter2"}"#,
             r#"{"volumeID":"v","kubernetes.io/pvOrVolumeName":"a/b"}"#,
         ] {
             let error = Options::parse(text).unwrap_err();

@@ -4,6 +4,7 @@ use super::access::Written;
 use super::error::{Error, Kind, Result};
 use super::ids::{NodeName, ServerId};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub struct Config {
     pub cloud: CloudConfig,
     /// Where an `OpenStack` cloud is and who we are there.
     pub openstack: Written,
+    /// How volumes are attached.
+    pub attach: AttachConfig,
     /// The embedded local cloud.
     pub local: LocalConfig,
     /// This machine.
@@ -49,6 +52,28 @@ pub enum CloudKind {
     OpenStack,
 }
 
+/// `[attach]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AttachConfig {
+    /// From which servers a volume may be taken.
+    pub takeover: Takeover,
+}
+
+/// `attach.takeover`: a volume that is wanted here may still be on the books of a server that
+/// cannot use it any more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Takeover {
+    /// From none.
+    #[default]
+    Off,
+    /// From servers that the compute service has deleted.
+    Deleted,
+    /// From those, and from servers that are shut off.
+    Stopped,
+}
+
 /// `[local]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -71,6 +96,8 @@ pub struct NodeConfig {
     pub name: Option<NodeName>,
     /// This machine's id in the cloud; found by the machine itself if not given.
     pub server_id: Option<ServerId>,
+    /// Other machines' ids in the cloud, by node name, where the server's name is not the node's.
+    pub servers: BTreeMap<NodeName, ServerId>,
 }
 
 /// `[paths]`
@@ -250,6 +277,7 @@ impl Config {
                 return Err(format!("deadline.{call} must be from 1 to {longest} seconds"));
             }
         }
+        self.openstack.check()?;
         if self.log.max_files == 0 {
             return Err("log.max_files must be at least 1".to_owned());
         }

@@ -7,6 +7,7 @@ pub mod device;
 pub mod error;
 pub mod gcfg;
 pub mod ids;
+pub mod iso9660;
 pub mod mountinfo;
 pub mod record;
 pub mod secret;

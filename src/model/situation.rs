@@ -4,6 +4,16 @@
 //! service (Nova) lists what it has mapped to a server, in flight included. Each can be behind,
 //! and they can contradict each other for good. This is the one table that says what follows.
 
+/// Whether a volume may be attached to several servers at once. No file system that we make
+/// survives two writers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// It has one server.
+    Alone,
+    /// Any number of servers, none of which writes.
+    ReadOnly,
+}
+
 /// The volume as the block service shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockView {

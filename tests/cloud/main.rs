@@ -17,5 +17,8 @@ mod support;
 mod scene;
 
 mod attach;
+mod limits;
 mod login;
+mod places;
 mod storms;
+mod takeover;

@@ -69,13 +69,16 @@ pub fn configure(node: &Node, cloud: &Server, more: &str) {
     let text = fs::read_to_string(node.config_path()).unwrap();
     let own: Vec<&str> = text
         .lines()
-        .filter(|line| !line.starts_with("cloud.kind") && !line.starts_with("local.dir"))
+        .filter(|line| {
+            let ours = ["cloud.kind", "local.dir", "openstack."];
+            !ours.iter().any(|key| line.starts_with(key))
+        })
         .collect();
     let url = cloud.auth_url();
     let access = format!(
         "cloud.kind = \"openstack\"\nopenstack.auth_url = {url:?}\nopenstack.username = \"demo\"\n\
          openstack.password = \"demopass\"\nopenstack.user_domain_name = \"Default\"\n\
-         openstack.project_name = \"demo\"\n{more}\n"
+         openstack.project_name = \"demo\"\nopenstack.metadata_url = \"none\"\n{more}\n"
     );
     fs::write(node.config_path(), access + &own.join("\n")).unwrap();
 }

@@ -37,6 +37,9 @@ fn the_configuration_has_every_key_with_its_default() {
     assert_eq!(written.paths.state_dir, default.paths.state_dir);
     assert_eq!(written.paths.run_dir, default.paths.run_dir);
     assert_eq!(written.paths.log_dir, default.paths.log_dir);
+    assert_eq!(written.openstack.limits, default.openstack.limits);
+    assert_eq!(written.openstack.timeouts, default.openstack.timeouts);
+    assert_eq!(written.attach.takeover, default.attach.takeover);
     assert_eq!(written.log.max_files, default.log.max_files);
     assert_eq!((written.guard.mode, written.heal.mode), (default.guard.mode, default.heal.mode));
     for call in
@@ -47,12 +50,19 @@ fn the_configuration_has_every_key_with_its_default() {
     }
     // Keys without a default stand there as comments, and are right when they are taken in.
     let node = text.replace("# name = ", "name = ").replace("# server_id = ", "server_id = ");
+    let node = node.replace("# servers = ", "servers = ");
     let all = node.replace("# kubelet_root = ", "kubelet_root = ");
     let all = Config::parse(&all, "x").unwrap();
     assert_eq!(all.paths.kubelet_root, Some(PathBuf::from("/var/lib/kubelet")));
     assert!(all.node.name.is_some() && all.node.server_id.is_some());
-    let cloud = text.replace("# cloud_conf", "cloud_conf");
-    assert!(Config::parse(&cloud, "x").unwrap().openstack.cloud_conf.is_some());
+    assert_eq!(all.node.servers.len(), 1);
+    for key in
+        ["cloud_conf", "clouds_file", "cloud", "cert_file", "key_file", "proxy", "metadata_url"]
+    {
+        let taken = text.replace(&format!("# {key} = "), &format!("{key} = "));
+        assert!(taken != text, "{key}");
+        Config::parse(&taken, "x").unwrap();
+    }
 }
 
 #[test]

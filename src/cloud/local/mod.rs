@@ -12,7 +12,7 @@ pub mod pull;
 pub mod shelf;
 
 use self::shelf::{Shelf, VolumeFile};
-use super::{Attachment, Cloud, CloudVolume};
+use super::{Attachment, Claim, Cloud, CloudVolume, ServerView};
 use crate::host::{Devices, kernel, nodes};
 use crate::model::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -128,6 +128,7 @@ impl<'a> LocalCloud<'a> {
             .iter()
             .filter(|(server, _)| there(server))
             .map(|(server, since)| Attachment {
+                id: None,
                 server: server.clone(),
                 since: Some(since.clone()),
             })
@@ -354,6 +355,20 @@ impl Cloud for LocalCloud<'_> {
             seam::step("local.detach.unplugged");
         }
         self.without(file, server)
+    }
+
+    /// The shelf knows no servers but by what is attached to them; none of them ever goes.
+    fn server_view(&self, server: &ServerId, _: Deadline) -> Result<Option<ServerView>> {
+        let name = Some(server.to_string());
+        Ok(Some(ServerView { name, status: "ACTIVE".to_owned(), is_stopped: false }))
+    }
+
+    fn claims(&self, _: &VolumeId, _: Deadline) -> Result<Vec<Claim>> {
+        Ok(Vec::new())
+    }
+
+    fn drop_attachment(&self, attachment: &str, _: Deadline) -> Result<()> {
+        Err(Error::refused(format!("the local cloud has no attachment {attachment}")))
     }
 
     fn extend(&self, id: &VolumeId, bytes: u64, deadline: Deadline) -> Result<()> {

@@ -4,6 +4,7 @@
 //! What only reads is repeated when the network or the service fails. What changes something is
 //! sent once: after an error that leaves open whether it took effect, the driver looks.
 
+use super::client::{self, innermost};
 use super::limiter::Limiter;
 use crate::model::access::Access;
 use crate::model::error::{Error, Kind, Result};
@@ -16,16 +17,6 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 pub(super) use reqwest::Method;
-
-/// Longer than a connection should take anywhere.
-const CONNECT: Duration = Duration::from_secs(10);
-
-/// Reading is quick; a server that needs longer is in trouble.
-const READ: Duration = Duration::from_secs(30);
-
-/// A change may wait for a lock of the server in the compute service, up to its own limit of a
-/// minute for a dead host.
-const CHANGE: Duration = Duration::from_secs(80);
 
 /// A pause that a service asks for is kept up to this long; longer ones become a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -136,7 +127,12 @@ impl Http {
     }
 
     fn once(&self, request: &Request<'_>, deadline: Deadline) -> Result<Sent> {
-        let limit = if request.method == Method::GET { READ } else { CHANGE };
+        let timeouts = &self.access.timeouts;
+        let limit = if request.method == Method::GET {
+            timeouts.of_a_read()
+        } else {
+            timeouts.of_a_change()
+        };
         let mut builder = self
             .client()?
             .request(request.method.clone(), &request.url)
@@ -162,41 +158,8 @@ impl Http {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = self.build()?;
+        let client = client::build(&self.access)?;
         Ok(self.client.get_or_init(|| client))
-    }
-
-    fn build(&self) -> Result<Client> {
-        let wrong = |what: String| Error::new(Kind::Config, what);
-        // Installing it twice is no error that matters: somebody did it already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none())
-            .min_tls_version(reqwest::tls::Version::TLS_1_2)
-            .user_agent(concat!("incloud-disk/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = &self.access.ca_file {
-            let pem = std::fs::read(path).map_err(|error| {
-                wrong(Error::io(format!("read the ca_file {}", path.display()), &error).cause)
-            })?;
-            let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| {
-                wrong(format!("the ca_file {} cannot be read: {error}", path.display()))
-            })?;
-            if certificates.is_empty() {
-                return Err(wrong(format!("the ca_file {} holds no certificate", path.display())));
-            }
-            builder = builder.tls_certs_only(certificates);
-        } else if self.access.auth_url.starts_with("http://") {
-            // Without TLS no certificate is needed, and a machine may have none.
-            builder = builder.tls_certs_only([]);
-        }
-        if self.access.insecure {
-            builder = builder.danger_accept_invalid_certs(true);
-        }
-        builder.build().map_err(|error| {
-            wrong(format!("no client for the cloud can be made: {}", chain(&error)))
-                .hint("name the cloud's authority in openstack.ca_file")
-        })
     }
 }
 
@@ -272,15 +235,19 @@ pub(super) fn words(body: &Value) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Seconds, or a date: by our own clock, which may be behind the service's.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    // A date is the other form; its pause is taken for a short one, and the date asked for again.
-    Some(Duration::from_secs(text.trim().parse().unwrap_or(2)))
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(text).ok()?;
+    Some(until.duration_since(std::time::SystemTime::now()).unwrap_or_default())
 }
 
 fn unreachable(request: &Request<'_>, error: &reqwest::Error) -> Error {
     let kind = if error.is_timeout() { Kind::Timeout } else { Kind::Unreachable };
-    Error::new(kind, format!("{} does not answer: {}", request.service, chain(error)))
+    Error::new(kind, format!("{} does not answer: {}", request.service, innermost(error)))
         .hint("is the cloud's address right and reachable from this machine?")
 }
 
@@ -295,15 +262,6 @@ fn too_busy(request: &Request<'_>) -> Error {
     .hint("it is asked again after a pause")
 }
 
-/// The innermost reason too: the outer ones say little.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
-}
-
 /// Between three quarters and five quarters, so that many callers do not come back at once.
 fn jittered(pause: Duration) -> Duration {
     let now =
@@ -316,6 +274,21 @@ fn jittered(pause: Duration) -> Duration {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_pause_is_read_in_both_forms() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(of(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(of("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        let soon = std::time::SystemTime::now() + Duration::from_secs(30);
+        let pause = of(&httpdate::fmt_http_date(soon)).unwrap();
+        assert!((28..=30).contains(&pause.as_secs()), "{pause:?}");
+        assert_eq!(of("soon"), None);
+    }
 
     #[test]
     fn the_words_of_an_error_are_found_in_every_shape() {

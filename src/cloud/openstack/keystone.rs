@@ -1,5 +1,6 @@
 //! Logging in, and where the services are.
 
+use super::catalog;
 use super::http::{Answer, Http, Method, Request, failed};
 use super::tokens::{Session, now};
 use crate::model::access::{Access, Domain, Login, Named, Scope};
@@ -7,38 +8,90 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::time::Deadline;
 use serde_json::{Value, json};
 
+const KEYSTONE: &str = "Keystone";
+
 /// How a token's life is assumed where the answer does not say it.
 const SHORT_LIFE: u64 = 300;
 
 /// Logs in and picks the services' addresses from the catalog.
 pub(super) fn log_in(http: &Http, deadline: Deadline) -> Result<Session> {
-    let access = http.access();
+    let answer = log_in_at(http, &http.access().auth_url, deadline)?;
+    // Keystone's own 404 is about a credential; any other says that the address is not quite it.
+    if answer.status == 404
+        && !answer.body["error"].is_object()
+        && let Some(found) = discover(http, deadline)?
+    {
+        let answer = log_in_at(http, &found, deadline)?;
+        return settle(http.access(), &answer);
+    }
+    settle(http.access(), &answer)
+}
+
+fn log_in_at(http: &Http, address: &str, deadline: Deadline) -> Result<Answer> {
     let request = Request {
         method: Method::POST,
-        url: format!("{}/auth/tokens", access.auth_url),
-        service: "Keystone",
+        url: format!("{address}/auth/tokens"),
+        service: KEYSTONE,
         token: None,
         version: None,
-        body: Some(login_body(&access.login)),
+        body: Some(login_body(&http.access().login)),
+    };
+    http.send(&request, deadline)
+}
+
+fn settle(access: &Access, answer: &Answer) -> Result<Session> {
+    match answer.status {
+        201 => session(access, answer),
+        400 | 401 | 403 | 404 => Err(refused(answer, access)),
+        _ => Err(failed(KEYSTONE, answer)),
+    }
+}
+
+/// Where the list of versions says that version 3 is. Only its path is taken: behind a proxy the
+/// list often has an inner name and no TLS.
+fn discover(http: &Http, deadline: Deadline) -> Result<Option<String>> {
+    let own = &http.access().auth_url;
+    let root = own.strip_suffix("/v3").unwrap_or(own);
+    let request = Request {
+        method: Method::GET,
+        url: format!("{root}/"),
+        service: KEYSTONE,
+        token: None,
+        version: None,
+        body: None,
     };
     let answer = http.send(&request, deadline)?;
-    match answer.status {
-        201 => session(access, &answer),
-        400 | 401 | 403 | 404 => Err(refused(&request, &answer, access)),
-        _ => Err(failed(request.service, &answer)),
-    }
+    Ok(version_3(&answer.body).and_then(|href| rebased(root, href)))
+}
+
+fn version_3(body: &Value) -> Option<&str> {
+    let versions = body["versions"]["values"].as_array().or_else(|| body["versions"].as_array())?;
+    let third =
+        versions.iter().find(|v| v["id"].as_str().is_some_and(|id| id.starts_with("v3")))?;
+    let links = third["links"].as_array()?;
+    links.iter().find(|link| link["rel"] == "self")?["href"].as_str()
+}
+
+/// The path of one address at the host of another.
+fn rebased(host: &str, href: &str) -> Option<String> {
+    let after_host = |url: &str| -> Option<usize> {
+        let begin = url.find("://")? + 3;
+        Some(url[begin..].find('/').map_or(url.len(), |at| begin + at))
+    };
+    let path = href[after_host(href)?..].trim_end_matches('/');
+    Some(format!("{}{path}", &host[..after_host(host)?]))
 }
 
 /// Wrong secrets, unknown users and unknown projects all get the same answer: the message says
 /// what was tried, without the secret.
-fn refused(request: &Request<'_>, answer: &Answer, access: &Access) -> Error {
+fn refused(answer: &Answer, access: &Access) -> Error {
     let who = match &access.login {
         Login::Password { user, .. } => format!("user {}", text(user)),
         Login::ApplicationCredential { credential, .. } => {
             format!("application credential {}", text(credential))
         }
     };
-    let error = failed(request.service, answer);
+    let error = failed(KEYSTONE, answer);
     Error::new(Kind::Config, format!("{who} cannot log in at {}: {}", access.auth_url, error.cause))
         .hint("check the credentials and the project in the configuration")
 }
@@ -63,10 +116,8 @@ fn session(access: &Access, answer: &Answer) -> Result<Session> {
         .clone()
         .ok_or_else(|| Error::new(Kind::Unreachable, "Keystone answered without a token"))?;
     let catalog = token["catalog"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let compute = endpoint(access, catalog, &["compute"]).map_err(wrong)?;
-    let block = ["block-storage", "volumev3", "block-store"];
-    let volume = endpoint(access, catalog, &block).map_err(wrong)?;
-    Ok(Session { token: subject, expires: now() + life(token), compute, volume })
+    let places = catalog::places(access, catalog).map_err(wrong)?;
+    Ok(Session { token: subject, expires: now() + life(token), places })
 }
 
 /// How long the token lives, by the service's own two times: its clock need not be ours.
@@ -93,53 +144,6 @@ fn seconds_of(text: &str) -> Option<u64> {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
     Some(((days - DAYS_TO_1970) * 24 + hour) * 3600 + minute * 60 + second)
-}
-
-/// The one address of the first of these types that the catalog has.
-fn endpoint(
-    access: &Access,
-    catalog: &[Value],
-    types: &[&str],
-) -> std::result::Result<String, String> {
-    let interface = access.interface.word();
-    let of_type = |wanted: &str| -> Vec<&Value> {
-        let services = catalog.iter().filter(|service| service["type"] == wanted);
-        let all =
-            services.flat_map(|service| service["endpoints"].as_array().into_iter().flatten());
-        all.filter(|endpoint| endpoint["interface"] == interface).collect()
-    };
-    let found = types.iter().map(|wanted| of_type(wanted)).find(|found| !found.is_empty());
-    let found = found.ok_or_else(|| {
-        format!("the cloud's catalog has no {} with a {interface} address", types.join(" or "))
-    })?;
-    let is_ours = |endpoint: &&&Value| match &access.region {
-        Some(region) => endpoint["region"] == **region || endpoint["region_id"] == **region,
-        None => true,
-    };
-    let ours: Vec<_> = found.iter().filter(is_ours).collect();
-    match ours.as_slice() {
-        [one] => {
-            let url = one["url"].as_str().ok_or("an address in the catalog is no text")?;
-            Ok(url.trim_end_matches('/').to_owned())
-        }
-        several => {
-            let mut regions: Vec<_> = found.iter().filter_map(|e| e["region"].as_str()).collect();
-            regions.sort_unstable();
-            regions.dedup();
-            let regions = regions.join(", ");
-            let what = types.first().copied().unwrap_or_default();
-            Err(match (several.len(), &access.region) {
-                (0, Some(region)) => {
-                    format!(
-                        "the cloud's catalog has no {what} in region {region}; its regions are {regions}"
-                    )
-                }
-                _ => format!(
-                    "the cloud's catalog has {what} in several regions ({regions}): name one"
-                ),
-            })
-        }
-    }
 }
 
 fn login_body(login: &Login) -> Value {
@@ -189,29 +193,16 @@ mod tests {
     use super::*;
     use crate::model::access::Written;
 
-    fn access(more: &str) -> Access {
-        let text =
-            format!("[Global]\nauth-url=http://k\nuser-id=u\nproject-id=p\npassword=s\n{more}");
-        Written::from_cloud_conf(&text, "f").unwrap().resolve("f").unwrap()
-    }
-
-    fn catalog() -> Vec<Value> {
-        let at = |region: &str, interface: &str, url: &str| json!({"region": region, "region_id": region, "interface": interface, "url": url});
-        vec![
-            json!({"type": "compute", "endpoints": [at("A", "public", "http://c/a/"), at("B", "public", "http://c/b")]}),
-            json!({"type": "volumev3", "endpoints": [at("A", "public", "http://v3/a"), at("A", "internal", "http://i")]}),
-        ]
-    }
-
     #[test]
-    fn addresses_are_chosen_by_type_interface_and_region() {
-        let pick = |more: &str, types: &[&str]| endpoint(&access(more), &catalog(), types);
-        assert_eq!(pick("region=A", &["compute"]).unwrap(), "http://c/a");
-        assert_eq!(pick("", &["block-storage", "volumev3"]).unwrap(), "http://v3/a");
-        assert_eq!(pick("os-endpoint-type=internal", &["volumev3"]).unwrap(), "http://i");
-        assert!(pick("", &["compute"]).unwrap_err().contains("A, B"));
-        assert!(pick("region=C", &["compute"]).unwrap_err().contains("no compute in region C"));
-        assert!(pick("os-endpoint-type=admin", &["compute"]).unwrap_err().contains("admin"));
+    fn version_3_is_found_where_the_list_says() {
+        let body = json!({"versions": {"values": [
+            {"id": "v2.0", "links": [{"rel": "self", "href": "http://inner/v2.0/"}]},
+            {"id": "v3.14", "links": [{"rel": "self", "href": "http://inner:35357/identity/v3/"}]},
+        ]}});
+        let href = version_3(&body).unwrap();
+        assert_eq!(rebased("https://outer", href).unwrap(), "https://outer/identity/v3");
+        assert_eq!(rebased("https://outer:5000/x", "http://h").unwrap(), "https://outer:5000");
+        assert_eq!(version_3(&json!({"versions": 7})), None);
     }
 
     #[test]

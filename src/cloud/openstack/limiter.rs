@@ -6,6 +6,7 @@
 //! limiter: a call is worth more than its manners.
 
 use crate::host::files;
+use crate::model::access::Limits;
 use crate::model::time::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -13,23 +14,6 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// What a machine may ask of a cloud.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
-    /// Requests per second, in the long run.
-    pub per_second: f64,
-    /// How many may come at once after a pause.
-    pub burst: f64,
-    /// How many may be under way at once.
-    pub at_once: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { per_second: 10.0, burst: 20.0, at_once: 8 }
-    }
-}
 
 /// After so many failures in a row the service is left alone for a while, but for one probe.
 const FAILURES_TO_OPEN: u32 = 6;

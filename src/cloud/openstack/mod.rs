@@ -3,26 +3,34 @@
 //! Nothing is built and nothing is asked before a call needs it. What one call learned of a
 //! volume or a server is remembered for that call only.
 
+mod catalog;
+mod cinder;
+mod client;
 mod http;
 mod keystone;
 pub mod limiter;
+mod nova;
 mod services;
+mod sources;
 mod tokens;
 mod whoami;
 mod wire;
 
 use self::http::Http;
-use self::limiter::{Limiter, Limits};
+pub use self::sources::access;
+
+use self::limiter::Limiter;
 use self::services::Services;
 use self::tokens::Tokens;
-use super::{Attachment, Cloud, CloudVolume};
+use self::whoami::OwnServer;
+use super::{Attachment, Claim, Cloud, CloudVolume, ServerView};
 use crate::model::access::Access;
 use crate::model::device::Identity;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -36,66 +44,139 @@ const GIB: u64 = 1 << 30;
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
 pub struct OpenStack {
     services: Services,
-    this_node: NodeName,
-    /// This machine's id in the cloud, if somebody wrote it down.
-    this_server: Option<ServerId>,
+    node: OwnNode,
+    own: OwnServer,
+    /// Whether it is settled which region the call is about.
+    is_settled: Cell<bool>,
     /// Servers that were seen to exist during this call.
     seen_servers: RefCell<BTreeSet<ServerId>>,
     /// Which volumes several servers may have.
     shareable: RefCell<BTreeMap<VolumeId, bool>>,
 }
 
+/// What this machine is configured to be.
+#[derive(Debug, Clone)]
+pub struct OwnNode {
+    /// Its name.
+    pub name: NodeName,
+    /// Its id in the cloud, if somebody wrote it down.
+    pub server: Option<ServerId>,
+    /// Ids of other nodes that somebody wrote down.
+    pub others: BTreeMap<NodeName, ServerId>,
+}
+
 impl OpenStack {
-    /// The cloud behind this access.
+    /// The cloud behind this access. A region that the call itself names is the only one looked at.
     #[must_use]
-    pub fn new(
-        access: Access,
-        run_dir: &Path,
-        this_node: &NodeName,
-        this_server: Option<&ServerId>,
-    ) -> Self {
-        let limiter = Limiter::in_folder(&run_dir.join("limiter"), Limits::default());
+    pub fn new(access: Access, run_dir: &Path, node: OwnNode, region: Option<&str>) -> Self {
+        let is_settled = Cell::new(region.is_some());
+        let access = match region {
+            Some(region) => Access { region: Some(region.to_owned()), ..access },
+            None => access,
+        };
+        let limiter = Limiter::in_folder(&run_dir.join("limiter"), access.limits);
         let tokens = Tokens::below(run_dir, &access);
+        let own = OwnServer::beside(&tokens, &node.name);
         Self {
             services: Services::new(Http::new(access, limiter), tokens),
-            this_node: this_node.clone(),
-            this_server: this_server.cloned(),
+            node,
+            own,
+            is_settled,
             seen_servers: RefCell::default(),
             shareable: RefCell::default(),
         }
+    }
+
+    /// Asks our region; and if it has nothing, the others of the catalog. Where a server or a
+    /// volume was found, there the rest of the call belongs: both always live in one region.
+    fn anywhere<T>(
+        &self,
+        deadline: Deadline,
+        is_found: impl Fn(&T) -> bool,
+        ask: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        let first = ask()?;
+        if is_found(&first) || self.is_settled.get() {
+            self.is_settled.set(self.is_settled.get() || is_found(&first));
+            return Ok(first);
+        }
+        let here = self.services.here();
+        let regions = self.services.regions(deadline)?;
+        for (place, region) in regions.iter().enumerate().filter(|(place, _)| *place != here) {
+            self.services.go_to(place);
+            match ask() {
+                Ok(found) if is_found(&found) => {
+                    tracing::debug!(region, "found in another region");
+                    self.is_settled.set(true);
+                    return Ok(found);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.services.go_to(here);
+                    return Err(error);
+                }
+            }
+        }
+        self.services.go_to(here);
+        Ok(first)
     }
 
     fn exists(&self, server: &ServerId, deadline: Deadline) -> Result<bool> {
         if self.seen_servers.borrow().contains(server) {
             return Ok(true);
         }
-        let exists = self.services.server_exists(server.as_str(), deadline)?;
+        let exists = self.services.compute_server(server.as_str(), deadline)?.is_some();
         if exists {
             self.seen_servers.borrow_mut().insert(server.clone());
         }
         Ok(exists)
     }
 
-    /// The server that this machine itself is: as written down, else by what the machine shows,
-    /// each confirmed by the cloud; else by its node's name like any other.
+    fn existing(&self, server: &ServerId, deadline: Deadline) -> Result<Option<ServerId>> {
+        let exists = self.anywhere(deadline, |found| *found, || self.exists(server, deadline))?;
+        Ok(exists.then(|| server.clone()))
+    }
+
+    /// The server that this machine itself is: as written down, as found before, or by what the
+    /// machine shows and the cloud confirms; else by its node's name like any other.
     fn own_server(&self, deadline: Deadline) -> Result<Option<ServerId>> {
-        if let Some(written) = &self.this_server {
-            return Ok(self.exists(written, deadline)?.then(|| written.clone()));
+        if let Some(written) = &self.node.server {
+            return self.existing(written, deadline);
         }
-        for candidate in whoami::candidates() {
-            if self.exists(&candidate, deadline)? {
-                return Ok(Some(candidate));
+        if let Some((server, place)) = self.own.kept() {
+            // Which regions there are may have changed; then all are looked at again.
+            if !self.is_settled.get() && self.services.regions(deadline)?.len() > place {
+                self.services.go_to(place);
+                self.is_settled.set(true);
+            }
+            return Ok(Some(server));
+        }
+        for source in whoami::SOURCES {
+            for candidate in source.candidates(self.services.access()) {
+                let ask = || self.services.compute_server(candidate.as_str(), deadline);
+                let Some(server) = self.anywhere(deadline, Option::is_some, ask)? else { continue };
+                if source.is_certain() || whoami::is_name_of(&server.name, &self.node.name) {
+                    tracing::info!(server = %candidate, ?source, "this machine is known in the cloud");
+                    self.seen_servers.borrow_mut().insert(candidate.clone());
+                    self.own.keep(&candidate, self.services.here());
+                    return Ok(Some(candidate));
+                }
+                tracing::warn!(server = %candidate, ?source, name = server.name, "not this machine: the id may be left over from another one");
             }
         }
-        self.server_named(&self.this_node, deadline)
+        self.server_named(&self.node.name, deadline)
     }
 
     fn server_named(&self, node: &NodeName, deadline: Deadline) -> Result<Option<ServerId>> {
+        if let Some(written) = self.node.others.get(node) {
+            return self.existing(written, deadline);
+        }
         if is_uuid(node.as_str()) {
             let id = ServerId::parse(&node.as_str().to_lowercase())?;
-            return Ok(self.exists(&id, deadline)?.then_some(id));
+            return self.existing(&id, deadline);
         }
-        let found = self.services.servers_named(node.as_str(), deadline)?;
+        let ask = || self.services.servers_named(node.as_str(), deadline);
+        let found = self.anywhere(deadline, |found: &Vec<_>| !found.is_empty(), ask)?;
         match found.as_slice() {
             [] => Ok(None),
             [one] => {
@@ -109,7 +190,7 @@ impl OpenStack {
                     "node {node} could be any of these servers: {}",
                     ids.join(", ")
                 ))
-                .hint("set node.server_id on that machine, or give its server another name"))
+                .hint("write the right one into [node.servers] of the configuration"))
             }
         }
     }
@@ -122,7 +203,8 @@ impl OpenStack {
             let server = ServerId::parse(&one.server_id)?;
             // During a live migration one server is listed twice.
             if attachments.iter().all(|other| other.server != server) {
-                attachments.push(Attachment { server, since: one.attached_at });
+                let (id, since) = (one.attachment_id, one.attached_at);
+                attachments.push(Attachment { id, server, since });
             }
         }
         let recorded_name = volume.metadata.get(NAME_KEY);
@@ -148,12 +230,13 @@ impl Cloud for OpenStack {
     }
 
     fn volume(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<CloudVolume>> {
-        let found = self.services.volume(id.as_str(), deadline)?;
+        let ask = || self.services.volume(id.as_str(), deadline);
+        let found = self.anywhere(deadline, Option::is_some, ask)?;
         found.map(|volume| self.view(volume)).transpose()
     }
 
     fn server(&self, node: &NodeName, deadline: Deadline) -> Result<Option<ServerId>> {
-        if *node == self.this_node {
+        if *node == self.node.name {
             self.own_server(deadline)
         } else {
             self.server_named(node, deadline)
@@ -161,7 +244,8 @@ impl Cloud for OpenStack {
     }
 
     fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<VolumeId>> {
-        let found = self.services.volumes_with(NAME_KEY, name.as_str(), deadline)?;
+        let ask = || self.services.volumes_with(NAME_KEY, name.as_str(), deadline);
+        let found = self.anywhere(deadline, |found: &Vec<_>| !found.is_empty(), ask)?;
         found.iter().map(|volume| VolumeId::parse(&volume.id)).collect()
     }
 
@@ -209,37 +293,30 @@ impl Cloud for OpenStack {
         self.services.detach(server.as_str(), id.as_str(), deadline)
     }
 
+    fn server_view(&self, server: &ServerId, deadline: Deadline) -> Result<Option<ServerView>> {
+        let found = self.services.compute_server(server.as_str(), deadline)?;
+        Ok(found.map(|server| ServerView {
+            name: Some(server.name).filter(|name| !name.is_empty()),
+            is_stopped: server.status == "SHUTOFF",
+            status: server.status,
+        }))
+    }
+
+    fn claims(&self, id: &VolumeId, deadline: Deadline) -> Result<Vec<Claim>> {
+        let found = self.services.claims_on(id.as_str(), deadline)?.into_iter();
+        found
+            .map(|one| {
+                let server = one.instance.as_deref().map(ServerId::parse).transpose()?;
+                Ok(Claim { id: one.id, server, status: one.status })
+            })
+            .collect()
+    }
+
+    fn drop_attachment(&self, attachment: &str, deadline: Deadline) -> Result<()> {
+        self.services.drop_attachment(attachment, deadline)
+    }
+
     fn extend(&self, id: &VolumeId, bytes: u64, deadline: Deadline) -> Result<()> {
         self.services.extend(id.as_str(), bytes.div_ceil(GIB), deadline)
     }
-}
-
-/// The access that a configuration asks for: written in it, in a `cloud.conf` that it names, or
-/// in the variables of a person's shell.
-pub fn access(
-    written: &crate::model::access::Written,
-    origin: &str,
-    get: impl Fn(&str) -> Option<String>,
-) -> Result<Access> {
-    use crate::model::access::Written;
-    if let Some(path) = &written.cloud_conf {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let doing = format!("read the cloud_conf {}", path.display());
-            Error { kind: Kind::Config, ..Error::io(doing, &error) }
-        })?;
-        let name = path.display().to_string();
-        return Written::from_cloud_conf(&text, &name)?.resolve(&name);
-    }
-    if written.has_login() {
-        return written.clone().resolve(origin);
-    }
-    let shell = Written::from_variables(get);
-    if shell.has_login() {
-        return shell.resolve("the OS_ variables of the environment");
-    }
-    Err(Error::new(
-        Kind::Config,
-        format!("{origin} says neither who we are in the cloud nor where that is written"),
-    )
-    .hint("write [openstack] cloud_conf = \"…\", or auth_url and credentials there"))
 }

@@ -1,31 +1,22 @@
 //! Requests to Nova and Cinder: with a token, with the version that a request needs, and with one
 //! new login when the token is refused.
 
-use super::http::{Answer, Http, Method, Request, failed};
+use super::http::{Answer, Http, Method, Request, failed, words};
 use super::keystone;
 use super::tokens::{Session, Tokens};
-use super::wire::{
-    AttachmentsBody, Link, Server, ServerAttachment, ServersBody, Volume, VolumeBody, VolumesBody,
-};
+use super::wire::Link;
+use crate::model::access::Access;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::time::Deadline;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use std::cell::RefCell;
-
-/// `volume 3.42` grows a volume that is attached; below, only one that is not.
-const EXTEND_ATTACHED: &str = "volume 3.42";
-/// `compute 2.60` attaches volumes that several servers may have; lower versions are sent
-/// otherwise, for they do the job on more clouds.
-const ATTACH_SHAREABLE: &str = "compute 2.60";
-/// `compute 2.20` works for shelved servers too.
-const SHELVED: &str = "compute 2.20";
+use serde_json::Value;
+use std::cell::{Cell, RefCell};
 
 /// How many pages of a list are read before it counts as endless.
 const MOST_PAGES: usize = 50;
 
 #[derive(Clone, Copy)]
-enum Service {
+pub(super) enum Service {
     Compute,
     Volume,
 }
@@ -39,155 +30,58 @@ impl Service {
     }
 }
 
+/// The version of a service's interface that a request needs.
+#[derive(Clone, Copy)]
+pub(super) enum Version {
+    /// Whatever the service has.
+    Any,
+    /// One that does more, where the service has it.
+    Better(&'static str),
+    /// One without which the request means something else; and what it is needed for.
+    Needed(&'static str, &'static str),
+}
+
+/// A request to one of the services.
+pub(super) struct Ask<'a> {
+    pub(super) service: Service,
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    pub(super) version: Version,
+    pub(super) body: Option<&'a Value>,
+}
+
 /// Nova and Cinder, as one credential sees them.
 pub(super) struct Services {
     http: Http,
     tokens: Tokens,
     session: RefCell<Option<Session>>,
+    /// Which of the session's regions is asked.
+    place: Cell<usize>,
 }
 
 impl Services {
     pub(super) fn new(http: Http, tokens: Tokens) -> Self {
-        Self { http, tokens, session: RefCell::new(None) }
+        Self { http, tokens, session: RefCell::new(None), place: Cell::new(0) }
     }
 
-    pub(super) fn volume(&self, id: &str, deadline: Deadline) -> Result<Option<Volume>> {
-        let path = format!("/volumes/{id}");
-        let found: Option<VolumeBody> = self.get(Service::Volume, &path, deadline)?;
-        Ok(found.map(|body| body.volume))
-    }
-
-    /// Volumes with this name record in their metadata.
-    pub(super) fn volumes_with(
-        &self,
-        key: &str,
-        value: &str,
-        deadline: Deadline,
-    ) -> Result<Vec<Volume>> {
-        let filter = json!({key: value}).to_string().replace('"', "'");
-        let path = format!("/volumes/detail?metadata={}", query(&filter));
-        let all = self.pages(Service::Volume, &path, deadline, |body: VolumesBody| {
-            (body.volumes, body.volumes_links)
-        })?;
-        // A service that does not know the filter would list every volume.
-        Ok(all.into_iter().filter(|v| v.metadata.get(key).is_some_and(|v| v == value)).collect())
-    }
-
-    pub(super) fn set_metadata(
-        &self,
-        id: &str,
-        key: &str,
-        value: Option<&str>,
-        deadline: Deadline,
-    ) -> Result<()> {
-        let path = format!("/volumes/{id}/metadata");
-        let answer = if let Some(value) = value {
-            let body = json!({"metadata": {key: value}});
-            self.send(Service::Volume, &Method::POST, &path, None, Some(&body), deadline)?
-        } else {
-            let path = format!("{path}/{key}");
-            self.send(Service::Volume, &Method::DELETE, &path, None, None, deadline)?
-        };
-        match (answer.status, value) {
-            (200..=204, _) | (404, None) => Ok(()),
-            _ => Err(refused(Service::Volume, &answer)),
-        }
-    }
-
-    pub(super) fn extend(&self, id: &str, gib: u64, deadline: Deadline) -> Result<()> {
-        let path = format!("/volumes/{id}/action");
-        let body = json!({"os-extend": {"new_size": gib}});
-        let answer = self.send(
-            Service::Volume,
-            &Method::POST,
-            &path,
-            Some(EXTEND_ATTACHED),
-            Some(&body),
-            deadline,
-        )?;
-        match answer.status {
-            202 => Ok(()),
-            413 => Err(refused(Service::Volume, &answer).hint("the project's quota is used up")),
-            _ => Err(refused(Service::Volume, &answer)),
-        }
-    }
-
-    pub(super) fn server_exists(&self, id: &str, deadline: Deadline) -> Result<bool> {
-        let path = format!("/servers/{id}");
-        Ok(self.get::<Value>(Service::Compute, &path, deadline)?.is_some())
-    }
-
-    /// Servers whose name is exactly this one. The service takes a regular expression that it
-    /// neither anchors nor compares by case.
-    pub(super) fn servers_named(&self, name: &str, deadline: Deadline) -> Result<Vec<Server>> {
-        let pattern = format!("^{}$", name.replace('.', "\\."));
-        let path = format!("/servers?name={}", query(&pattern));
-        let all = self.pages(Service::Compute, &path, deadline, |body: ServersBody| {
-            (body.servers, body.servers_links)
-        })?;
-        Ok(all.into_iter().filter(|server| server.name == name).collect())
-    }
-
-    pub(super) fn attachments_of(
-        &self,
-        server: &str,
-        deadline: Deadline,
-    ) -> Result<Option<Vec<ServerAttachment>>> {
-        let path = format!("/servers/{server}/os-volume_attachments");
-        let found: Option<AttachmentsBody> = self.get(Service::Compute, &path, deadline)?;
-        Ok(found.map(|body| body.attachments))
-    }
-
-    /// Whether the volume is mapped to the server; a 404 may mean the server too.
-    pub(super) fn is_mapped(&self, server: &str, volume: &str, deadline: Deadline) -> Result<bool> {
-        let path = format!("/servers/{server}/os-volume_attachments/{volume}");
-        Ok(self.get::<Value>(Service::Compute, &path, deadline)?.is_some())
-    }
-
-    pub(super) fn attach(
-        &self,
-        server: &str,
-        volume: &str,
-        is_shareable: bool,
-        deadline: Deadline,
-    ) -> Result<()> {
-        let path = format!("/servers/{server}/os-volume_attachments");
-        let body = json!({"volumeAttachment": {"volumeId": volume}});
-        let version = if is_shareable { ATTACH_SHAREABLE } else { SHELVED };
-        let answer = self.send(
-            Service::Compute,
-            &Method::POST,
-            &path,
-            Some(version),
-            Some(&body),
-            deadline,
-        )?;
-        match answer.status {
-            200 | 202 => Ok(()),
-            403 => Err(refused(Service::Compute, &answer).hint(
-                "is the server at its limit of disks, or the credential not allowed to attach?",
-            )),
-            _ => Err(refused(Service::Compute, &answer)),
-        }
-    }
-
-    pub(super) fn detach(&self, server: &str, volume: &str, deadline: Deadline) -> Result<()> {
-        let path = format!("/servers/{server}/os-volume_attachments/{volume}");
-        let answer =
-            self.send(Service::Compute, &Method::DELETE, &path, Some(SHELVED), None, deadline)?;
-        match answer.status {
-            202 | 204 | 404 => Ok(()),
-            _ => Err(refused(Service::Compute, &answer)),
-        }
-    }
-
-    fn get<T: DeserializeOwned>(
+    pub(super) fn get<T: DeserializeOwned>(
         &self,
         service: Service,
         path: &str,
         deadline: Deadline,
     ) -> Result<Option<T>> {
-        let answer = self.send(service, &Method::GET, path, None, None, deadline)?;
+        self.get_with(service, path, Version::Any, deadline)
+    }
+
+    pub(super) fn get_with<T: DeserializeOwned>(
+        &self,
+        service: Service,
+        path: &str,
+        version: Version,
+        deadline: Deadline,
+    ) -> Result<Option<T>> {
+        let ask = Ask { service, method: Method::GET, path, version, body: None };
+        let answer = self.send(&ask, deadline)?;
         match answer.status {
             200 => serde_json::from_value(answer.body).map(Some).map_err(|error| {
                 Error::new(
@@ -201,7 +95,7 @@ impl Services {
         }
     }
 
-    fn pages<T: DeserializeOwned, I>(
+    pub(super) fn pages<T: DeserializeOwned, I>(
         &self,
         service: Service,
         path: &str,
@@ -229,29 +123,51 @@ impl Services {
         Err(Error::new(Kind::Unreachable, format!("{} lists without an end", service.name())))
     }
 
-    fn send(
+    /// Sends a request in the version that it needs. A service that does not have the version says
+    /// so before it does anything.
+    pub(super) fn send(&self, ask: &Ask<'_>, deadline: Deadline) -> Result<Answer> {
+        match ask.version {
+            Version::Any => self.send_as(ask, None, deadline),
+            Version::Better(version) => {
+                let answer = self.send_as(ask, Some(version), deadline)?;
+                if answer.status == 406 { self.send_as(ask, None, deadline) } else { Ok(answer) }
+            }
+            Version::Needed(version, for_what) => {
+                let answer = self.send_as(ask, Some(version), deadline)?;
+                if answer.status != 406 {
+                    return Ok(answer);
+                }
+                let (service, words) = (ask.service.name(), words(&answer.body));
+                Err(Error::refused(format!(
+                    "this cloud's {service} is too old for {for_what}: {words}"
+                ))
+                .hint(format!("it would need {version}")))
+            }
+        }
+    }
+
+    fn send_as(
         &self,
-        service: Service,
-        method: &Method,
-        path: &str,
-        version: Option<&str>,
-        body: Option<&Value>,
+        ask: &Ask<'_>,
+        version: Option<&'static str>,
         deadline: Deadline,
     ) -> Result<Answer> {
         let mut session = self.session(deadline)?;
         for is_last in [false, true] {
-            let base = match service {
-                Service::Compute => &session.compute,
-                Service::Volume => &session.volume,
+            let place = session.places.get(self.place.get()).or_else(|| session.places.first());
+            let place = place.ok_or_else(|| Error::new(Kind::Bug, "a session without a place"))?;
+            let base = match ask.service {
+                Service::Compute => &place.compute,
+                Service::Volume => &place.volume,
             };
             let answer = self.http.send(
                 &Request {
-                    method: method.clone(),
-                    url: format!("{base}{path}"),
-                    service: service.name(),
+                    method: ask.method.clone(),
+                    url: format!("{base}{}", ask.path),
+                    service: ask.service.name(),
                     token: Some(&session.token),
                     version: version.map(str::to_owned),
-                    body: body.cloned(),
+                    body: ask.body.cloned(),
                 },
                 deadline,
             )?;
@@ -264,6 +180,25 @@ impl Services {
             session = self.session(deadline)?;
         }
         Err(Error::new(Kind::Bug, "a request was neither answered nor given up"))
+    }
+
+    /// The regions that the credential sees, ours first.
+    pub(super) fn regions(&self, deadline: Deadline) -> Result<Vec<Option<String>>> {
+        Ok(self.session(deadline)?.places.into_iter().map(|place| place.region).collect())
+    }
+
+    /// From now on the services of this region are asked, by its number among the regions.
+    pub(super) fn go_to(&self, place: usize) {
+        self.place.set(place);
+    }
+
+    /// The number of the region that is asked.
+    pub(super) fn here(&self) -> usize {
+        self.place.get()
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        self.http.access()
     }
 
     /// The session of this process, else the kept one of another, else a new login.
@@ -289,12 +224,12 @@ impl Services {
     }
 }
 
-fn refused(service: Service, answer: &Answer) -> Error {
+pub(super) fn refused(service: Service, answer: &Answer) -> Error {
     failed(service.name(), answer)
 }
 
 /// A value in a query.
-fn query(text: &str) -> String {
+pub(super) fn query(text: &str) -> String {
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
     text.bytes().fold(String::new(), |query, byte| {

@@ -5,6 +5,7 @@
 //! that a login consists of, the secret too, so that another password is another file. A file
 //! that is not ours, torn, or near its end counts as none.
 
+use super::catalog::Place;
 use crate::host::files;
 use crate::model::access::Access;
 use crate::model::secret::Secret;
@@ -27,8 +28,8 @@ pub(super) struct Session {
     pub(super) token: Secret,
     /// By our own clock, in seconds since 1970: the service's may differ.
     pub(super) expires: u64,
-    pub(super) compute: String,
-    pub(super) volume: String,
+    /// Our region's services, and after them those of the others.
+    pub(super) places: Vec<Place>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,8 +37,7 @@ struct Kept {
     format: u32,
     token: String,
     expires: u64,
-    compute: String,
-    volume: String,
+    places: Vec<Place>,
 }
 
 /// The folder of kept tokens, for one credential.
@@ -60,6 +60,11 @@ impl Tokens {
         Self { folder, path }
     }
 
+    /// Another file for the same credential.
+    pub(super) fn sibling(&self, ending: &str) -> PathBuf {
+        self.path.with_extension(ending)
+    }
+
     /// The kept session, if it can still be used.
     pub(super) fn kept(&self) -> Option<Session> {
         let file = File::open(&self.path).ok()?;
@@ -73,25 +78,19 @@ impl Tokens {
             return None;
         }
         let kept: Kept = serde_json::from_reader(file).ok()?;
-        if kept.format != 1 || kept.expires < now() + MARGIN {
+        if kept.format != 2 || kept.expires < now() + MARGIN || kept.places.is_empty() {
             return None;
         }
-        Some(Session {
-            token: kept.token.into(),
-            expires: kept.expires,
-            compute: kept.compute,
-            volume: kept.volume,
-        })
+        Some(Session { token: kept.token.into(), expires: kept.expires, places: kept.places })
     }
 
     /// Keeps a session for the next process; a failure only costs a login.
     pub(super) fn keep(&self, session: &Session) {
         let kept = Kept {
-            format: 1,
+            format: 2,
             token: session.token.reveal().to_owned(),
             expires: session.expires,
-            compute: session.compute.clone(),
-            volume: session.volume.clone(),
+            places: session.places.clone(),
         };
         let json = serde_json::to_vec(&kept).unwrap_or_default();
         if let Err(error) = files::replace(&self.path, &json) {
@@ -161,8 +160,11 @@ mod tests {
         Session {
             token: "hunter2".into(),
             expires: now() + lasts,
-            compute: "http://c".to_owned(),
-            volume: "http://v".to_owned(),
+            places: vec![Place {
+                region: None,
+                compute: "http://c".to_owned(),
+                volume: "http://v".to_owned(),
+            }],
         }
     }
 

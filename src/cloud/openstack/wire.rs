@@ -29,6 +29,8 @@ pub(super) struct Volume {
 /// One finished attachment.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct VolumeAttachment {
+    /// Its own id; the field `id` is the volume's.
+    pub(super) attachment_id: Option<String>,
     pub(super) server_id: String,
     pub(super) attached_at: Option<String>,
 }
@@ -49,11 +51,21 @@ pub(super) struct ServersBody {
     pub(super) servers_links: Vec<Link>,
 }
 
-/// A server in a list.
+/// `GET /servers/{id}`
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ServerBody {
+    pub(super) server: Server,
+}
+
+/// A server; in a list it has no status.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Server {
     pub(super) id: String,
+    /// Missing where its part of the cloud cannot be reached.
+    #[serde(default)]
     pub(super) name: String,
+    #[serde(default)]
+    pub(super) status: String,
 }
 
 /// Where a list goes on.
@@ -75,4 +87,20 @@ pub(super) struct AttachmentsBody {
 pub(super) struct ServerAttachment {
     #[serde(rename = "volumeId")]
     pub(super) volume: String,
+}
+
+/// `GET /attachments` (Cinder 3.27)
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ClaimsBody {
+    pub(super) attachments: Vec<Claim>,
+}
+
+/// An attachment that is finished, on its way, or only reserved.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Claim {
+    pub(super) id: String,
+    pub(super) volume_id: String,
+    pub(super) status: String,
+    /// The server; nothing for somebody else's reservation.
+    pub(super) instance: Option<String>,
 }

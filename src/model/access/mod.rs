@@ -1,19 +1,26 @@
 //! Where an `OpenStack` cloud is and who we are there, from one source: our own configuration,
-//! a `cloud.conf`, or the `OS_*` variables of a person's shell. Credentials of two sources are
-//! never mixed.
+//! a `cloud.conf`, a `clouds.yaml`, or the `OS_*` variables of a person's shell. Credentials of
+//! two sources are never mixed.
+
+mod clouds_yaml;
+mod readers;
+
+pub use self::clouds_yaml::Clouds;
 
 use super::error::{Error, Kind, Result};
-use super::gcfg::{self, Entry};
 use super::secret::Secret;
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Everything as written, nothing proven. The keys are those of `[openstack]` in our TOML.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[allow(missing_docs, reason = "the names are OpenStack's own")]
 pub struct Written {
     pub cloud_conf: Option<PathBuf>,
+    pub clouds_file: Option<PathBuf>,
+    pub cloud: Option<String>,
     pub auth_url: Option<String>,
     pub username: Option<String>,
     pub user_id: Option<String>,
@@ -34,10 +41,91 @@ pub struct Written {
     pub interface: Option<String>,
     pub ca_file: Option<PathBuf>,
     pub insecure: Option<bool>,
+    pub cert_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
+    pub proxy: Option<String>,
+    pub metadata_url: Option<String>,
+    pub limits: Limits,
+    pub timeouts: Timeouts,
 }
 
+/// What a machine may ask of a cloud: all processes of the driver together.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Requests per second, in the long run.
+    pub per_second: f64,
+    /// How many may come at once after a pause.
+    pub burst: f64,
+    /// How many may be under way at once.
+    pub at_once: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { per_second: 10.0, burst: 20.0, at_once: 8 }
+    }
+}
+
+impl Limits {
+    fn check(&self) -> std::result::Result<(), String> {
+        // Written so that "not a number" is out of range too.
+        if !(0.1..=10_000.0).contains(&self.per_second) {
+            return Err("openstack.limits.per_second must be from 0.1 to 10000".to_owned());
+        }
+        if !(1.0..=10_000.0).contains(&self.burst) {
+            return Err("openstack.limits.burst must be from 1 to 10000".to_owned());
+        }
+        if !(1..=256).contains(&self.at_once) {
+            return Err("openstack.limits.at_once must be from 1 to 256".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Seconds after which a request counts as lost; a call's own deadline ends it earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// Longer than a connection should take anywhere.
+    pub connect: u64,
+    /// Reading is quick; a service that needs longer is in trouble.
+    pub read: u64,
+    /// A change may wait for a lock of the server in the compute service, up to that service's own
+    /// limit of a minute for a dead host.
+    pub change: u64,
+    /// What the machine asks its own metadata service is answered at once, or there is none.
+    pub metadata: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: 10, read: 30, change: 80, metadata: 2 }
+    }
+}
+
+impl Timeouts {
+    fn check(&self) -> std::result::Result<(), String> {
+        let all = [
+            ("connect", self.connect),
+            ("read", self.read),
+            ("change", self.change),
+            ("metadata", self.metadata),
+        ];
+        match all.into_iter().find(|(_, seconds)| !(1..=600).contains(seconds)) {
+            Some((name, _)) => {
+                Err(format!("openstack.timeouts.{name} must be from 1 to 600 seconds"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a cloud usually tells its servers who they are.
+const METADATA: &str = "http://169.254.169.254";
+
 /// Where the cloud is and who we are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Access {
     /// Keystone's address, with `/v3` at its end.
     pub auth_url: String,
@@ -51,6 +139,28 @@ pub struct Access {
     pub ca_file: Option<PathBuf>,
     /// Whether certificates are not checked: only if somebody wrote so.
     pub insecure: bool,
+    /// A certificate of our own and its key, for clouds that ask for one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The way there.
+    pub proxy: Proxy,
+    /// How much may be asked.
+    pub limits: Limits,
+    /// How long an answer is waited for.
+    pub timeouts: Timeouts,
+    /// Where the cloud tells a server who it is; nothing if it is not to be asked. Never reached
+    /// through a proxy: a proxy's own machine would answer for itself.
+    pub metadata_url: Option<String>,
+}
+
+/// The way to the cloud's services.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proxy {
+    /// As the environment says: `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`.
+    Environment,
+    /// None, whatever the environment says.
+    Direct,
+    /// This one.
+    At(String),
 }
 
 /// How we prove who we are.
@@ -125,89 +235,59 @@ impl Interface {
 }
 
 impl Written {
-    /// Reads `[Global]` of a `cloud.conf`. Keys that are not ours are left alone, as Kubernetes'
-    /// provider leaves them.
-    pub fn from_cloud_conf(text: &str, origin: &str) -> Result<Self> {
-        let mut written = Self::default();
-        for entry in gcfg::parse(text, origin)? {
-            if entry.section == "global" && entry.subsection.is_none() {
-                written.take(&entry).map_err(|what| {
-                    Error::new(Kind::Config, format!("{origin}: line {}: {what}", entry.line))
-                })?;
-            }
-        }
-        Ok(written)
-    }
-
-    fn take(&mut self, entry: &Entry) -> std::result::Result<(), String> {
-        if entry.key == "tls-insecure" {
-            let value = gcfg::boolean(entry.value.as_deref());
-            self.insecure = Some(value.ok_or("tls-insecure is neither true nor false")?);
-            return Ok(());
-        }
-        let Some(value) = entry.value.clone().filter(|value| !value.is_empty()) else {
-            return Ok(());
-        };
-        let text = Some(value.clone());
-        match entry.key.as_str() {
-            "auth-url" => self.auth_url = text,
-            "username" => self.username = text,
-            "user-id" => self.user_id = text,
-            "password" => self.password = Some(value.into()),
-            "tenant-id" | "project-id" => self.project_id = text,
-            "tenant-name" | "project-name" => self.project_name = text,
-            "domain-id" => self.domain_id = text,
-            "domain-name" => self.domain_name = text,
-            "tenant-domain-id" | "project-domain-id" => self.project_domain_id = text,
-            "tenant-domain-name" | "project-domain-name" => self.project_domain_name = text,
-            "user-domain-id" => self.user_domain_id = text,
-            "user-domain-name" => self.user_domain_name = text,
-            "trust-id" => self.trust_id = text,
-            "region" => self.region = text,
-            "os-endpoint-type" => self.interface = text,
-            "ca-file" => self.ca_file = Some(PathBuf::from(value)),
-            "application-credential-id" => self.application_credential_id = text,
-            "application-credential-name" => self.application_credential_name = text,
-            "application-credential-secret" => {
-                self.application_credential_secret = Some(value.into());
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Reads `OS_*` variables through the given look-up.
-    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Self {
-        let get = |name: &str| get(name).filter(|value| !value.is_empty());
-        Self {
-            cloud_conf: None,
-            auth_url: get("OS_AUTH_URL"),
-            username: get("OS_USERNAME"),
-            user_id: get("OS_USER_ID"),
-            password: get("OS_PASSWORD").map(Into::into),
-            user_domain_name: get("OS_USER_DOMAIN_NAME"),
-            user_domain_id: get("OS_USER_DOMAIN_ID"),
-            project_name: get("OS_PROJECT_NAME").or_else(|| get("OS_TENANT_NAME")),
-            project_id: get("OS_PROJECT_ID").or_else(|| get("OS_TENANT_ID")),
-            project_domain_name: get("OS_PROJECT_DOMAIN_NAME"),
-            project_domain_id: get("OS_PROJECT_DOMAIN_ID"),
-            domain_name: get("OS_DOMAIN_NAME"),
-            domain_id: get("OS_DOMAIN_ID").or_else(|| get("OS_DEFAULT_DOMAIN")),
-            trust_id: get("OS_TRUST_ID"),
-            application_credential_id: get("OS_APPLICATION_CREDENTIAL_ID"),
-            application_credential_name: get("OS_APPLICATION_CREDENTIAL_NAME"),
-            application_credential_secret: get("OS_APPLICATION_CREDENTIAL_SECRET").map(Into::into),
-            region: get("OS_REGION_NAME"),
-            interface: get("OS_INTERFACE").or_else(|| get("OS_ENDPOINT_TYPE")),
-            ca_file: get("OS_CACERT").map(PathBuf::from),
-            insecure: get("OS_INSECURE").and_then(|value| gcfg::boolean(Some(&value))),
-        }
-    }
-
     /// Whether this source says who we are.
     #[must_use]
     pub fn has_login(&self) -> bool {
         self.password.is_some() || self.application_credential_secret.is_some()
+    }
+
+    /// This source, with what it leaves out taken from another one.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        let (upper, lower) = (self, below);
+        Self {
+            cloud_conf: upper.cloud_conf.or(lower.cloud_conf),
+            clouds_file: upper.clouds_file.or(lower.clouds_file),
+            cloud: upper.cloud.or(lower.cloud),
+            auth_url: upper.auth_url.or(lower.auth_url),
+            username: upper.username.or(lower.username),
+            user_id: upper.user_id.or(lower.user_id),
+            password: upper.password.or(lower.password),
+            user_domain_name: upper.user_domain_name.or(lower.user_domain_name),
+            user_domain_id: upper.user_domain_id.or(lower.user_domain_id),
+            project_name: upper.project_name.or(lower.project_name),
+            project_id: upper.project_id.or(lower.project_id),
+            project_domain_name: upper.project_domain_name.or(lower.project_domain_name),
+            project_domain_id: upper.project_domain_id.or(lower.project_domain_id),
+            domain_name: upper.domain_name.or(lower.domain_name),
+            domain_id: upper.domain_id.or(lower.domain_id),
+            trust_id: upper.trust_id.or(lower.trust_id),
+            application_credential_id: upper
+                .application_credential_id
+                .or(lower.application_credential_id),
+            application_credential_name: upper
+                .application_credential_name
+                .or(lower.application_credential_name),
+            application_credential_secret: upper
+                .application_credential_secret
+                .or(lower.application_credential_secret),
+            region: upper.region.or(lower.region),
+            interface: upper.interface.or(lower.interface),
+            ca_file: upper.ca_file.or(lower.ca_file),
+            insecure: upper.insecure.or(lower.insecure),
+            cert_file: upper.cert_file.or(lower.cert_file),
+            key_file: upper.key_file.or(lower.key_file),
+            proxy: upper.proxy.or(lower.proxy),
+            metadata_url: upper.metadata_url.or(lower.metadata_url),
+            limits: upper.limits,
+            timeouts: upper.timeouts,
+        }
+    }
+
+    /// An error if a number is out of its range.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        self.limits.check()?;
+        self.timeouts.check()
     }
 
     /// Proves that all is there that a login needs; `origin` is named in errors.
@@ -221,6 +301,25 @@ impl Written {
             region: self.region,
             ca_file: self.ca_file,
             insecure: self.insecure.unwrap_or(false),
+            certificate: match (self.cert_file, self.key_file) {
+                (Some(certificate), Some(key)) => Some((certificate, key)),
+                (None, None) => None,
+                _ => return Err(wrong("cert_file and key_file need each other")),
+            },
+            proxy: match self.proxy.as_deref() {
+                None => Proxy::Environment,
+                Some("" | "none") => Proxy::Direct,
+                Some(url) if is_http(url) => Proxy::At(url.to_owned()),
+                Some(_) => return Err(wrong("proxy is neither none nor an http address")),
+            },
+            limits: self.limits,
+            timeouts: self.timeouts,
+            metadata_url: match self.metadata_url.as_deref() {
+                None => Some(METADATA.to_owned()),
+                Some("" | "none") => None,
+                Some(url) if is_http(url) => Some(url.trim_end_matches('/').to_owned()),
+                Some(_) => return Err(wrong("metadata_url is neither none nor an http address")),
+            },
         })
     }
 
@@ -287,11 +386,29 @@ fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
 /// The address with `/v3` at its end, however it was written.
 fn versioned(auth_url: &str) -> std::result::Result<String, String> {
     let bare = auth_url.trim().trim_end_matches('/');
-    if !bare.starts_with("http://") && !bare.starts_with("https://") {
+    if !is_http(bare) {
         return Err(format!("auth_url {bare:?} is no http address"));
     }
     let root = bare.strip_suffix("/v3").or_else(|| bare.strip_suffix("/v2.0")).unwrap_or(bare);
     Ok(format!("{root}/v3"))
+}
+
+fn is_http(url: &str) -> bool {
+    url.starts_with("http://") || url.starts_with("https://")
+}
+
+impl Timeouts {
+    /// How long a request that only reads may take.
+    #[must_use]
+    pub fn of_a_read(&self) -> Duration {
+        Duration::from_secs(self.read)
+    }
+
+    /// How long a request that changes something may take.
+    #[must_use]
+    pub fn of_a_change(&self) -> Duration {
+        Duration::from_secs(self.change)
+    }
 }
 
 /// `publicURL` is the old way to write `public`.
@@ -301,92 +418,4 @@ fn interface(word: Option<&str>) -> std::result::Result<Interface, String> {
     let all = [Interface::Public, Interface::Internal, Interface::Admin];
     let known = all.into_iter().find(|one| one.word() == bare.trim_end_matches("url"));
     known.ok_or_else(|| format!("interface {word:?} is neither public, internal nor admin"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn conf(lines: &str) -> Result<Access> {
-        Written::from_cloud_conf(&format!("[Global]\n{lines}"), "f").unwrap().resolve("f")
-    }
-
-    const URL: &str = "auth-url = http://k:5000\n";
-
-    #[test]
-    fn a_cloud_conf_becomes_an_access() {
-        let access = conf(&format!(
-            "{URL}username=u\npassword=\"hunter2\"\ntenant-name=p\ndomain-name=Default\n\
-             region=R\nos-endpoint-type=internalURL\nca-file=/ca\nunknown-key=1\n"
-        ))
-        .unwrap();
-        assert_eq!(access.auth_url, "http://k:5000/v3");
-        let default = Some(Domain::Name("Default".into()));
-        let Login::Password { user, scope, .. } = &access.login else { panic!("{access:?}") };
-        assert_eq!(*user, Named::Name("u".into(), default.clone()));
-        assert_eq!(*scope, Scope::Project(Named::Name("p".into(), default)));
-        assert_eq!(access.interface, Interface::Internal);
-        assert!(!format!("{access:?}").contains("hunter2"));
-    }
-
-    #[test]
-    fn addresses_of_every_form_end_in_v3() {
-        for url in [
-            "http://k:5000",
-            "http://k:5000/",
-            "http://k:5000/v3",
-            "http://k:5000/v3/",
-            "http://k:5000/v2.0",
-        ] {
-            assert_eq!(versioned(url).unwrap(), "http://k:5000/v3");
-        }
-        assert_eq!(versioned("https://k/identity").unwrap(), "https://k/identity/v3");
-        assert!(versioned("k:5000").is_err());
-    }
-
-    #[test]
-    fn what_a_login_lacks_is_named() {
-        for (lines, word) in [
-            ("username=u\npassword=p\nproject-id=i\n".to_owned(), "auth_url"),
-            (URL.to_owned(), "neither a password"),
-            (
-                format!("{URL}username=u\npassword=p\nproject-id=i\n"),
-                "user's name needs its domain",
-            ),
-            (format!("{URL}user-id=u\npassword=p\n"), "names no project"),
-            (format!("{URL}user-id=u\npassword=p\nproject-name=x\n"), "project's name needs"),
-            (format!("{URL}application-credential-id=i\n"), "without its secret"),
-            (
-                format!("{URL}application-credential-name=i\napplication-credential-secret=s\n"),
-                "needs its user",
-            ),
-            (
-                format!(
-                    "{URL}user-id=u\npassword=p\napplication-credential-id=i\napplication-credential-secret=s\n"
-                ),
-                "a password and an application credential",
-            ),
-        ] {
-            let error = conf(&lines).unwrap_err();
-            assert!(error.cause.contains(word), "{lines}: {error}");
-        }
-        let wrong = Written::from_cloud_conf("[Global]\n\ntls-insecure = maybe", "f").unwrap_err();
-        assert!(wrong.cause.contains("line 3"), "{wrong}");
-    }
-
-    #[test]
-    fn variables_of_a_shell_are_read() {
-        let variables = [
-            ("OS_AUTH_URL", "https://k/v3"),
-            ("OS_APPLICATION_CREDENTIAL_ID", "i"),
-            ("OS_APPLICATION_CREDENTIAL_SECRET", "hunter2"),
-            ("OS_REGION_NAME", ""),
-        ];
-        let get = |name: &str| {
-            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
-        };
-        let access = Written::from_variables(get).resolve("the environment").unwrap();
-        assert!(matches!(access.login, Login::ApplicationCredential { owner: None, .. }));
-        assert_eq!(access.region, None);
-    }
 }

@@ -1,0 +1,108 @@
+//! Requests to the block service.
+
+use super::http::Method;
+use super::services::{Ask, Service, Services, Version, query, refused};
+use super::wire::{Claim, ClaimsBody, Volume, VolumeBody, VolumesBody};
+use crate::model::error::Result;
+use crate::model::time::Deadline;
+use serde_json::json;
+
+/// `volume 3.42` grows a volume that is attached; below, only one that is not.
+const EXTEND_ATTACHED: Version =
+    Version::Needed("volume 3.42", "growing a volume while it is attached");
+
+/// Below `volume 3.27` there is no such list.
+const ATTACHMENTS: Version = Version::Needed("volume 3.27", "a list of attachments");
+
+impl Services {
+    pub(super) fn volume(&self, id: &str, deadline: Deadline) -> Result<Option<Volume>> {
+        let path = format!("/volumes/{id}");
+        let found: Option<VolumeBody> = self.get(Service::Volume, &path, deadline)?;
+        Ok(found.map(|body| body.volume))
+    }
+
+    /// Volumes with this name record in their metadata.
+    pub(super) fn volumes_with(
+        &self,
+        key: &str,
+        value: &str,
+        deadline: Deadline,
+    ) -> Result<Vec<Volume>> {
+        let filter = json!({key: value}).to_string().replace('"', "'");
+        let path = format!("/volumes/detail?metadata={}", query(&filter));
+        let all = self.pages(Service::Volume, &path, deadline, |body: VolumesBody| {
+            (body.volumes, body.volumes_links)
+        })?;
+        // A service that does not know the filter would list every volume.
+        Ok(all.into_iter().filter(|v| v.metadata.get(key).is_some_and(|v| v == value)).collect())
+    }
+
+    pub(super) fn set_metadata(
+        &self,
+        id: &str,
+        key: &str,
+        value: Option<&str>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let path = format!("/volumes/{id}/metadata");
+        let (service, version) = (Service::Volume, Version::Any);
+        let answer = if let Some(value) = value {
+            let body = Some(&json!({"metadata": {key: value}}));
+            let ask = Ask { service, method: Method::POST, path: &path, version, body };
+            self.send(&ask, deadline)?
+        } else {
+            let path = &format!("{path}/{key}");
+            let ask = Ask { service, method: Method::DELETE, path, version, body: None };
+            self.send(&ask, deadline)?
+        };
+        match (answer.status, value) {
+            (200..=204, _) | (404, None) => Ok(()),
+            _ => Err(refused(Service::Volume, &answer)),
+        }
+    }
+
+    pub(super) fn extend(&self, id: &str, gib: u64, deadline: Deadline) -> Result<()> {
+        let path = format!("/volumes/{id}/action");
+        let body = json!({"os-extend": {"new_size": gib}});
+        let ask = Ask {
+            service: Service::Volume,
+            method: Method::POST,
+            path: &path,
+            version: EXTEND_ATTACHED,
+            body: Some(&body),
+        };
+        let answer = self.send(&ask, deadline)?;
+        match answer.status {
+            202 => Ok(()),
+            413 => Err(refused(Service::Volume, &answer).hint("the project's quota is used up")),
+            _ => Err(refused(Service::Volume, &answer)),
+        }
+    }
+
+    /// Who holds the volume, reservations included: those are not listed with the volume itself.
+    pub(super) fn claims_on(&self, id: &str, deadline: Deadline) -> Result<Vec<Claim>> {
+        let path = format!("/attachments?volume_id={}", query(id));
+        let found: Option<ClaimsBody> =
+            self.get_with(Service::Volume, &path, ATTACHMENTS, deadline)?;
+        let all = found.map(|body| body.attachments).unwrap_or_default();
+        // A service that does not know the filter would list every attachment.
+        Ok(all.into_iter().filter(|claim| claim.volume_id == id).collect())
+    }
+
+    /// Removes an attachment behind the compute service's back: right only when that service does
+    /// not know of it.
+    pub(super) fn drop_attachment(&self, attachment: &str, deadline: Deadline) -> Result<()> {
+        let ask = Ask {
+            service: Service::Volume,
+            method: Method::DELETE,
+            path: &format!("/attachments/{attachment}"),
+            version: ATTACHMENTS,
+            body: None,
+        };
+        let answer = self.send(&ask, deadline)?;
+        match answer.status {
+            200..=204 | 404 => Ok(()),
+            _ => Err(refused(Service::Volume, &answer)),
+        }
+    }
+}

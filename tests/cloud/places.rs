@@ -1,0 +1,110 @@
+//! Which server a node is, and in which region.
+
+use crate::scene::{PV, Scene, configure};
+use crate::server::World;
+use crate::support::options;
+use std::fs;
+
+fn configured(scene: &Scene, more: &str) {
+    scene.node.configure("");
+    configure(&scene.node, &scene.cloud, more);
+}
+
+/// Everything lives in the second region, while the first is configured.
+fn in_the_south() -> Scene {
+    let mut world = World::demo();
+    world.settings.regions = vec!["North".to_owned(), "South".to_owned()];
+    let scene = Scene::of(world);
+    "South".clone_into(&mut scene.cloud.world().volume_mut("data").region);
+    "South".clone_into(&mut scene.cloud.world().server_mut("node-b").region);
+    configured(&scene, "openstack.region = \"North\"");
+    scene
+}
+
+#[test]
+fn a_volume_goes_to_its_server_in_whichever_region_both_are() {
+    let scene = in_the_south();
+    scene.node.must(scene.attach("node-b"));
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+    assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], true);
+    // A detach is told no region at all.
+    let replica = scene.neighbour("replica");
+    configure(&replica, &scene.cloud, "openstack.region = \"North\"");
+    replica.must(scene.detach("node-x"));
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+    scene.node.must(scene.detach("node-b"));
+    assert!(scene.attached_to().is_empty());
+}
+
+#[test]
+fn a_region_in_the_options_is_the_only_one_looked_at() {
+    let scene = in_the_south();
+    let with = |region: &str| {
+        let plain = options(&scene.volume, PV, "");
+        plain.replace(",\"volumeID\"", &format!(",\"region\":{region:?},\"volumeID\""))
+    };
+    let message = scene.node.fails(["attach", &with("North"), "node-b"]);
+    assert!(message.contains("no server for node node-b"), "{message}");
+    let message = scene.node.fails(["attach", &with("East"), "node-b"]);
+    assert!(message.contains("no compute in region East"), "{message}");
+    scene.node.must(["attach", &with("South"), "node-b"]);
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+}
+
+#[test]
+fn a_volume_in_another_region_than_the_server_is_refused() {
+    let scene = in_the_south();
+    "North".clone_into(&mut scene.cloud.world().server_mut("node-b").region);
+    let message = scene.node.fails(scene.attach("node-b"));
+    assert!(message.contains("does not exist in the cloud"), "{message}");
+}
+
+#[test]
+fn a_node_whose_server_has_another_name_is_found_in_the_map() {
+    let scene = Scene::new();
+    let message = scene.node.fails(scene.attach("worker-1"));
+    assert!(message.contains("no server for node worker-1"), "{message}");
+    let id = scene.server("node-b");
+    configured(&scene, &format!("node.servers = {{ \"worker-1\" = {id:?} }}"));
+    scene.node.must(scene.attach("worker-1"));
+    assert_eq!(scene.attached_to(), [id.as_str()]);
+    scene.node.must(scene.detach("worker-1"));
+    assert!(scene.attached_to().is_empty());
+}
+
+#[test]
+fn a_name_that_two_servers_have_is_refused() {
+    let scene = Scene::new();
+    let twin = "11111111-2222-4333-8444-555555555555";
+    scene.cloud.world().add_server("node-b", twin, "demo");
+    let message = scene.node.fails(scene.attach("node-b"));
+    assert!(message.contains(twin) && message.contains("[node.servers]"), "{message}");
+    let message = scene.node.fails(scene.is_attached("node-b"));
+    assert!(message.contains(twin), "{message}");
+    scene.node.must(scene.attach(twin));
+    assert_eq!(scene.attached_to(), [twin]);
+}
+
+#[test]
+fn one_entry_of_a_clouds_file_is_enough() {
+    let scene = Scene::new();
+    let file = scene.node.base().join("clouds.yaml");
+    let text = format!(
+        "clouds:\n  lab:\n    auth:\n      auth_url: {}\n      username: demo\n      \
+         project_name: demo\n      user_domain_name: Default\n",
+        scene.cloud.auth_url()
+    );
+    fs::write(&file, text).unwrap();
+    let secret = "clouds: {lab: {auth: {password: demopass}}}";
+    fs::write(scene.node.base().join("secure.yaml"), secret).unwrap();
+    scene.node.configure("");
+    let own = fs::read_to_string(scene.node.config_path()).unwrap();
+    let cloud = format!(
+        "cloud.kind = \"openstack\"\nopenstack.clouds_file = {file:?}\nopenstack.cloud = \"lab\"\n\
+         openstack.metadata_url = \"none\""
+    );
+    let own = own.replace("cloud.kind = \"local\"", &cloud);
+    fs::write(scene.node.config_path(), own).unwrap();
+    scene.node.must(scene.attach("node-b"));
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+}
