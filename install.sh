@@ -49,6 +49,7 @@ word_demo() {
 word_test() {
     [ $# -eq 0 ] || misused "test takes no further word: $*"
     prepare
+    install_makers
     is_root || say "not root: the tests that need loop devices and mounts will be skipped"
     say "building the driver and its tests; the first time this takes one to three minutes"
     quietly as_builder "$cargo" test --locked --no-run
@@ -164,6 +165,86 @@ Installing needs root. Run this, then come back:
     }
     list_missing_packages
     [ -z "$missing_apt" ] || die "still missing after the installation:$reasons"
+}
+
+# The tools that make other systems' disks for the tests. Not every distribution has all of them:
+# the tests of an image without its maker are skipped and counted.
+install_makers() {
+    is_root || return 0
+    list_missing_makers
+    [ -n "$makers_apt" ] || return 0
+    if have apt-get; then
+        wanted_makers=$makers_apt
+        DEBIAN_FRONTEND=noninteractive apt-get update >/dev/null 2>&1 </dev/null || true
+    else
+        wanted_makers=$makers_rpm
+    fi
+    say "installing what makes disks for the tests:$wanted_makers"
+    not_to_be_had=''
+    for package in $wanted_makers; do
+        install_one "$package" >/dev/null 2>&1 </dev/null || not_to_be_had="$not_to_be_had $package"
+    done
+    [ -z "$not_to_be_had" ] || say "not to be had here:$not_to_be_had"
+}
+
+install_one() {
+    if have apt-get; then
+        DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$1"
+    elif have dnf; then
+        dnf install -y "$1"
+    else
+        yum install -y "$1"
+    fi
+}
+
+list_missing_makers() {
+    makers_apt='' makers_rpm=''
+    want apfsprogs apfsprogs mkapfs
+    want bcache-tools bcache-tools make-bcache
+    want bcachefs-tools bcachefs-tools bcachefs
+    want btrfs-progs btrfs-progs mkfs.btrfs
+    want cpio cpio cpio
+    want cpmtools cpmtools mkfs.cpm
+    want cryptsetup-bin 'cryptsetup veritysetup' cryptsetup veritysetup
+    want dosfstools dosfstools mkfs.vfat
+    want drbd-utils drbd-utils drbdmeta
+    want erofs-utils erofs-utils mkfs.erofs
+    want exfatprogs exfatprogs mkfs.exfat
+    want f2fs-tools f2fs-tools mkfs.f2fs
+    want fdisk util-linux sfdisk
+    want gdisk gdisk sgdisk
+    want genext2fs genext2fs genext2fs
+    want genisoimage genisoimage genisoimage
+    want genromfs genromfs genromfs
+    want gfs2-utils gfs2-utils mkfs.gfs2
+    want hfsprogs hfsplus-tools mkfs.hfsplus
+    want hfsutils hfsutils hformat
+    want jfsutils jfsutils mkfs.jfs
+    want lvm2 lvm2 pvcreate
+    want makefs makefs makefs
+    want mtd-utils 'mtd-utils mtd-utils-ubi' mkfs.jffs2 ubinize
+    want nilfs-tools nilfs-utils mkfs.nilfs2
+    want ntfs-3g ntfsprogs mkfs.ntfs
+    want ocfs2-tools ocfs2-tools mkfs.ocfs2
+    want parted parted parted
+    want qemu-utils qemu-img qemu-img
+    want reiser4progs reiser4progs mkfs.reiser4
+    want reiserfsprogs reiserfs-utils mkfs.reiserfs
+    want squashfs-tools squashfs-tools mksquashfs
+    want thin-provisioning-tools device-mapper-persistent-data thin_restore
+    want udftools udftools mkudffs
+    want util-linux-extra util-linux mkfs.minix
+    want xorriso xorriso xorriso
+    want zstd zstd zstd
+}
+
+# want APT-PACKAGES RPM-PACKAGES TOOL...: notes the packages when a tool is missing.
+want() {
+    apt=$1 rpm=$2
+    shift 2
+    have "$@" && return 0
+    makers_apt="$makers_apt $apt"
+    makers_rpm="$makers_rpm $rpm"
 }
 
 without_colon() {

@@ -6,6 +6,7 @@ use crate::cloud::local::LocalCloud;
 use crate::cloud::openstack::{self, OpenStack, OwnNode};
 use crate::cloud::unconfigured::Unconfigured;
 use crate::driver::publish::Publication;
+use crate::driver::stage::Wish;
 use crate::driver::{Driver, Outcome, Volume};
 use crate::flexvolume::call::Call;
 use crate::flexvolume::folders::{self, Folder};
@@ -21,6 +22,7 @@ use crate::host::records::Records;
 use crate::model::config::{CloudKind, Config};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
+use crate::model::situation::Sharing;
 use crate::model::target::StagePlace;
 use crate::model::time::Deadline;
 use crate::watch::{self, Subject};
@@ -153,15 +155,17 @@ fn dispatch(
             Ok((Reply::device(&path), Outcome::Already))
         }
         Call::MountDevice { folder, device, options } => {
-            driver.stage(&volume(options), &folder.target, &options.fs_type, device).map(plain)
+            let wish = wish(options)?;
+            driver.stage(&volume(options), &folder.target, &wish, device).map(plain)
         }
         Call::UnmountDevice { folder } => driver.unstage(&folder.name, &folder.target).map(plain),
         Call::Mount { folder, pod, options } => {
+            let wish = &wish(options)?;
             let publication = Publication {
                 consumer: pod,
                 target: &folder.target,
                 stage: &folders::global_of(folder),
-                wished: &options.fs_type,
+                wish,
                 read_only: options.access == Access::ReadOnly,
             };
             driver.publish(&volume(options), &publication).map(plain)
@@ -178,6 +182,15 @@ fn dispatch(
 
 fn volume(options: &Options) -> Volume {
     Volume::new(options.volume.clone(), options.name.clone())
+}
+
+fn wish(options: &Options) -> Result<Wish> {
+    Ok(Wish {
+        mount_options: options.mount_options.clone(),
+        mkfs_options: options.mkfs_options.clone(),
+        untouched: options.sharing == Sharing::ReadOnly,
+        ..Wish::for_file_system(&options.fs_type)?
+    })
 }
 
 fn stage_place(options: &Options, config: &Config) -> StagePlace {

@@ -10,7 +10,8 @@
 //! | ports and adapters | [`cloud`], [`host`] | model, each other's port |
 //! | facts | [`model`] | nothing of ours |
 //!
-//! [`seam`] is no floor: it marks steps for tests, and everybody may.
+//! [`seam`] is no floor: it marks steps for tests, and everybody may name it. It names the model
+//! alone.
 //!
 //! # One call
 //!

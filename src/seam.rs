@@ -6,6 +6,9 @@
 //! removes it (`hold:PATH`). `INCLOUD_DISK_SYSFS` and `INCLOUD_DISK_BY_ID` put other folders in
 //! the place of `/sys` and `/dev/disk/by-id`. In a release build all this is nothing.
 
+use crate::model::error::Result;
+#[cfg(debug_assertions)]
+use crate::model::error::{Error, Kind};
 use std::path::PathBuf;
 
 /// A folder that a test put in the place of `usual`.
@@ -20,14 +23,50 @@ pub fn folder(variable: &str, usual: &str) -> PathBuf {
 #[inline(always)]
 pub fn step(_name: &str) {}
 
+/// Marks something that can fail.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+#[allow(clippy::missing_errors_doc, clippy::unnecessary_wraps, reason = "it fails in test builds")]
+pub fn effect(_name: &str) -> Result<()> {
+    Ok(())
+}
+
+/// Marks something that can fail: `INCLOUD_DISK_SEAM=name=fail` makes it fail, `name=fail:N` only
+/// for the N-th time.
+#[cfg(debug_assertions)]
+pub fn effect(name: &str) -> Result<()> {
+    use std::sync::Mutex;
+    static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let failed = || Err(Error::new(Kind::Host, format!("{name} was made to fail")));
+    match action(name).as_deref() {
+        Some("fail") => failed(),
+        Some(other) => {
+            let Some(wanted) = other.strip_prefix("fail:").and_then(|n| n.parse::<usize>().ok())
+            else {
+                step(name);
+                return Ok(());
+            };
+            let Ok(mut seen) = SEEN.lock() else { return Ok(()) };
+            seen.push(name.to_owned());
+            if seen.iter().filter(|one| *one == name).count() == wanted { failed() } else { Ok(()) }
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(debug_assertions)]
+fn action(name: &str) -> Option<String> {
+    let script = std::env::var_os("INCLOUD_DISK_SEAM")?;
+    let script = script.to_string_lossy();
+    let rules = script.split(',').filter_map(|rule| rule.split_once('='));
+    rules.filter(|(step, _)| *step == name).map(|(_, action)| action.to_owned()).next()
+}
+
 /// Marks a step.
 #[cfg(debug_assertions)]
 #[allow(clippy::missing_panics_doc, reason = "panicking on demand is what it is for")]
 pub fn step(name: &str) {
-    let Some(script) = std::env::var_os("INCLOUD_DISK_SEAM") else { return };
-    let script = script.to_string_lossy();
-    let action = script.split(',').find_map(|rule| rule.strip_prefix(name)?.strip_prefix('='));
-    match action {
+    match action(name).as_deref() {
         Some("panic") => panic!("seam {name}"),
         Some("kill") => {
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);

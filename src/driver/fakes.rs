@@ -1,7 +1,9 @@
 //! Ports for unit tests: they behave, they do not record calls.
 
 use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView};
-use crate::host::{Devices, Events, FileSystems, Held, MountRequest, Mounts, NewFileSystem};
+use crate::host::{
+    Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
+};
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
@@ -224,6 +226,10 @@ impl Devices for FakeDevices {
         Vec::new()
     }
 
+    fn is_gone(&self, number: DeviceNumber) -> Result<bool> {
+        Ok(self.shown_by(number)?.is_none())
+    }
+
     fn objection(&self, _: &Device) -> Result<Option<String>> {
         Ok(None)
     }
@@ -249,6 +255,10 @@ fn nothing<T>() -> Result<T> {
 
 impl FileSystems for NoHost {
     fn look(&self, _: &Device) -> Result<Contents> {
+        nothing()
+    }
+
+    fn second_opinion(&self, _: &VolumeId, _: &Device, _: Deadline) -> Result<Option<String>> {
         nothing()
     }
 
@@ -282,7 +292,11 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn bind(&self, _: &Path, _: &Path) -> Result<()> {
+    fn hidden_in(&self, _: &Path) -> Hidden {
+        Hidden::default()
+    }
+
+    fn bind(&self, _: &Path, _: &Path, _: bool) -> Result<()> {
         nothing()
     }
 
@@ -290,7 +304,15 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn unmount(&self, _: &Path) -> Result<()> {
+    fn flush(&self, _: &Path, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn unmount(&self, _: &Path, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn unmount_dead(&self, _: &Path, _: Deadline) -> Result<()> {
         nothing()
     }
 }

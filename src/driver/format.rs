@@ -10,6 +10,7 @@ use crate::model::contents::{Contents, FileSystem, FsType, Maker};
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, is_uuid};
+use crate::model::mount_options::MkfsOptions;
 use crate::model::record::{Formatting, VolumeRecord};
 use crate::seam;
 use std::time::Duration;
@@ -25,6 +26,7 @@ impl Driver<'_> {
         volume: &Volume,
         disk: &Device,
         kind: FsType,
+        options: &MkfsOptions,
         record: &VolumeRecord,
     ) -> Result<FileSystem> {
         if record.was_mounted {
@@ -57,12 +59,16 @@ impl Driver<'_> {
             ))
             .hint("a disk of another size than its volume is not formatted"));
         }
+        // Bytes that we did not look at may be known to others; what they do not find proves nothing.
+        if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
+            return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
+        }
         let formatting = Formatting {
             disk: moment(disk),
             fs_type: kind.name().to_owned(),
             uuid: file_system_uuid(&volume.id),
         };
-        self.format(volume, disk, &formatting)
+        self.format(volume, disk, &formatting, options)
     }
 
     /// Formats, or formats again, by plan.
@@ -71,6 +77,7 @@ impl Driver<'_> {
         volume: &Volume,
         disk: &Device,
         plan: &Formatting,
+        options: &MkfsOptions,
     ) -> Result<FileSystem> {
         let kind = FsType::named(&plan.fs_type)
             .ok_or_else(|| Error::new(Kind::Bug, format!("a record asks for {}", plan.fs_type)))?;
@@ -80,7 +87,8 @@ impl Driver<'_> {
         seam::step("stage.format.intent");
         self.prove_again(&volume.id, disk)?;
         tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, again, "formatting a blank disk");
-        let new = NewFileSystem { kind, uuid: plan.uuid.clone(), again };
+        let (uuid, options) = (plan.uuid.clone(), options.clone());
+        let new = NewFileSystem { kind, uuid, again, options };
         self.file_systems.make(&volume.id, disk, &new, self.deadline)?;
         seam::step("stage.format.made");
         self.prove_again(&volume.id, disk)?;
@@ -149,11 +157,10 @@ pub(super) fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> b
 }
 
 /// The refusal to format, with the way out.
-pub(super) fn not_ours(disk: &Device, what: &str) -> Error {
-    let name = &disk.kernel_name;
+pub(super) fn not_ours(volume: &Volume, disk: &Device, what: &str) -> Error {
+    let (name, id) = (&disk.kernel_name, &volume.id);
     Error::refused(format!("{name} holds {what}")).hint(format!(
-        "only a blank disk is formatted; if the data may go, run mkfs on {} by hand",
-        disk.kernel_node().display()
+        "only a blank disk is formatted; if the data may go: disk format {id} (shows what is there first)"
     ))
 }
 

@@ -74,7 +74,7 @@ impl Driver<'_> {
         }
         let table = self.mounts.table()?;
         let Some(mount) = table.top_at(folder) else { return Ok(None) };
-        if let Some(id) = self.volume_on(mount.number)? {
+        if let Some(id) = self.volume_on(mount.disk)? {
             return Ok(Some(id));
         }
         let label = Path::new(&mount.source).strip_prefix(crate::host::nodes::FOLDER).ok();

@@ -1,6 +1,6 @@
 //! Bind the staged volume into a consumer's folder.
 
-use super::stage::{belongs, wish};
+use super::stage::{Wish, belongs};
 use super::{Driver, Outcome, Volume};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
@@ -18,8 +18,8 @@ pub struct Publication<'a> {
     pub target: &'a Target,
     /// The folder where the volume is staged.
     pub stage: &'a Target,
-    /// The file system asked for.
-    pub wished: &'a str,
+    /// How the volume is to be staged, if it is not.
+    pub wish: &'a Wish,
     /// Whether the consumer must not write.
     pub read_only: bool,
 }
@@ -28,12 +28,11 @@ impl Driver<'_> {
     /// Binds the volume into the consumer's folder. A volume that is not staged is staged first:
     /// an empty folder is never bound.
     pub fn publish(&self, volume: &Volume, publication: &Publication<'_>) -> Result<Outcome> {
-        let wished = wish(publication.wished)?;
         let _lock = self.lock(&volume.id)?;
         self.remember_name(volume);
         let stage = self.mounts.real_path(publication.stage)?;
         let folder = self.mounts.real_path(publication.target)?;
-        self.stage_locked(volume, publication.stage, wished, "")?;
+        self.stage_locked(volume, publication.stage, publication.wish, "")?;
         let disk = self.disk(&volume.id)?;
 
         let table = self.mounts.table()?;
@@ -67,19 +66,17 @@ impl Driver<'_> {
         folder: &Path,
         read_only: bool,
     ) -> Result<()> {
-        self.mounts.bind(stage, folder)?;
+        self.report_hidden(&volume.id, folder);
+        self.mounts.bind(stage, folder, read_only)?;
         seam::step("publish.bound");
-        let finished = self.finish_bind(volume, folder, read_only);
-        finished.map_err(|error| match self.mounts.unmount(folder) {
+        let verified = self.verify_bind(volume, folder, read_only);
+        verified.map_err(|error| match self.mounts.unmount(folder, self.deadline) {
             Ok(()) => error,
             Err(also) => error.and_also(&also),
         })
     }
 
-    fn finish_bind(&self, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
-        if read_only {
-            self.mounts.make_read_only(folder)?;
-        }
+    fn verify_bind(&self, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
         let table = self.mounts.table()?;
         let mount = table.top_at(folder).ok_or_else(|| {
             Error::new(

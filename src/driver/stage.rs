@@ -2,11 +2,12 @@
 
 use super::format::{file_system_uuid, finished, not_ours, unfinished_on};
 use super::{Driver, Outcome, Volume, moment};
-use crate::host::MountRequest;
+use crate::host::{Hidden, MountRequest};
 use crate::model::contents::{Contents, FileSystem, FsType};
 use crate::model::device::{Device, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::Mount;
 use crate::model::record::Staged;
 use crate::model::target::Target;
@@ -21,20 +22,31 @@ const DISK_WAIT: Duration = Duration::from_secs(20);
 /// How long a disk that is still opened by somebody (udev after the plug-in) is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
+/// How a volume is to be mounted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The file system asked for; nothing means what is there, ext4 for a blank disk.
+    pub file_system: Option<FsType>,
+    /// Options of the mount.
+    pub mount_options: MountOptions,
+    /// Options of a new file system.
+    pub mkfs_options: MkfsOptions,
+    /// Whether nothing may be written to the disk, because other machines read it.
+    pub untouched: bool,
+}
+
 impl Driver<'_> {
-    /// Mounts the volume at the folder. `wished` is the file system asked for; empty means what
-    /// is there, ext4 for a blank disk. `hint` is the device that the orchestrator remembers.
+    /// Mounts the volume at the folder. `hint` is the device that the orchestrator remembers.
     pub fn stage(
         &self,
         volume: &Volume,
         target: &Target,
-        wished: &str,
+        wish: &Wish,
         hint: &str,
     ) -> Result<Outcome> {
-        let wished = wish(wished)?;
         let _lock = self.lock(&volume.id)?;
         self.remember_name(volume);
-        self.stage_locked(volume, target, wished, hint)
+        self.stage_locked(volume, target, wish, hint)
     }
 
     /// The same for a caller that holds the volume's lock.
@@ -42,7 +54,7 @@ impl Driver<'_> {
         &self,
         volume: &Volume,
         target: &Target,
-        wished: Option<FsType>,
+        wish: &Wish,
         hint: &str,
     ) -> Result<Outcome> {
         let folder = self.mounts.real_path(target)?;
@@ -63,12 +75,16 @@ impl Driver<'_> {
                 Error::refused(reason).hint("only whole disks that nothing else uses are mounted")
             );
         }
-        let found = self.file_system_on(volume, &disk, wished)?;
+        let found = self.file_system_on(volume, &disk, wish)?;
+        wish.mount_options.check(found.kind)?;
         seam::step("stage.looked");
         self.mounts.make_folder(&folder)?;
+        self.report_hidden(&volume.id, &folder);
         self.prove_again(&volume.id, &disk)?;
-        self.mount_verified(volume, &disk, found.kind, &folder)?;
-        let staged = staged(&folder, &disk, found.kind.name(), &found.uuid);
+        self.mount_verified(volume, &disk, &found, wish, &folder)?;
+        let mut staged = staged(&folder, &disk, found.kind.name(), &found.uuid);
+        staged.options = wish.mount_options.to_string();
+        staged.untouched = wish.untouched;
         if let Err(error) = self.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.undo(&folder, error));
@@ -101,12 +117,8 @@ impl Driver<'_> {
     }
 
     /// The file system to mount: the one that is there, or a new one on a blank disk.
-    fn file_system_on(
-        &self,
-        volume: &Volume,
-        disk: &Device,
-        wished: Option<FsType>,
-    ) -> Result<FileSystem> {
+    fn file_system_on(&self, volume: &Volume, disk: &Device, wish: &Wish) -> Result<FileSystem> {
+        let wished = wish.file_system;
         let record = self.records.load(&volume.id);
         let unfinished = unfinished_on(&record, disk);
         let contents = self.file_systems.look(disk)?;
@@ -114,23 +126,37 @@ impl Driver<'_> {
             // A finished file system is never made again, whatever the record says.
             Contents::FileSystem(found) if finished(&found, unfinished) => found,
             Contents::FileSystem(found) => match unfinished {
-                Some(plan) if plan.uuid == found.uuid => return self.format(volume, disk, plan),
+                Some(plan) if plan.uuid == found.uuid && !wish.untouched => {
+                    return self.format(volume, disk, plan, &wish.mkfs_options);
+                }
                 _ => {
                     let what =
                         format!("an unfinished {} that this machine did not begin", found.kind);
-                    return Err(not_ours(disk, &what));
+                    return Err(not_ours(volume, disk, &what));
                 }
             },
+            Contents::Blank if wish.untouched => {
+                return Err(Error::refused(format!(
+                    "{} is blank, and the volume is shared: nobody may write to it",
+                    disk.kernel_name
+                ))
+                .hint("use the volume without the option share first, so that it gets its data"));
+            }
             Contents::Blank | Contents::Unknown(_) => match (unfinished, contents) {
                 // Our own mkfs was killed: it is the same plug-in of the disk that was blank then.
-                (Some(plan), _) => return self.format(volume, disk, plan),
-                (None, Contents::Unknown(what)) => return Err(not_ours(disk, &what)),
+                (Some(plan), _) if !wish.untouched => {
+                    return self.format(volume, disk, plan, &wish.mkfs_options);
+                }
+                (Some(_), _) => {
+                    return Err(not_ours(volume, disk, "a format that was not finished"));
+                }
+                (None, Contents::Unknown(what)) => return Err(not_ours(volume, disk, &what)),
                 (None, _) => {
                     let kind = wished.unwrap_or(FsType::Ext4);
-                    return self.format_blank(volume, disk, kind, &record);
+                    return self.format_blank(volume, disk, kind, &wish.mkfs_options, &record);
                 }
             },
-            Contents::Foreign(what) => return Err(not_ours(disk, &what)),
+            Contents::Foreign(what) => return Err(not_ours(volume, disk, &what)),
         };
         if let Some(wished) = wished
             && !wished.accepts(found.kind)
@@ -142,6 +168,10 @@ impl Driver<'_> {
             .hint("ask for the file system that is there, or for none; a disk with data is never formatted"));
         }
         refuse_rivals_file_system(&volume.id, disk, &found)?;
+        if found.uuid != file_system_uuid(&volume.id) {
+            // Made elsewhere, or restored from a copy: nothing wrong, but worth knowing.
+            tracing::info!(volume = %volume.id, uuid = found.uuid, "the file system was not made by this driver for this volume");
+        }
         if found.size > disk.size {
             return Err(Error::refused(format!(
                 "the {} on {} needs {} bytes, the disk has {}",
@@ -149,7 +179,7 @@ impl Driver<'_> {
             ))
             .hint("is it the right volume, and was it made smaller?"));
         }
-        if found.wants_check && !disk.read_only {
+        if found.wants_check && !disk.read_only && !wish.untouched {
             if self.devices.is_free(disk)? {
                 self.prove_again(&volume.id, disk)?;
                 self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
@@ -162,15 +192,42 @@ impl Driver<'_> {
         Ok(found)
     }
 
+    /// What somebody wrote into the folder while nothing was mounted there will be out of sight.
+    /// The mount goes on, for the orchestrator needs it; but it is said.
+    pub(super) fn report_hidden(&self, id: &VolumeId, folder: &Path) {
+        let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
+        if files > 0 {
+            let folder = folder.display();
+            tracing::warn!(volume = %id, %folder, files, bytes, more, "files in the folder will be hidden by the mount: they were written while nothing was mounted there");
+        }
+    }
+
+    /// xfs refuses a second file system of the same UUID. One that is mounted may be this volume's
+    /// own, on the disk that it had before and that is gone: only then both may be.
+    fn has_dead_twin(&self, id: &VolumeId) -> Result<bool> {
+        let Some(staged) = self.records.load(id).staged else { return Ok(false) };
+        let was_of_this_boot = staged.disk.boot == crate::host::machine::boot_id();
+        Ok(was_of_this_boot && self.devices.is_gone(staged.disk.number)?)
+    }
+
     /// Mounts and then looks: what is at the folder must be the proven disk.
     fn mount_verified(
         &self,
         volume: &Volume,
         disk: &Device,
-        kind: FsType,
+        found: &FileSystem,
+        wish: &Wish,
         folder: &Path,
     ) -> Result<()> {
-        let request = MountRequest { id: &volume.id, device: disk, kind, target: folder };
+        let request = MountRequest {
+            id: &volume.id,
+            device: disk,
+            kind: found.kind,
+            options: &wish.mount_options,
+            untouched: wish.untouched,
+            beside_its_twin: self.has_dead_twin(&volume.id)?,
+            target: folder,
+        };
         let until = self.deadline.at_most(SETTLE_WAIT);
         while let Err(error) = self.mounts.mount(&request) {
             // Whoever looks at a new disk (udev) may have it open for a moment.
@@ -193,7 +250,7 @@ impl Driver<'_> {
     }
 
     fn undo(&self, folder: &Path, error: Error) -> Error {
-        match self.mounts.unmount(folder) {
+        match self.mounts.unmount(folder, self.deadline) {
             Ok(()) => error,
             Err(also) => error.and_also(&also),
         }
@@ -206,33 +263,38 @@ fn staged(folder: &Path, disk: &Device, fs_type: &str, uuid: &str) -> Staged {
         disk: moment(disk),
         fs_type: fs_type.to_owned(),
         uuid: uuid.to_owned(),
+        options: String::new(),
+        untouched: false,
     }
 }
 
 /// Whether a mount at the volume's folder is the volume's disk.
 pub(super) fn belongs(mount: &Mount, disk: &Device, folder: &Path) -> Result<()> {
-    if mount.number == disk.number {
+    if mount.disk == disk.number {
         return Ok(());
     }
     Err(Error::refused(format!(
         "{} holds device {}, which is not the volume's disk {} ({})",
         folder.display(),
-        mount.number,
+        mount.disk,
         disk.kernel_name,
         disk.number
     ))
     .hint("restart the pods that use the volume, so that it is unmounted"))
 }
 
-/// The file system that the orchestrator asks for; none if it does not care.
-pub(super) fn wish(name: &str) -> Result<Option<FsType>> {
-    if name.is_empty() {
-        return Ok(None);
+impl Wish {
+    /// The file system of this name; an empty one means whatever is there.
+    pub fn for_file_system(name: &str) -> Result<Self> {
+        if name.is_empty() {
+            return Ok(Self::default());
+        }
+        let kind = FsType::named(name).ok_or_else(|| {
+            Error::bad_call(format!("the file system {} is not supported", shown(name)))
+                .hint("ext3, ext4, xfs and btrfs are")
+        })?;
+        Ok(Self { file_system: Some(kind), ..Self::default() })
     }
-    FsType::named(name).map(Some).ok_or_else(|| {
-        Error::bad_call(format!("the file system {} is not supported", shown(name)))
-            .hint("ext3, ext4 and xfs are")
-    })
 }
 
 /// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one

@@ -1,8 +1,11 @@
 //! Take a volume off a folder: the consumer's, or the one where it is staged.
 
 use super::{Driver, Outcome};
-use crate::model::error::Result;
+use crate::host::Hidden;
+use crate::model::error::{Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
+use crate::model::mountinfo::Mount;
+use crate::model::record::VolumeRecord;
 use crate::model::target::Target;
 use crate::seam;
 use std::path::Path;
@@ -50,13 +53,14 @@ impl Driver<'_> {
             if is_mounted { self.lock(&key).map(Some) } else { self.lock_if_possible(&key) }
         };
         let _lock = key.map(lock).transpose()?;
-        let outcome = self.unmount_all(&folder)?;
+        let outcome = self.unmount_all(&folder, id.as_ref())?;
         // The record may name a mount that is gone since a reboot: it is put right either way.
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted)
             && let Err(error) = record(self, &id)
         {
             tracing::warn!(volume = %id, %error, "the unmount is not remembered");
         }
+        self.report_left_over(name, &folder);
         Ok(outcome)
     }
 
@@ -68,15 +72,63 @@ impl Driver<'_> {
     }
 
     /// Takes off every mount that is stacked at the folder, top first.
-    fn unmount_all(&self, folder: &Path) -> Result<Outcome> {
+    fn unmount_all(&self, folder: &Path, id: Option<&VolumeId>) -> Result<Outcome> {
         let mut outcome = Outcome::Already;
-        while self.mounts.table()?.top_at(folder).is_some() {
-            self.mounts.unmount(folder).map_err(|error| {
-                error.hint("a process of this machine uses files below that folder")
-            })?;
+        loop {
+            let table = self.mounts.table()?;
+            let Some(mount) = table.top_at(folder) else { return Ok(outcome) };
+            if self.devices.is_gone(mount.disk)? {
+                tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted whoever uses it");
+                self.mounts.unmount_dead(folder, self.deadline)?;
+            } else {
+                let is_last = table.of(mount.number).count() == 1;
+                if is_last {
+                    self.flush(folder, mount, id)?;
+                }
+                self.unmount_one(folder)?;
+            }
             seam::step("unmount.one");
             outcome = Outcome::Done;
         }
-        Ok(outcome)
+    }
+
+    fn unmount_one(&self, folder: &Path) -> Result<()> {
+        self.mounts.unmount(folder, self.deadline).map_err(|error| match error.kind {
+            Kind::Busy => error.hint("a process of this machine uses files below that folder"),
+            _ => error,
+        })
+    }
+
+    /// Writes out what is still in memory, while an error can be told: after the last unmount
+    /// nobody hears of it. It is told once for each mount, for what is lost stays lost, and a call
+    /// that failed for ever would keep the volume here for ever.
+    fn flush(&self, folder: &Path, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
+        let Err(error) = self.mounts.flush(folder, self.deadline) else { return Ok(()) };
+        if error.kind == Kind::Timeout {
+            return Err(error);
+        }
+        let told = |record: &VolumeRecord| record.told_lost_writes == Some(mount.id);
+        let Some(id) = id.filter(|id| !told(&self.records.load(id))) else {
+            tracing::error!(folder = %folder.display(), %error, "written data is lost; unmounting all the same");
+            return Ok(());
+        };
+        let mark = |record: &mut VolumeRecord| record.told_lost_writes = Some(mount.id);
+        if let Err(also) = self.records.update(id, mark) {
+            tracing::error!(%error, %also, "written data is lost, and this cannot be remembered");
+            return Ok(());
+        }
+        Err(error.hint(
+            "data that programs wrote did not reach the disk; the next try unmounts without it",
+        ))
+    }
+
+    /// The orchestrator removes the folder, which it can only if it is empty. Nothing is ever
+    /// deleted here.
+    fn report_left_over(&self, name: &VolumeName, folder: &Path) {
+        let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
+        if files > 0 {
+            let folder = folder.display();
+            tracing::warn!(%name, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; somebody must move them, or the folder stays");
+        }
     }
 }

@@ -40,12 +40,12 @@ impl Driver<'_> {
         };
         let is_there = |mount: &&Mount| bound.as_ref().is_none_or(|path| mount.target == *path);
         let mut staged = table.ending_in(&place.below).filter(is_there);
-        match staged.find(|mount| mount.number != disk.number) {
+        match staged.find(|mount| mount.disk != disk.number) {
             None => Ok(()),
             Some(mount) => Err(Error::refused(format!(
                 "{} holds device {}, which is not the volume's disk {} ({})",
                 mount.target.display(),
-                mount.number,
+                mount.disk,
                 disk.kernel_name,
                 disk.number
             ))

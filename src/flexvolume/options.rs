@@ -2,6 +2,7 @@
 
 use crate::model::error::{Error, Result};
 use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::situation::Sharing;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,10 @@ pub struct Options {
     pub access: Access,
     /// Whether several nodes may have the volume.
     pub sharing: Sharing,
+    /// What the volume's disk is mounted with.
+    pub mount_options: MountOptions,
+    /// What a new file system is made with.
+    pub mkfs_options: MkfsOptions,
     /// The cloud's region, if it is not the configured one.
     pub region: Option<String>,
 }
@@ -41,6 +46,8 @@ const READ_WRITE: &str = "kubernetes.io/readwrite";
 const VOLUME_ID: &str = "volumeID";
 const SHARE: &str = "share";
 const REGION: &str = "region";
+const MOUNT_OPTIONS: &str = "mountOptions";
+const MKFS_OPTIONS: &str = "mkfsOptions";
 
 impl Options {
     /// Reads the JSON of one argument.
@@ -71,7 +78,9 @@ impl Options {
         };
         let region = get(REGION).map(str::to_owned);
         let fs_type = get(FS_TYPE).unwrap_or_default().to_owned();
-        Ok(Self { volume, name, fs_type, access, sharing, region })
+        let mount_options = MountOptions::parse(get(MOUNT_OPTIONS).unwrap_or_default())?;
+        let mkfs_options = MkfsOptions::parse(get(MKFS_OPTIONS).unwrap_or_default())?;
+        Ok(Self { volume, name, fs_type, access, sharing, mount_options, mkfs_options, region })
     }
 }
 

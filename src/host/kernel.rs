@@ -6,7 +6,7 @@
 
 use nix::errno::Errno;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -23,6 +23,9 @@ mod requests {
     // xfs/libxfs/xfs_fs.h
     nix::ioctl_read!(xfs_geometry, b'X', 100, super::XfsGeometry);
     nix::ioctl_write_ptr!(xfs_grow, b'X', 110, super::XfsGrow);
+    // linux/btrfs.h: BTRFS_IOC_RESIZE, BTRFS_IOC_FS_INFO
+    nix::ioctl_write_ptr!(btrfs_resize, 0x94, 3, super::BtrfsName);
+    nix::ioctl_read!(btrfs_info, 0x94, 31, super::BtrfsInfo);
 }
 
 /// `struct xfs_fsop_geom_v1`; only the first fields matter here.
@@ -58,6 +61,71 @@ pub struct XfsGeometry {
 pub struct XfsGrow {
     new_blocks: u64,
     inode_max_percent: u32,
+}
+
+/// `struct btrfs_ioctl_vol_args`
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct BtrfsName {
+    descriptor: i64,
+    name: [u8; 4088],
+}
+
+/// `struct btrfs_ioctl_fs_info_args`; only the UUID matters here.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct BtrfsInfo {
+    _max_id: u64,
+    /// How many disks it has.
+    pub disks: u64,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    _rest: [u64; 124],
+}
+
+/// Grows a mounted btrfs to the whole of its first disk.
+pub fn btrfs_grow(root: &File) -> Result<()> {
+    let mut name = [0; 4088];
+    name[..3].copy_from_slice(b"max");
+    let request = BtrfsName { descriptor: 0, name };
+    // SAFETY: the structure has the size and layout that the request's number carries and lives
+    // until the call returns.
+    unsafe { requests::btrfs_resize(root.as_raw_fd(), &raw const request) }.map(drop)
+}
+
+/// What a mounted btrfs is.
+pub fn btrfs_info(root: &File) -> Result<BtrfsInfo> {
+    let mut info = BtrfsInfo { _max_id: 0, disks: 0, uuid: [0; 16], _rest: [0; 124] };
+    // SAFETY: the structure has the size and layout that the request's number carries; the kernel
+    // writes into it while we hold it exclusively.
+    unsafe { requests::btrfs_info(root.as_raw_fd(), &raw mut info) }?;
+    Ok(info)
+}
+
+/// Sets properties of a detached mount, such as read-only (`mount_setattr(2)`, Linux 5.12).
+pub fn set_mount_attributes(mount: &OwnedFd, attributes: u64) -> Result<()> {
+    /// `struct mount_attr` (linux/mount.h)
+    #[repr(C)]
+    struct MountAttributes {
+        set: u64,
+        clear: u64,
+        propagation: u64,
+        namespace: u64,
+    }
+    let wanted = MountAttributes { set: attributes, clear: 0, propagation: 0, namespace: 0 };
+    // SAFETY: the path is empty and terminated; the structure has the size that is passed and
+    // lives until the call returns.
+    let result = unsafe {
+        nix::libc::syscall(
+            nix::libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            nix::libc::AT_EMPTY_PATH,
+            &raw const wanted,
+            std::mem::size_of::<MountAttributes>(),
+        )
+    };
+    Errno::result(result).map(drop)
 }
 
 /// The number of a loop device that is free now; another process may take it first.
@@ -131,5 +199,7 @@ mod tests {
     fn structures_have_the_kernels_sizes() {
         assert_eq!(std::mem::size_of::<XfsGeometry>(), 112);
         assert_eq!(std::mem::size_of::<XfsGrow>(), 16);
+        assert_eq!(std::mem::size_of::<BtrfsName>(), 4096);
+        assert_eq!(std::mem::size_of::<BtrfsInfo>(), 1024);
     }
 }

@@ -10,6 +10,7 @@ pub mod answers;
 pub mod devices;
 pub mod files;
 pub mod filesystems;
+pub mod helper;
 pub mod kernel;
 pub mod locks;
 pub mod machine;
@@ -22,6 +23,7 @@ use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
+use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::MountTable;
 use crate::model::target::Target;
 use crate::model::time::Deadline;
@@ -65,6 +67,8 @@ pub trait Devices {
     fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault>;
     /// The disks that udev knows under the volume's serial, in words: for a message, no proof.
     fn udev_says(&self, wanted: &Identity) -> Vec<String>;
+    /// Whether the disk of this number is gone for good: no mount of it will ever be read again.
+    fn is_gone(&self, number: DeviceNumber) -> Result<bool>;
     /// Why this disk must not be written or mounted, whatever stands on it: partitions, holders,
     /// no size.
     fn objection(&self, device: &Device) -> Result<Option<String>>;
@@ -81,6 +85,13 @@ pub trait Devices {
 pub trait FileSystems {
     /// What stands on the disk. Bytes that cannot be read are an error, never "blank".
     fn look(&self, device: &Device) -> Result<Contents>;
+    /// What another program that knows many more marks finds on the disk: nothing is no proof.
+    fn second_opinion(
+        &self,
+        id: &VolumeId,
+        device: &Device,
+        deadline: Deadline,
+    ) -> Result<Option<String>>;
     /// Makes a file system. `again` allows to overwrite our own unfinished one.
     fn make(
         &self,
@@ -103,8 +114,11 @@ pub struct NewFileSystem {
     pub kind: FsType,
     /// Its UUID.
     pub uuid: String,
-    /// Whether an unfinished one of ours stands there.
+    /// Whether something stands there that may be overwritten: an unfinished one of ours, or what a
+    /// person gave up.
     pub again: bool,
+    /// What the volume's owner wishes.
+    pub options: MkfsOptions,
 }
 
 /// A disk to be mounted.
@@ -116,8 +130,26 @@ pub struct MountRequest<'a> {
     pub device: &'a Device,
     /// The file system on it.
     pub kind: FsType,
+    /// What the volume's owner wishes.
+    pub options: &'a MountOptions,
+    /// Whether nothing may be written to the disk, not even the file system's own journal.
+    pub untouched: bool,
+    /// Whether another file system of the same UUID may be mounted: only when that is proven to be
+    /// this one's dead mount.
+    pub beside_its_twin: bool,
     /// Where.
     pub target: &'a Path,
+}
+
+/// What lies in a folder that is about to be covered by a mount.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hidden {
+    /// How many files.
+    pub files: u64,
+    /// How many bytes in them.
+    pub bytes: u64,
+    /// Whether there are more than were counted.
+    pub more: bool,
 }
 
 /// The mount table of this process's namespace.
@@ -128,12 +160,19 @@ pub trait Mounts {
     fn real_path(&self, target: &Target) -> Result<PathBuf>;
     /// Makes the folder if it is missing, as kubelet does.
     fn make_folder(&self, path: &Path) -> Result<()>;
-    /// Mounts a disk; read-only if the disk is.
+    /// What was written into a folder while nothing was mounted there.
+    fn hidden_in(&self, path: &Path) -> Hidden;
+    /// Mounts a disk.
     fn mount(&self, request: &MountRequest<'_>) -> Result<()>;
-    /// Mounts a folder at another place.
-    fn bind(&self, source: &Path, target: &Path) -> Result<()>;
+    /// Mounts a folder at another place, where the bind refuses writes from its first moment.
+    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<()>;
     /// Makes the bind at this place refuse writes.
     fn make_read_only(&self, target: &Path) -> Result<()>;
+    /// Writes out what the file system mounted at this place still holds in memory; an error if a
+    /// write failed since the last time.
+    fn flush(&self, target: &Path, deadline: Deadline) -> Result<()>;
     /// Takes the top mount off this place; an error if it is busy.
-    fn unmount(&self, target: &Path) -> Result<()>;
+    fn unmount(&self, target: &Path, deadline: Deadline) -> Result<()>;
+    /// Takes the top mount off this place, whoever still uses it: right only if its disk is dead.
+    fn unmount_dead(&self, target: &Path, deadline: Deadline) -> Result<()>;
 }

@@ -34,7 +34,9 @@ impl Outcome {
     /// The last line with something on it: tools put their verdict there.
     #[must_use]
     pub fn last_line(&self) -> &str {
-        self.text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing")
+        // e2fsck adds a remark in brackets to its verdict.
+        let says = |line: &&str| !line.is_empty() && !line.starts_with('(');
+        self.text.lines().map(str::trim).rfind(says).unwrap_or("it said nothing")
     }
 }
 

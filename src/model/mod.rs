@@ -8,6 +8,7 @@ pub mod error;
 pub mod gcfg;
 pub mod ids;
 pub mod iso9660;
+pub mod mount_options;
 pub mod mountinfo;
 pub mod record;
 pub mod secret;

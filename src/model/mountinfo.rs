@@ -19,6 +19,9 @@ pub struct Mount {
     pub parent: u32,
     /// The file system's device number.
     pub number: DeviceNumber,
+    /// The number of its disk: another one only for file systems that have a number of their own
+    /// (btrfs), and only where somebody found out.
+    pub disk: DeviceNumber,
     /// Which folder of the file system is mounted.
     pub root: PathBuf,
     /// Where it is mounted.
@@ -71,6 +74,11 @@ impl MountTable {
     #[must_use]
     pub fn mounts(&self) -> &[Mount] {
         &self.mounts
+    }
+
+    /// All mounts, to add what the table does not say.
+    pub fn mounts_mut(&mut self) -> &mut [Mount] {
+        &mut self.mounts
     }
 
     /// Every mount at this very path, stacked ones included.
@@ -130,6 +138,7 @@ fn parse_line(line: &[u8]) -> Result<Mount> {
         id,
         parent,
         number,
+        disk: number,
         root,
         target,
         options,

@@ -29,6 +29,9 @@ pub struct VolumeRecord {
     /// The stage mount as it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
+    /// The mount whose lost writes were told: they are told once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_lost_writes: Option<u32>,
     /// Whether this machine ever mounted the volume: then it is never formatted again.
     #[serde(default)]
     pub was_mounted: bool,
@@ -50,6 +53,7 @@ impl VolumeRecord {
             name: None,
             formatting: None,
             staged: None,
+            told_lost_writes: None,
             was_mounted: false,
             published: BTreeMap::new(),
             other: BTreeMap::new(),
@@ -93,6 +97,12 @@ pub struct Staged {
     pub fs_type: String,
     /// The file system's UUID.
     pub uuid: String,
+    /// The options that it was mounted with.
+    #[serde(default)]
+    pub options: String,
+    /// Whether nothing might be written to the disk.
+    #[serde(default)]
+    pub untouched: bool,
 }
 
 #[cfg(test)]

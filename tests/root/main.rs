@@ -14,6 +14,7 @@
 mod support;
 
 mod checks;
+mod corpus;
 mod files;
 mod holders;
 mod volume;
@@ -21,6 +22,8 @@ mod volume;
 mod access;
 mod crash;
 mod expand;
+mod failing_disk;
+mod failures;
 mod foreign;
 mod identity;
 mod kills;

@@ -10,8 +10,10 @@
     reason = "test code fails by panicking, and says so"
 )]
 
+mod failing_disk;
 mod processes;
 
+pub use failing_disk::{Counts, FailingDisk, private_mounts_and_fuse};
 pub use processes::{output_of, spawn, start, with_files};
 
 use serde_json::Value;
@@ -44,6 +46,7 @@ impl Drop for Scene {
     fn drop(&mut self) {
         if std::env::var_os("KEEP_SCENE").is_some() {
             println!("the scene stays in {}", self.dir.path().display());
+            self.dir.disable_cleanup(true);
             return;
         }
         clean(self.dir.path());

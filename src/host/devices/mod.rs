@@ -67,14 +67,17 @@ impl SysfsDevices {
 
 impl Devices for SysfsDevices {
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+        seam::effect("devices.search")?;
         self.sysfs.search(wanted)
     }
 
     fn check(&self, wanted: &Identity, device: &Device) -> Result<()> {
+        seam::effect("devices.check")?;
         self.still(wanted, device)
     }
 
     fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held> {
+        seam::effect("devices.hold")?;
         // As long as the node is open the kernel gives neither the number nor the name away.
         let node = nodes::open_to_read(device)?;
         self.still(wanted, device)?;
@@ -83,6 +86,19 @@ impl Devices for SysfsDevices {
 
     fn shown_by(&self, number: DeviceNumber) -> Result<Option<Vec<Shown>>> {
         Ok(self.sysfs.numbered(number).map(|folder| folder.shown()))
+    }
+
+    fn is_gone(&self, number: DeviceNumber) -> Result<bool> {
+        // Number 0 is no disk's: it belongs to file systems that have a number of their own.
+        if number.major == 0 {
+            return Ok(false);
+        }
+        self.sysfs.must_be_there()?;
+        Ok(match self.sysfs.numbered(number) {
+            None => true,
+            // A loop device stays when its image is taken away; under a mount it gets no other.
+            Some(folder) => folder.kernel_name().starts_with("loop") && folder.shown().is_empty(),
+        })
     }
 
     fn objection(&self, device: &Device) -> Result<Option<String>> {

@@ -64,6 +64,14 @@ impl Sysfs {
     }
 
     /// The folder of the device of this number, whole disk or not.
+    /// An error where sysfs cannot be seen: then nothing is known to be gone.
+    pub(super) fn must_be_there(&self) -> Result<()> {
+        let folder = self.root.join("dev/block");
+        std::fs::read_dir(&folder)
+            .map(drop)
+            .map_err(|error| Error::io(format!("read {}", folder.display()), &error))
+    }
+
     pub(super) fn numbered(&self, number: DeviceNumber) -> Option<Folder> {
         Folder::open(&self.root.join("dev/block").join(number.to_string()))
     }

@@ -3,6 +3,12 @@
 //! "Blank" is the dangerous answer, for only a blank disk is ever formatted. So it is given only
 //! when every byte that was looked at is zero; whatever is not recognised counts as data.
 
+mod btrfs;
+mod ext;
+pub mod places;
+mod signatures;
+mod xfs;
+
 use std::fmt;
 
 /// A file system that this driver makes and mounts.
@@ -14,7 +20,12 @@ pub enum FsType {
     Ext4,
     /// The other one in wide use.
     Xfs,
+    /// The one with checksums and snapshots.
+    Btrfs,
 }
+
+/// All of them.
+const FS_TYPES: [FsType; 4] = [FsType::Ext3, FsType::Ext4, FsType::Xfs, FsType::Btrfs];
 
 impl FsType {
     /// The name that mount(2) and the orchestrator use.
@@ -24,13 +35,14 @@ impl FsType {
             FsType::Ext3 => "ext3",
             FsType::Ext4 => "ext4",
             FsType::Xfs => "xfs",
+            FsType::Btrfs => "btrfs",
         }
     }
 
     /// The type of this name, if we have it.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [FsType::Ext3, FsType::Ext4, FsType::Xfs].into_iter().find(|kind| kind.name() == name)
+        FS_TYPES.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Whether a disk with `found` on it serves a wish for `self`: ext3 under ext4 is fine, for
@@ -87,13 +99,6 @@ pub enum Contents {
     Unknown(String),
 }
 
-/// How much of the start and of the end of a disk is read to call it blank.
-pub const EDGE: u64 = 1024 * 1024;
-
-/// Places beyond the edges where copies of superblocks stand although the first one is gone:
-/// ext2/3/4 with 1, 2 and 4 KiB blocks, btrfs' second mirror. Each is read for 4 KiB.
-pub const BACKUP_PLACES: [u64; 4] = [8193 * 1024, 16384 * 2048, 32768 * 4096, 64 * 1024 * 1024];
-
 /// Bytes that were read from a disk at one place.
 #[derive(Debug, Clone)]
 pub struct Sample {
@@ -103,17 +108,41 @@ pub struct Sample {
     pub bytes: Vec<u8>,
 }
 
-/// Judges samples; the first must begin at offset 0.
+/// The disk, as far as it was read.
+#[derive(Debug, Clone)]
+pub struct Read<'a> {
+    /// The whole disk's size.
+    pub size: u64,
+    /// What was read; the first sample begins at offset 0.
+    pub samples: &'a [Sample],
+}
+
+/// Judges what was read.
 #[must_use]
-pub fn judge(samples: &[Sample]) -> Contents {
-    let head = samples.first().filter(|sample| sample.offset == 0).map(|s| s.bytes.as_slice());
-    let Some(head) = head else {
+pub fn judge(read: &Read<'_>) -> Contents {
+    let head = read.samples.first().filter(|sample| sample.offset == 0);
+    let Some(head) = head.map(|sample| sample.bytes.as_slice()) else {
         return Contents::Unknown("a beginning that was not read".to_owned());
     };
-    if let Some(known) = recognise(head) {
-        return known;
+    let signature = signatures::first(read);
+    let file_system = ext::recognise(head)
+        .or_else(|| xfs::recognise(head).map(Contents::FileSystem))
+        .or_else(|| btrfs::recognise(head));
+    match (file_system, signature) {
+        // A file system that lies in a container (one half of a mirror) looks like one on the bare
+        // disk; mounted there it would drift apart from its other half.
+        (Some(Contents::FileSystem(found)), Some(signature)) if signature.is_container => {
+            return Contents::Foreign(format!(
+                "{signature}, and {} {}",
+                article(found.kind),
+                found.kind
+            ));
+        }
+        (Some(found), _) => return found,
+        (None, Some(signature)) => return Contents::Foreign(signature.to_string()),
+        (None, None) => {}
     }
-    for sample in samples {
+    for sample in read.samples {
         if let Some(at) = sample.bytes.iter().position(|byte| *byte != 0) {
             let end = (at + 8).min(sample.bytes.len());
             return Contents::Unknown(format!(
@@ -126,82 +155,11 @@ pub fn judge(samples: &[Sample]) -> Contents {
     Contents::Blank
 }
 
-fn recognise(head: &[u8]) -> Option<Contents> {
-    if let Some(found) = ext(head) {
-        return Some(found);
+fn article(kind: FsType) -> &'static str {
+    match kind {
+        FsType::Btrfs => "a",
+        FsType::Ext3 | FsType::Ext4 | FsType::Xfs => "an",
     }
-    if let Some(found) = xfs(head) {
-        return Some(Contents::FileSystem(found));
-    }
-    if head.get(0x1_0040..0x1_0048) == Some(b"_BHRfS_M") {
-        return Some(Contents::Foreign("a btrfs file system".to_owned()));
-    }
-    if head.get(510..512) == Some(&[0x55, 0xaa]) {
-        return Some(Contents::Foreign("a partition table or boot sector".to_owned()));
-    }
-    if head.get(..4) == Some(b"LUKS") {
-        return Some(Contents::Foreign("a LUKS encrypted volume".to_owned()));
-    }
-    if head.get(512..520) == Some(b"LABELONE") {
-        return Some(Contents::Foreign("an LVM physical volume".to_owned()));
-    }
-    None
-}
-
-const INCOMPAT_64BIT: u32 = 0x80;
-const INCOMPAT_JOURNAL_DEVICE: u32 = 0x8;
-/// extents, 64bit, mmp, `flex_bg`, `ea_inode`, dirdata, `csum_seed`, largedir, `inline_data`, encrypt.
-const INCOMPAT_EXT4: u32 =
-    0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x1000 | 0x2000 | 0x4000 | 0x8000 | 0x1_0000;
-/// `huge_file`, `gdt_csum`, `dir_nlink`, `extra_isize`, quota, bigalloc, `metadata_csum`.
-const RO_COMPAT_EXT4: u32 = 0x8 | 0x10 | 0x20 | 0x40 | 0x100 | 0x200 | 0x400;
-const COMPAT_JOURNAL: u32 = 0x4;
-const STATE_CLEAN: u16 = 0x1;
-const STATE_ERRORS: u16 = 0x2;
-
-/// The superblock of the ext family begins at byte 1024, whatever the block size.
-fn ext(head: &[u8]) -> Option<Contents> {
-    let sb = head.get(1024..2048)?;
-    if le16(sb, 0x38) != 0xef53 {
-        return None;
-    }
-    let (compat, incompat, ro_compat) = (le32(sb, 0x5c), le32(sb, 0x60), le32(sb, 0x64));
-    if incompat & INCOMPAT_JOURNAL_DEVICE != 0 {
-        return Some(Contents::Foreign("the external journal of an ext file system".to_owned()));
-    }
-    let kind = if incompat & INCOMPAT_EXT4 != 0 || ro_compat & RO_COMPAT_EXT4 != 0 {
-        FsType::Ext4
-    } else if compat & COMPAT_JOURNAL != 0 {
-        FsType::Ext3
-    } else {
-        return Some(Contents::Foreign("an ext2 file system".to_owned()));
-    };
-    let high = if incompat & INCOMPAT_64BIT != 0 { u64::from(le32(sb, 0x150)) << 32 } else { 0 };
-    let blocks = high | u64::from(le32(sb, 0x4));
-    let state = le16(sb, 0x3a);
-    Some(Contents::FileSystem(FileSystem {
-        kind,
-        uuid: uuid_text(&sb[0x68..0x78]),
-        size: blocks.saturating_mul(1024u64.checked_shl(le32(sb, 0x18)).unwrap_or(0)),
-        wants_check: state & STATE_CLEAN == 0 || state & STATE_ERRORS != 0,
-        maker: if le32(sb, 0x2c) == 0 { Maker::Unknown } else { Maker::Finished },
-    }))
-}
-
-fn xfs(head: &[u8]) -> Option<FileSystem> {
-    let sb = head.get(..128)?;
-    if &sb[..4] != b"XFSB" {
-        return None;
-    }
-    let block = u64::from(u32::from_be_bytes(sb[4..8].try_into().ok()?));
-    let blocks = u64::from_be_bytes(sb[8..16].try_into().ok()?);
-    Some(FileSystem {
-        kind: FsType::Xfs,
-        uuid: uuid_text(&sb[32..48]),
-        size: blocks.saturating_mul(block),
-        wants_check: false,
-        maker: if sb[126] == 0 { Maker::Finished } else { Maker::Unfinished },
-    })
 }
 
 fn le16(bytes: &[u8], at: usize) -> u16 {
@@ -216,7 +174,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-fn uuid_text(bytes: &[u8]) -> String {
+/// Sixteen bytes as people write a UUID.
+#[must_use]
+pub fn uuid_text(bytes: &[u8]) -> String {
     let digits = hex(bytes);
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
@@ -226,11 +186,11 @@ mod tests {
     use super::*;
 
     fn head() -> Vec<u8> {
-        vec![0; usize::try_from(EDGE).unwrap()]
+        vec![0; usize::try_from(places::TAIL).unwrap()]
     }
 
     fn judge_head(bytes: Vec<u8>) -> Contents {
-        judge(&[Sample { offset: 0, bytes }])
+        judge(&Read { size: 1 << 40, samples: &[Sample { offset: 0, bytes }] })
     }
 
     #[test]
@@ -252,9 +212,10 @@ mod tests {
         tail[9] = 7;
         let samples =
             [Sample { offset: 0, bytes: head() }, Sample { offset: 1 << 30, bytes: tail }];
-        assert!(matches!(judge(&samples), Contents::Unknown(text) if text.contains("1073741833")));
-        assert!(matches!(judge(&samples[1..]), Contents::Unknown(_)), "no head, no verdict");
-        assert!(matches!(judge(&[]), Contents::Unknown(_)));
+        let judged = |samples: &[Sample]| judge(&Read { size: 1 << 40, samples });
+        assert!(matches!(judged(&samples), Contents::Unknown(text) if text.contains("1073741833")));
+        assert!(matches!(judged(&samples[1..]), Contents::Unknown(_)), "no head, no verdict");
+        assert!(matches!(judged(&[]), Contents::Unknown(_)));
     }
 
     #[test]
@@ -285,7 +246,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_bytes_make_the_judge_panic(bytes in proptest::collection::vec(0u8.., 0..3000)) {
-            let _ = judge(&[Sample { offset: 0, bytes }]);
+            let _ = judge(&Read { size: 1 << 30, samples: &[Sample { offset: 0, bytes }] });
         }
     }
 }

@@ -1,0 +1,174 @@
+//! File systems: looked at in our own process, made and mended by the system's tools, grown by
+//! the kernel.
+
+mod grow;
+mod make;
+
+use super::nodes::{self, Node};
+use super::{FileSystems, NewFileSystem, tool};
+use crate::model::contents::{self, Contents, FsType, Read, Sample, places};
+use crate::model::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::time::Deadline;
+use crate::seam;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// File systems of this machine's kernel and tools.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KernelFileSystems;
+
+/// As much as it takes to recognise a file system, and that it is not part of something else.
+const QUICK_HEAD: u64 = 256 * 1024;
+const QUICK_TAIL: u64 = 192 * 1024;
+
+impl FileSystems for KernelFileSystems {
+    fn look(&self, device: &Device) -> Result<Contents> {
+        let disk = nodes::open_to_read(device)?;
+        let size = device.size;
+        let edges = |head: u64, tail: u64| -> Result<Vec<Sample>> {
+            let (head, tail) = (head.min(size), tail.min(size));
+            Ok(vec![sample(&disk, device, 0, head)?, sample(&disk, device, size - tail, tail)?])
+        };
+        // A file system is told by its edges; only a disk that may be blank is read on.
+        let quick = edges(QUICK_HEAD, QUICK_TAIL)?;
+        let verdict = contents::judge(&Read { size, samples: &quick });
+        if !matches!(verdict, Contents::Blank | Contents::Unknown(_)) {
+            return Ok(verdict);
+        }
+        let mut samples = edges(places::HEAD, places::TAIL)?;
+        for place in places::between_edges(size) {
+            samples.push(sample(&disk, device, place, places::BLOCK)?);
+        }
+        Ok(contents::judge(&Read { size, samples: &samples }))
+    }
+
+    fn second_opinion(
+        &self,
+        id: &VolumeId,
+        device: &Device,
+        deadline: Deadline,
+    ) -> Result<Option<String>> {
+        /// blkid(8): nothing was found, or nothing could be read; so this alone proves nothing.
+        const NOTHING_FOUND: i32 = 2;
+        if tool::locate("blkid").is_err() {
+            tracing::warn!(
+                "blkid is not installed: nobody else is asked whether the disk is blank"
+            );
+            return Ok(None);
+        }
+        let node = Node::labelled(id, device)?;
+        let path = node.path().to_string_lossy();
+        let outcome = tool::run("blkid", &["-p", "-o", "export", &path], deadline)?;
+        let told = |key: &str| {
+            outcome.text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned)
+        };
+        match outcome.status {
+            Some(NOTHING_FOUND) if outcome.text.trim().is_empty() => Ok(None),
+            Some(0) => {
+                let what = told("TYPE=").or_else(|| told("PTTYPE="));
+                Ok(Some(what.unwrap_or_else(|| outcome.last_line().to_owned())))
+            }
+            status => Ok(Some(format!(
+                "something that blkid cannot tell ({}: {})",
+                ended(status),
+                outcome.last_line()
+            ))),
+        }
+    }
+
+    fn make(
+        &self,
+        id: &VolumeId,
+        device: &Device,
+        plan: &NewFileSystem,
+        deadline: Deadline,
+    ) -> Result<()> {
+        make::make(id, device, plan, deadline)
+    }
+
+    fn check(
+        &self,
+        id: &VolumeId,
+        device: &Device,
+        kind: FsType,
+        deadline: Deadline,
+    ) -> Result<()> {
+        /// e2fsck(8): bits for "errors were corrected".
+        const MENDED: i32 = 1 | 2;
+        if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
+            // The kernel replays the log of xfs at mount, and btrfs needs nothing; xfs_repair would
+            // refuse before that.
+            return Ok(());
+        }
+        seam::effect("filesystems.check")?;
+        let node = Node::labelled(id, device)?;
+        let path = node.path().to_string_lossy();
+        let outcome = tool::run("e2fsck", &["-p", &path], deadline)?;
+        let name = &device.kernel_name;
+        match outcome.status {
+            Some(0) => Ok(()),
+            Some(status) if status & !MENDED == 0 => {
+                tracing::warn!(disk = %name, text = %outcome.last_line(), "e2fsck mended the file system");
+                Ok(())
+            }
+            status => {
+                let why = status
+                    .map_or_else(|| ended(status), |status| verdict_of_e2fsck(status).to_owned());
+                Err(Error::refused(format!("e2fsck on {name}: {why}: {}", outcome.last_line()))
+                    .hint(format!("run e2fsck by hand on {}", device.kernel_node().display())))
+            }
+        }
+    }
+
+    fn grow(&self, mounted_at: &Path, kind: FsType, device: &Device) -> Result<u64> {
+        seam::effect("filesystems.grow")?;
+        grow::grow(self, mounted_at, kind, device)
+    }
+}
+
+/// The gravest bit of its exit status, as e2fsck(8) explains them.
+fn verdict_of_e2fsck(status: i32) -> &'static str {
+    const VERDICTS: [(i32, &str); 5] = [
+        (128, "it could not be loaded"),
+        (32, "it was cancelled"),
+        (16, "it did not understand its arguments"),
+        (8, "it could not do its work"),
+        (4, "there are errors that it does not mend by itself"),
+    ];
+    let found = VERDICTS.iter().find(|(bit, _)| status & bit != 0);
+    found.map_or("it ended in a way that is not documented", |(_, verdict)| verdict)
+}
+
+fn ended(status: Option<i32>) -> String {
+    status.map_or_else(|| "was killed".to_owned(), |status| format!("ended with status {status}"))
+}
+
+fn sample(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let read = seam::effect("filesystems.read").and_then(|()| {
+        disk.read_exact_at(&mut bytes, offset).map_err(|error| {
+            let at = first_unreadable(disk, offset, length).unwrap_or(offset);
+            let name = &device.kernel_name;
+            Error::io(format!("{name} is unreadable at offset {at}"), &error)
+        })
+    });
+    // A disk that cannot be read is not a blank disk.
+    read.map_err(|error| {
+        Error { kind: Kind::Refused, ..error }
+            .hint("nothing was changed; look at the disk's health in the kernel's log")
+    })?;
+    Ok(Sample { offset, bytes })
+}
+
+/// Where in a stretch reading begins to fail.
+fn first_unreadable(disk: &File, offset: u64, length: u64) -> Option<u64> {
+    const STEP: usize = 4096;
+    let mut block = [0; STEP];
+    (offset..offset + length).step_by(STEP).find(|at| {
+        let left = usize::try_from(offset + length - at).unwrap_or(STEP).min(STEP);
+        disk.read_exact_at(&mut block[..left], *at).is_err()
+    })
+}

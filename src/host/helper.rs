@@ -1,0 +1,118 @@
+//! System calls that may hang for good, made in a child process: a thread that waits for a dead
+//! disk cannot be ended, and while it lives neither can its process.
+//!
+//! The child has none of our files open. kubelet reads our output until every copy of it is
+//! closed, and a child that hangs would keep it waiting.
+#![allow(unsafe_code)]
+
+use crate::model::error::{Error, Kind, Result};
+use crate::model::time::{Deadline, Steps};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// What the child does.
+#[derive(Debug, Clone, Copy)]
+pub enum Work {
+    /// Writes out the file system that is mounted at the path.
+    Flush,
+    /// Unmounts the path.
+    Unmount(MntFlags),
+}
+
+/// How the work ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Well.
+    Done,
+    /// With an error.
+    Failed(Errno),
+    /// It did not end in time. The child is left alone with it.
+    Hangs,
+}
+
+/// Does the work at the path.
+pub fn run(work: Work, path: &Path, deadline: Deadline) -> Result<Ended> {
+    let wrong = |errno: Errno| Error::io("start a child process", &errno.into());
+    let path = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Error::new(Kind::Bug, "a path with a zero byte"))?;
+    // SAFETY: the child makes system calls alone, with memory that was there before, and ends
+    // without running anything else of this process.
+    match unsafe { fork() }.map_err(wrong)? {
+        ForkResult::Child => {
+            close_everything();
+            let status = match in_child(work, &path) {
+                Ok(()) => 0,
+                Err(errno) => errno as i32,
+            };
+            // SAFETY: ends the process at once.
+            unsafe { nix::libc::_exit(status) }
+        }
+        ForkResult::Parent { child } => Ok(wait(child, deadline)),
+    }
+}
+
+fn in_child(work: Work, path: &CString) -> nix::Result<()> {
+    match work {
+        Work::Flush => {
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+            let folder = open(path.as_c_str(), flags, Mode::empty())?;
+            nix::unistd::syncfs(folder)
+        }
+        Work::Unmount(flags) => umount2(path.as_c_str(), flags),
+    }
+}
+
+fn close_everything() {
+    // SAFETY: closing files is always allowed; nothing in the child uses them any more.
+    unsafe {
+        if nix::libc::syscall(nix::libc::SYS_close_range, 0, u32::MAX, 0) != 0 {
+            // Before Linux 5.9 one by one.
+            for descriptor in 0..4096 {
+                nix::libc::close(descriptor);
+            }
+        }
+    }
+}
+
+fn wait(child: Pid, deadline: Deadline) -> Ended {
+    for step in Steps::between(Duration::from_micros(100), Duration::from_millis(10)) {
+        match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => {
+                if !deadline.pause(step) {
+                    break;
+                }
+            }
+            Ok(WaitStatus::Exited(_, 0)) => return Ended::Done,
+            Ok(WaitStatus::Exited(_, status)) => return Ended::Failed(Errno::from_raw(status)),
+            Ok(_) | Err(_) => return Ended::Failed(Errno::EINTR),
+        }
+    }
+    let _ = kill(child, Signal::SIGKILL);
+    Ended::Hangs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_secs(20))
+    }
+
+    #[test]
+    fn the_childs_errors_come_back() {
+        let unmount = Work::Unmount(MntFlags::UMOUNT_NOFOLLOW);
+        let ended = run(unmount, Path::new("/no/such/folder"), soon()).unwrap();
+        assert!(matches!(ended, Ended::Failed(Errno::ENOENT | Errno::EPERM)), "{ended:?}");
+        assert_eq!(run(Work::Flush, Path::new("/proc"), soon()).unwrap(), Ended::Done);
+    }
+}

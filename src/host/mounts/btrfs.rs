@@ -1,0 +1,47 @@
+//! Which disk a btrfs is on: its mounts show a number of no device, so the kernel is asked.
+
+use crate::host::kernel;
+use crate::model::contents::uuid_text;
+use crate::model::device::DeviceNumber;
+use crate::model::mountinfo::{Mount, MountTable};
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Finds the disk of each btrfs of ours. Other people's mounts are not opened: theirs may hang.
+pub(super) fn find_disks(table: &mut MountTable) {
+    for mount in table.mounts_mut().iter_mut().filter(|mount| is_ours(mount)) {
+        if let Some(disk) = disk_of(mount) {
+            mount.disk = disk;
+        }
+    }
+}
+
+fn is_ours(mount: &Mount) -> bool {
+    let text = mount.target.to_string_lossy();
+    mount.fs_type == "btrfs"
+        && (text.contains("/flexvolume/incloud/disk/") || text.contains("/volumes/incloud~disk/"))
+}
+
+fn disk_of(mount: &Mount) -> Option<DeviceNumber> {
+    let flags = nix::libc::O_DIRECTORY | nix::libc::O_NOFOLLOW;
+    let root = OpenOptions::new().read(true).custom_flags(flags).open(&mount.target).ok()?;
+    // What is mounted on top of it is another mount. (Its device number says nothing: each
+    // subvolume has one of its own.)
+    if mount_id_of(&root)? != mount.id {
+        return None;
+    }
+    let info = kernel::btrfs_info(&root).ok()?;
+    let folder = format!("/sys/fs/btrfs/{}/devices", uuid_text(&info.uuid));
+    let disks: Vec<_> = fs::read_dir(folder).ok()?.flatten().collect();
+    match disks.as_slice() {
+        [disk] => fs::read_to_string(disk.path().join("dev")).ok()?.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn mount_id_of(file: &File) -> Option<u32> {
+    let path = format!("/proc/thread-self/fdinfo/{}", file.as_raw_fd());
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
+}

@@ -1,0 +1,55 @@
+//! Mounts through mount(2), for kernels and sandboxes without the newer calls.
+
+use super::failed;
+use crate::host::MountRequest;
+use crate::model::error::Result;
+use crate::model::mount_options::Flag;
+use crate::seam;
+use nix::mount::{MsFlags, mount as mount2};
+use std::path::Path;
+
+/// Mounts a disk; `source` is a node of it.
+pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> Result<()> {
+    seam::effect("mounts.mount2")?;
+    let mut flags = MsFlags::empty();
+    if request.device.read_only || request.untouched {
+        flags |= MsFlags::MS_RDONLY;
+    }
+    for flag in &request.options.flags {
+        flags |= match flag {
+            Flag::NoSuid => MsFlags::MS_NOSUID,
+            Flag::NoDev => MsFlags::MS_NODEV,
+            Flag::NoExec => MsFlags::MS_NOEXEC,
+            Flag::NoAtime => MsFlags::MS_NOATIME,
+            Flag::RelAtime => MsFlags::MS_RELATIME,
+            Flag::StrictAtime => MsFlags::MS_STRICTATIME,
+            Flag::NoDirAtime => MsFlags::MS_NODIRATIME,
+            Flag::LazyTime => MsFlags::MS_LAZYTIME,
+            Flag::Sync => MsFlags::MS_SYNCHRONOUS,
+        };
+    }
+    let words: Vec<String> = super::data_of(request)
+        .map(|(key, value)| value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}")))
+        .collect();
+    let data = words.join(",");
+    let data = (!data.is_empty()).then_some(data.as_str());
+    mount2(Some(source), request.target, Some(request.kind.name()), flags, data)
+        .map_err(|errno| super::refused(request, errno, ""))
+}
+
+/// Binds a folder. Between the two steps of a read-only one it can be written to: a call that is
+/// killed there is repeated, and makes it right.
+pub(super) fn bind(source: &Path, target: &Path, read_only: bool) -> Result<()> {
+    mount2(Some(source), target, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(
+        |errno| failed(format!("bind {} to {}", source.display(), target.display()), errno),
+    )?;
+    seam::step("mounts.bound");
+    if read_only { make_read_only(target) } else { Ok(()) }
+}
+
+/// Makes a bind refuse writes.
+pub(super) fn make_read_only(target: &Path) -> Result<()> {
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    mount2(None::<&str>, target, None::<&str>, flags, None::<&str>)
+        .map_err(|errno| failed(format!("make {} read-only", target.display()), errno))
+}

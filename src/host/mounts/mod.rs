@@ -1,0 +1,222 @@
+//! Mounts. Success is told from the mount table afterwards, by the driver, never from an exit
+//! status.
+
+mod btrfs;
+mod classic;
+mod fresh;
+
+use super::helper::{self, Ended, Work};
+use super::nodes::Node;
+use super::{Hidden, MountRequest, Mounts};
+use crate::model::contents::FsType;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::mountinfo::MountTable;
+use crate::model::target::Target;
+use crate::model::time::Deadline;
+use crate::seam;
+use nix::errno::Errno;
+use nix::mount::MntFlags;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The kernel's mounts, as this process's namespace has them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KernelMounts;
+
+fn failed(doing: impl std::fmt::Display, errno: Errno) -> Error {
+    let error = Error::io(doing, &errno.into());
+    match errno {
+        Errno::EBUSY => Error { kind: Kind::Busy, ..error },
+        _ => error,
+    }
+}
+
+/// Why the newer calls did not do it.
+enum Failure {
+    /// This kernel or sandbox does not have them.
+    Unsupported,
+    Error(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Error(error)
+    }
+}
+
+/// The path of a descriptor itself.
+const EMPTY: &str = "";
+
+impl Mounts for KernelMounts {
+    fn table(&self) -> Result<MountTable> {
+        // `thread-self`, not `self`: the latter shows the namespace of the main thread.
+        let path = "/proc/thread-self/mountinfo";
+        seam::effect("mounts.table")?;
+        let text = fs::read(path).map_err(|error| Error::io(format!("read {path}"), &error))?;
+        let mut table = MountTable::parse(&text)?;
+        btrfs::find_disks(&mut table);
+        Ok(table)
+    }
+
+    fn real_path(&self, target: &Target) -> Result<PathBuf> {
+        let root = fs::canonicalize(&target.root)
+            .map_err(|error| Error::io(format!("look at {}", target.root.display()), &error))?;
+        let real = root.join(&target.below);
+        let mut walked = root;
+        for part in &target.below {
+            walked.push(part);
+            // The last part may be a mount of a dead disk, where every look fails: what is
+            // mounted there was checked when it was mounted.
+            match fs::symlink_metadata(&walked) {
+                Ok(found) if found.file_type().is_symlink() => {
+                    return Err(Error::refused(format!("{} is a symbolic link", walked.display()))
+                        .hint("kubelet's folders must be real folders"));
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
+                Err(_) if walked == real => break,
+                Err(error) => {
+                    return Err(Error::io(format!("look at {}", walked.display()), &error));
+                }
+            }
+        }
+        Ok(real)
+    }
+
+    fn make_folder(&self, path: &Path) -> Result<()> {
+        seam::effect("mounts.make_folder")?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(path)
+            .map_err(|error| Error::io(format!("make the folder {}", path.display()), &error))
+    }
+
+    fn hidden_in(&self, path: &Path) -> Hidden {
+        let mut hidden = Hidden::default();
+        count(path, &mut hidden, Instant::now() + LOOK_FOR_HIDDEN);
+        hidden
+    }
+
+    fn mount(&self, request: &MountRequest<'_>) -> Result<()> {
+        seam::effect("mounts.mount")?;
+        let node = Node::labelled(request.id, request.device)?;
+        match fresh::mount(request, node.path()) {
+            Ok(()) => Ok(()),
+            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Unsupported) => classic::mount(request, node.path()),
+        }
+    }
+
+    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<()> {
+        seam::effect("mounts.bind")?;
+        match fresh::bind(source, target, read_only) {
+            Ok(()) => Ok(()),
+            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Unsupported) => classic::bind(source, target, read_only),
+        }
+    }
+
+    fn make_read_only(&self, target: &Path) -> Result<()> {
+        seam::effect("mounts.make_read_only")?;
+        classic::make_read_only(target)
+    }
+
+    fn flush(&self, target: &Path, deadline: Deadline) -> Result<()> {
+        seam::effect("mounts.flush")?;
+        helped(Work::Flush, "write out the file system at", target, deadline)
+    }
+
+    fn unmount(&self, target: &Path, deadline: Deadline) -> Result<()> {
+        seam::effect("mounts.unmount")?;
+        helped(Work::Unmount(MntFlags::UMOUNT_NOFOLLOW), "unmount", target, deadline)
+    }
+
+    fn unmount_dead(&self, target: &Path, deadline: Deadline) -> Result<()> {
+        seam::effect("mounts.unmount_dead")?;
+        let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
+        helped(Work::Unmount(flags), "unmount (lazily)", target, deadline)
+    }
+}
+
+/// Work on a file system whose disk may hang.
+fn helped(work: Work, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
+    let doing = format!("{doing} {}", target.display());
+    match helper::run(work, target, deadline)? {
+        Ended::Done => Ok(()),
+        Ended::Failed(errno) => Err(failed(doing, errno)),
+        Ended::Hangs => {
+            Err(Error::new(Kind::Timeout, format!("{doing}: the kernel does not come back"))
+                .hint("the disk may hang: the kernel's log has the reason; nothing else was done"))
+        }
+    }
+}
+
+/// The options of the file system: what the owner wishes, and what we add.
+fn data_of<'a>(request: &'a MountRequest<'_>) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
+    let wished = request.options.data.iter().map(|(key, value)| (key.as_str(), value.as_deref()));
+    // A journal is replayed on a read-only mount too, which writes to the disk.
+    let untouched = match request.kind {
+        FsType::Ext3 | FsType::Ext4 => ("noload", None),
+        FsType::Xfs => ("norecovery", None),
+        FsType::Btrfs => ("rescue", Some("nologreplay")),
+    };
+    let untouched = (request.untouched || request.device.read_only).then_some(untouched);
+    let twin = request.kind == FsType::Xfs && request.beside_its_twin;
+    wished.chain(untouched).chain(twin.then_some(("nouuid", None)))
+}
+
+fn refused(request: &MountRequest<'_>, errno: Errno, words: &str) -> Error {
+    let disk = &request.device.kernel_name;
+    let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
+    let doing =
+        format!("mount {} of disk {disk} at {}{said}", request.kind, request.target.display());
+    failed(doing, errno).hint("the kernel's log has the reason")
+}
+
+/// How long a folder is looked through for what a mount will cover.
+const LOOK_FOR_HIDDEN: Duration = Duration::from_millis(50);
+
+fn count(folder: &Path, hidden: &mut Hidden, until: Instant) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if Instant::now() >= until {
+            hidden.more = true;
+            return;
+        }
+        let Ok(found) = entry.metadata() else { continue };
+        if found.is_dir() {
+            count(&entry.path(), hidden, until);
+        } else {
+            hidden.files += 1;
+            hidden.bytes += found.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_the_root_are_followed_and_others_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir_all(base.join("data/pods/u")).unwrap();
+        std::os::unix::fs::symlink(base.join("data"), base.join("kubelet")).unwrap();
+        let target = |below: &str| Target { root: base.join("kubelet"), below: below.into() };
+        let real = KernelMounts.real_path(&target("pods/u/volumes/x")).unwrap();
+        assert_eq!(real, base.join("data/pods/u/volumes/x"));
+        std::os::unix::fs::symlink("/etc", base.join("data/pods/evil")).unwrap();
+        for below in ["pods/evil", "pods/evil/volumes"] {
+            let error = KernelMounts.real_path(&target(below)).unwrap_err();
+            assert!(error.cause.contains("symbolic link"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_table_of_this_thread_is_read() {
+        assert!(KernelMounts.table().unwrap().top_at(Path::new("/proc")).is_some());
+    }
+}

@@ -1,0 +1,43 @@
+//! The superblock of the ext family.
+
+use super::{Contents, FileSystem, FsType, Maker, le16, le32, uuid_text};
+
+const INCOMPAT_64BIT: u32 = 0x80;
+const INCOMPAT_JOURNAL_DEVICE: u32 = 0x8;
+/// extents, 64bit, mmp, `flex_bg`, `ea_inode`, dirdata, `csum_seed`, largedir, `inline_data`, encrypt.
+const INCOMPAT_EXT4: u32 =
+    0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x1000 | 0x2000 | 0x4000 | 0x8000 | 0x1_0000;
+/// `huge_file`, `gdt_csum`, `dir_nlink`, `extra_isize`, quota, bigalloc, `metadata_csum`.
+const RO_COMPAT_EXT4: u32 = 0x8 | 0x10 | 0x20 | 0x40 | 0x100 | 0x200 | 0x400;
+const COMPAT_JOURNAL: u32 = 0x4;
+const STATE_CLEAN: u16 = 0x1;
+const STATE_ERRORS: u16 = 0x2;
+
+/// The superblock of the ext family begins at byte 1024, whatever the block size.
+pub(super) fn recognise(head: &[u8]) -> Option<Contents> {
+    let sb = head.get(1024..2048)?;
+    if le16(sb, 0x38) != 0xef53 {
+        return None;
+    }
+    let (compat, incompat, ro_compat) = (le32(sb, 0x5c), le32(sb, 0x60), le32(sb, 0x64));
+    if incompat & INCOMPAT_JOURNAL_DEVICE != 0 {
+        return Some(Contents::Foreign("the external journal of an ext file system".to_owned()));
+    }
+    let kind = if incompat & INCOMPAT_EXT4 != 0 || ro_compat & RO_COMPAT_EXT4 != 0 {
+        FsType::Ext4
+    } else if compat & COMPAT_JOURNAL != 0 {
+        FsType::Ext3
+    } else {
+        return Some(Contents::Foreign("an ext2 file system".to_owned()));
+    };
+    let high = if incompat & INCOMPAT_64BIT != 0 { u64::from(le32(sb, 0x150)) << 32 } else { 0 };
+    let blocks = high | u64::from(le32(sb, 0x4));
+    let state = le16(sb, 0x3a);
+    Some(Contents::FileSystem(FileSystem {
+        kind,
+        uuid: uuid_text(&sb[0x68..0x78]),
+        size: blocks.saturating_mul(1024u64.checked_shl(le32(sb, 0x18)).unwrap_or(0)),
+        wants_check: state & STATE_CLEAN == 0 || state & STATE_ERRORS != 0,
+        maker: if le32(sb, 0x2c) == 0 { Maker::Unknown } else { Maker::Finished },
+    }))
+}

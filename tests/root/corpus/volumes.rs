@@ -1,0 +1,74 @@
+//! Parts of volumes: LVM, DRBD, bcache, and the metadata of device mapper targets.
+
+use super::image::made;
+use super::variant::Variant;
+
+/// The number is that of a DRBD device which nobody has: drbdmeta locks it, and leaves the lock.
+macro_rules! drbdmeta {
+    ($number:literal, $command:literal) => {
+        concat!(
+            "drbdmeta --force ",
+            $number,
+            " ",
+            $command,
+            "\nset -- $?; rm -f /var/lock/drbd-147-",
+            $number,
+            "; exit $1",
+        )
+    };
+}
+
+images! {
+    lvm_physical_volume: made(32, "LVM2_member", "on_loop pvcreate -q -y");
+    lvm_without_metadata: made(32, "LVM2_member", "on_loop pvcreate -q -y --metadatacopies 0")
+        .blank_when(&[Variant::WithoutFirstPage]);
+    lvm_with_metadata_at_both_ends:
+        made(32, "LVM2_member", "on_loop pvcreate -q -y --pvmetadatacopies 2");
+    // Nothing about it is kept in /etc, no driver is asked, nobody activates it.
+    lvm_volume_group: made(
+        32,
+        "LVM2_member",
+        "set_up() {
+            set -- $1 corpus$$ 'backup { backup = 0 archive = 0 } devices { use_devicesfile = 0 }'
+            vgcreate -q -y --config \"$3\" --devices $1 --setautoactivation n $2 $1 &&
+                lvcreate -q -y --config \"$3\" --devices $1 --driverloaded n \
+                    -an -Zn -Wn -l 2 -n v $2
+         }
+         on_loop set_up",
+    ).grabbed_by_udev();
+    drbd_8: made(64, "drbd", drbdmeta!(7771, "v08 disk internal create-md"))
+        .blank_when(&[Variant::FirstHalf]);
+    drbd_9: made(64, "drbd", drbdmeta!(7772, "v09 disk internal create-md 3"))
+        .blank_when(&[Variant::FirstHalf]);
+    drbd_metadata_of_another_disk: made(256, "", drbdmeta!(7773, "v08 disk 0 create-md"));
+    /// The file system on a DRBD disk begins where the disk begins: mounted beside DRBD, the two
+    /// copies drift apart.
+    drbd_with_an_ext4: made(
+        64,
+        "drbd",
+        concat!("mkfs.ext4 -q -d tree disk 48M &&", drbdmeta!(7774, "v08 disk internal create-md")),
+    );
+    bcache_backing: made(16, "bcache", "make-bcache -B disk").grabbed_by_udev();
+    bcache_cache: made(64, "bcache", "make-bcache -C disk").grabbed_by_udev();
+    dm_thin_metadata: made(
+        16,
+        "",
+        "echo '<superblock uuid=\"\" time=\"0\" transaction=\"1\" flags=\"0\" version=\"2\"
+            data_block_size=\"128\" nr_data_blocks=\"100\"></superblock>' >xml &&
+         thin_restore -q -i xml -o disk",
+    );
+    dm_cache_metadata: made(
+        16,
+        "",
+        "echo '<superblock uuid=\"\" block_size=\"128\" nr_cache_blocks=\"64\" policy=\"smq\"
+            hint_width=\"4\"><mappings></mappings></superblock>' >xml &&
+         cache_restore -q -i xml -o disk",
+    );
+    dm_era_metadata: made(
+        16,
+        "",
+        "echo '<superblock uuid=\"\" block_size=\"128\" nr_blocks=\"64\" current_era=\"1\">
+            <era_array></era_array></superblock>' >xml &&
+         era_restore -q -i xml -o disk",
+    );
+}

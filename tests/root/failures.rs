@@ -1,0 +1,100 @@
+//! Whatever fails in a call of the mount side: it says so, leaves nothing behind, and the same call
+//! then succeeds with all data whole.
+
+use crate::checks::{layers_at, nothing_is_left};
+use crate::crash::{collect_names, seams_are_built_in};
+use crate::files;
+use crate::support::{Answer, Node, private_mounts};
+use crate::volume::{Call, POD, Volume, make_folder};
+use std::path::Path;
+
+/// No call does one thing more often: a blank disk is read at some eighty places.
+const MOST: usize = 300;
+
+/// What fails in the life of this file system: not all of it happens in every one.
+const NEVER_IN_A_CLEAN_LIFE: [&str; 5] = [
+    "filesystems.check",
+    "filesystems.grow",
+    "mounts.make_read_only",
+    "mounts.mount2",
+    "mounts.unmount_dead",
+];
+
+#[test]
+fn after_each_failure_the_same_call_succeeds() {
+    let test = "after_each_failure_the_same_call_succeeds";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let names = collect_names("seam::effect(\"");
+    assert!(names.len() > 10, "{names:?}");
+    for (kind, size) in [("ext4", "16M"), ("xfs", "320M")] {
+        for name in &names {
+            // A failure that a call can bear ends its row: the next ones are tried in other lives.
+            let struck: usize = (1..=4).map(|first| live(kind, size, name, first)).sum();
+            let expected = !NEVER_IN_A_CLEAN_LIFE.contains(&name.as_str());
+            assert_eq!(struck > 0, expected, "{name} failed {struck} times in a life of {kind}");
+        }
+    }
+}
+
+/// Two lives of a volume, the first with a format, in which the effect fails at its first time (or
+/// a later one), the next, and so on, in each call; says how many calls failed.
+fn live(kind: &'static str, size: &str, effect: &str, first: usize) -> usize {
+    let node = Node::new();
+    let volume = Volume::create(&node, kind, size);
+    make_folder(&volume.global());
+    make_folder(&volume.pod(POD));
+    let file = volume.pod(POD).join("f");
+    let mut struck = 0;
+    for round in 0..2 {
+        node.must(volume.attach());
+        for call in [volume.stage(), volume.publish_as(POD, if round == 0 { "rw" } else { "ro" })] {
+            struck += strike(&node, &volume, &call, effect, first);
+        }
+        if round == 0 {
+            files::write_synced(&file, b"kept");
+        }
+        assert_eq!(files::read(&file).unwrap(), b"kept", "{effect}");
+        for call in [volume.unpublish(POD), volume.unstage()] {
+            struck += strike(&node, &volume, &call, effect, first);
+        }
+        node.must(volume.detach());
+    }
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
+    struck
+}
+
+/// Fails the effect at one time after the other, until the call succeeds.
+fn strike(node: &Node, volume: &Volume<'_>, call: &Call, effect: &str, first: usize) -> usize {
+    for time in first..=MOST {
+        let mut command = node.command(call);
+        command.env("INCLOUD_DISK_SEAM", format!("{effect}=fail:{time}"));
+        let answer = Answer::of(command);
+        if answer.json["status"] == "Success" {
+            node.must(call);
+            verify(volume, call, effect);
+            return time - first;
+        }
+        assert!(answer.text.contains("was made to fail"), "{call:?} {effect}: {}", answer.text);
+        // kubelet takes a folder that is a mount point for a success of before.
+        let (folder, wanted) = (Path::new(&call[1]), usize::from(call[0].starts_with("unmount")));
+        let layers = layers_at(folder);
+        assert!(
+            layers <= wanted || effect == "mounts.unmount",
+            "{call:?} failed in {effect} and left {layers} layers"
+        );
+    }
+    panic!("{call:?} still fails after {MOST} failures of {effect}");
+}
+
+fn verify(volume: &Volume<'_>, call: &Call, effect: &str) {
+    let (folder, layers) = match call[0].as_str() {
+        "mountdevice" => (volume.global(), 1),
+        "mount" => (volume.pod(POD), 1),
+        "unmount" => (volume.pod(POD), 0),
+        _ => (volume.global(), 0),
+    };
+    assert_eq!(layers_at(&folder), layers, "{call:?} {effect}");
+}
