@@ -1,10 +1,6 @@
-//! Wiring: the only place where ports meet their adapters and words become operations.
+//! One call: words become an operation, and its result a reply.
 
 use crate::channel::Channel;
-use crate::cloud::Cloud;
-use crate::cloud::local::LocalCloud;
-use crate::cloud::openstack::{self, OpenStack, OwnNode};
-use crate::cloud::unconfigured::Unconfigured;
 use crate::driver::publish::Publication;
 use crate::driver::stage::Wish;
 use crate::driver::{Driver, Outcome, Volume};
@@ -12,20 +8,14 @@ use crate::flexvolume::call::Call;
 use crate::flexvolume::folders::{self, Folder};
 use crate::flexvolume::options::{Access, Options};
 use crate::flexvolume::reply::Reply;
-use crate::host::answers::Answers;
-use crate::host::devices::SysfsDevices;
-use crate::host::filesystems::KernelFileSystems;
-use crate::host::locks::Locks;
 use crate::host::machine;
-use crate::host::mounts::KernelMounts;
-use crate::host::records::Records;
-use crate::model::config::{CloudKind, Config};
+use crate::model::config::Config;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::NodeName;
 use crate::model::situation::Sharing;
 use crate::model::target::StagePlace;
 use crate::model::time::Deadline;
 use crate::watch::{self, Subject};
+use crate::wiring::{self, BESIDE, ETC, Setting};
 use crate::{host, log, seam};
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,25 +109,11 @@ fn dispatch(
     origin: Option<&Path>,
     deadline: Deadline,
 ) -> Result<(Reply, Outcome)> {
-    let this_node = this_node(config)?;
-    let devices = SysfsDevices::default();
-    let cloud = cloud(config, origin, &this_node, &devices, call.region())?;
-    let answers = Answers::below(&config.paths.run_dir);
-    let is_remote = config.cloud.kind == Some(CloudKind::OpenStack);
-    let driver = Driver {
-        cloud: cloud.as_ref(),
-        devices: &devices,
-        file_systems: &KernelFileSystems,
-        mounts: &KernelMounts,
-        records: &Records::below(&config.paths.state_dir),
-        answers: is_remote.then_some(&answers),
-        locks: &Locks::below(&config.paths.run_dir),
-        this_node: &this_node,
-        takeover: config.attach.takeover,
-        guard: config.guard.mode,
-        operation: word,
-        deadline,
-    };
+    let setting = Setting { config, origin, operation: word, region: call.region(), deadline };
+    wiring::with_driver(&setting, |driver| perform(call, config, driver))
+}
+
+fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, Outcome)> {
     let plain = |outcome: Outcome| (Reply::success(), outcome);
     match call {
         Call::Attach { options, node } => {
@@ -198,58 +174,7 @@ fn stage_place(options: &Options, config: &Config) -> StagePlace {
     StagePlace { root: config.paths.kubelet_root.clone(), below: folders::global_below(&name) }
 }
 
-/// This machine's node name: as configured, else the host's.
-pub fn this_node(config: &Config) -> Result<NodeName> {
-    match &config.node.name {
-        Some(name) => Ok(name.clone()),
-        None => machine::node_name(),
-    }
-}
-
-fn cloud<'a>(
-    config: &Config,
-    origin: Option<&Path>,
-    this_node: &NodeName,
-    devices: &'a dyn host::Devices,
-    region: Option<&str>,
-) -> Result<Box<dyn Cloud + 'a>> {
-    let reason = match (config.cloud.kind, origin) {
-        (Some(CloudKind::Local), _) if region.is_some() => {
-            return Err(Error::bad_call("the option region is set, but the local cloud has none"));
-        }
-        (Some(CloudKind::Local), _) => {
-            return Ok(Box::new(LocalCloud::new(&config.local.dir, this_node, devices)?));
-        }
-        (Some(CloudKind::OpenStack), _) => {
-            let origin = origin.map_or_else(|| "the configuration".to_owned(), |o| o.display().to_string());
-            let get = |name: &str| std::env::var(name).ok();
-            match openstack::access(&config.openstack, &origin, get) {
-                Ok(access) => {
-                    let node = OwnNode {
-                        name: this_node.clone(),
-                        server: config.node.server_id.clone(),
-                        others: config.node.servers.clone(),
-                    };
-                    let cloud = OpenStack::new(access, &config.paths.run_dir, node, region);
-                    return Ok(Box::new(cloud));
-                }
-                Err(reason) => reason,
-            }
-        }
-        (None, Some(origin)) => {
-            Error::new(Kind::Config, format!("{} names no cloud", origin.display()))
-                .hint("write [cloud] kind = \"local\" or \"openstack\" into it")
-        }
-        (None, None) => Error::new(Kind::Config, "there is no configuration").hint(format!(
-            "write [cloud] kind = \"local\" or \"openstack\" into {ETC}, or into {BESIDE} beside the driver"
-        )),
-    };
-    Ok(Box::new(Unconfigured { reason }))
-}
-
 const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
-const ETC: &str = "/etc/incloud-disk/config.toml";
-const BESIDE: &str = ".config.toml";
 
 /// The configuration and the file that it came from; the defaults if there is no file.
 ///

@@ -5,7 +5,7 @@
 
 use crate::flexvolume::call;
 use crate::model::error::{Error, Result};
-use crate::model::ids::VolumeId;
+use crate::model::ids::{VolumeId, VolumeName};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 
@@ -57,6 +57,20 @@ pub enum Verb {
     /// The embedded local cloud: volumes on loop devices of this machine
     #[command(subcommand)]
     Local(LocalVerb),
+    /// Show what is on a volume's disk; with --yes lose all of it and make a new file system
+    Format {
+        /// The volume: its id in the cloud, or its name in the cluster
+        volume: VolumeNameArgument,
+        /// The new file system: ext3, ext4, xfs or btrfs
+        #[arg(long, default_value = "ext4")]
+        fs_type: String,
+        /// Options of the new file system, as in the volume's option mkfsOptions
+        #[arg(long, default_value = "", allow_hyphen_values = true)]
+        mkfs_options: String,
+        /// Do it; without this nothing is changed
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// What people can ask of the local cloud.
@@ -95,6 +109,17 @@ impl std::str::FromStr for VolumeIdArgument {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         VolumeId::parse(text).map(Self)
+    }
+}
+
+/// A volume's name or id as clap reads it.
+#[derive(Debug, Clone)]
+pub struct VolumeNameArgument(pub VolumeName);
+
+impl std::str::FromStr for VolumeNameArgument {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        VolumeName::parse(text).map(Self)
     }
 }
 

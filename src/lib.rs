@@ -4,8 +4,8 @@
 //!
 //! | floor | rooms | may import |
 //! | --- | --- | --- |
-//! | roof | `main`, [`app`], [`cli`], [`log`], [`channel`], [`watch`] | everything below |
-//! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words; it is wired like the roof, so it may import [`app`] and [`cli`]) | driver and below |
+//! | roof | `main`, [`app`], [`wiring`], [`cli`], [`log`], [`channel`], [`watch`] | everything below |
+//! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words; it is wired like the roof, so it may import [`app`], [`wiring`], [`cli`] and [`log`]) | driver and below |
 //! | decisions | [`driver`] | ports and model |
 //! | ports and adapters | [`cloud`], [`host`] | model, each other's port |
 //! | facts | [`model`] | nothing of ours |
@@ -32,3 +32,4 @@ pub mod model;
 pub mod operator;
 pub mod seam;
 pub mod watch;
+pub mod wiring;

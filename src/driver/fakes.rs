@@ -262,6 +262,10 @@ impl FileSystems for NoHost {
         nothing()
     }
 
+    fn wipe(&self, _: &Device) -> Result<()> {
+        nothing()
+    }
+
     fn make(&self, _: &VolumeId, _: &Device, _: &NewFileSystem, _: Deadline) -> Result<()> {
         nothing()
     }

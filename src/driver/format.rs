@@ -18,7 +18,77 @@ use std::time::Duration;
 /// How long a disk that is still opened by somebody (a killed mkfs) is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
+/// What a person sees before a disk is formatted.
+#[derive(Debug, Clone)]
+pub struct OnDisk {
+    /// The disk.
+    pub disk: Device,
+    /// What stands on it, in words.
+    pub contents: String,
+    /// Whether this machine ever mounted the volume.
+    pub was_mounted: bool,
+}
+
 impl Driver<'_> {
+    /// What is on the volume's disk now. Nothing is changed.
+    pub fn what_is_on(&self, volume: &Volume) -> Result<OnDisk> {
+        let disk = self.disk(&volume.id)?;
+        let _held = self.hold(&volume.id, &disk)?;
+        let contents = match self.file_systems.look(&disk) {
+            Ok(Contents::Blank) => "nothing: all that was read is zero".to_owned(),
+            Ok(Contents::FileSystem(found)) => {
+                format!("{} of {} bytes, UUID {}", found.kind, found.size, found.uuid)
+            }
+            Ok(Contents::Foreign(what) | Contents::Unknown(what)) => what,
+            Err(error) => format!("what cannot be read: {error}"),
+        };
+        let was_mounted = self.records.load(&volume.id).was_mounted;
+        Ok(OnDisk { disk, contents, was_mounted })
+    }
+
+    /// Loses all that is on the disk and makes a file system, because a person said so. Whose disk
+    /// it is, and that nobody uses it, is proven as ever. Answers what was there before.
+    pub fn format_for_good(
+        &self,
+        volume: &Volume,
+        kind: FsType,
+        options: &MkfsOptions,
+    ) -> Result<OnDisk> {
+        let _lock = self.lock(&volume.id)?;
+        self.devices.tidy(&volume.id);
+        let before = self.what_is_on(volume)?;
+        let disk = &before.disk;
+        let _held = self.hold(&volume.id, disk)?;
+        if let Some(reason) = self.devices.objection(disk)? {
+            return Err(Error::refused(reason)
+                .hint("only whole disks that nothing else uses are formatted"));
+        }
+        if disk.read_only {
+            return Err(Error::refused(format!("{} is read-only", disk.kernel_name)));
+        }
+        self.confirmed_by_the_cloud(volume, disk)?;
+        self.wait_free(disk)?;
+        let (name, contents) = (&disk.kernel_name, &before.contents);
+        tracing::warn!(volume = %volume.id, disk = %name, contents, "a person gives up what is on the disk");
+        let plan = Formatting {
+            disk: moment(disk),
+            fs_type: kind.name().to_owned(),
+            uuid: file_system_uuid(&volume.id),
+        };
+        // From here on a killed call is an unfinished format, which the next mount finishes.
+        self.records.update(&volume.id, |record| {
+            record.formatting = Some(plan.clone());
+            record.was_mounted = false;
+            record.staged = None;
+        })?;
+        seam::step("format.intent");
+        self.prove_again(&volume.id, disk)?;
+        self.file_systems.wipe(disk)?;
+        seam::step("format.wiped");
+        self.format(volume, disk, &plan, options)?;
+        Ok(before)
+    }
+
     /// Makes a file system on a disk that was read and is blank, if everything else agrees: never
     /// mounted here, attached here by the cloud's word, and of the size that the cloud says.
     pub(super) fn format_blank(
@@ -39,26 +109,7 @@ impl Driver<'_> {
         if disk.read_only {
             return Err(Error::refused(format!("{} is blank and read-only", disk.kernel_name)));
         }
-        let in_cloud = self.existing(&volume.id).map_err(|error| {
-            error.hint("a blank disk is formatted only when the cloud confirms the volume's size")
-        })?;
-        let server = self.existing_server(self.this_node)?;
-        if in_cloud.attachment_to(&server).is_none() {
-            return Err(Error::refused(format!(
-                "{} is blank, but by the cloud's word the volume is not attached to {server}",
-                disk.kernel_name
-            ))
-            .hint(
-                "is it the right disk? a blank disk is formatted only when the cloud confirms it",
-            ));
-        }
-        if in_cloud.size != disk.size {
-            return Err(Error::refused(format!(
-                "{} has {} bytes, the volume has {} in the cloud",
-                disk.kernel_name, disk.size, in_cloud.size
-            ))
-            .hint("a disk of another size than its volume is not formatted"));
-        }
+        self.confirmed_by_the_cloud(volume, disk)?;
         // Bytes that we did not look at may be known to others; what they do not find proves nothing.
         if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
             return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
@@ -69,6 +120,29 @@ impl Driver<'_> {
             uuid: file_system_uuid(&volume.id),
         };
         self.format(volume, disk, &formatting, options)
+    }
+
+    /// The cloud says that the volume is attached here, and of the disk's size.
+    fn confirmed_by_the_cloud(&self, volume: &Volume, disk: &Device) -> Result<()> {
+        let in_cloud = self.existing(&volume.id).map_err(|error| {
+            error.hint("a disk is formatted only when the cloud confirms the volume's size")
+        })?;
+        let server = self.existing_server(self.this_node)?;
+        if in_cloud.attachment_to(&server).is_none() {
+            return Err(Error::refused(format!(
+                "{} is there, but by the cloud's word the volume is not attached to {server}",
+                disk.kernel_name
+            ))
+            .hint("is it the right disk? a disk is formatted only when the cloud confirms it"));
+        }
+        if in_cloud.size != disk.size {
+            return Err(Error::refused(format!(
+                "{} has {} bytes, the volume has {} in the cloud",
+                disk.kernel_name, disk.size, in_cloud.size
+            ))
+            .hint("a disk of another size than its volume is not formatted"));
+        }
+        Ok(())
     }
 
     /// Formats, or formats again, by plan.

@@ -11,7 +11,7 @@ pub mod detach;
 pub mod expand;
 #[cfg(test)]
 mod fakes;
-mod format;
+pub mod format;
 pub mod names;
 pub mod publish;
 mod resolve;

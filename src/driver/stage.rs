@@ -93,11 +93,7 @@ impl Driver<'_> {
     }
 
     fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
-        self.records.update(id, |record| {
-            record.was_mounted = true;
-            record.formatting = None;
-            record.staged = Some(staged);
-        })
+        self.records.update(id, |record| record.is_staged(staged))
     }
 
     /// A mount that is there without its record: of a call that was killed, of the predecessor,
@@ -205,9 +201,13 @@ impl Driver<'_> {
     /// xfs refuses a second file system of the same UUID. One that is mounted may be this volume's
     /// own, on the disk that it had before and that is gone: only then both may be.
     fn has_dead_twin(&self, id: &VolumeId) -> Result<bool> {
-        let Some(staged) = self.records.load(id).staged else { return Ok(false) };
-        let was_of_this_boot = staged.disk.boot == crate::host::machine::boot_id();
-        Ok(was_of_this_boot && self.devices.is_gone(staged.disk.number)?)
+        let boot = crate::host::machine::boot_id();
+        for former in self.records.load(id).former {
+            if former.boot == boot && self.devices.is_gone(former.number)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Mounts and then looks: what is at the folder must be the proven disk.

@@ -28,6 +28,16 @@ pub fn parent_name() -> String {
     std::fs::read_to_string(path).map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 
+/// Who called us, for acts that a person answers for: behind sudo the one who typed.
+#[must_use]
+pub fn who_asks() -> String {
+    let user = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).unwrap_or_default();
+    let plain: String =
+        user.chars().filter(|c| c.is_alphanumeric() || "-_.".contains(*c)).collect();
+    let uid = nix::unistd::getuid();
+    if plain.is_empty() { format!("uid {uid}") } else { format!("{plain} (uid {uid})") }
+}
+
 /// Whether this process may mount.
 #[must_use]
 pub fn is_root() -> bool {

@@ -92,6 +92,8 @@ pub trait FileSystems {
         device: &Device,
         deadline: Deadline,
     ) -> Result<Option<String>>;
+    /// Overwrites the marks of whatever stands on the disk.
+    fn wipe(&self, device: &Device) -> Result<()>;
     /// Makes a file system. `again` allows to overwrite our own unfinished one.
     fn make(
         &self,

@@ -29,6 +29,9 @@ pub struct VolumeRecord {
     /// The stage mount as it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
+    /// The disks of this boot that the volume was mounted from: their mounts may live on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<DiskMoment>,
     /// The mount whose lost writes were told: they are told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
@@ -43,7 +46,22 @@ pub struct VolumeRecord {
     pub other: BTreeMap<String, serde_json::Value>,
 }
 
+/// More former disks are not remembered.
+const MOST_FORMER: usize = 16;
+
 impl VolumeRecord {
+    /// Remembers a stage mount, and the disk that it was made from for as long as numbers mean the
+    /// same.
+    pub fn is_staged(&mut self, staged: Staged) {
+        self.former.retain(|former| former.boot == staged.disk.boot && *former != staged.disk);
+        self.former.push(staged.disk.clone());
+        let surplus = self.former.len().saturating_sub(MOST_FORMER);
+        self.former.drain(..surplus);
+        self.was_mounted = true;
+        self.formatting = None;
+        self.staged = Some(staged);
+    }
+
     /// An empty record.
     #[must_use]
     pub fn new(volume: VolumeId) -> Self {
@@ -53,6 +71,7 @@ impl VolumeRecord {
             name: None,
             formatting: None,
             staged: None,
+            former: Vec::new(),
             told_lost_writes: None,
             was_mounted: false,
             published: BTreeMap::new(),

@@ -1,12 +1,12 @@
 //! `disk local …`: what a cloud's own console would do.
 
-use crate::app;
 use crate::cli::{LocalVerb, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
 use crate::host::devices::SysfsDevices;
 use crate::model::config::{CloudKind, Config};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::time::Deadline;
+use crate::wiring;
 use std::time::Duration;
 
 /// A copy of a large image may take its time.
@@ -19,7 +19,7 @@ pub fn run(verb: LocalVerb, config: &Config) -> Result<String> {
             .hint("the local cloud needs [cloud] kind = \"local\""));
     }
     let devices = SysfsDevices::default();
-    let cloud = LocalCloud::new(&config.local.dir, &app::this_node(config)?, &devices)?;
+    let cloud = LocalCloud::new(&config.local.dir, &wiring::this_node(config)?, &devices)?;
     let deadline = Deadline::after(PATIENCE);
     match verb {
         LocalVerb::Create { id: VolumeIdArgument(id), size, name } => {

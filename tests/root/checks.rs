@@ -90,8 +90,11 @@ pub fn random_bytes(count: usize) -> Vec<u8> {
 #[track_caller]
 pub fn fsck(image: &Path) {
     let is_xfs = files::head(image) == *b"XFSB";
+    let is_btrfs = files::head::<0x1_0048>(image)[0x1_0040..] == *b"_BHRfS_M";
     let image = image.to_str().unwrap();
-    if is_xfs {
+    if is_btrfs {
+        run("btrfs", &["check", "--readonly", image]);
+    } else if is_xfs {
         run("xfs_repair", &["-n", image]);
     } else {
         run("e2fsck", &["-f", "-n", image]);

@@ -41,7 +41,9 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 3;
 
 /// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
-const ELSEWHERE: [&str; 6] = [
+const ELSEWHERE: [&str; 8] = [
+    "format.intent",
+    "format.wiped",
     "expand.requested",
     "expand.sized",
     "local.pull.shut-down",

@@ -189,3 +189,72 @@ fn sigterm_during_mkfs_is_answered_and_ends_mkfs() {
         nothing_is_left(&node, &[&volume]);
     }
 }
+
+/// How many moments of a format are struck.
+const POINTS: u32 = 20;
+
+/// Kills a `mountdevice` so long after its start; says whether it had not ended by then.
+fn kill_after(volume: &Volume<'_>, delay: Duration) -> bool {
+    let (mut call, _output) = spawn(volume.node.command(volume.stage()));
+    std::thread::sleep(delay);
+    let is_running = call.try_wait().unwrap().is_none();
+    call.kill().unwrap();
+    call.wait().unwrap();
+    is_running
+}
+
+#[test]
+fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
+    if !private_mounts("a_format_killed_at_any_moment_is_finished_by_the_next_call") {
+        return;
+    }
+    for (fs_type, size) in [("ext4", "16G"), ("xfs", "16G"), ("btrfs", "16G")] {
+        let node = Node::new();
+        let whole = {
+            let volume = Volume::create(&node, fs_type, size);
+            node.must(volume.attach());
+            make_folder(&volume.global());
+            let begin = std::time::Instant::now();
+            node.must(volume.stage());
+            let whole = begin.elapsed();
+            volume.take_away();
+            whole
+        };
+        let mut struck = 0;
+        for point in 0..POINTS {
+            let volume = Volume::create(&node, fs_type, size);
+            node.must(volume.attach());
+            make_folder(&volume.global());
+            struck += u32::from(kill_after(&volume, whole * point / POINTS));
+            node.must(volume.stage());
+            files::write_synced(&volume.global().join("f"), b"works");
+            assert_eq!(layers_at(&volume.global()), 1, "{fs_type}, point {point}");
+            volume.take_away();
+            volume.must_be_sound();
+            nothing_is_left(&node, &[&volume]);
+            fs::remove_file(volume.image()).unwrap();
+        }
+        assert!(struck >= POINTS / 2, "only {struck} calls of {fs_type} were killed in time");
+    }
+}
+
+#[test]
+fn a_disk_with_data_is_refused_after_a_kill_at_any_moment() {
+    if !private_mounts("a_disk_with_data_is_refused_after_a_kill_at_any_moment") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16G");
+    files::write_at(&volume.image(), 9_999_999, b"somebody's");
+    let before = digest(&volume.image());
+    node.must(volume.attach());
+    make_folder(&volume.global());
+    for point in 0..POINTS {
+        kill_after(&volume, Duration::from_millis(1) * point);
+        let message = node.fails(volume.stage());
+        assert!(message.contains("offset 9999999"), "{message}");
+        assert_eq!(digest(&volume.image()), before, "point {point}");
+    }
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}

@@ -79,6 +79,18 @@ impl FileSystems for KernelFileSystems {
         }
     }
 
+    fn wipe(&self, device: &Device) -> Result<()> {
+        seam::effect("filesystems.wipe")?;
+        let disk = nodes::open_to_write(device)?;
+        let edge = usize::try_from(places::TAIL.min(device.size)).unwrap_or(0);
+        let zeros = vec![0; edge];
+        let end = device.size - edge as u64;
+        disk.write_all_at(&zeros, 0)
+            .and_then(|()| disk.write_all_at(&zeros, end))
+            .and_then(|()| disk.sync_all())
+            .map_err(|error| Error::io(format!("wipe {}", device.kernel_name), &error))
+    }
+
     fn make(
         &self,
         id: &VolumeId,

@@ -12,11 +12,12 @@ mod xfs;
 use std::fmt;
 
 /// A file system that this driver makes and mounts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FsType {
     /// The journalled predecessor of ext4.
     Ext3,
     /// The default.
+    #[default]
     Ext4,
     /// The other one in wide use.
     Xfs,

@@ -1,0 +1,48 @@
+//! `disk format`: the one way to lose what is on a volume's disk, and it is a person's.
+
+use super::volume_named;
+use crate::driver::format::OnDisk;
+use crate::driver::stage::Wish as Staging;
+use crate::driver::{Driver, Volume};
+use crate::model::error::Result;
+use crate::model::ids::VolumeName;
+use crate::model::mount_options::MkfsOptions;
+
+/// What the command line says.
+pub(super) struct Wish {
+    pub(super) fs_type: String,
+    pub(super) mkfs_options: String,
+    pub(super) yes: bool,
+}
+
+pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, wish: &Wish) -> Result<String> {
+    let kind = Staging::for_file_system(&wish.fs_type)?.file_system.unwrap_or_default();
+    let options = MkfsOptions::parse(&wish.mkfs_options)?;
+    options.words(kind)?;
+    let volume = Volume::new(volume_named(driver, name)?, None);
+    if wish.yes {
+        let before = driver.format_for_good(&volume, kind, &options)?;
+        return Ok(format!("{}made    a new {kind}\n", shown(&volume, &before)));
+    }
+    let found = driver.what_is_on(&volume)?;
+    let more = match wish.mkfs_options.as_str() {
+        "" => String::new(),
+        options => format!(" --mkfs-options {options:?}"),
+    };
+    Ok(format!(
+        "{}Nothing was changed. To lose all that is on the disk and make a new {kind}:\n  \
+         disk format {} --fs-type {kind}{more} --yes\n",
+        shown(&volume, &found),
+        volume.id
+    ))
+}
+
+fn shown(volume: &Volume, found: &OnDisk) -> String {
+    let OnDisk { disk, contents, was_mounted } = found;
+    let before =
+        if *was_mounted { "this machine has mounted it before" } else { "never seen mounted here" };
+    format!(
+        "volume  {}\ndisk    {} ({}), {} bytes\nholds   {contents}\nbefore  {before}\n",
+        volume.id, disk.kernel_name, disk.number, disk.size
+    )
+}

@@ -1,0 +1,114 @@
+//! The only place where ports meet their adapters.
+
+use crate::cloud::Cloud;
+use crate::cloud::local::LocalCloud;
+use crate::cloud::openstack::{self, OpenStack, OwnNode};
+use crate::cloud::unconfigured::Unconfigured;
+use crate::driver::Driver;
+use crate::host::answers::Answers;
+use crate::host::devices::SysfsDevices;
+use crate::host::filesystems::KernelFileSystems;
+use crate::host::locks::Locks;
+use crate::host::mounts::KernelMounts;
+use crate::host::records::Records;
+use crate::host::{Devices, machine};
+use crate::model::config::{CloudKind, Config};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::NodeName;
+use crate::model::time::Deadline;
+use std::path::Path;
+
+/// The machine's configuration.
+pub const ETC: &str = "/etc/incloud-disk/config.toml";
+/// The one beside the executable.
+pub const BESIDE: &str = ".config.toml";
+
+/// What a driver is made for.
+#[derive(Debug)]
+pub struct Setting<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// The file that it came from.
+    pub origin: Option<&'a Path>,
+    /// The operation's name.
+    pub operation: &'a str,
+    /// The cloud's region, if the operation names one.
+    pub region: Option<&'a str>,
+    /// When to answer at the latest.
+    pub deadline: Deadline,
+}
+
+/// Makes a driver with the adapters of this machine, and lets it work.
+pub fn with_driver<T>(
+    setting: &Setting<'_>,
+    work: impl FnOnce(&Driver<'_>) -> Result<T>,
+) -> Result<T> {
+    let config = setting.config;
+    let this_node = this_node(config)?;
+    let devices = SysfsDevices::default();
+    let cloud = cloud(setting, &this_node, &devices)?;
+    let answers = Answers::below(&config.paths.run_dir);
+    let is_remote = config.cloud.kind == Some(CloudKind::OpenStack);
+    work(&Driver {
+        cloud: cloud.as_ref(),
+        devices: &devices,
+        file_systems: &KernelFileSystems,
+        mounts: &KernelMounts,
+        records: &Records::below(&config.paths.state_dir),
+        answers: is_remote.then_some(&answers),
+        locks: &Locks::below(&config.paths.run_dir),
+        this_node: &this_node,
+        takeover: config.attach.takeover,
+        guard: config.guard.mode,
+        operation: setting.operation,
+        deadline: setting.deadline,
+    })
+}
+
+/// This machine's node name: as configured, else the host's.
+pub fn this_node(config: &Config) -> Result<NodeName> {
+    match &config.node.name {
+        Some(name) => Ok(name.clone()),
+        None => machine::node_name(),
+    }
+}
+
+fn cloud<'a>(
+    setting: &Setting<'_>,
+    this_node: &NodeName,
+    devices: &'a dyn Devices,
+) -> Result<Box<dyn Cloud + 'a>> {
+    let Setting { config, origin, region, .. } = *setting;
+    let reason = match (config.cloud.kind, origin) {
+        (Some(CloudKind::Local), _) if region.is_some() => {
+            return Err(Error::bad_call("the option region is set, but the local cloud has none"));
+        }
+        (Some(CloudKind::Local), _) => {
+            return Ok(Box::new(LocalCloud::new(&config.local.dir, this_node, devices)?));
+        }
+        (Some(CloudKind::OpenStack), _) => {
+            let origin = origin.map_or_else(|| "the configuration".to_owned(), |o| o.display().to_string());
+            let get = |name: &str| std::env::var(name).ok();
+            match openstack::access(&config.openstack, &origin, get) {
+                Ok(access) => {
+                    let node = OwnNode {
+                        name: this_node.clone(),
+                        server: config.node.server_id.clone(),
+                        others: config.node.servers.clone(),
+                    };
+                    let cloud = OpenStack::new(access, &config.paths.run_dir, node, region);
+                    return Ok(Box::new(cloud));
+                }
+                Err(reason) => reason,
+            }
+        }
+        (None, Some(origin)) => {
+            Error::new(Kind::Config, format!("{} names no cloud", origin.display()))
+                .hint("write [cloud] kind = \"local\" or \"openstack\" into it")
+        }
+        (None, None) => Error::new(Kind::Config, "there is no configuration").hint(format!(
+            "write [cloud] kind = \"local\" or \"openstack\" into {ETC}, or into {BESIDE} beside the driver"
+        )),
+    };
+    Ok(Box::new(Unconfigured { reason }))
+}

@@ -1,0 +1,84 @@
+//! `disk format`: what is there is shown first, and lost only by a person's deliberate word.
+
+use crate::checks::{digest, layers_at, nothing_is_left, only_mount_at};
+use crate::crash::seams_are_built_in;
+use crate::files;
+use crate::support::{Node, output_of, private_mounts};
+use crate::volume::{Volume, make_folder};
+
+#[test]
+fn a_disk_with_data_is_shown_and_then_formatted() {
+    if !private_mounts("a_disk_with_data_is_shown_and_then_formatted") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "xfs", "320M");
+    files::write_at(&volume.image(), 0, b"LUKS\xba\xbe");
+    node.must(volume.attach());
+    make_folder(&volume.global());
+    let message = node.fails(volume.stage());
+    assert!(message.contains(&format!("disk format {}", volume.id)), "{message}");
+
+    let before = digest(&volume.image());
+    let told = node.verb(&["format", &volume.id, "--fs-type", "xfs"]).unwrap();
+    assert!(told.contains("LUKS") && told.contains("Nothing was changed"), "{told}");
+    assert!(told.contains("--fs-type xfs --yes"), "{told}");
+    assert_eq!(digest(&volume.image()), before);
+
+    let told = node.verb(&["format", &volume.id, "--fs-type", "xfs", "--yes"]).unwrap();
+    assert!(told.contains("LUKS") && told.contains("a new xfs"), "{told}");
+    let log = node.log();
+    assert!(log.contains("a person gives up what is on the disk") && log.contains("who="), "{log}");
+    node.must(volume.stage());
+    assert_eq!(only_mount_at(&volume.global()).fs_type, "xfs");
+    volume.take_away();
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_disk_in_use_is_not_formatted() {
+    if !private_mounts("a_disk_in_use_is_not_formatted") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    files::write_synced(&volume.global().join("f"), b"kept");
+    let told = node.verb(&["format", &volume.id, "--yes"]).unwrap_err();
+    assert!(told.contains("in use"), "{told}");
+    assert_eq!(files::read(volume.global().join("f")).unwrap(), b"kept");
+    volume.take_away();
+    let told = node.verb(&["format", &volume.id, "--yes"]).unwrap_err();
+    assert!(told.contains("no disk of this machine"), "{told}");
+    let told = node.verb(&["format", "nobodys-volume"]).unwrap_err();
+    assert!(told.contains("no volume goes by the name"), "{told}");
+    volume.must_be_sound();
+}
+
+#[test]
+fn a_format_that_was_killed_is_finished_by_the_next_mount() {
+    let test = "a_format_that_was_killed_is_finished_by_the_next_mount";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    for step in ["format.intent", "format.wiped", "stage.format.made"] {
+        let node = Node::new();
+        let volume = Volume::create(&node, "ext4", "64M");
+        volume.bring();
+        files::write_synced(&volume.global().join("f"), b"given up");
+        volume.take_away();
+        node.must(volume.attach());
+        let mut command = node.command(["format", &volume.id, "--yes"]);
+        command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+        assert!(!output_of(&mut command).status.success(), "{step}");
+        make_folder(&volume.global());
+        node.must(volume.stage());
+        assert_eq!(layers_at(&volume.global()), 1);
+        // Before anything was overwritten the old file system is still whole, and is kept.
+        assert_eq!(volume.global().join("f").exists(), step == "format.intent", "{step}");
+        volume.take_away();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
