@@ -2,7 +2,7 @@
 
 use crate::model::error::{Error, Result};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -29,6 +29,14 @@ fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+/// Reads a file of the kernel's. It tells no size: without room for all of it the text would be
+/// read in many small pieces.
+pub fn read_proc(path: &str) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(64 * 1024);
+    File::open(path)?.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Opens a private file that is locked, and perhaps read and written, by many processes: made if

@@ -2,10 +2,12 @@
 
 use crate::checks::{layers_at, mounts_like, nothing_is_left, only_mount_at};
 use crate::files;
+use crate::holders::run;
 use crate::support::{Node, private_mounts};
 use crate::volume::{Volume, make_folder};
 use nix::errno::Errno;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 const WRITER: &str = "0a4f3c0e-9d0c-4a5b-8f3e-2f6f5f3b1a01";
 const READER: &str = "1b5e4d1f-8e1d-4b6c-9a4f-3a7a6a4c2b02";
@@ -21,6 +23,44 @@ fn a_reader_and_a_writer_share_a_volume() {
             share(fs_type, order);
         }
     }
+}
+
+/// What kubelet makes of the pod's folder after `mount`: the group owns it, and a container gets
+/// one of its folders.
+#[test]
+fn a_pod_with_a_group_and_a_folder_of_the_volume_keeps_both() {
+    if !private_mounts("a_pod_with_a_group_and_a_folder_of_the_volume_keeps_both") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    for round in 0..2 {
+        let pod = volume.bring_to_pod();
+        if round == 0 {
+            // SetVolumeOwnership: chown to the group, g+rwX, and the set-group-id bit for folders.
+            std::os::unix::fs::chown(&pod, None, Some(2000)).unwrap();
+            fs::set_permissions(&pod, fs::Permissions::from_mode(0o2775)).unwrap();
+            fs::create_dir(pod.join("part")).unwrap();
+            files::write_synced(&pod.join("part/f"), b"of the part");
+        }
+        let found = fs::metadata(&pod).unwrap();
+        assert_eq!((found.gid(), found.mode() & 0o7777), (2000, 0o2775));
+        // kubelet binds the subPath below its own folder, and takes it off before `unmount`.
+        let part =
+            node.kubelet_root().join("pods").join(crate::volume::POD).join("volume-subpaths");
+        let part = part.join(&volume.pv).join("app/0");
+        make_folder(&part);
+        run("mount", &["--bind", pod.join("part").to_str().unwrap(), part.to_str().unwrap()]);
+        assert_eq!(files::read(part.join("f")).unwrap(), b"of the part");
+        assert_eq!(only_mount_at(&part).root, std::path::Path::new("/part"));
+        // The same call again disturbs neither.
+        node.must(volume.publish(crate::volume::POD));
+        assert_eq!((layers_at(&pod), layers_at(&part)), (1, 1));
+        run("umount", &[part.to_str().unwrap()]);
+        volume.take_away();
+    }
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
 }
 
 fn access(uid: &str) -> &'static str {

@@ -30,6 +30,37 @@ fn a_mounted_ext4_grows() {
     }
 }
 
+#[test]
+fn a_mounted_btrfs_grows() {
+    if private_mounts("a_mounted_btrfs_grows") {
+        grow("btrfs", 256, 512);
+    }
+}
+
+/// A volume made from a smaller one's copy: the disk is large already, the file system is not.
+#[test]
+fn a_clone_that_is_larger_than_its_file_system_grows() {
+    if !private_mounts("a_clone_that_is_larger_than_its_file_system_grows") {
+        return;
+    }
+    let node = Node::new();
+    let small = Volume::create(&node, "xfs", "320M");
+    small.bring();
+    files::write_synced(&small.global().join("f"), b"kept");
+    small.take_away();
+    let clone = Volume::create(&node, "xfs", "640M");
+    fs::copy(small.image(), clone.image()).unwrap();
+    fs::OpenOptions::new().write(true).open(clone.image()).unwrap().set_len(640 * MIB).unwrap();
+    let pod = clone.bring_to_pod();
+    assert!(bytes_of(&pod) < 330 * MIB);
+    node.must(clone.expand(640 * MIB));
+    assert!(bytes_of(&pod) > 540 * MIB, "the log takes a tenth");
+    assert_eq!(files::read(pod.join("f")).unwrap(), b"kept");
+    clone.take_away();
+    clone.must_be_sound();
+    nothing_is_left(&node, &[&small, &clone]);
+}
+
 /// Bit 24 of the effective capabilities: ext4 asks for it, xfs does not.
 fn has_sys_resource() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();

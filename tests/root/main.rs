@@ -33,6 +33,7 @@ mod life;
 mod lost_writes;
 mod many;
 mod mkfs;
+mod no_child;
 mod nodes;
 mod pull;
 mod records;

@@ -12,7 +12,7 @@ mod udev;
 
 use self::events::DiskEvents;
 use self::sysfs::Sysfs;
-use super::{Devices, Events, Held, kernel, nodes};
+use super::{Devices, Events, Held, files, kernel, nodes};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -116,7 +116,10 @@ impl Devices for SysfsDevices {
             let label = if label.is_empty() { String::new() } else { format!(" ({label})") };
             return Ok(Some(format!("{name} is part of {holder}{label}")));
         }
-        let is_part = |entry: &String| folder.has(&format!("{entry}/partition"));
+        // A partition's folder is called after its disk: vdb1, nvme0n1p1.
+        let is_part = |entry: &String| {
+            entry.starts_with(name.as_str()) && folder.has(&format!("{entry}/partition"))
+        };
         if let Some(part) = folder.entries("").into_iter().find(is_part) {
             return Ok(Some(format!("{name} has partitions ({part})")));
         }
@@ -189,7 +192,7 @@ fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
     let name = &device.kernel_name;
     // Our own root, and the machine's where ours is a container's.
     for path in ["/proc/thread-self/mountinfo", "/proc/1/mountinfo"] {
-        let Ok(text) = fs::read(path) else { continue };
+        let Ok(text) = files::read_proc(path) else { continue };
         let table = MountTable::parse(&text)?;
         if table.top_at(Path::new("/")).is_some_and(|root| root.number == device.number) {
             return Ok(Some(format!("{name} is this machine's root disk")));

@@ -5,6 +5,7 @@ use crate::model::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,6 +31,7 @@ pub(super) struct Sysfs {
 pub(super) struct Folder {
     descriptor: OwnedFd,
     path: PathBuf,
+    kernel_name: String,
 }
 
 impl Sysfs {
@@ -45,11 +47,15 @@ impl Sysfs {
                 .hint("they can be seen only beside their kernel, where sysfs is mounted")
         };
         let all = File::open(&block).map_err(io)?;
+        let used = self.used_loops(wanted);
         let mut found = Vec::new();
         for entry in fs::read_dir(&block).map_err(io)? {
             let entry = entry.map_err(io)?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
+            if used.as_ref().is_some_and(|used| name.starts_with("loop") && !used.contains(name)) {
+                continue;
+            }
             if let Some(proof) = wanted.proven_by(&shown(all.as_fd(), name, kind_of(name, wanted)))
                 && let Some(device) = self.disk(name).and_then(|folder| folder.facts(name, proof))
             {
@@ -59,11 +65,21 @@ impl Sysfs {
         Ok(found)
     }
 
+    /// The loop devices that have a size, where the search is among them: the kernel keeps dozens
+    /// that have none, and to ask each takes longer than the mount. Nothing where that is unknown.
+    fn used_loops(&self, wanted: &Identity) -> Option<BTreeSet<String>> {
+        if !matches!(wanted, Identity::BackingFile(_)) || self.root != Path::new("/sys") {
+            return None;
+        }
+        let text = fs::read_to_string("/proc/partitions").ok()?;
+        let names = text.lines().filter_map(|line| line.split_whitespace().nth(3));
+        Some(names.map(str::to_owned).collect())
+    }
+
     pub(super) fn disk(&self, kernel_name: &str) -> Option<Folder> {
         Folder::open(&self.root.join("block").join(kernel_name))
     }
 
-    /// The folder of the device of this number, whole disk or not.
     /// An error where sysfs cannot be seen: then nothing is known to be gone.
     pub(super) fn must_be_there(&self) -> Result<()> {
         let folder = self.root.join("dev/block");
@@ -72,6 +88,7 @@ impl Sysfs {
             .map_err(|error| Error::io(format!("read {}", folder.display()), &error))
     }
 
+    /// The folder of the device of this number, whole disk or not.
     pub(super) fn numbered(&self, number: DeviceNumber) -> Option<Folder> {
         Folder::open(&self.root.join("dev/block").join(number.to_string()))
     }
@@ -80,12 +97,14 @@ impl Sysfs {
 impl Folder {
     fn open(path: &Path) -> Option<Self> {
         let descriptor = OwnedFd::from(File::open(path).ok()?);
-        // `/sys/block/NAME` is a link: the kernel's name is in the real path.
-        Some(Self { descriptor, path: fs::canonicalize(path).ok()? })
+        // `/sys/dev/block/NUMBER` is a link: the kernel's name is at the end of where it leads.
+        let real = fs::read_link(path).unwrap_or_else(|_| path.to_path_buf());
+        let kernel_name = real.file_name()?.to_string_lossy().into_owned();
+        Some(Self { descriptor, path: path.to_path_buf(), kernel_name })
     }
 
     pub(super) fn kernel_name(&self) -> String {
-        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        self.kernel_name.clone()
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -20,25 +20,17 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelFileSystems;
 
-/// As much as it takes to recognise a file system, and that it is not part of something else.
-const QUICK_HEAD: u64 = 256 * 1024;
-const QUICK_TAIL: u64 = 192 * 1024;
-
 impl FileSystems for KernelFileSystems {
     fn look(&self, device: &Device) -> Result<Contents> {
         let disk = nodes::open_to_read(device)?;
         let size = device.size;
-        let edges = |head: u64, tail: u64| -> Result<Vec<Sample>> {
-            let (head, tail) = (head.min(size), tail.min(size));
-            Ok(vec![sample(&disk, device, 0, head)?, sample(&disk, device, size - tail, tail)?])
-        };
-        // A file system is told by its edges; only a disk that may be blank is read on.
-        let quick = edges(QUICK_HEAD, QUICK_TAIL)?;
+        // A file system is told by a few places; only a disk that may be blank is read on.
+        let quick = sampled(&disk, device, &places::of_marks(size))?;
         let verdict = contents::judge(&Read { size, samples: &quick });
         if !matches!(verdict, Contents::Blank | Contents::Unknown(_)) {
             return Ok(verdict);
         }
-        let mut samples = edges(places::HEAD, places::TAIL)?;
+        let mut samples = sampled(&disk, device, &places::edges(size))?;
         for place in places::between_edges(size) {
             samples.push(sample(&disk, device, place, places::BLOCK)?);
         }
@@ -156,6 +148,10 @@ fn verdict_of_e2fsck(status: i32) -> &'static str {
 
 fn ended(status: Option<i32>) -> String {
     status.map_or_else(|| "was killed".to_owned(), |status| format!("ended with status {status}"))
+}
+
+fn sampled(disk: &File, device: &Device, places: &[(u64, u64)]) -> Result<Vec<Sample>> {
+    places.iter().map(|(offset, length)| sample(disk, device, *offset, *length)).collect()
 }
 
 fn sample(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {

@@ -5,6 +5,7 @@ mod btrfs;
 mod classic;
 mod fresh;
 
+use super::files;
 use super::helper::{self, Ended, Work};
 use super::nodes::Node;
 use super::{Hidden, MountRequest, Mounts};
@@ -54,7 +55,8 @@ impl Mounts for KernelMounts {
         // `thread-self`, not `self`: the latter shows the namespace of the main thread.
         let path = "/proc/thread-self/mountinfo";
         seam::effect("mounts.table")?;
-        let text = fs::read(path).map_err(|error| Error::io(format!("read {path}"), &error))?;
+        let text =
+            files::read_proc(path).map_err(|error| Error::io(format!("read {path}"), &error))?;
         let mut table = MountTable::parse(&text)?;
         btrfs::find_disks(&mut table);
         Ok(table)

@@ -1,11 +1,11 @@
 //! The superblock of btrfs, 64 KiB from the beginning.
 
-use super::{Contents, FileSystem, FsType, Maker, uuid_text};
+use super::{Contents, FileSystem, FsType, Maker, Read, signatures, uuid_text};
 
-const OFFSET: usize = 0x1_0000;
+const OFFSET: u64 = 0x1_0000;
 
-pub(super) fn recognise(head: &[u8]) -> Option<Contents> {
-    let sb = head.get(OFFSET..OFFSET + 0x1000)?;
+pub(super) fn recognise(read: &Read<'_>) -> Option<Contents> {
+    let sb = signatures::bytes_at(read, OFFSET, 0x1000)?;
     if &sb[0x40..0x48] != b"_BHRfS_M" {
         return None;
     }

@@ -128,7 +128,7 @@ pub fn judge(read: &Read<'_>) -> Contents {
     let signature = signatures::first(read);
     let file_system = ext::recognise(head)
         .or_else(|| xfs::recognise(head).map(Contents::FileSystem))
-        .or_else(|| btrfs::recognise(head));
+        .or_else(|| btrfs::recognise(read));
     match (file_system, signature) {
         // A file system that lies in a container (one half of a mirror) looks like one on the bare
         // disk; mounted there it would drift apart from its other half.

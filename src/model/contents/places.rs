@@ -48,6 +48,43 @@ const COPIES: [u64; 20] = [
     128 * MIB,
 ];
 
+/// Where version 0.90 of Linux' RAID has its mark: in the last whole 64 KiB but one.
+pub(super) fn old_raid(size: u64) -> Option<u64> {
+    const UNIT: u64 = 64 * KIB;
+    (size & !(UNIT - 1)).checked_sub(UNIT)
+}
+
+/// Offset and length of the few places that tell a file system of ours, and the marks of what it
+/// may be a part of. The first begins at 0.
+#[must_use]
+pub fn of_marks(size: u64) -> Vec<(u64, u64)> {
+    /// ext and xfs, LUKS, LVM, newer RAIDs, GPT.
+    const FIRST: u64 = 20 * KIB;
+    /// btrfs
+    const SUPERBLOCK: (u64, u64) = (64 * KIB, BLOCK);
+    /// RAIDs of all kinds.
+    const LAST: u64 = 16 * KIB;
+    /// … and one from before.
+    const PROMISE: u64 = 63 * 512;
+    let at_end = |offset: u64, length: u64| Some((size.checked_sub(offset)?, length));
+    let first = (0, FIRST.min(size));
+    let others = [
+        Some(SUPERBLOCK),
+        at_end(LAST, LAST),
+        at_end(PROMISE, 512),
+        old_raid(size).map(|place| (place, 512)),
+    ];
+    let fits = |(offset, length): &(u64, u64)| offset + length <= size;
+    std::iter::once(first).chain(others.into_iter().flatten().filter(fits)).collect()
+}
+
+/// Offset and length of the disk's head and tail.
+#[must_use]
+pub fn edges(size: u64) -> [(u64, u64); 2] {
+    let tail = TAIL.min(size);
+    [(0, HEAD.min(size)), (size - tail, tail)]
+}
+
 /// The offsets between head and tail of a disk of this size, in order: copies of superblocks, xfs'
 /// allocation groups, and a spread.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Marks by which disks show whose they are. Without a mark of this list a disk with any other byte
 //! than zero is refused all the same: the list makes the refusal say what was found.
 
-use super::Read;
+use super::{Read, places};
 use std::fmt;
 
 /// From which end a mark's place is counted.
@@ -9,8 +9,8 @@ use std::fmt;
 enum From {
     Start,
     End,
-    /// From the end, rounded down to 64 KiB first: where version 0.90 of Linux' RAID stands.
-    EndOfRaid,
+    /// Where version 0.90 of Linux' RAID stands.
+    OldRaid,
 }
 
 struct Known {
@@ -60,13 +60,8 @@ const KNOWN: &[Known] = &[
     container("a member of a Linux RAID (version 1.2)", From::Start, 4096, RAID),
     container("a member of a Linux RAID (version 1.0)", From::End, 8192, RAID),
     container("a member of a Linux RAID (version 1.0)", From::End, 12288, RAID),
-    container("a member of a Linux RAID (version 0.90)", From::EndOfRaid, 0x1_0000, RAID),
-    container(
-        "a member of a Linux RAID (version 0.90)",
-        From::EndOfRaid,
-        0x1_0000,
-        RAID_BIG_ENDIAN,
-    ),
+    container("a member of a Linux RAID (version 0.90)", From::OldRaid, 0, RAID),
+    container("a member of a Linux RAID (version 0.90)", From::OldRaid, 0x1_0000, RAID_BIG_ENDIAN),
     container("a member of a RAID (DDF)", From::End, 512, b"\xde\x11\xde\x11"),
     container("a member of a RAID (Intel)", From::End, 1024, b"Intel Raid ISM Cfg Sig. "),
     container("a member of a RAID (Promise)", From::End, 63 * 512, b"Promise Technology, Inc."),
@@ -162,7 +157,7 @@ pub(super) fn first(read: &Read<'_>) -> Option<Signature> {
         let offset = match known.from {
             From::Start => Some(known.offset),
             From::End => read.size.checked_sub(known.offset),
-            From::EndOfRaid => (read.size & !0xffff).checked_sub(known.offset),
+            From::OldRaid => places::old_raid(read.size),
         }?;
         let is_there = bytes_at(read, offset, known.mark.len()) == Some(known.mark);
         let (what, is_container) = (known.what, known.is_container);
@@ -179,7 +174,8 @@ fn zfs(read: &Read<'_>) -> Option<Signature> {
     Some(Signature { what: "a zfs member", offset, is_container: false })
 }
 
-fn bytes_at<'a>(read: &Read<'a>, offset: u64, length: usize) -> Option<&'a [u8]> {
+/// What was read there; nothing if it was not.
+pub(super) fn bytes_at<'a>(read: &Read<'a>, offset: u64, length: usize) -> Option<&'a [u8]> {
     read.samples.iter().find_map(|sample| {
         let at = usize::try_from(offset.checked_sub(sample.offset)?).ok()?;
         sample.bytes.get(at..at.checked_add(length)?)
@@ -206,7 +202,7 @@ mod tests {
             let offset = match known.from {
                 From::Start => known.offset,
                 From::End => size - known.offset,
-                From::EndOfRaid => (size & !0xffff) - known.offset,
+                From::OldRaid => places::old_raid(size).unwrap(),
             };
             let (size, samples) = disk(offset, known.mark);
             let contents = judge(&Read { size, samples: &samples });

@@ -1,0 +1,144 @@
+//! What `mountdevice` of a clean disk costs, beside the three programs that it stands for:
+//! `cargo bench --bench mounts` (as root). Figures only; nothing here passes or fails by time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a benchmark prints, and fails by panicking"
+)]
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 60;
+const PV: &str = "pv-bench";
+const ID: &str = "3f0d2c1b-5a49-4877-9665-b4a3928170ff";
+
+fn main() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("needs root for loop devices and mounts");
+        return;
+    }
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
+    println!(
+        "mounting a clean file system, {ROUNDS} rounds each, in turn; milliseconds, median and fastest"
+    );
+    for (kind, size) in [("ext4", "1G"), ("xfs", "1G")] {
+        Bench::new(kind, size).run();
+    }
+}
+
+struct Bench {
+    folder: tempfile::TempDir,
+    kind: &'static str,
+    global: PathBuf,
+}
+
+impl Bench {
+    fn new(kind: &'static str, size: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(folder.path()).unwrap();
+        let config = format!(
+            "cloud.kind = \"local\"\nlocal.dir = {:?}\nnode.name = \"bench\"\n[paths]\nstate_dir = {:?}\nrun_dir = {:?}\nlog_dir = {:?}\n",
+            base.join("cloud"),
+            base.join("state"),
+            base.join("run"),
+            base.join("log")
+        );
+        fs::write(base.join("config.toml"), config).unwrap();
+        let global =
+            base.join("kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts").join(PV);
+        fs::create_dir_all(&global).unwrap();
+        let bench = Self { folder, kind, global };
+        bench.disk(&["local", "create", ID, "--size", size]);
+        bench.disk(&["attach", &bench.options(), "bench"]);
+        bench.stage();
+        bench.unmount();
+        bench
+    }
+
+    fn run(&self) {
+        let device = fs::canonicalize(
+            self.folder.path().join("cloud/by-id").join(format!("virtio-{}", &ID[..20])),
+        )
+        .unwrap();
+        let (mut ours, mut by_hand) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            ours.push(self.timed(|| self.stage()));
+            by_hand.push(self.timed(|| self.three_programs(&device)));
+        }
+        self.disk(&["detach", PV, "bench"]);
+        let (ours, by_hand) = (figures(ours), figures(by_hand));
+        println!(
+            "{:<5} mountdevice, whole process      {:>7.2} {:>7.2}",
+            self.kind, ours.0, ours.1
+        );
+        println!(
+            "{:<5} blkid -p, fsck -a, mount        {:>7.2} {:>7.2}   {:.1} times",
+            "",
+            by_hand.0,
+            by_hand.1,
+            by_hand.0 / ours.0
+        );
+    }
+
+    fn timed(&self, work: impl FnOnce()) -> Duration {
+        let begin = Instant::now();
+        work();
+        let took = begin.elapsed();
+        self.unmount();
+        took
+    }
+
+    fn stage(&self) {
+        self.disk(&["mountdevice", self.global.to_str().unwrap(), "", &self.options()]);
+    }
+
+    fn three_programs(&self, device: &Path) {
+        let device = device.to_str().unwrap();
+        let run = |program: &str, arguments: &[&str]| {
+            let status = Command::new(program)
+                .args(arguments)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            assert!(status.unwrap().success(), "{program}");
+        };
+        run("blkid", &["-p", "-u", "filesystem", device]);
+        run("fsck", &["-a", device]);
+        run("mount", &["-t", self.kind, "-o", "defaults", device, self.global.to_str().unwrap()]);
+    }
+
+    fn unmount(&self) {
+        umount2(&self.global, MntFlags::empty()).unwrap();
+    }
+
+    fn options(&self) -> String {
+        format!(
+            "{{\"kubernetes.io/fsType\":\"{}\",\"kubernetes.io/pvOrVolumeName\":\"{PV}\",\"volumeID\":\"{ID}\"}}",
+            self.kind
+        )
+    }
+
+    fn disk(&self, arguments: &[&str]) {
+        let output = Command::new(env!("CARGO_BIN_EXE_disk"))
+            .args(arguments)
+            .env("INCLOUD_DISK_CONFIG", self.folder.path().join("config.toml"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && !text.contains("Failure"), "{arguments:?}: {text}");
+    }
+}
+
+/// Median and fastest, in milliseconds.
+fn figures(mut times: Vec<Duration>) -> (f64, f64) {
+    times.sort();
+    (times[times.len() / 2].as_secs_f64() * 1e3, times[0].as_secs_f64() * 1e3)
+}
