@@ -161,7 +161,12 @@ impl Driver<'_> {
     }
 
     fn ask_whether_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
-        let Some(server) = self.cloud.server(node, self.deadline)? else { return Ok(false) };
+        let ask = || self.cloud.server(node, self.deadline);
+        let server = match self.answers {
+            Some(answers) => answers.server(node, self.deadline, ask),
+            None => ask(),
+        };
+        let Some(server) = server? else { return Ok(false) };
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
         let is_attached = match self.situation(&state, &server)? {
             Situation::Attached

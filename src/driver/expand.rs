@@ -33,6 +33,7 @@ impl Driver<'_> {
             tracing::info!(volume = %volume.id, from = state.size, to = bytes, "asking the cloud to extend");
             self.cloud.extend(&volume.id, bytes, self.deadline)?;
             seam::step("expand.requested");
+            self.wait_for_extension(volume, bytes)?;
         }
         let grown = self.wait_for_size(volume, bytes)?;
         seam::step("expand.sized");
@@ -66,6 +67,25 @@ impl Driver<'_> {
         }
         FsType::named(&mount.fs_type)
             .ok_or_else(|| Error::refused(format!("a {} cannot be grown", mount.fs_type)))
+    }
+
+    /// The cloud takes the request and works on it: its disk grows when it has ended.
+    fn wait_for_extension(&self, volume: &Volume, bytes: u64) -> Result<()> {
+        for step in self.looks() {
+            let state = self.existing(&volume.id)?;
+            if state.status.starts_with("error") {
+                return Err(Error::refused(format!(
+                    "the cloud could not extend volume {}: it is in status {} with {} bytes",
+                    volume.id, state.status, state.size
+                ))
+                .hint("an operator of the cloud must mend it: is there room, and quota?"));
+            }
+            if state.size >= bytes || !self.deadline.pause(step) {
+                break;
+            }
+        }
+        // If the time is over, the wait for the disk says so.
+        Ok(())
     }
 
     fn wait_for_size(&self, volume: &Volume, bytes: u64) -> Result<Device> {

@@ -7,7 +7,7 @@
 
 use super::files;
 use crate::model::error::Result;
-use crate::model::ids::VolumeId;
+use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::time::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
@@ -40,7 +40,32 @@ impl Answers {
         deadline: Deadline,
         ask: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
-        let Some(mut file) = self.locked(id, about, deadline) else { return ask() };
+        let ask = || ask().map(|answer| answer.to_string());
+        let answer = self.shared_text(&format!("{id}@{about}"), deadline, ask)?;
+        Ok(answer == true.to_string())
+    }
+
+    /// Which server a node is: each process of a burst wants to know that. Nothing is a server that
+    /// certainly does not exist.
+    pub fn server(
+        &self,
+        node: &NodeName,
+        deadline: Deadline,
+        ask: impl FnOnce() -> Result<Option<ServerId>>,
+    ) -> Result<Option<ServerId>> {
+        let ask = || ask().map(|server| server.map(|s| s.to_string()).unwrap_or_default());
+        // No volume's id begins so.
+        let answer = self.shared_text(&format!("@{node}"), deadline, ask)?;
+        if answer.is_empty() { Ok(None) } else { ServerId::parse(&answer).map(Some) }
+    }
+
+    fn shared_text(
+        &self,
+        question: &str,
+        deadline: Deadline,
+        ask: impl FnOnce() -> Result<String>,
+    ) -> Result<String> {
+        let Some(mut file) = self.locked(question, deadline) else { return ask() };
         if let Some(answer) = fresh(&mut file) {
             return Ok(answer);
         }
@@ -64,9 +89,9 @@ impl Answers {
         }
     }
 
-    fn locked(&self, id: &VolumeId, about: &str, deadline: Deadline) -> Option<File> {
+    fn locked(&self, question: &str, deadline: Deadline) -> Option<File> {
         files::make_private_folder(&self.folder).ok()?;
-        let file = files::open_shared(&self.folder.join(format!("{id}@{about}"))).ok()?;
+        let file = files::open_shared(&self.folder.join(question)).ok()?;
         // Half of the time: what is left must do to ask.
         let until = deadline.at_most(deadline.total() / 2);
         while file.try_lock().is_err() {
@@ -78,12 +103,12 @@ impl Answers {
     }
 }
 
-fn fresh(file: &mut File) -> Option<bool> {
+fn fresh(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
     let (then, answer) = text.split_once(' ')?;
     let age = now().as_millis().checked_sub(then.parse().ok()?)?;
-    if age < FRESH.as_millis() { answer.parse().ok() } else { None }
+    (age < FRESH.as_millis()).then(|| answer.to_owned())
 }
 
 /// A clock that all processes of one boot share, and that nobody sets.

@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
+    clippy::unnecessary_debug_formatting,
     missing_docs,
     reason = "a benchmark prints, and fails by panicking"
 )]

@@ -14,11 +14,21 @@ mod server;
 #[path = "../support/mod.rs"]
 mod support;
 
+#[allow(dead_code, reason = "each ring uses its own part")]
+#[path = "../root/files.rs"]
+mod files;
+mod machine;
+mod names;
+mod plug;
 mod scene;
 
 mod attach;
+mod grow;
+mod life;
 mod limits;
 mod login;
 mod places;
+mod static_build;
 mod storms;
 mod takeover;
+mod tls;

@@ -25,12 +25,22 @@ impl Scene {
     }
 
     pub fn of(world: World) -> Self {
-        let world = world.server("node-a").server("node-b").volume("data", 1);
-        let cloud = Server::start(world);
+        Self::served(world, Server::start)
+    }
+
+    /// With another way to serve, such as TLS.
+    pub fn served(world: World, serve: impl FnOnce(World) -> Server) -> Self {
+        let cloud = serve(world.server("node-a").server("node-b").volume("data", 1));
         let volume = cloud.world().volume_id("data");
         let node = Node::new();
         configure(&node, &cloud, "");
         Self { cloud, node, volume }
+    }
+
+    /// Writes the node's configuration anew, with more lines of TOML at its top.
+    pub fn configure(&self, more: &str) {
+        self.node.configure("");
+        configure(&self.node, &self.cloud, more);
     }
 
     /// Another machine of the same cloud, with folders of its own.
@@ -74,11 +84,15 @@ pub fn configure(node: &Node, cloud: &Server, more: &str) {
             !ours.iter().any(|key| line.starts_with(key))
         })
         .collect();
+    fs::write(node.config_path(), access(cloud) + more + "\n" + &own.join("\n")).unwrap();
+}
+
+/// The lines of a configuration that say where the cloud is and who we are.
+pub fn access(cloud: &Server) -> String {
     let url = cloud.auth_url();
-    let access = format!(
+    format!(
         "cloud.kind = \"openstack\"\nopenstack.auth_url = {url:?}\nopenstack.username = \"demo\"\n\
          openstack.password = \"demopass\"\nopenstack.user_domain_name = \"Default\"\n\
-         openstack.project_name = \"demo\"\nopenstack.metadata_url = \"none\"\n{more}\n"
-    );
-    fs::write(node.config_path(), access + &own.join("\n")).unwrap();
+         openstack.project_name = \"demo\"\nopenstack.metadata_url = \"none\"\n"
+    )
 }

@@ -1,8 +1,9 @@
 //! Bad hours: many calls at once, a cloud that is full, slow or broken.
 
 use crate::scene::Scene;
-use crate::server::Fault;
-use crate::support::{Answer, spawn};
+use crate::server::{Counters, Fault, Limit, World};
+use crate::support::{Answer, options, spawn};
+use std::time::Duration;
 
 #[test]
 fn two_hundred_calls_at_once_cost_one_login_and_few_questions() {
@@ -25,6 +26,49 @@ fn a_cloud_that_asks_for_a_pause_gets_it_and_the_call_succeeds() {
     scene.node.must(scene.is_attached("node-b"));
     scene.cloud.fault(Fault::on("GET", "/volumes/*").proxy(429).header("Retry-After", "1"));
     assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], false);
+}
+
+/// The controller-manager asks for every volume of a node at once. Each volume is another one, so
+/// that no answer is shared; all calls must succeed.
+fn sixty_questions(cloud_limit: Option<Limit>) -> Counters {
+    const OWN_LIMITS: &str = "openstack.limits = { per_second = 20, burst = 5, at_once = 4 }\n\
+                              deadline.isattached = 90";
+    let names: Vec<String> = (0..60).map(|n| format!("data-{n}")).collect();
+    let world = names.iter().fold(World::demo(), |world, name| world.volume(name, 1));
+    let scene = Scene::of(world.with(|world| world.settings.limit = cloud_limit));
+    scene.configure(OWN_LIMITS);
+    // At first answers take their time, or there would never be several at once.
+    let slow = Fault::on("GET", "/**").times(40).delay(Duration::from_millis(250));
+    scene.cloud.fault(slow);
+    let ask = |name: &String| {
+        let id = scene.cloud.world().volume_id(name);
+        spawn(scene.node.command(["isattached", &options(&id, name, ""), "node-b"]))
+    };
+    let started: Vec<_> = names.iter().map(ask).collect();
+    for (child, output) in started {
+        let answer = Answer::finish(child, output);
+        assert_eq!(answer.json["attached"], false, "{}", answer.text);
+    }
+    let counters = scene.cloud.counters();
+    assert_eq!(counters.logins, 1, "{counters:?}");
+    assert!(counters.peak_per_second <= 20 + 5, "{counters:?}");
+    assert!(counters.peak_at_once <= 4, "{counters:?}");
+    counters
+}
+
+#[test]
+fn a_storm_of_calls_keeps_to_the_limits_of_its_machine() {
+    let counters = sixty_questions(None);
+    assert!(counters.peak_per_second > 15, "it waits more than it must: {counters:?}");
+}
+
+#[test]
+fn a_storm_of_calls_gets_through_where_the_cloud_allows_less_than_the_machine() {
+    let retry_after = Some("1".to_owned());
+    let counters = sixty_questions(Some(Limit { per_second: 15, retry_after }));
+    let refused = counters.statuses.get("429").copied().unwrap_or(0);
+    assert!(refused > 0, "the cloud was never full: {counters:?}");
+    assert!(refused < 60, "a pause that was asked for is not kept: {counters:?}");
 }
 
 #[test]

@@ -29,7 +29,10 @@ pub(super) fn build(access: &Access) -> Result<Client> {
             .proxy(reqwest::Proxy::all(url).map_err(|error| wrong(format!("the proxy: {error}")))?),
     };
     builder.build().map_err(|error| {
-        wrong(format!("no client for the cloud can be made: {}", innermost(&error)))
+        let file =
+            access.ca_file.as_ref().map(|path| format!(" with the ca_file {}", path.display()));
+        let file = file.unwrap_or_default();
+        wrong(format!("no client for the cloud can be made{file}: {}", innermost(&error)))
             .hint("name the cloud's authority in openstack.ca_file")
     })
 }
@@ -53,7 +56,8 @@ fn trust(builder: ClientBuilder, access: &Access) -> Result<ClientBuilder> {
         Some(path) => {
             let certificates = reqwest::Certificate::from_pem_bundle(&read(path, "ca_file")?)
                 .map_err(|error| {
-                    wrong(format!("the ca_file {} cannot be read: {error}", path.display()))
+                    let why = innermost(&error);
+                    wrong(format!("the ca_file {} cannot be read: {why}", path.display()))
                 })?;
             if certificates.is_empty() {
                 return Err(wrong(format!("the ca_file {} holds no certificate", path.display())));

@@ -143,6 +143,7 @@ impl Http {
         }
         Ok(match builder.send() {
             Ok(response) => Sent::Answer(response),
+            Err(error) if is_distrust(&error) => return Err(distrusted(request, &error)),
             Err(error) => {
                 let trouble = unreachable(request, &error);
                 if error.is_connect() || error.is_builder() {
@@ -247,8 +248,34 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 fn unreachable(request: &Request<'_>, error: &reqwest::Error) -> Error {
     let kind = if error.is_timeout() { Kind::Timeout } else { Kind::Unreachable };
-    Error::new(kind, format!("{} does not answer: {}", request.service, innermost(error)))
+    let (service, host, why) = (request.service, host_of(&request.url), innermost(error));
+    Error::new(kind, format!("{service} at {host} does not answer: {why}"))
         .hint("is the cloud's address right and reachable from this machine?")
+}
+
+/// Host and port of an address.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or_default()
+}
+
+/// Whether the service's certificate is not trusted: asking again would not change that.
+fn is_distrust(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(found) = error.downcast_ref::<rustls::Error>() {
+        return matches!(found, rustls::Error::InvalidCertificate(_));
+    }
+    // What an I/O error was made of it does not show as its source.
+    let inside = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    inside.is_some_and(|inside| is_distrust(inside)) || error.source().is_some_and(is_distrust)
+}
+
+fn distrusted(request: &Request<'_>, error: &reqwest::Error) -> Error {
+    let (service, host, why) = (request.service, host_of(&request.url), innermost(error));
+    Error::new(
+        Kind::Config,
+        format!("{service} at {host} shows a certificate that is not trusted: {why}"),
+    )
+    .hint("name the cloud's authority in openstack.ca_file")
 }
 
 fn too_busy(request: &Request<'_>) -> Error {

@@ -21,6 +21,9 @@ const FAILURES_TO_OPEN: u32 = 6;
 /// How long a failing service is left alone.
 const OPEN_FOR: Duration = Duration::from_secs(10);
 
+/// How often whoever waits for a failing service looks whether it is well again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
 /// Times are milliseconds of the clock that all processes of one boot share.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct State {
@@ -51,21 +54,30 @@ impl Limiter {
         Self { folder: folder.to_path_buf(), limits }
     }
 
-    /// Waits for its turn; false if the deadline would pass first.
+    /// Waits for its turn; nothing if the deadline would pass first, and then no place was taken.
     #[must_use]
     pub fn enter(&self, deadline: Deadline) -> Option<Leave> {
         let slot = match self.slot(deadline) {
             Ok(slot) => slot,
             Err(Full) => return None,
         };
-        let wait = self.change(|state, now| book(state, now, self.limits)).unwrap_or_default();
-        if wait > deadline.remaining() {
-            return None;
+        loop {
+            let patience = deadline.remaining();
+            let booked = self.change(|state, now| book(state, now, self.limits, patience));
+            match booked.unwrap_or(Booked::After(Duration::ZERO)) {
+                Booked::After(wait) => {
+                    std::thread::sleep(wait);
+                    return Some(Leave { _slot: slot });
+                }
+                Booked::TooLate => return None,
+                // Whoever asks next is the probe, or finds that another's went well.
+                Booked::Closed(wait) => {
+                    if !deadline.pause(wait.min(LOOK_AGAIN)) {
+                        return None;
+                    }
+                }
+            }
         }
-        if !wait.is_zero() {
-            std::thread::sleep(wait);
-        }
-        Some(Leave { _slot: slot })
     }
 
     /// Tells how a request went: failures of the service add up, anything else ends the row.
@@ -129,18 +141,39 @@ impl Limiter {
 
 struct Full;
 
-/// Books the next place in the row; says how long to wait for it.
-fn book(state: &mut State, now: f64, limits: Limits) -> Duration {
-    let step = 1000.0 / limits.per_second;
-    let room = step * limits.burst;
-    state.due = state.due.max(now) + step;
-    let mut wait = (state.due - room - now).max(0.0);
-    if state.open_until > now {
-        wait = wait.max(state.open_until - now);
-        // Whoever comes first after the pause is the probe; the others wait for its answer.
-        state.open_until += millis(OPEN_FOR) / 10.0;
+/// What became of the wish for a place in the row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Booked {
+    /// It is booked, and comes after this long.
+    After(Duration),
+    /// It would come after the deadline: not booked.
+    TooLate,
+    /// The service is left alone for this long.
+    Closed(Duration),
+}
+
+/// Books the next place in the row, if it comes in time.
+fn book(state: &mut State, now: f64, limits: Limits, patience: Duration) -> Booked {
+    if state.failures >= FAILURES_TO_OPEN {
+        if now < state.open_until {
+            let wait = from_millis(state.open_until - now);
+            return if wait < patience { Booked::Closed(wait) } else { Booked::TooLate };
+        }
+        // This one is the probe; the others wait for what comes of it.
+        state.open_until = now + millis(OPEN_FOR);
     }
-    Duration::from_secs_f64(wait / 1000.0)
+    let step = 1000.0 / limits.per_second;
+    let due = state.due.max(now) + step;
+    let wait = from_millis((due - step * limits.burst - now).max(0.0));
+    if wait > patience {
+        return Booked::TooLate;
+    }
+    state.due = due;
+    Booked::After(wait)
+}
+
+fn from_millis(milliseconds: f64) -> Duration {
+    Duration::from_secs_f64(milliseconds / 1000.0)
 }
 
 fn millis(duration: Duration) -> f64 {
@@ -161,10 +194,15 @@ mod tests {
     #[test]
     fn a_burst_passes_and_then_the_rate_holds() {
         let mut state = State::default();
-        let waits: Vec<_> =
-            (0..6).map(|_| book(&mut state, 1_000_000.0, LIMITS).as_millis()).collect();
-        assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
-        assert_eq!(book(&mut state, 1_010_000.0, LIMITS).as_millis(), 0, "a pause refills it");
+        let long = Duration::from_secs(9);
+        let mut at = |now: f64, patience| book(&mut state, now, LIMITS, patience);
+        for wait in [0, 0, 0, 100, 200, 300] {
+            assert_eq!(at(1_000_000.0, long), Booked::After(Duration::from_millis(wait)));
+        }
+        assert_eq!(at(1_000_000.0, Duration::from_millis(399)), Booked::TooLate);
+        let next = Booked::After(Duration::from_millis(400));
+        assert_eq!(at(1_000_000.0, long), next, "who gave up keeps no place");
+        assert_eq!(at(1_010_000.0, long), Booked::After(Duration::ZERO), "a pause refills it");
     }
 
     #[test]
@@ -178,6 +216,25 @@ mod tests {
         assert!(limiter.enter(soon).is_none(), "the pause is longer than the call has");
         limiter.report(false);
         assert!(limiter.enter(Deadline::after(Duration::from_secs(5))).is_some());
+    }
+
+    #[test]
+    fn one_probe_tells_whether_a_service_is_well_again() {
+        let mut state =
+            State { failures: FAILURES_TO_OPEN, open_until: 10_000.0, ..State::default() };
+        let long = Duration::from_secs(60);
+        for _ in 0..100 {
+            let closed = book(&mut state, 9_000.0, LIMITS, long);
+            assert_eq!(
+                closed,
+                Booked::Closed(Duration::from_secs(1)),
+                "nobody's asking prolongs it"
+            );
+        }
+        assert_eq!(book(&mut state, 10_000.0, LIMITS, long), Booked::After(Duration::ZERO));
+        assert!(matches!(book(&mut state, 10_001.0, LIMITS, long), Booked::Closed(_)));
+        state.failures = 0;
+        assert!(matches!(book(&mut state, 10_002.0, LIMITS, long), Booked::After(_)));
     }
 
     #[test]

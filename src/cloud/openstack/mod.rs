@@ -30,6 +30,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
+use crate::seam;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -226,7 +227,7 @@ impl Cloud for OpenStack {
     }
 
     fn link(&self, id: &VolumeId) -> PathBuf {
-        Path::new("/dev/disk/by-id").join(id.link_name())
+        seam::folder("INCLOUD_DISK_BY_ID", "/dev/disk/by-id").join(id.link_name())
     }
 
     fn volume(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<CloudVolume>> {

@@ -273,6 +273,19 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_device_shows_its_file_and_its_serial_if_it_has_one() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "loop3", "7:3", &[("loop/backing_file", "/i/a\n"), ("serial", "v1")]);
+        disk(root.path(), "loop4", "7:4", &[("loop/backing_file", "/i/v1\n")]);
+        let devices = devices(root.path());
+        let found = only(&devices, &serial("v1"));
+        assert_eq!(found.kernel_name, "loop3");
+        devices.check(&serial("v1"), &found).unwrap();
+        assert_eq!(only(&devices, &Identity::BackingFile("/i/v1".into())).kernel_name, "loop4");
+        assert_eq!(devices.shown_by(found.number).unwrap().map(|all| all.len()), Some(2));
+    }
+
+    #[test]
     fn all_disks_of_one_serial_are_found() {
         let root = tempfile::tempdir().unwrap();
         disk(root.path(), "vdb", "253:16", &[("serial", "v1")]);

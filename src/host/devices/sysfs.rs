@@ -114,7 +114,7 @@ impl Folder {
     /// Everything that the disk shows of itself.
     pub(super) fn shown(&self) -> Vec<Shown> {
         let name = self.kernel_name();
-        let files = if name.starts_with("loop") { BACKING_FILE } else { serial_files(&name) };
+        let files = if name.starts_with("loop") { LOOP } else { serial_files(&name) };
         files.iter().filter_map(|file| read_shown(self.descriptor.as_fd(), file, file)).collect()
     }
 
@@ -149,6 +149,8 @@ impl Folder {
 }
 
 const BACKING_FILE: &[&str] = &["loop/backing_file"];
+/// The kernel's own loop devices have no serial; one that shows one is believed like any disk.
+const LOOP: &[&str] = &["loop/backing_file", "serial"];
 const VIRTIO: &[&str] = &["serial"];
 const SCSI: &[&str] = &["device/vpd_pg80", "device/vpd_pg83", "device/wwid"];
 const NVME: &[&str] = &["wwid", "device/serial"];
@@ -160,7 +162,7 @@ fn serial_files(kernel_name: &str) -> &'static [&'static str] {
         SCSI
     } else if starts("nvme") {
         NVME
-    } else if ["loop", "dm-", "md", "ram", "zram", "nbd", "sr", "fd"].into_iter().any(starts) {
+    } else if ["dm-", "md", "ram", "zram", "nbd", "sr", "fd"].into_iter().any(starts) {
         &[]
     } else {
         VIRTIO

@@ -63,7 +63,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { per_second: 10.0, burst: 20.0, at_once: 8 }
+        Self { per_second: 20.0, burst: 40.0, at_once: 8 }
     }
 }
 

@@ -3,6 +3,7 @@
 mod cloud;
 mod figures;
 mod hooks;
+mod metadata;
 mod people;
 mod scripts;
 mod steps;
@@ -17,6 +18,7 @@ pub(crate) fn all() -> Vec<Test> {
     [
         figures::TESTS,
         hooks::TESTS,
+        metadata::TESTS,
         people::TESTS,
         scripts::TESTS,
         steps::TESTS,

@@ -21,6 +21,16 @@ pub trait Wrap: Send + Sync {
     /// `http` or `https`.
     fn scheme(&self) -> &'static str;
 
+    /// The host's name in the addresses of the services; none: the number that is listened on.
+    fn host(&self) -> Option<&str> {
+        None
+    }
+
+    /// The certificate of the authority that clients must trust, as PEM.
+    fn authority(&self) -> Option<&str> {
+        None
+    }
+
     /// Wraps a connection; an error ends it.
     fn wrap(&self, stream: TcpStream) -> io::Result<Box<dyn Stream>>;
 }

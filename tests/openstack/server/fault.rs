@@ -16,7 +16,7 @@ pub struct Fault {
     /// The path behind version and project, such as `/servers/*/os-volume_attachments`; `*` is one
     /// segment, `**` at the end is all that follows. An id in place of a `*` meets only that one.
     pub path: String,
-    /// Only this service: `identity`, `compute` or `volume`.
+    /// Only this service: `identity`, `compute`, `volume` or `metadata`.
     pub service: Option<String>,
     /// Only requests whose body has this text, such as a volume's id.
     pub containing: Option<String>,

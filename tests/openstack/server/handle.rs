@@ -6,7 +6,7 @@ use super::identity::Token;
 use super::reply::{Answer, Dress, Form, Refusal};
 use super::route::{Route, Service};
 use super::world::World;
-use super::{Shared, compute, identity, ids, storage};
+use super::{Shared, compute, identity, ids, metadata, storage};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -90,13 +90,16 @@ impl Asked<'_> {
     }
 }
 
-/// Answers a request to one of the three services.
+/// Answers a request to one of the services.
 pub fn answer(shared: &Shared, request: &Request, route: &Route) -> Response {
+    if route.service == Service::Metadata {
+        return metadata::answer(&shared.world(), request, route);
+    }
     let id = ids::request();
     let keystone = format!("{}/identity/v3", shared.base);
     let mut world = shared.world();
     let version = match route.service {
-        Service::Identity | Service::Control => Ok(None),
+        Service::Identity | Service::Metadata | Service::Control => Ok(None),
         Service::Compute => version(request, "compute", 2, world.settings.compute_versions),
         Service::Storage => version(request, "volume", 3, world.settings.storage_versions),
     };

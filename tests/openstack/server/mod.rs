@@ -37,11 +37,13 @@ pub mod hook;
 pub mod http;
 pub mod identity;
 pub mod ids;
+pub mod metadata;
 pub mod reply;
 pub mod route;
 pub mod script;
 pub mod shared;
 pub mod storage;
+pub mod tls;
 pub mod traffic;
 pub mod world;
 
@@ -52,6 +54,7 @@ pub use connection::{Plain, Wrap};
 pub use fault::{Cut, Fault};
 pub use hook::{Call, Hook};
 pub use shared::{Held, Shared};
+pub use tls::Tls;
 pub use traffic::{Counters, Entry};
 pub use world::{Delays, Limit, World};
 
@@ -76,11 +79,23 @@ impl Server {
         Self::listen(world, "127.0.0.1:0", Box::new(Plain)).expect("a free port")
     }
 
+    /// The same over TLS; clients need [`Server::ca_pem`].
+    pub fn start_tls(world: World) -> Self {
+        Self::start_with(world, Tls::new())
+    }
+
+    /// The same over TLS of a special kind.
+    pub fn start_with(world: World, tls: Tls) -> Self {
+        Self::listen(world, "127.0.0.1:0", Box::new(tls)).expect("a free port")
+    }
+
     /// Serves a world on an address, with each connection wrapped.
     pub fn listen(world: World, address: &str, wrap: Box<dyn Wrap>) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let shared = Shared::new(world, format!("{}://{address}", wrap.scheme()), wrap);
+        let host = wrap.host().map_or_else(|| address.ip().to_string(), str::to_owned);
+        let base = format!("{}://{host}:{}", wrap.scheme(), address.port());
+        let shared = Shared::new(world, base, wrap);
         let (accepting, ticking) = (Arc::clone(&shared), Arc::clone(&shared));
         let threads = vec![
             thread::spawn(move || connection::accept(&accepting, &listener)),
@@ -97,6 +112,18 @@ impl Server {
     /// Keystone's address.
     pub fn auth_url(&self) -> String {
         format!("{}/identity/v3", self.shared.base)
+    }
+
+    /// What a client over TLS must trust, as PEM.
+    pub fn ca_pem(&self) -> &str {
+        self.shared.wrap.authority().expect("a server with TLS")
+    }
+
+    /// Where a server of this cloud asks who it is, `http://127.0.0.1:4711`.
+    pub fn metadata_url(&self) -> String {
+        let url = self.url();
+        assert!(url.starts_with("http://"), "nobody asks for metadata over TLS");
+        url
     }
 
     /// The world as it is now, to look at and to change; nothing moves while it is held, so not

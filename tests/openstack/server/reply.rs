@@ -173,7 +173,7 @@ impl Dress {
             Service::Identity => return response.with("Vary", "X-Auth-Token"),
             Service::Compute => "compute",
             Service::Storage => "volume",
-            Service::Control => return response,
+            Service::Metadata | Service::Control => return response,
         };
         response = response.with("X-Compute-Request-Id", self.request.as_str());
         if let Some(version) = &self.version {

@@ -3,6 +3,7 @@
 //! One address serves everything: `/identity/v3`, `/compute/v2.1`, `/volume/v3/<project>`, and the
 //! same behind a region and an interface (`/RegionTwo/internal/compute/v2.1`), so that a request
 //! tells which entry of the catalog the client took. `/v3` alone is Keystone too, as on a port of
+//! its own. `/openstack/latest` is the metadata service, which real servers reach at an address of
 //! its own.
 
 use super::http::Request;
@@ -14,6 +15,8 @@ pub enum Service {
     Identity,
     Compute,
     Storage,
+    /// Tells a server who it is.
+    Metadata,
     /// The test's own door to the server.
     Control,
 }
@@ -25,6 +28,7 @@ impl Service {
             Self::Identity => "identity",
             Self::Compute => "compute",
             Self::Storage => "volume",
+            Self::Metadata => "metadata",
             Self::Control => "control",
         }
     }
@@ -60,6 +64,7 @@ impl Route {
                         "identity" => break Service::Identity,
                         "compute" => break Service::Compute,
                         "volume" => break Service::Storage,
+                        "openstack" => break Service::Metadata,
                         "control" => break Service::Control,
                         "internal" | "admin" | "public" => interface = Some(word.to_owned()),
                         _ if region.is_none() => region = Some(word.to_owned()),

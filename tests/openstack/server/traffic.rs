@@ -47,7 +47,7 @@ pub struct Counters {
     pub total: u64,
     /// By method and route.
     pub routes: BTreeMap<String, u64>,
-    /// By `identity`, `compute`, `volume`.
+    /// By `identity`, `compute`, `volume`, `metadata`.
     pub services: BTreeMap<String, u64>,
     /// By status; requests without an answer are `none`.
     pub statuses: BTreeMap<String, u64>,

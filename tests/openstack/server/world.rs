@@ -60,6 +60,9 @@ pub struct Settings {
     pub page: usize,
     /// Requests per second above which a proxy answers 429.
     pub limit: Option<Limit>,
+    /// The server, by name or id, to which the metadata service says who it is; a real one tells
+    /// by the address that asks.
+    pub metadata_of: Option<String>,
 }
 
 /// A proxy's limit.
@@ -131,6 +134,7 @@ impl Default for Settings {
             cross_zone_attach: true,
             page: 1000,
             limit: None,
+            metadata_of: None,
         }
     }
 }

@@ -56,6 +56,7 @@ pub struct Script {
     compute_versions: Option<(u32, u32)>,
     storage_versions: Option<(u32, u32)>,
     limit: Option<Limit>,
+    metadata_of: Option<String>,
     services: Option<Vec<Offer>>,
 }
 
@@ -162,6 +163,9 @@ impl Script {
         }
         if self.limit.is_some() {
             settings.limit.clone_from(&self.limit);
+        }
+        if self.metadata_of.is_some() {
+            settings.metadata_of.clone_from(&self.metadata_of);
         }
         if let Some(program) = &self.hook {
             world.hook = Hook::Program(program.clone());

@@ -1,0 +1,174 @@
+//! A server of the cloud with its kubelet: the volume's calls with kubelet's arguments, and folders
+//! and disks of its own.
+
+use crate::plug::{Plug, Shown};
+use crate::scene::PV;
+use crate::server::Server;
+use crate::support::{Answer, Node, options};
+use nix::sys::statvfs::statvfs;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A server that the volume can be at.
+#[derive(Debug)]
+pub struct Machine {
+    pub node: Node,
+    pub shown: Shown,
+    /// The cloud's id of the server.
+    pub server: String,
+    volume: String,
+    fs_type: &'static str,
+}
+
+impl Machine {
+    /// The node's server in the cloud.
+    pub fn of(
+        node: Node,
+        cloud: &Server,
+        plug: &Plug,
+        volume: &str,
+        fs_type: &'static str,
+    ) -> Self {
+        // What does not come at once does not come.
+        crate::scene::configure(&node, cloud, "deadline.waitforattach = 30");
+        let server = cloud.world().server_id(&node.name);
+        let shown = plug.shown_to(&server);
+        Self { node, shown, server, volume: volume.to_owned(), fs_type }
+    }
+
+    pub fn global(&self) -> PathBuf {
+        self.node.global(PV)
+    }
+
+    pub fn pod(&self, uid: &str) -> PathBuf {
+        self.node.pod(uid, PV)
+    }
+
+    /// The kernel's name of the volume's disk, such as `loop3`.
+    #[track_caller]
+    pub fn letter(&self) -> String {
+        self.shown.name_of(&self.volume).expect("the disk is here")
+    }
+
+    fn link(&self) -> String {
+        text(&self.shown.link(&self.volume))
+    }
+
+    fn options(&self) -> String {
+        options(&self.volume, PV, self.fs_type)
+    }
+
+    fn call(&self, arguments: &[&str]) -> Answer {
+        let mut command = self.node.command(arguments);
+        command.env("INCLOUD_DISK_SYSFS", &self.shown.sysfs);
+        command.env("INCLOUD_DISK_BY_ID", &self.shown.by_id);
+        Answer::of(command)
+    }
+
+    /// A call that kubelet may always repeat; so it is made twice.
+    #[track_caller]
+    fn twice(&self, arguments: &[&str]) -> Value {
+        let both = [(); 2].map(|()| self.call(arguments).json);
+        assert_eq!(both[0]["status"], "Success", "{}", both[0]);
+        assert_eq!(both[0], both[1], "the second answer to {arguments:?}");
+        both[0].clone()
+    }
+
+    #[track_caller]
+    fn fails(&self, arguments: &[&str]) -> String {
+        let answer = self.call(arguments);
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        answer.json["message"].as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    pub fn attach(&self) {
+        let reply = self.twice(&["attach", &self.options(), &self.node.name]);
+        assert_eq!(reply["device"], self.link());
+    }
+
+    #[track_caller]
+    pub fn attach_fails(&self) -> String {
+        self.fails(&["attach", &self.options(), &self.node.name])
+    }
+
+    #[track_caller]
+    pub fn is_attached(&self, node: &Node) -> bool {
+        let reply = self.twice(&["isattached", &self.options(), &node.name]);
+        reply["attached"].as_bool().unwrap()
+    }
+
+    /// With whatever kubelet remembers.
+    #[track_caller]
+    pub fn wait(&self, hint: &str) {
+        let reply = self.twice(&["waitforattach", hint, &self.options()]);
+        assert_eq!(reply["device"], self.link(), "its link leads to the proven disk");
+    }
+
+    #[track_caller]
+    pub fn stage(&self) {
+        make_folder(&self.global());
+        self.twice(&["mountdevice", &text(&self.global()), &self.link(), &self.options()]);
+    }
+
+    #[track_caller]
+    pub fn publish(&self, uid: &str) {
+        make_folder(&self.pod(uid));
+        self.twice(&["mount", &text(&self.pod(uid)), &self.options()]);
+    }
+
+    #[track_caller]
+    pub fn unpublish(&self, uid: &str) {
+        self.twice(&["unmount", &text(&self.pod(uid))]);
+        fs::remove_dir(self.pod(uid)).expect("kubelet's rmdir of the pod's folder");
+    }
+
+    #[track_caller]
+    pub fn unstage(&self) {
+        self.twice(&["unmountdevice", &text(&self.global())]);
+        fs::remove_dir(self.global()).expect("kubelet's rmdir of the global folder");
+    }
+
+    #[track_caller]
+    pub fn detach(&self) {
+        self.twice(&["detach", PV, &self.node.name]);
+    }
+
+    #[track_caller]
+    pub fn detach_fails(&self) -> String {
+        self.fails(&["detach", PV, &self.node.name])
+    }
+
+    #[track_caller]
+    pub fn expand(&self, uid: &str, bytes: u64) {
+        self.twice(&self.expansion(uid, bytes).each_ref().map(String::as_str));
+    }
+
+    #[track_caller]
+    pub fn expand_fails(&self, uid: &str, bytes: u64) -> String {
+        self.fails(&self.expansion(uid, bytes).each_ref().map(String::as_str))
+    }
+
+    /// At the pod's folder, as kubelet does for a pod that runs.
+    fn expansion(&self, uid: &str, bytes: u64) -> [String; 6] {
+        let (folder, new) = (text(&self.pod(uid)), bytes.to_string());
+        ["expandfs".to_owned(), self.options(), self.link(), folder, new, "1".to_owned()]
+    }
+}
+
+/// The size of the file system that is mounted at a folder.
+pub fn size_at(folder: &Path) -> u64 {
+    let found = statvfs(folder).unwrap();
+    found.blocks() * found.fragment_size()
+}
+
+/// kubelet's `os.MkdirAll` with mode 0750.
+fn make_folder(path: &Path) {
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(path).expect("kubelet's folder");
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("UTF-8").to_owned()
+}
