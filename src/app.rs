@@ -1,6 +1,7 @@
 //! One call: words become an operation, and its result a reply.
 
 use crate::channel::Channel;
+use crate::driver::detach::Force;
 use crate::driver::publish::Publication;
 use crate::driver::stage::Wish;
 use crate::driver::{Driver, Outcome, Volume};
@@ -95,6 +96,10 @@ fn call_driver(
         Ok((_, outcome)) => {
             tracing::info!(object, duration_ms, ?outcome, "end: Success");
         }
+        // The guard has said it, and says it again when it is worth it.
+        Err(error) if error.is_repeated => {
+            tracing::debug!(object, duration_ms, kind = error.kind.word(), reason = %error, "end: Failure");
+        }
         Err(error) => {
             tracing::error!(object, duration_ms, kind = error.kind.word(), reason = %error, "end: Failure");
         }
@@ -120,7 +125,7 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
             let (link, outcome) = driver.attach(&volume(options), node, options.sharing)?;
             Ok((Reply::device(&link), outcome))
         }
-        Call::Detach { name, node } => driver.detach(name, node.as_ref()).map(plain),
+        Call::Detach { name, node } => driver.detach(name, node.as_ref(), Force::No).map(plain),
         Call::IsAttached { options, node } => {
             let attached = driver.is_attached(&volume(options), node)?;
             Ok((Reply::attached(attached), Outcome::Already))

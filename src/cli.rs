@@ -5,7 +5,7 @@
 
 use crate::flexvolume::call;
 use crate::model::error::{Error, Result};
-use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 
@@ -57,6 +57,27 @@ pub enum Verb {
     /// The embedded local cloud: volumes on loop devices of this machine
     #[command(subcommand)]
     Local(LocalVerb),
+    /// Detach a volume although it is in use: its mounts die with it
+    Detach {
+        /// What the guard protects is given up
+        #[arg(long, required = true)]
+        force: bool,
+        /// The volume: its id in the cloud, or its name in the cluster
+        volume: VolumeNameArgument,
+        /// The node; this machine if not given
+        node: Option<NodeNameArgument>,
+        /// Only say what would break
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Unmount a volume everywhere on this machine although pods use it
+    Release {
+        /// The volume: its id in the cloud, or its name in the cluster
+        volume: VolumeNameArgument,
+        /// Only say what would break
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Show what is on a volume's disk; with --yes lose all of it and make a new file system
     Format {
         /// The volume: its id in the cloud, or its name in the cluster
@@ -112,6 +133,17 @@ impl std::str::FromStr for VolumeIdArgument {
     }
 }
 
+/// A node's name as clap reads it.
+#[derive(Debug, Clone)]
+pub struct NodeNameArgument(pub NodeName);
+
+impl std::str::FromStr for NodeNameArgument {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        NodeName::parse(text).map(Self)
+    }
+}
+
 /// A volume's name or id as clap reads it.
 #[derive(Debug, Clone)]
 pub struct VolumeNameArgument(pub VolumeName);
@@ -131,7 +163,10 @@ pub fn read(arguments: Vec<OsString>, stdout_is_terminal: bool) -> Wanted {
     };
     let word = first.to_string_lossy().into_owned();
     let is_verb = Verb::has_subcommand(&word) || word.starts_with('-') || word == "help";
-    if is_verb && !call::WORDS.contains(&word.as_str()) {
+    // `detach` is kubelet's word too; what it names never begins with a dash.
+    let is_by_hand =
+        word == "detach" && arguments.iter().any(|one| *one == "--force" || *one == "--help");
+    if is_verb && (is_by_hand || !call::WORDS.contains(&word.as_str())) {
         let arguments = if word == "help" { vec!["--help".into()] } else { arguments };
         return clap_reads(&arguments);
     }

@@ -6,6 +6,7 @@ use crate::cloud::openstack::{self, OpenStack, OwnNode};
 use crate::cloud::unconfigured::Unconfigured;
 use crate::driver::Driver;
 use crate::host::answers::Answers;
+use crate::host::census::KernelCensus;
 use crate::host::devices::SysfsDevices;
 use crate::host::filesystems::KernelFileSystems;
 use crate::host::locks::Locks;
@@ -59,7 +60,8 @@ pub fn with_driver<T>(
         locks: &Locks::below(&config.paths.run_dir),
         this_node: &this_node,
         takeover: config.attach.takeover,
-        guard: config.guard.mode,
+        census: &KernelCensus::default(),
+        guard: &config.guard,
         operation: setting.operation,
         deadline: setting.deadline,
     })

@@ -25,6 +25,8 @@ pub struct CloudVolume {
     pub name: Option<String>,
     /// The orchestrator's name of it, as an attach recorded it.
     pub recorded_name: Option<VolumeName>,
+    /// The server that says it has the volume mounted.
+    pub mounted_on: Option<ServerId>,
     /// Its status, in the words of `OpenStack`'s block service.
     pub status: String,
     /// Whether several servers may have it at once.
@@ -109,6 +111,17 @@ pub trait Cloud {
         &self,
         id: &VolumeId,
         name: Option<&VolumeName>,
+        deadline: Deadline,
+    ) -> Result<()>;
+
+    /// Whether marks of who has a volume mounted can be left with it.
+    fn keeps_marks(&self) -> bool;
+
+    /// Leaves the mark of who has the volume mounted, or removes it.
+    fn mark_mounted(
+        &self,
+        id: &VolumeId,
+        server: Option<&ServerId>,
         deadline: Deadline,
     ) -> Result<()>;
 

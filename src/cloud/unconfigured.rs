@@ -54,6 +54,14 @@ impl Cloud for Unconfigured {
         self.no()
     }
 
+    fn keeps_marks(&self) -> bool {
+        false
+    }
+
+    fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
     fn attach(&self, _: &VolumeId, _: &ServerId, _: Deadline) -> Result<()> {
         self.no()
     }

@@ -1,11 +1,12 @@
 //! Every status of the block service, with every listing and every view of the compute service:
 //! what attach, detach and isattached answer. No cell is left out.
 
+use super::detach::Force;
 use super::fakes::{FakeCloud, FakeDevices, NoHost};
 use super::{Driver, Volume};
 use crate::host::locks::Locks;
 use crate::host::records::Records;
-use crate::model::config::{GuardMode, Takeover};
+use crate::model::config::{GuardConfig, Takeover};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::situation::{ComputeView, STATUSES, Sharing};
@@ -45,7 +46,8 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("another-node").unwrap(),
             takeover: Takeover::Off,
-            guard: GuardMode::Enforce,
+            census: &NoHost,
+            guard: &GuardConfig::default(),
             operation: "test",
             deadline: Deadline::after(DEADLINE),
         };
@@ -68,7 +70,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
         driver.attach(volume, node, Sharing::Alone).map(|_| true)
     }));
     let detach = changed(call(&|driver, volume, node| {
-        driver.detach(&volume.id.as_name(), Some(node)).map(|_| true)
+        driver.detach(&volume.id.as_name(), Some(node), Force::No).map(|_| true)
     }));
     let is_attached = match call(&|driver, volume, node| driver.is_attached(volume, node)).0 {
         Ok(true) => "yes",

@@ -1,10 +1,10 @@
 //! Detach a volume from a server.
 
 use super::attach::ghost;
+use super::guard::Sight;
 use super::takeover::contradiction;
 use super::{Driver, Outcome};
 use crate::cloud::CloudVolume;
-use crate::model::config::GuardMode;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::situation::{ComputeView, Situation};
@@ -13,12 +13,26 @@ use crate::seam;
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
 const TRIES: u32 = 2;
 
+/// Whether a person gave up what the guard protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// No.
+    No,
+    /// Yes: whatever uses the disk loses it.
+    Yes,
+}
+
 impl Driver<'_> {
     /// Detaches the volume of this name from the node's server, without a node from this machine.
     ///
     /// Not attached there, or no such volume: it is so already, and no other attachment is
     /// touched.
-    pub fn detach(&self, name: &VolumeName, node: Option<&NodeName>) -> Result<Outcome> {
+    pub fn detach(
+        &self,
+        name: &VolumeName,
+        node: Option<&NodeName>,
+        force: Force,
+    ) -> Result<Outcome> {
         let node = node.unwrap_or(self.this_node);
         let server = self.cloud.server(node, self.deadline)?;
         let Some(id) = self.volume_named(name, server.as_ref())? else {
@@ -30,7 +44,7 @@ impl Driver<'_> {
             return Ok(Outcome::Already);
         };
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
-        let outcome = self.make_detached(state, &server, node)?;
+        let outcome = self.make_detached(state, &server, node, force)?;
         self.forget_answers(&id);
         self.forget_everywhere(&id, name)?;
         Ok(outcome)
@@ -41,6 +55,7 @@ impl Driver<'_> {
         first: CloudVolume,
         server: &ServerId,
         node: &NodeName,
+        force: Force,
     ) -> Result<Outcome> {
         let id = first.id.clone();
         // A detach is about this attachment; one that is made while it runs has another id.
@@ -67,8 +82,8 @@ impl Driver<'_> {
                     if tries == TRIES {
                         return Err(kept(&id, server, refusal));
                     }
-                    if node == self.this_node {
-                        self.refuse_if_in_use(&id)?;
+                    if force == Force::No {
+                        self.guard_detach(&state, server, node)?;
                     }
                     tries += 1;
                     settle = self.settle();
@@ -116,6 +131,15 @@ impl Driver<'_> {
         Err(self.still_moving(&state, refusal))
     }
 
+    /// What this machine can see decides; where it sees nothing, or is another one, the mark that
+    /// the server left.
+    fn guard_detach(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<()> {
+        if node == self.this_node && self.guard_attachment(&state.id)? == Sight::Clear {
+            return Ok(());
+        }
+        self.guard_by_mark(state, server)
+    }
+
     /// What the answer leaves open, the next look tells.
     fn request_detach(&self, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
         tracing::info!(volume = %id, %server, "asking the cloud to detach");
@@ -149,53 +173,19 @@ impl Driver<'_> {
         Ok(Outcome::Already)
     }
 
-    /// The kernel's own answer to "does anybody use the disk": in any namespace, mounted, swapped
-    /// on, or part of another device.
-    fn refuse_if_in_use(&self, id: &VolumeId) -> Result<()> {
-        self.devices.tidy(id);
-        if self.guard == GuardMode::Off {
-            return Ok(());
-        }
-        // Without the disk in sight (a controller's container) the orchestrator's own order of
-        // calls is all there is.
-        let disk = match self.find_disk(id) {
-            Ok(Some(disk)) => disk,
-            Ok(None) => return Ok(()),
-            Err(error) if !std::path::Path::new("/sys/block").exists() => {
-                tracing::debug!(volume = %id, %error, "this machine's disks cannot be seen from here");
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let is_free = match self.devices.is_free(&disk) {
-            Ok(is_free) => is_free,
-            Err(error) => {
-                tracing::warn!(volume = %id, %error, "cannot tell whether the disk is in use");
-                return Ok(());
-            }
-        };
-        if is_free {
-            return Ok(());
-        }
-        if self.guard == GuardMode::Warn {
-            tracing::warn!(volume = %id, disk = %disk.kernel_name, "would be refused: the disk is in use");
-            return Ok(());
-        }
-        Err(Error::new(
-            Kind::Busy,
-            format!("disk {} of volume {id} is in use on this machine", disk.kernel_name),
-        )
-        .hint("unmount it first; it may be mounted in a container's namespace"))
-    }
-
     /// Forgets the name of a volume that is attached nowhere any more.
     fn forget_everywhere(&self, id: &VolumeId, name: &VolumeName) -> Result<()> {
         match self.cloud.volume(id, self.deadline)? {
             Some(state) if !state.attachments.is_empty() => return Ok(()),
-            Some(state) if state.recorded_name.is_some() => {
-                self.cloud.record_name(id, None, self.deadline)?;
+            Some(state) => {
+                if state.recorded_name.is_some() {
+                    self.cloud.record_name(id, None, self.deadline)?;
+                }
+                if state.mounted_on.is_some() {
+                    self.cloud.mark_mounted(id, None, self.deadline)?;
+                }
             }
-            _ => {}
+            None => {}
         }
         self.forget(id, name);
         Ok(())

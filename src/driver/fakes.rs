@@ -2,17 +2,20 @@
 
 use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView};
 use crate::host::{
-    Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
+    Census, Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
 };
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::mountinfo::MountTable;
+use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
 use crate::model::target::Target;
 use crate::model::time::Deadline;
+use crate::model::users::{Answer, DeviceUses, Holder, NamespaceId, NamespaceUse, NamespaceUses};
 use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,6 +46,7 @@ impl FakeCloud {
             id: VolumeId::parse(id).unwrap(),
             size,
             name: None,
+            mounted_on: None,
             recorded_name: None,
             status: status.to_owned(),
             is_shareable: false,
@@ -133,6 +137,14 @@ impl Cloud for FakeCloud {
             volume.attachments.retain(|one| one.server != *server);
             "available".clone_into(&mut volume.status);
         })
+    }
+
+    fn keeps_marks(&self) -> bool {
+        false
+    }
+
+    fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {
+        Ok(())
     }
 
     fn server_view(&self, server: &ServerId, _: Deadline) -> Result<Option<ServerView>> {
@@ -316,7 +328,45 @@ impl Mounts for NoHost {
         nothing()
     }
 
+    fn unmount_inside(&self, _: &File, _: &[Mount], _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn copy_of(&self, _: &Path) -> Option<OwnedFd> {
+        None
+    }
+
+    fn put_back(&self, _: OwnedFd, _: &Path) -> Result<()> {
+        nothing()
+    }
+
     fn unmount_dead(&self, _: &Path, _: Deadline) -> Result<()> {
+        nothing()
+    }
+}
+
+impl Census for NoHost {
+    fn sight(&self) -> Answer<()> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn own_namespace(&self) -> Result<NamespaceId> {
+        nothing()
+    }
+
+    fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<Vec<Holder>> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn device_users(&self, _: &[DeviceNumber]) -> Answer<DeviceUses> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
         nothing()
     }
 }

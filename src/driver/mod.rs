@@ -12,8 +12,11 @@ pub mod expand;
 #[cfg(test)]
 mod fakes;
 pub mod format;
+mod guard;
+mod mark;
 pub mod names;
 pub mod publish;
+pub mod release;
 mod resolve;
 pub mod stage;
 mod takeover;
@@ -24,8 +27,8 @@ use crate::cloud::Cloud;
 use crate::host::answers::Answers;
 use crate::host::locks::{Lock, Locked, Locks};
 use crate::host::records::Records;
-use crate::host::{Devices, FileSystems, Mounts};
-use crate::model::config::{GuardMode, Takeover};
+use crate::host::{Census, Devices, FileSystems, Mounts};
+use crate::model::config::{GuardConfig, Takeover};
 use crate::model::device::Device;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
@@ -81,8 +84,10 @@ pub struct Driver<'a> {
     pub this_node: &'a NodeName,
     /// From which servers a volume may be taken.
     pub takeover: Takeover,
+    /// Who uses what.
+    pub census: &'a dyn Census,
     /// Whether tear-downs of volumes in use are refused.
-    pub guard: GuardMode,
+    pub guard: &'a GuardConfig,
     /// The operation's name, for the lock file.
     pub operation: &'a str,
     /// When to answer at the latest.

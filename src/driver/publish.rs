@@ -52,6 +52,7 @@ impl Driver<'_> {
         };
         let recorded = self.records.update(&volume.id, |record| {
             record.published.insert(publication.consumer.clone(), folder.clone());
+            record.consumers.insert(publication.consumer.clone());
         });
         if let Err(error) = recorded {
             tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");

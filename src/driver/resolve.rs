@@ -206,7 +206,7 @@ mod tests {
     use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
     use crate::host::locks::Locks;
     use crate::host::records::Records;
-    use crate::model::config::{GuardMode, Takeover};
+    use crate::model::config::{GuardConfig, Takeover};
     use crate::model::ids::NodeName;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
@@ -230,7 +230,8 @@ mod tests {
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("here").unwrap(),
             takeover: Takeover::Off,
-            guard: GuardMode::Enforce,
+            census: &NoHost,
+            guard: &GuardConfig::default(),
             operation: "test",
             deadline: Deadline::after(Duration::from_secs(5)),
         };

@@ -63,6 +63,7 @@ impl Driver<'_> {
         if let Some(mount) = self.mounts.table()?.top_at(&folder) {
             belongs(mount, &disk, &folder)?;
             self.remember_found(&volume.id, &disk, mount);
+            self.mark_mounted(&volume.id);
             return Ok(Outcome::Already);
         }
         self.report_hint(&volume.id, hint, &disk);
@@ -89,6 +90,7 @@ impl Driver<'_> {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.undo(&folder, error));
         }
+        self.mark_mounted(&volume.id);
         Ok(Outcome::Done)
     }
 

@@ -2,13 +2,19 @@
 
 use super::{Driver, Outcome};
 use crate::host::Hidden;
-use crate::model::error::{Kind, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use crate::model::target::Target;
 use crate::seam;
 use std::path::Path;
+
+/// Whose mount it is.
+enum Ward<'a> {
+    Consumer(&'a ConsumerId),
+    Stage,
+}
 
 impl Driver<'_> {
     /// Unmounts the consumer's folder.
@@ -18,27 +24,16 @@ impl Driver<'_> {
         consumer: &ConsumerId,
         target: &Target,
     ) -> Result<Outcome> {
-        self.take_off(name, target, |driver, id| {
-            driver.records.update(id, |record| {
-                record.published.remove(consumer);
-            })
-        })
+        self.take_off(name, target, &Ward::Consumer(consumer))
     }
 
     /// Unmounts the stage folder.
     pub fn unstage(&self, name: &VolumeName, target: &Target) -> Result<Outcome> {
-        self.take_off(name, target, |driver, id| {
-            driver.records.update(id, |record| record.staged = None)
-        })
+        self.take_off(name, target, &Ward::Stage)
     }
 
     /// Nothing mounted, or no such folder: it is so already.
-    fn take_off(
-        &self,
-        name: &VolumeName,
-        target: &Target,
-        record: impl FnOnce(&Self, &VolumeId) -> Result<()>,
-    ) -> Result<Outcome> {
+    fn take_off(&self, name: &VolumeName, target: &Target, ward: &Ward<'_>) -> Result<Outcome> {
         let Some(folder) = self.existing_folder(target)? else { return Ok(Outcome::Already) };
         let id = self.volume_mounted_at(name, &folder)?;
         let is_mounted = self.mounts.table()?.top_at(&folder).is_some();
@@ -53,12 +48,17 @@ impl Driver<'_> {
             if is_mounted { self.lock(&key).map(Some) } else { self.lock_if_possible(&key) }
         };
         let _lock = key.map(lock).transpose()?;
-        let outcome = self.unmount_all(&folder, id.as_ref())?;
+        let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
         // The record may name a mount that is gone since a reboot: it is put right either way.
-        if let Some(id) = id.filter(|id| self.records.load(id).was_mounted)
-            && let Err(error) = record(self, &id)
-        {
-            tracing::warn!(volume = %id, %error, "the unmount is not remembered");
+        if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
+            let gone = |record: &mut VolumeRecord| match ward {
+                Ward::Consumer(consumer) => drop(record.published.remove(*consumer)),
+                Ward::Stage => record.staged = None,
+            };
+            if let Err(error) = self.records.update(&id, gone) {
+                tracing::warn!(volume = %id, %error, "the unmount is not remembered");
+            }
+            self.unmark_mounted(&id);
         }
         self.report_left_over(name, &folder);
         Ok(outcome)
@@ -69,6 +69,34 @@ impl Driver<'_> {
             return Ok(None);
         }
         self.mounts.real_path(target).map(Some)
+    }
+
+    /// Asks the guard, unmounts, and looks again: a container may have started in between, and got
+    /// the mount from this very folder. Then it is put back.
+    fn unmount_guarded(
+        &self,
+        folder: &Path,
+        id: Option<&VolumeId>,
+        ward: &Ward<'_>,
+    ) -> Result<Outcome> {
+        let table = self.mounts.table()?;
+        let mounted: Vec<_> = table.at(folder).map(|mount| mount.number).collect();
+        if mounted.is_empty() {
+            return Ok(Outcome::Already);
+        }
+        let Ward::Consumer(consumer) = ward else {
+            self.guard_stage(id, &mounted)?;
+            return self.unmount_all(folder, id);
+        };
+        self.guard_consumer(id, consumer, &mounted)?;
+        let copy = self.mounts.copy_of(folder);
+        seam::step("unmount.guarded");
+        let outcome = self.unmount_all(folder, id)?;
+        let Err(error) = self.guard_consumer(id, consumer, &mounted) else { return Ok(outcome) };
+        if let Some(copy) = copy {
+            self.mounts.put_back(copy, folder)?;
+        }
+        Err(error)
     }
 
     /// Takes off every mount that is stacked at the folder, top first.
@@ -94,7 +122,8 @@ impl Driver<'_> {
 
     fn unmount_one(&self, folder: &Path) -> Result<()> {
         self.mounts.unmount(folder, self.deadline).map_err(|error| match error.kind {
-            Kind::Busy => error.hint("a process of this machine uses files below that folder"),
+            Kind::Busy => Error { cause: error.cause + &self.users_of(folder), ..error }
+                .hint("a process of this machine uses files below that folder"),
             _ => error,
         })
     }

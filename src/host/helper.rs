@@ -10,11 +10,13 @@ use crate::model::time::{Deadline, Steps};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, umount2};
+use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use std::ffi::CString;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -26,6 +28,14 @@ pub enum Work {
     Flush,
     /// Unmounts the path.
     Unmount(MntFlags),
+    /// Unmounts the path inside a mount namespace that we have open, if the mount of this id is
+    /// what is there.
+    UnmountInside {
+        /// The namespace's descriptor.
+        namespace: RawFd,
+        /// The mount's id there.
+        mount: u32,
+    },
 }
 
 /// How the work ended.
@@ -48,8 +58,7 @@ pub fn run(work: Work, path: &Path, deadline: Deadline) -> Result<Ended> {
     // without running anything else of this process.
     match unsafe { fork() }.map_err(wrong)? {
         ForkResult::Child => {
-            close_everything();
-            let status = match in_child(work, &path) {
+            let status = match enter(work).and_then(|()| in_child(work, &path)) {
                 Ok(()) => 0,
                 Err(errno) => errno as i32,
             };
@@ -60,6 +69,17 @@ pub fn run(work: Work, path: &Path, deadline: Deadline) -> Result<Ended> {
     }
 }
 
+/// Into the namespace of the work, with no file left open.
+fn enter(work: Work) -> nix::Result<()> {
+    if let Work::UnmountInside { namespace, .. } = work {
+        // SAFETY: the parent holds the descriptor open, and so have we its copy.
+        let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
+        setns(namespace, CloneFlags::CLONE_NEWNS)?;
+    }
+    close_everything();
+    Ok(())
+}
+
 fn in_child(work: Work, path: &CString) -> nix::Result<()> {
     match work {
         Work::Flush => {
@@ -68,6 +88,44 @@ fn in_child(work: Work, path: &CString) -> nix::Result<()> {
             nix::unistd::syncfs(folder)
         }
         Work::Unmount(flags) => umount2(path.as_c_str(), flags),
+        Work::UnmountInside { mount, .. } => {
+            // Those who live there may have moved something else to the path.
+            if mount_id_of(path)? == mount {
+                umount2(path.as_c_str(), MntFlags::UMOUNT_NOFOLLOW)
+            } else {
+                Err(Errno::ESTALE)
+            }
+        }
+    }
+}
+
+/// The id of the mount that a path leads to, without a request to its file system: a dead one
+/// would answer none.
+fn mount_id_of(path: &CString) -> nix::Result<u32> {
+    /// `struct file_handle` with no room: the kernel says how much it would need, and the mount.
+    #[repr(C)]
+    struct NoHandle {
+        bytes: u32,
+        kind: i32,
+    }
+    let mut handle = NoHandle { bytes: 0, kind: 0 };
+    let mut mount: i32 = 0;
+    // SAFETY: both structures live until the call returns, and the kernel writes no more than the
+    // room that the handle says it has.
+    let result = unsafe {
+        nix::libc::syscall(
+            nix::libc::SYS_name_to_handle_at,
+            nix::libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            0,
+        )
+    };
+    match Errno::result(result) {
+        // What does not fit is the handle; the mount was told all the same.
+        Ok(_) | Err(Errno::EOVERFLOW) => u32::try_from(mount).map_err(|_| Errno::ESTALE),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -1,12 +1,17 @@
-//! The system calls that no crate of ours wraps: loop devices, growing, shutting down.
+//! The system calls that no crate of ours wraps: loop devices, growing, shutting down, mount
+//! namespaces one after another, and looking at a file without waking its file system.
 //!
 //! This is one of two places with unsafe code (the other one is a line in `tool`). Each function
 //! is one request with its numbers from the kernel's headers.
 #![allow(unsafe_code)]
 
+use crate::model::device::DeviceNumber;
 use nix::errno::Errno;
+use nix::libc;
+use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -16,6 +21,7 @@ mod requests {
     nix::ioctl_none_bad!(loop_clr_fd, 0x4c01);
     nix::ioctl_none_bad!(loop_set_capacity, 0x4c07);
     nix::ioctl_none_bad!(loop_ctl_get_free, 0x4c82);
+    nix::ioctl_read_bad!(loop_get_status, 0x4c05, super::LoopStatus);
     // linux/ext4.h: EXT4_IOC_RESIZE_FS
     nix::ioctl_write_ptr!(ext4_resize, b'f', 16, u64);
     // EXT4_IOC_SHUTDOWN, the same number as XFS_IOC_GOINGDOWN
@@ -26,6 +32,9 @@ mod requests {
     // linux/btrfs.h: BTRFS_IOC_RESIZE, BTRFS_IOC_FS_INFO
     nix::ioctl_write_ptr!(btrfs_resize, 0x94, 3, super::BtrfsName);
     nix::ioctl_read!(btrfs_info, 0x94, 31, super::BtrfsInfo);
+    // linux/nsfs.h: NS_MNT_GET_NEXT and NS_MNT_GET_PREV, Linux 6.12
+    nix::ioctl_read!(next_mount_namespace, 0xb7, 11, super::MountNamespaceInfo);
+    nix::ioctl_read!(previous_mount_namespace, 0xb7, 12, super::MountNamespaceInfo);
 }
 
 /// `struct xfs_fsop_geom_v1`; only the first fields matter here.
@@ -128,6 +137,66 @@ pub fn set_mount_attributes(mount: &OwnedFd, attributes: u64) -> Result<()> {
     Errno::result(result).map(drop)
 }
 
+/// `struct loop_info64`; only the first fields matter here.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct LoopStatus {
+    /// The file system that the file behind the device is on, in the kernel's own packing.
+    device: u64,
+    _inode: u64,
+    /// The number of the file itself, if it is a device node.
+    node: u64,
+    _offset: u64,
+    _size_limit: u64,
+    _number: u32,
+    _encryption: [u32; 2],
+    _flags: u32,
+    _names: [[u8; 64]; 2],
+    _key: [u8; 32],
+    _init: [u64; 2],
+}
+
+impl LoopStatus {
+    /// The file system that the file behind the device is on.
+    #[must_use]
+    pub fn file_system(&self) -> DeviceNumber {
+        unpacked(self.device)
+    }
+
+    /// The disk behind the device, if it is one and no file.
+    #[must_use]
+    pub fn disk(&self) -> DeviceNumber {
+        unpacked(self.node)
+    }
+}
+
+/// The kernel's `new_decode_dev`: 12 bits of the major number amid 20 of the minor one.
+fn unpacked(packed: u64) -> DeviceNumber {
+    let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    DeviceNumber {
+        major: part((packed & 0xf_ff00) >> 8),
+        minor: part((packed & 0xff) | ((packed >> 12) & 0xf_ff00)),
+    }
+}
+
+/// `struct mnt_ns_info`
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct MountNamespaceInfo {
+    size: u32,
+    _mounts: u32,
+    _id: u64,
+}
+
+/// Where a file is, and what it is if it is a block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The file system.
+    pub file_system: DeviceNumber,
+    /// The disk whose node it is.
+    pub disk: Option<DeviceNumber>,
+}
+
 /// The number of a loop device that is free now; another process may take it first.
 pub fn loop_free_number(control: &File) -> Result<u32> {
     // SAFETY: the request takes no argument; the descriptor is open for the whole call.
@@ -153,6 +222,65 @@ pub fn loop_unbind(device: &File) -> Result<()> {
 pub fn loop_resize(device: &File) -> Result<()> {
     // SAFETY: the request takes no argument; the descriptor is open for the whole call.
     unsafe { requests::loop_set_capacity(device.as_raw_fd()) }.map(drop)
+}
+
+/// What is behind a loop device; ENXIO if nothing is.
+pub fn loop_status(device: &File) -> Result<LoopStatus> {
+    let mut status = MaybeUninit::<LoopStatus>::zeroed();
+    // SAFETY: the structure has the kernel's size (tested below), and all its fields are integers,
+    // for which zeros and whatever the kernel writes are values.
+    unsafe {
+        requests::loop_get_status(device.as_raw_fd(), status.as_mut_ptr())?;
+        Ok(status.assume_init())
+    }
+}
+
+/// The direction of a walk over all mount namespaces, in the order of their age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To younger ones.
+    Next,
+    /// To older ones.
+    Previous,
+}
+
+/// The mount namespace after or before an open one; ENOENT at the end, ENOTTY before Linux 6.12.
+pub fn mount_namespace_beside(namespace: &File, direction: Direction) -> Result<File> {
+    let size = u32::try_from(size_of::<MountNamespaceInfo>()).unwrap_or_default();
+    let mut info = MountNamespaceInfo { size, _mounts: 0, _id: 0 };
+    let descriptor = namespace.as_raw_fd();
+    // SAFETY: the structure has the size that it says and that the request's number carries; the
+    // kernel writes into it while we hold it exclusively. What it answers is a new descriptor that
+    // nobody else knows.
+    unsafe {
+        let found = match direction {
+            Direction::Next => requests::next_mount_namespace(descriptor, &raw mut info),
+            Direction::Previous => requests::previous_mount_namespace(descriptor, &raw mut info),
+        }?;
+        Ok(File::from_raw_fd(found))
+    }
+}
+
+/// Where the thing is that a path leads to, links followed. No attributes are brought up to date:
+/// a server or a daemon behind the file system is not asked for them.
+pub fn place_of(folder: impl AsFd, path: &str) -> Result<Place> {
+    let path = CString::new(path).map_err(|_| Errno::EINVAL)?;
+    let flags = libc::AT_NO_AUTOMOUNT | libc::AT_STATX_DONT_SYNC;
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path ends in a zero and, like the structure, lives until the call returns; all
+    // fields are integers, for which zeros and whatever the kernel writes are values.
+    let found = unsafe {
+        let descriptor = folder.as_fd().as_raw_fd();
+        let into = found.as_mut_ptr();
+        Errno::result(libc::statx(descriptor, path.as_ptr(), flags, libc::STATX_TYPE, into))?;
+        found.assume_init()
+    };
+    let is_disk = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFBLK;
+    let disk = DeviceNumber { major: found.stx_rdev_major, minor: found.stx_rdev_minor };
+    Ok(Place {
+        file_system: DeviceNumber { major: found.stx_dev_major, minor: found.stx_dev_minor },
+        disk: is_disk.then_some(disk),
+    })
 }
 
 /// Ends a mounted file system as if its disk was pulled: nothing is written any more, every call
@@ -201,5 +329,26 @@ mod tests {
         assert_eq!(std::mem::size_of::<XfsGrow>(), 16);
         assert_eq!(std::mem::size_of::<BtrfsName>(), 4096);
         assert_eq!(std::mem::size_of::<BtrfsInfo>(), 1024);
+        assert_eq!(std::mem::size_of::<LoopStatus>(), 232);
+        assert_eq!(std::mem::size_of::<MountNamespaceInfo>(), 16);
+    }
+
+    #[test]
+    fn numbers_are_unpacked_as_the_kernel_packs_them() {
+        assert_eq!(unpacked(0x0701).to_string(), "7:1");
+        assert_eq!(unpacked(0xfd00).to_string(), "253:0");
+        // Minor numbers above 255 have their rest above the major number.
+        assert_eq!(unpacked(0x0010_0703).to_string(), "7:259");
+        assert_eq!(unpacked(0x0011_0302).to_string(), "259:258");
+    }
+
+    #[test]
+    fn a_place_is_told_by_number() {
+        let root = File::open("/").unwrap();
+        let null = place_of(&root, "dev/null").unwrap();
+        assert_eq!(null.disk, None, "it is a character device");
+        assert_ne!(null.file_system, place_of(&root, "proc/self/stat").unwrap().file_system);
+        assert_eq!(place_of(&root, "nowhere"), Err(Errno::ENOENT));
+        assert_eq!(place_of(&root, "no\0where"), Err(Errno::EINVAL));
     }
 }

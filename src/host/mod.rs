@@ -5,8 +5,10 @@
 //! | [`Devices`] | [`devices::SysfsDevices`] |
 //! | [`FileSystems`] | [`filesystems::KernelFileSystems`] |
 //! | [`Mounts`] | [`mounts::KernelMounts`] |
+//! | [`Census`] | [`census::KernelCensus`] |
 
 pub mod answers;
+pub mod census;
 pub mod devices;
 pub mod files;
 pub mod filesystems;
@@ -22,12 +24,14 @@ pub mod tool;
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::Result;
-use crate::model::ids::VolumeId;
+use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount_options::{MkfsOptions, MountOptions};
-use crate::model::mountinfo::MountTable;
+use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
+use crate::model::users::{Answer, DeviceUses, Holder, NamespaceId, NamespaceUse, NamespaceUses};
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -175,6 +179,41 @@ pub trait Mounts {
     fn flush(&self, target: &Path, deadline: Deadline) -> Result<()>;
     /// Takes the top mount off this place; an error if it is busy.
     fn unmount(&self, target: &Path, deadline: Deadline) -> Result<()>;
+    /// Takes these mounts off inside an open mount namespace; an error if one is busy.
+    fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()>;
+    /// A copy of the mount at this place, to put back what was taken off too early; nothing where
+    /// the kernel cannot make one.
+    fn copy_of(&self, target: &Path) -> Option<OwnedFd>;
+    /// Puts a copy back.
+    fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()>;
     /// Takes the top mount off this place, whoever still uses it: right only if its disk is dead.
     fn unmount_dead(&self, target: &Path, deadline: Deadline) -> Result<()>;
+}
+
+/// Who on this machine uses a file system or its disk, in whatever mount namespace.
+///
+/// File systems are named by number, several of them if the disk had more than one: after a
+/// change of letters the dead one lives under the old number. Nobody's absence is told without
+/// seeing everybody: what cannot be known is [`Answer::CannotTell`], and what of an answer could
+/// not be read is in its `untold`.
+pub trait Census {
+    /// Whether every process of the machine can be seen from here.
+    fn sight(&self) -> Answer<()>;
+    /// The mount namespace of this thread.
+    fn own_namespace(&self) -> Result<NamespaceId>;
+    /// The living processes of a pod that have one of the file systems in their mount namespace.
+    /// Those in the namespace `except`, in which the caller unmounts, do not count.
+    fn pod_users(
+        &self,
+        pod: &ConsumerId,
+        numbers: &[DeviceNumber],
+        except: NamespaceId,
+    ) -> Answer<Vec<Holder>>;
+    /// The mount namespaces that have one of the file systems, but this thread's.
+    fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses>;
+    /// Everything that uses one of the file systems or its disk, but this process and this
+    /// thread's namespace. It is slower: it looks at every open file of the machine.
+    fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses>;
+    /// Opens a namespace that was found, for setns(2).
+    fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File>;
 }

@@ -154,11 +154,21 @@ pub enum LogLevel {
 }
 
 /// `[guard]`
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardConfig {
     /// Whether tear-downs of volumes in use are refused.
     pub mode: GuardMode,
+    /// Seconds after which a refusal turns into consent; never if not given.
+    pub give_up_after: Option<u64>,
+    /// Whether other machines are told, through the cloud, where a volume is mounted.
+    pub remote: bool,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self { mode: GuardMode::Enforce, give_up_after: None, remote: true }
+    }
 }
 
 /// `guard.mode`

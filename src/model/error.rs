@@ -19,6 +19,8 @@ pub enum Kind {
     Unreachable,
     /// What was waited for did not happen in time.
     Timeout,
+    /// A pod that runs still uses the volume.
+    Guarded,
     /// We could go on and will not: data might be lost.
     Refused,
     /// The kernel or a tool of this machine failed.
@@ -39,6 +41,7 @@ impl Kind {
             Kind::Busy => "busy",
             Kind::Unreachable => "unreachable",
             Kind::Timeout => "timeout",
+            Kind::Guarded => "guarded",
             Kind::Refused => "refused",
             Kind::Host => "host",
             Kind::Bug => "bug",
@@ -55,6 +58,8 @@ pub struct Error {
     pub cause: String,
     /// What a person can do about it.
     pub hint: Option<String>,
+    /// Whether the same was said before, so that a log need not say it again.
+    pub is_repeated: bool,
 }
 
 /// The result of everything that can fail here.
@@ -63,7 +68,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of this kind.
     pub fn new(kind: Kind, cause: impl Into<String>) -> Self {
-        Self { kind, cause: cause.into(), hint: None }
+        Self { kind, cause: cause.into(), hint: None, is_repeated: false }
     }
 
     /// The same error with advice for a person.
@@ -97,7 +102,7 @@ impl Error {
 }
 
 /// `No such file or directory (os error 2)` without the tail.
-fn errno_text(error: &std::io::Error) -> String {
+pub(crate) fn errno_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(end) => text[..end].to_lowercase(),

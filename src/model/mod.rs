@@ -1,6 +1,7 @@
 //! Facts and rules without input or output: everything here can be tested with values alone.
 
 pub mod access;
+pub mod cgroup;
 pub mod config;
 pub mod contents;
 pub mod device;
@@ -11,8 +12,10 @@ pub mod iso9660;
 pub mod mount_options;
 pub mod mountinfo;
 pub mod record;
+pub mod refusal;
 pub mod secret;
 pub mod situation;
 pub mod target;
 pub mod text;
 pub mod time;
+pub mod users;

@@ -90,7 +90,30 @@ impl MountTable {
     /// none of the others stands on.
     #[must_use]
     pub fn top_at(&self, target: &Path) -> Option<&Mount> {
-        self.at(target).find(|mount| !self.at(target).any(|other| other.parent == mount.id))
+        // The root of a namespace is written as standing on itself.
+        let is_on = |mount: &Mount, other: &Mount| other.parent == mount.id && other.id != mount.id;
+        self.at(target).find(|mount| !self.at(target).any(|other| is_on(mount, other)))
+    }
+
+    /// The mount that a path without links leads to: down from the root, at each step into what
+    /// is mounted there. In a plain chroot the root is no mount, and the table begins below it.
+    #[must_use]
+    pub fn covering(&self, path: &Path) -> Option<&Mount> {
+        let mut found: Option<&Mount> = None;
+        let mut place = PathBuf::new();
+        for part in path {
+            place.push(part);
+            let Some(mut top) = found.map_or_else(|| self.top_at(&place), Some) else { continue };
+            // A stack is no longer than the table; a torn one may run in a circle.
+            for _ in 0..self.mounts.len() {
+                let stands_on = |mount: &&Mount| mount.parent == top.id && mount.id != top.id;
+                let mut there = self.mounts.iter().filter(|mount| mount.target == place);
+                let Some(above) = there.find(stands_on) else { break };
+                top = above;
+            }
+            found = Some(top);
+        }
+        found
     }
 
     /// Every mount of a file system on this device.
@@ -158,7 +181,7 @@ fn path_of(field: &[u8]) -> PathBuf {
 }
 
 /// Turns `\040` and its like back into bytes; anything else stays as it is.
-fn unescape(field: &[u8]) -> Vec<u8> {
+pub(crate) fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, after)) = rest.split_first() {
@@ -212,6 +235,37 @@ mod tests {
             assert_eq!((top.id, top.is_super_read_only()), (51, true));
             lines.reverse();
         }
+    }
+
+    #[test]
+    fn a_path_leads_to_the_mount_that_a_look_up_meets() {
+        // `/a/b` was covered when something was mounted at `/a` later.
+        let text = "\
+1 1 254:0 / / rw - ext4 d rw
+2 1 7:0 / /a/b rw - ext4 d rw
+3 1 7:1 / /a rw - ext4 d rw
+4 3 7:2 / /a/c rw - ext4 d rw
+5 4 7:3 / /a/c rw - ext4 d rw
+";
+        let table = MountTable::parse(text.as_bytes()).unwrap();
+        for (path, id) in [
+            ("/", 1),
+            ("/x", 1),
+            ("/ab", 1),
+            ("/a", 3),
+            ("/a/b/x", 3),
+            ("/a/c", 5),
+            ("/a/c/d/e", 5),
+        ] {
+            assert_eq!(table.covering(Path::new(path)).unwrap().id, id, "{path}");
+        }
+        let table = MountTable::parse(text.split_once('\n').unwrap().1.as_bytes()).unwrap();
+        for (path, id) in [("/", None), ("/x", None), ("/a/b/x", Some(3)), ("/a/c/d", Some(5))] {
+            let found = table.covering(Path::new(path)).map(|mount| mount.id);
+            assert_eq!(found, id, "{path} where the root is no mount");
+        }
+        let circle = "1 2 7:0 / / rw - e d rw\n2 1 7:0 / / rw - e d rw\n3 4 7:0 / /a rw - e d rw\n";
+        let _ = MountTable::parse(circle.as_bytes()).unwrap().covering(Path::new("/a"));
     }
 
     #[test]

@@ -6,8 +6,9 @@
 
 use super::device::DeviceNumber;
 use super::ids::{ConsumerId, VolumeId, VolumeName};
+use super::refusal::Refusal;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The format that this version writes. Readers accept any: unknown keys are carried along.
@@ -35,12 +36,24 @@ pub struct VolumeRecord {
     /// The mount whose lost writes were told: they are told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
+    /// Whether the cloud was told that the volume is mounted here.
+    #[serde(default)]
+    pub is_marked: bool,
+    /// Tear-downs that are refused now, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, Refusal>,
+    /// How many tear-downs were ever refused here.
+    #[serde(default)]
+    pub refusals: u64,
     /// Whether this machine ever mounted the volume: then it is never formatted again.
     #[serde(default)]
     pub was_mounted: bool,
     /// The folders it was published at, by consumer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<ConsumerId, PathBuf>,
+    /// Every consumer that had it since it came here: one that was unmounted by force may still run.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub consumers: BTreeSet<ConsumerId>,
     /// Keys of other versions.
     #[serde(flatten)]
     pub other: BTreeMap<String, serde_json::Value>,
@@ -73,8 +86,12 @@ impl VolumeRecord {
             staged: None,
             former: Vec::new(),
             told_lost_writes: None,
+            is_marked: false,
+            refused: BTreeMap::new(),
+            refusals: 0,
             was_mounted: false,
             published: BTreeMap::new(),
+            consumers: BTreeSet::new(),
             other: BTreeMap::new(),
         }
     }

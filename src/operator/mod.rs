@@ -2,8 +2,9 @@
 
 mod format;
 pub mod local;
+mod release;
 
-use crate::cli::{Verb, VolumeNameArgument};
+use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
 use crate::driver::Driver;
 use crate::log;
 use crate::model::config::Config;
@@ -23,6 +24,17 @@ pub fn run(verb: Verb) -> Result<String> {
     let (config, origin) = app::load_config()?;
     match verb {
         Verb::Local(verb) => local::run(verb, &config),
+        Verb::Detach { volume: VolumeNameArgument(volume), node, dry_run, .. } => {
+            let node = node.map(|NodeNameArgument(node)| node);
+            recorded("detach --force", &config, origin.as_deref(), |driver| {
+                release::detach(driver, &volume, node.as_ref(), dry_run)
+            })
+        }
+        Verb::Release { volume: VolumeNameArgument(volume), dry_run } => {
+            recorded("release", &config, origin.as_deref(), |driver| {
+                release::release(driver, &volume, dry_run)
+            })
+        }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
             let wish = format::Wish { fs_type, mkfs_options, yes };
             recorded("format", &config, origin.as_deref(), |driver| {

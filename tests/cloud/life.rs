@@ -93,7 +93,7 @@ impl Life {
         // Whoever detaches too early is refused before the cloud is asked.
         let before = self.cloud.counters().detaches.get(&self.volume).copied();
         let message = machine.detach_fails();
-        assert!(message.contains("in use"), "{message}");
+        assert!(message.contains("is mounted at"), "{message}");
         assert_eq!(self.cloud.counters().detaches.get(&self.volume).copied(), before);
 
         machine.unpublish(PODS[0]);

@@ -42,6 +42,8 @@ fn the_configuration_has_every_key_with_its_default() {
     assert_eq!(written.attach.takeover, default.attach.takeover);
     assert_eq!(written.log.max_files, default.log.max_files);
     assert_eq!((written.guard.mode, written.heal.mode), (default.guard.mode, default.heal.mode));
+    assert_eq!(written.guard.remote, default.guard.remote);
+    assert_eq!(default.guard.give_up_after, None);
     for call in
         ["attach", "detach", "isattached", "waitforattach", "mountdevice", "mount", "expandfs"]
     {

@@ -35,10 +35,11 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
 
 /// Adapters that the driver must not know: it works through the ports. Its tests may, for they
 /// wire it themselves.
-const NOT_FOR_THE_DRIVER: [&str; 8] = [
+const NOT_FOR_THE_DRIVER: [&str; 9] = [
     "cloud::local",
     "cloud::openstack",
     "cloud::unconfigured",
+    "host::census",
     "host::devices",
     "host::filesystems",
     "host::kernel",

@@ -28,6 +28,7 @@ const STEPS: &[(&str, &str)] = &[
     ("mount", "begin"),
     ("mount", "publish.bound"),
     ("unmount", "begin"),
+    ("unmount", "unmount.guarded"),
     ("unmount", "unmount.one"),
     ("unmountdevice", "begin"),
     ("unmountdevice", "unmount.one"),

@@ -12,7 +12,10 @@ use std::path::Path;
 const MOST: usize = 300;
 
 /// What fails in the life of this file system: not all of it happens in every one.
-const NEVER_IN_A_CLEAN_LIFE: [&str; 5] = [
+const NEVER_IN_A_CLEAN_LIFE: [&str; 8] = [
+    "filesystems.wipe",
+    "mounts.put_back",
+    "mounts.unmount_inside",
     "filesystems.check",
     "filesystems.grow",
     "mounts.make_read_only",
@@ -31,7 +34,8 @@ fn after_each_failure_the_same_call_succeeds() {
     for (kind, size) in [("ext4", "16M"), ("xfs", "320M")] {
         for name in &names {
             // A failure that a call can bear ends its row: the next ones are tried in other lives.
-            let struck: usize = (1..=4).map(|first| live(kind, size, name, first)).sum();
+            let lives = if name == "records.update" { 4 } else { 1 };
+            let struck: usize = (1..=lives).map(|first| live(kind, size, name, first)).sum();
             let expected = !NEVER_IN_A_CLEAN_LIFE.contains(&name.as_str());
             assert_eq!(struck > 0, expected, "{name} failed {struck} times in a life of {kind}");
         }

@@ -20,12 +20,14 @@ mod holders;
 mod volume;
 
 mod access;
+mod census;
 mod crash;
 mod expand;
 mod failing_disk;
 mod failures;
 mod foreign;
 mod format_verb;
+mod guard;
 mod identity;
 mod kills;
 mod letters;

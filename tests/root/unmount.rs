@@ -70,7 +70,7 @@ fn a_busy_folder_is_a_failure_until_its_user_ends() {
                 Holder::working_in(&folder)
             };
             let message = node.fails(&call);
-            assert!(message.contains("busy") && message.contains("uses files"), "{message}");
+            assert!(message.contains("(sleep) holds"), "{message}");
             assert_eq!(layers_at(&folder), 1, "nothing was taken off");
             assert_eq!(files::read(folder.join("f")).unwrap(), b"data");
             drop(holder);

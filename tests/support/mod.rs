@@ -11,6 +11,7 @@
 )]
 
 mod failing_disk;
+pub mod pods;
 mod processes;
 
 pub use failing_disk::{Counts, FailingDisk, private_mounts_and_fuse};

@@ -139,6 +139,7 @@ impl<'a> LocalCloud<'a> {
             size: file.size,
             name: file.name.clone(),
             recorded_name: file.recorded_name.clone(),
+            mounted_on: None,
             status: status.to_owned(),
             is_shareable: false,
             attachments,
@@ -355,6 +356,14 @@ impl Cloud for LocalCloud<'_> {
             seam::step("local.detach.unplugged");
         }
         self.without(file, server)
+    }
+
+    fn keeps_marks(&self) -> bool {
+        false
+    }
+
+    fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {
+        Ok(())
     }
 
     /// The shelf knows no servers but by what is attached to them; none of them ever goes.

@@ -38,6 +38,9 @@ use std::path::{Path, PathBuf};
 /// The key of a volume's metadata that holds the orchestrator's name of it.
 const NAME_KEY: &str = "incloud-disk-name";
 
+/// The key that holds the server which has the volume mounted.
+const MOUNTED_KEY: &str = "incloud-disk-mounted-on";
+
 /// Cinder counts in these.
 const GIB: u64 = 1 << 30;
 
@@ -209,11 +212,14 @@ impl OpenStack {
             }
         }
         let recorded_name = volume.metadata.get(NAME_KEY);
+        let mounted_on = volume.metadata.get(MOUNTED_KEY);
+        let mounted_on = mounted_on.and_then(|server| ServerId::parse(server).ok());
         Ok(CloudVolume {
             id,
             size: volume.size.saturating_mul(GIB),
             name: volume.name.filter(|name| !name.is_empty()),
             recorded_name: recorded_name.and_then(|name| VolumeName::parse(name).ok()),
+            mounted_on,
             status: volume.status,
             is_shareable: volume.multiattach,
             attachments,
@@ -283,6 +289,20 @@ impl Cloud for OpenStack {
         deadline: Deadline,
     ) -> Result<()> {
         self.services.set_metadata(id.as_str(), NAME_KEY, name.map(VolumeName::as_str), deadline)
+    }
+
+    fn keeps_marks(&self) -> bool {
+        true
+    }
+
+    fn mark_mounted(
+        &self,
+        id: &VolumeId,
+        server: Option<&ServerId>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let server = server.map(ServerId::as_str);
+        self.services.set_metadata(id.as_str(), MOUNTED_KEY, server, deadline)
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {

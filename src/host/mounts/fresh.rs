@@ -4,7 +4,7 @@
 use super::{EMPTY, Failure};
 use crate::host::MountRequest;
 use crate::host::kernel;
-use crate::model::error::{Error, Kind};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::mount_options::Flag;
 use crate::seam;
 use nix::errno::Errno;
@@ -21,7 +21,7 @@ use std::path::Path;
 const READ_ONLY: u64 = 1;
 
 /// Mounts a disk; `source` is a node of it.
-pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> Result<(), Failure> {
+pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> std::result::Result<(), Failure> {
     let kind = request.kind.name();
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).map_err(unsupported_or(request))?;
     let prepared = prepare(&context, request, source);
@@ -74,7 +74,11 @@ fn attributes(request: &MountRequest<'_>) -> MountAttrFlags {
 }
 
 /// Binds a folder, so that nobody sees the bind before it refuses writes.
-pub(super) fn bind(source: &Path, target: &Path, read_only: bool) -> Result<(), Failure> {
+pub(super) fn bind(
+    source: &Path,
+    target: &Path,
+    read_only: bool,
+) -> std::result::Result<(), Failure> {
     let doing = |errno: rustix::io::Errno| match errno {
         rustix::io::Errno::NOSYS => Failure::Unsupported,
         errno => Failure::Error(super::failed(
@@ -91,6 +95,20 @@ pub(super) fn bind(source: &Path, target: &Path, read_only: bool) -> Result<(), 
     }
     seam::effect("mounts.bind.attach")?;
     attach(&tree, target).map_err(doing)
+}
+
+/// A detached copy of the mount at a place.
+pub(super) fn copy_of(target: &Path) -> Option<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(CWD, target, flags).ok()
+}
+
+/// Attaches a copy at a place.
+pub(super) fn put_back(copy: &OwnedFd, target: &Path) -> Result<()> {
+    attach(copy, target).map_err(|errno| {
+        let errno = Errno::from_raw(errno.raw_os_error());
+        super::failed(format!("put the mount back at {}", target.display()), errno)
+    })
 }
 
 fn attach(mount: &OwnedFd, target: &Path) -> rustix::io::Result<()> {

@@ -11,13 +11,14 @@ use super::nodes::Node;
 use super::{Hidden, MountRequest, Mounts};
 use crate::model::contents::FsType;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mountinfo::MountTable;
+use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
 use crate::seam;
 use nix::errno::Errno;
 use nix::mount::MntFlags;
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -134,6 +135,24 @@ impl Mounts for KernelMounts {
     fn unmount(&self, target: &Path, deadline: Deadline) -> Result<()> {
         seam::effect("mounts.unmount")?;
         helped(Work::Unmount(MntFlags::UMOUNT_NOFOLLOW), "unmount", target, deadline)
+    }
+
+    fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()> {
+        seam::effect("mounts.unmount_inside")?;
+        for mount in mounts {
+            let work = Work::UnmountInside { namespace: namespace.as_raw_fd(), mount: mount.id };
+            helped(work, "unmount, in another namespace,", &mount.target, deadline)?;
+        }
+        Ok(())
+    }
+
+    fn copy_of(&self, target: &Path) -> Option<OwnedFd> {
+        fresh::copy_of(target)
+    }
+
+    fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()> {
+        seam::effect("mounts.put_back")?;
+        fresh::put_back(&copy, target)
     }
 
     fn unmount_dead(&self, target: &Path, deadline: Deadline) -> Result<()> {

@@ -1,0 +1,386 @@
+//! The guard: a volume is not torn down under a pod that runs.
+//!
+//! The orchestrator may be wrong about what runs: after a restart in a bad hour it asks to unmount
+//! the volumes of pods that never stopped (kubernetes issues 120150, 113979). The processes are
+//! the truth. Every refusal ends by itself with them, or by a person's word, and never by time.
+
+use super::Driver;
+use crate::model::config::GuardMode;
+use crate::model::device::{Device, DeviceNumber};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::mountinfo::MountTable;
+use crate::model::record::VolumeRecord;
+use crate::model::refusal::Refusal;
+use crate::model::users::{
+    Answer, DeviceUses, FileUse, Holder, KernelUse, NamespaceUse, NamespaceUses, Tie,
+};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Whoever has more than so many users gets the rest counted.
+const NAMED: usize = 4;
+
+/// The way out that a person has.
+const BY_HAND: &str = "it is refused until they end";
+
+/// Whether what uses a disk could be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Processes, mounts and the disk.
+    Clear,
+    /// Not from here.
+    None,
+}
+
+impl Driver<'_> {
+    /// Whether the consumer's folder may be unmounted: not while a process of that consumer lives
+    /// and has the volume.
+    pub(super) fn guard_consumer(
+        &self,
+        id: Option<&VolumeId>,
+        consumer: &ConsumerId,
+        mounted: &[DeviceNumber],
+    ) -> Result<()> {
+        if self.guard.mode == GuardMode::Off {
+            return Ok(());
+        }
+        let what = format!("unmount {consumer}");
+        let numbers = self.numbers_of(id, mounted);
+        let asked = match self.census.own_namespace() {
+            Ok(own) => self.census.pod_users(consumer, &numbers, own),
+            Err(error) => Answer::CannotTell(error.cause),
+        };
+        match asked {
+            Answer::Told(holders) if holders.is_empty() => {
+                self.passed(id, &what);
+                Ok(())
+            }
+            Answer::Told(holders) => {
+                let dead = self.all_gone(&numbers);
+                self.refuse(
+                    id,
+                    &what,
+                    &format!("pod {consumer} still runs: {}{dead}", named(&holders, holder)),
+                )
+            }
+            Answer::CannotTell(why) => self.refuse(id, &what, &cannot_tell(&why)),
+        }
+    }
+
+    /// Whether the file system may be unmounted for good: not while anybody else has it. Copies
+    /// that leaked into namespaces of nobody's are taken down there first.
+    pub(super) fn guard_stage(
+        &self,
+        id: Option<&VolumeId>,
+        mounted: &[DeviceNumber],
+    ) -> Result<()> {
+        if self.guard.mode == GuardMode::Off {
+            return Ok(());
+        }
+        let numbers = self.numbers_of(id, mounted);
+        match self.census.namespaces_with(&numbers) {
+            Answer::Told(uses) => self.judge(id, "unmountdevice", &numbers, &uses),
+            Answer::CannotTell(why) => self.refuse(id, "unmountdevice", &cannot_tell(&why)),
+        }
+    }
+
+    /// Whether the volume may leave this machine. The kernel's answer to an exclusive open is the
+    /// last word; where neither processes nor disk can be seen (a controller's container) the
+    /// orchestrator's own order of calls is all there is.
+    pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<Sight> {
+        self.devices.tidy(id);
+        if self.guard.mode == GuardMode::Off {
+            return Ok(Sight::Clear);
+        }
+        let disk = match self.find_disk(id) {
+            Ok(Some(disk)) => disk,
+            // Not here, or not visible: a controller's container may have /sys and no /dev.
+            Ok(None) => return Ok(Sight::None),
+            Err(error) if !std::path::Path::new("/sys/block").exists() => {
+                tracing::info!(volume = %id, %error, "this machine's disks cannot be seen from here: detaching on the orchestrator's word");
+                return Ok(Sight::None);
+            }
+            Err(error) => return Err(error),
+        };
+        let table = self.mounts.table()?;
+        let on_disk = |mount: &&crate::model::mountinfo::Mount| mount.disk == disk.number;
+        let mounts: Vec<_> = table.mounts().iter().filter(on_disk).collect();
+        if let Some(mount) = mounts.first() {
+            let place = mount.target.display();
+            let reason = format!("disk {} is mounted at {place}", disk.kernel_name);
+            self.refuse(Some(id), "detach", &reason)?;
+        }
+        let numbers = [disk.number];
+        match self.census.namespaces_with(&numbers) {
+            Answer::Told(uses) => self.judge(Some(id), "detach", &numbers, &uses)?,
+            Answer::CannotTell(why) => {
+                tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
+            }
+        }
+        self.last_word(id, &disk)?;
+        Ok(if self.census.sight() == Answer::Told(()) { Sight::Clear } else { Sight::None })
+    }
+
+    /// An exclusive open of the disk: it fails while any mount in any namespace, swap or another
+    /// device has it, named or not.
+    fn last_word(&self, id: &VolumeId, disk: &Device) -> Result<()> {
+        match self.devices.is_free(disk) {
+            Ok(true) => {
+                self.passed(Some(id), "detach");
+                Ok(())
+            }
+            Ok(false) => {
+                let who = self.users_by_number(&[disk.number]);
+                let reason =
+                    format!("the kernel says that disk {} is in use{who}", disk.kernel_name);
+                self.refuse(Some(id), "detach", &reason)
+            }
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "cannot tell whether the disk is in use");
+                Ok(())
+            }
+        }
+    }
+
+    /// Who makes a mount busy, in words.
+    pub(super) fn users_of(&self, folder: &Path) -> String {
+        let numbers: Vec<_> = match self.mounts.table() {
+            Ok(table) => table.at(folder).map(|mount| mount.number).collect(),
+            Err(_) => Vec::new(),
+        };
+        self.users_by_number(&numbers)
+    }
+
+    /// Who uses a disk or its file system, in words. It takes longer than to find out whether.
+    fn users_by_number(&self, numbers: &[DeviceNumber]) -> String {
+        match self.census.device_users(numbers) {
+            Answer::Told(users) if !users.files.is_empty() => {
+                format!(": {}", named(&users.files, file_use))
+            }
+            Answer::Told(users) if !users.kernel.is_empty() => {
+                format!(": {}", named(&users.kernel, kernel_use))
+            }
+            Answer::Told(users) if !users.nodes.is_empty() => format!(
+                ": one of those who have its node open does so alone: {}",
+                named(&users.nodes, |one| one.process.to_string())
+            ),
+            Answer::Told(_) => ": by whom cannot be seen".to_owned(),
+            Answer::CannotTell(why) => format!(": by whom cannot be told from here: {why}"),
+        }
+    }
+
+    fn judge(
+        &self,
+        id: Option<&VolumeId>,
+        what: &str,
+        numbers: &[DeviceNumber],
+        uses: &NamespaceUses,
+    ) -> Result<()> {
+        // Some supervisors close their first process to everybody. Whoever hides there makes the
+        // unmount busy, or the exclusive open.
+        for untold in &uses.untold {
+            tracing::debug!(%untold, "not told");
+        }
+        let table = self.mounts.table()?;
+        let record = id.map(|id| self.records.load(id));
+        let is_consumers = |one: &&NamespaceUse| {
+            one.processes.iter().filter_map(|process| process.owner.pod.as_ref()).any(|pod| {
+                is_consumer(pod, record.as_ref(), &table, numbers)
+                    || !is_of_the_machines_folders(one, record.as_ref())
+            })
+        };
+        let (held, leaked): (Vec<_>, Vec<_>) = uses.namespaces.iter().partition(is_consumers);
+        if !held.is_empty() {
+            let dead = self.all_gone(numbers);
+            let holders = named(&held, |one| namespace(one));
+            return self.refuse(
+                id,
+                what,
+                &format!("pods that use the volume still run: {holders}{dead}"),
+            );
+        }
+        for one in leaked {
+            if let Err(error) = self.take_down(one) {
+                let reason =
+                    format!("a copy that leaked stays: {}: {}", namespace(one), error.cause);
+                return self.refuse(id, what, &reason);
+            }
+        }
+        self.passed(id, what);
+        Ok(())
+    }
+
+    /// A plain unmount from inside: whoever uses the copy makes it busy.
+    fn take_down(&self, leak: &NamespaceUse) -> Result<()> {
+        tracing::warn!(namespace = namespace(leak), "taking down a copy of the mount that leaked");
+        let door = self.census.open_namespace(leak)?;
+        // What was mounted last goes first.
+        let mut mounts = leak.mounts.clone();
+        mounts.reverse();
+        self.mounts.unmount_inside(&door, &mounts, self.deadline)
+    }
+
+    /// The numbers under which the volume's file system lives: mounted, now, and before its disk
+    /// came back under another letter. A number that went to another disk since is not it.
+    pub(super) fn numbers_of(
+        &self,
+        id: Option<&VolumeId>,
+        mounted: &[DeviceNumber],
+    ) -> Vec<DeviceNumber> {
+        let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
+        if let Some(id) = id {
+            let boot = crate::host::machine::boot_id();
+            let former = self.records.load(id).former.into_iter();
+            let former = former.filter(|former| former.boot == boot).map(|former| former.number);
+            numbers.extend(former.filter(|number| self.devices.is_gone(*number).unwrap_or(false)));
+            if let Ok(Some(disk)) = self.find_disk(id) {
+                numbers.insert(disk.number);
+            }
+        }
+        numbers.into_iter().collect()
+    }
+
+    fn all_gone(&self, numbers: &[DeviceNumber]) -> &'static str {
+        let gone = numbers.iter().all(|number| self.devices.is_gone(*number).unwrap_or(false));
+        if gone { " (on a disk that is gone)" } else { "" }
+    }
+
+    /// The tear-down may go on: an earlier refusal of it is over.
+    fn passed(&self, id: Option<&VolumeId>, what: &str) {
+        if let Some(id) = id.filter(|id| self.records.load(id).refused.contains_key(what)) {
+            let over = |record: &mut VolumeRecord| drop(record.refused.remove(what));
+            if let Err(error) = self.records.update(id, over) {
+                tracing::debug!(%error, "the end of a refusal is not remembered");
+            }
+            tracing::info!(volume = %id, what, "no longer refused");
+        }
+    }
+
+    /// Refuses, as far as the guard's mode has it. The same refusal again is only counted.
+    pub(super) fn refuse(&self, id: Option<&VolumeId>, what: &str, reason: &str) -> Result<()> {
+        let volume = id.map_or_else(|| "unknown".to_owned(), ToString::to_string);
+        if self.guard.mode == GuardMode::Warn {
+            tracing::warn!(volume, what, reason, "would be refused");
+            return Ok(());
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let before = id.and_then(|id| self.records.load(id).refused.get(what).cloned());
+        let refusal = Refusal::after(before.as_ref(), reason, now);
+        if let Some(limit) = self.guard.give_up_after
+            && Duration::from_secs(now.saturating_sub(refusal.since)) >= Duration::from_secs(limit)
+            && refusal.count > 1
+        {
+            tracing::error!(
+                volume,
+                what,
+                reason,
+                limit,
+                "guard.give_up_after: given up, the tear-down goes on"
+            );
+            return Ok(());
+        }
+        if let Some(id) = id {
+            let noted = |record: &mut VolumeRecord| {
+                record.refusals = record.refusals.saturating_add(1);
+                record.refused.insert(what.to_owned(), refusal.clone());
+            };
+            if let Err(error) = self.records.update(id, noted) {
+                tracing::debug!(%error, "a refusal is not counted");
+            }
+        }
+        if refusal.is_worth_a_line() {
+            tracing::warn!(volume, what, reason, count = refusal.count, "refused");
+        }
+        let way = match (what, id) {
+            ("detach", Some(id)) => format!("or: disk detach --force {id}"),
+            (_, Some(id)) => format!("or: disk release {id}"),
+            (_, None) => "or until a person unmounts it".to_owned(),
+        };
+        let mut error = Error::new(Kind::Guarded, reason).hint(format!("{BY_HAND}, {way}"));
+        error.is_repeated = refusal.count > 1;
+        Err(error)
+    }
+}
+
+/// Whether a pod has or had the volume: this machine bound it there, or the pod's folder holds it.
+fn is_consumer(
+    pod: &ConsumerId,
+    record: Option<&VolumeRecord>,
+    table: &MountTable,
+    numbers: &[DeviceNumber],
+) -> bool {
+    let bound = record.is_some_and(|record| record.consumers.contains(pod));
+    let in_folder = |mount: &crate::model::mountinfo::Mount| {
+        numbers.contains(&mount.number)
+            && mount.target.components().any(|part| part.as_os_str() == pod.as_str())
+    };
+    bound || table.mounts().iter().any(in_folder)
+}
+
+/// All users, in words.
+pub(super) fn all_of(users: &DeviceUses) -> Vec<String> {
+    let namespaces = users.namespaces.iter().map(namespace);
+    let files = users.files.iter().map(file_use);
+    let kernel = users.kernel.iter().map(kernel_use);
+    namespaces.chain(files).chain(kernel).collect()
+}
+
+/// Whether a pod has no more than a view of the machine's own folders (a monitoring agent's): then
+/// the volume lies there under the name that its folders here have. A container that was given the
+/// volume has it at a place of its own choice.
+fn is_of_the_machines_folders(one: &NamespaceUse, record: Option<&VolumeRecord>) -> bool {
+    let Some(record) = record else { return false };
+    let name = record.name.as_ref().map_or(record.volume.as_str(), |name| name.as_str());
+    one.mounts.iter().all(|mount| mount.target.file_name().is_some_and(|last| last == name))
+}
+
+fn cannot_tell(why: &str) -> String {
+    format!("who uses the volume cannot be told from here: {why}")
+}
+
+/// The first few in words, and how many more there are.
+fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
+    let mut text = all.iter().take(NAMED).map(words).collect::<Vec<_>>().join("; ");
+    if all.len() > NAMED {
+        text += &format!("; and {} more", all.len() - NAMED);
+    }
+    text
+}
+
+fn holder(one: &Holder) -> String {
+    let places: Vec<_> = one.places.iter().map(|place| place.display().to_string()).collect();
+    format!("{} has it at {}", one.process, places.join(", "))
+}
+
+fn namespace(one: &NamespaceUse) -> String {
+    let id = one.id.map_or_else(|| "a mount namespace".to_owned(), |id| id.to_string());
+    let who = match one.processes.as_slice() {
+        [] => "nobody lives there".to_owned(),
+        [first] => first.to_string(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+    };
+    let place = one.mounts.first().map(|mount| mount.target.display().to_string());
+    format!("{who} ({id}, at {})", place.unwrap_or_default())
+}
+
+fn file_use(one: &FileUse) -> String {
+    let how = match one.tie {
+        Tie::Descriptor(number) => format!("by descriptor {number}"),
+        Tie::Map => "in its memory".to_owned(),
+        Tie::WorkingFolder => "as its working folder".to_owned(),
+        Tie::RootFolder => "as its root folder".to_owned(),
+    };
+    format!("{} holds {} {how}", one.process, one.path.display())
+}
+
+fn kernel_use(one: &KernelUse) -> String {
+    match one {
+        KernelUse::Holder(name) => format!("{name} is made of it"),
+        KernelUse::Loop { device, file } => {
+            format!("{device} is a loop device on {}", file.display())
+        }
+        KernelUse::Swap(area) => format!("{} is swapped to", area.display()),
+    }
+}

@@ -1,0 +1,63 @@
+//! The remote guard: a volume that is mounted carries, in the cloud, the mark of the server that
+//! has it. A detach that is called elsewhere (the orchestrator's forced one, after six minutes)
+//! finds it there. The mark never fails a mount.
+
+use super::Driver;
+use crate::cloud::CloudVolume;
+use crate::model::config::GuardMode;
+use crate::model::error::Result;
+use crate::model::ids::{ServerId, VolumeId};
+use std::time::Duration;
+
+/// A mount does not wait longer for the cloud to take note of it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Driver<'_> {
+    /// Tells the cloud that the volume is mounted here. The caller holds the volume's lock.
+    pub(super) fn mark_mounted(&self, id: &VolumeId) {
+        if !self.leaves_marks() || self.records.load(id).is_marked {
+            return;
+        }
+        let deadline = self.deadline.at_most(PATIENCE);
+        let marked = self.cloud.server(self.this_node, deadline).and_then(|server| match server {
+            Some(server) => self.cloud.mark_mounted(id, Some(&server), deadline),
+            None => Ok(()),
+        });
+        let noted = marked.and_then(|()| self.records.update(id, |record| record.is_marked = true));
+        if let Err(error) = noted {
+            tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
+        }
+    }
+
+    /// Takes the mark back, now or with a later call.
+    pub(super) fn unmark_mounted(&self, id: &VolumeId) {
+        let record = self.records.load(id);
+        if !self.leaves_marks() || !record.is_marked || record.staged.is_some() {
+            return;
+        }
+        let removed = self.cloud.mark_mounted(id, None, self.deadline.at_most(PATIENCE));
+        let noted =
+            removed.and_then(|()| self.records.update(id, |record| record.is_marked = false));
+        if let Err(error) = noted {
+            tracing::warn!(volume = %id, %error, "the cloud still thinks that the volume is mounted here; later calls repeat it");
+        }
+    }
+
+    /// Whether a server that runs says that it has the volume mounted.
+    pub(super) fn guard_by_mark(&self, state: &CloudVolume, server: &ServerId) -> Result<()> {
+        if !self.leaves_marks() || state.mounted_on.as_ref() != Some(server) {
+            return Ok(());
+        }
+        let Some(view) = self.cloud.server_view(server, self.deadline)? else { return Ok(()) };
+        if view.status != "ACTIVE" {
+            return Ok(());
+        }
+        let name = view.name.unwrap_or_default();
+        let reason = format!("server {server} ({name}, ACTIVE) has the volume mounted");
+        self.refuse(Some(&state.id), "detach", &reason)
+    }
+
+    fn leaves_marks(&self) -> bool {
+        self.guard.remote && self.guard.mode != GuardMode::Off && self.cloud.keeps_marks()
+    }
+}

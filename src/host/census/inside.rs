@@ -1,0 +1,23 @@
+//! Looking at a mount namespace from inside, where nothing of it is hidden.
+
+use super::proc::Proc;
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::File;
+use std::io;
+use std::thread;
+
+/// The mounts of an open namespace.
+///
+/// By a thread of its own, which ends there: the kernel lets no thread in that shares its root and
+/// working folder with others (EINVAL), and no way back is needed.
+pub(super) fn table(proc: &Proc, namespace: &File) -> io::Result<Vec<u8>> {
+    thread::scope(|scope| {
+        let look = || {
+            unshare(CloneFlags::CLONE_FS)?;
+            setns(namespace, CloneFlags::CLONE_NEWNS)?;
+            proc.read("thread-self/mountinfo")
+        };
+        let looking = thread::Builder::new().spawn_scoped(scope, look)?;
+        looking.join().unwrap_or_else(|_| Err(io::Error::other("the thread in it panicked")))
+    })
+}

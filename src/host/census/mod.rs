@@ -1,0 +1,220 @@
+//! Who uses a file system or its disk: processes, mount namespaces, the kernel itself.
+//!
+//! | question | by |
+//! | --- | --- |
+//! | can everybody be seen from here | `sight` |
+//! | the processes of a pod, and what is mounted where they live | `cgroups`, `pods` |
+//! | all mount namespaces, also those where nobody lives | `atlas`, `inside`, `nobodys` |
+//! | open files, maps, working and root folders, open nodes | `files`, `patience`, `parts` |
+//! | loop devices, swap areas, devices made of the disk | `kernel_users` |
+//!
+//! Some users cannot be named: a socket bound to a file, a layer of an overlay, an exported
+//! folder, a descriptor on its way between two processes. The kernel's answer to an exclusive open
+//! ([`Devices::is_free`](super::Devices::is_free)) knows of them too; it is the last word.
+
+mod atlas;
+mod cgroups;
+mod files;
+mod inside;
+mod kernel_users;
+mod nobodys;
+mod parts;
+mod patience;
+mod pods;
+mod proc;
+mod sight;
+#[cfg(test)]
+mod tests;
+
+use super::Census;
+use crate::model::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::ConsumerId;
+use crate::model::mountinfo::MountTable;
+use crate::model::users::{
+    Answer, DeviceUses, FileUse, Holder, Keeper, NamespaceId, NamespaceUse, NamespaceUses, NodeUse,
+    Process, Untold,
+};
+use atlas::{Atlas, Namespace};
+use nix::fcntl::OFlag;
+use proc::Proc;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The census that the kernel gives: `/proc`, the cgroup trees that are mounted, `/sys`.
+#[derive(Debug, Clone)]
+pub struct KernelCensus {
+    proc: PathBuf,
+    sysfs: PathBuf,
+    dev: PathBuf,
+    walks_namespaces: bool,
+}
+
+impl Default for KernelCensus {
+    fn default() -> Self {
+        Self::at("/proc".into(), "/sys".into(), "/dev".into())
+    }
+}
+
+impl KernelCensus {
+    /// The census of other trees than the usual ones. Where the cgroup trees are is in
+    /// `thread-self/mountinfo` of the first.
+    #[must_use]
+    pub fn at(proc: PathBuf, sysfs: PathBuf, dev: PathBuf) -> Self {
+        Self { proc, sysfs, dev, walks_namespaces: true }
+    }
+
+    /// The same as before Linux 6.12, which has no list of all mount namespaces.
+    #[must_use]
+    pub fn without_the_list_of_namespaces(self) -> Self {
+        Self { walks_namespaces: false, ..self }
+    }
+
+    fn proc(&self) -> Result<Arc<Proc>> {
+        Proc::at(&self.proc).map(Arc::new)
+    }
+
+    /// Answers a question that needs to see everybody.
+    fn seeing<T>(&self, answer: impl FnOnce(&Arc<Proc>, &MountTable) -> Result<T>) -> Answer<T> {
+        let answered = self.proc().and_then(|proc| {
+            let own = proc.own_table()?;
+            if let Some(obstacle) = sight::obstacle(&proc, &own) {
+                return Err(Error::refused(obstacle));
+            }
+            answer(&proc, &own)
+        });
+        match answered {
+            Ok(answer) => Answer::Told(answer),
+            Err(error) => Answer::CannotTell(error.cause),
+        }
+    }
+
+    fn atlas(&self, proc: &Proc, pids: &[u32], numbers: &[DeviceNumber]) -> Result<Atlas> {
+        Atlas::read(proc, pids, numbers, self.walks_namespaces)
+    }
+}
+
+fn pids(proc: &Proc) -> Result<Vec<u32>> {
+    proc.pids().map_err(|error| Error::io("list this machine's processes", &error))
+}
+
+impl Census for KernelCensus {
+    fn sight(&self) -> Answer<()> {
+        self.seeing(|_, _| Ok(()))
+    }
+
+    fn own_namespace(&self) -> Result<NamespaceId> {
+        atlas::own_namespace(&*self.proc()?)
+    }
+
+    fn pod_users(
+        &self,
+        pod: &ConsumerId,
+        numbers: &[DeviceNumber],
+        except: NamespaceId,
+    ) -> Answer<Vec<Holder>> {
+        self.seeing(|proc, own| {
+            let roll = cgroups::Roll::here(proc, own);
+            pods::Question { proc, pod, numbers, except, own }.answer(&roll)
+        })
+    }
+
+    fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
+        self.seeing(|proc, _| {
+            let atlas = self.atlas(proc, &pids(proc)?, numbers)?;
+            let namespaces = Words::of(proc).namespaces(&atlas, numbers);
+            Ok(NamespaceUses { namespaces, untold: atlas.untold })
+        })
+    }
+
+    fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses> {
+        self.seeing(|proc, _| {
+            let pids = pids(proc)?;
+            let mut atlas = self.atlas(proc, &pids, numbers)?;
+            let this = std::process::id();
+            let others: Vec<u32> = pids.into_iter().filter(|pid| *pid != this).collect();
+            let found = files::Search::new(proc, &atlas, numbers).among(&others);
+            let (sysfs, dev) = (self.sysfs.as_path(), self.dev.as_path());
+            let kernel = kernel_users::Kernel { proc, sysfs, dev, atlas: &atlas, numbers }.users();
+            let mut words = Words::of(proc);
+            let mut untold = std::mem::take(&mut atlas.untold);
+            untold.extend(kernel.untold);
+            untold.extend(found.closed.into_iter().map(|(pid, why)| Untold {
+                what: format!("what process {} holds", words.process(pid)),
+                why,
+            }));
+            let file = |(pid, tie, path)| FileUse { process: words.process(pid), tie, path };
+            let files = found.files.into_iter().map(file).collect();
+            let node =
+                |(pid, descriptor, path)| NodeUse { process: words.process(pid), descriptor, path };
+            let nodes = found.nodes.into_iter().map(node).collect();
+            let namespaces = words.namespaces(&atlas, numbers);
+            Ok(DeviceUses { namespaces, files, nodes, kernel: kernel.uses, untold })
+        })
+    }
+
+    fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File> {
+        let proc = self.proc()?;
+        let gone = || Error::new(Kind::Host, "the mount namespace is gone");
+        let wanted = namespace.id.ok_or_else(|| {
+            Error::refused("the links of all processes in the mount namespace are closed to us")
+        })?;
+        let by_process =
+            namespace.processes.iter().map(|process| format!("{}/ns/mnt", process.pid));
+        let by_keeper = namespace.keepers.iter().filter_map(|keeper| match keeper {
+            Keeper::OpenIn { process, descriptor } => {
+                Some(format!("{}/fd/{descriptor}", process.pid))
+            }
+            Keeper::MountedAt { .. } => None,
+        });
+        let own = atlas::own_namespace(&proc)?;
+        let by_mount = namespace.keepers.iter().filter_map(|keeper| match keeper {
+            Keeper::MountedAt { place, within } if *within == Some(own) => File::open(place).ok(),
+            _ => None,
+        });
+        by_process
+            .chain(by_keeper)
+            .filter_map(|path| proc.open(&path, OFlag::O_RDONLY).ok())
+            .chain(by_mount)
+            .find(|door| door.metadata().is_ok_and(|found| found.ino() == wanted.0))
+            .map_or_else(|| nobodys::open(&proc, wanted).ok().flatten().ok_or_else(gone), Ok)
+    }
+}
+
+/// Processes in words, each looked up once.
+struct Words<'a> {
+    proc: &'a Proc,
+    known: HashMap<u32, Process>,
+}
+
+impl<'a> Words<'a> {
+    fn of(proc: &'a Proc) -> Self {
+        Self { proc, known: HashMap::new() }
+    }
+
+    fn process(&mut self, pid: u32) -> Process {
+        self.known.entry(pid).or_insert_with(|| self.proc.describe(pid)).clone()
+    }
+
+    /// Every namespace but this thread's that mounts one of the file systems.
+    fn namespaces(&mut self, atlas: &Atlas, numbers: &[DeviceNumber]) -> Vec<NamespaceUse> {
+        let mut uses = Vec::new();
+        for namespace in &atlas.namespaces {
+            let mounts: Vec<_> = namespace.mounts_of(numbers).cloned().collect();
+            if namespace.id == Some(atlas.own) || mounts.is_empty() {
+                continue;
+            }
+            let Namespace { id, tasks, keepers, .. } = namespace;
+            uses.push(NamespaceUse {
+                id: *id,
+                mounts,
+                processes: tasks.iter().map(|task| self.process(task.pid)).collect(),
+                keepers: keepers.clone(),
+            });
+        }
+        uses
+    }
+}

@@ -1,0 +1,88 @@
+//! Whether a pod has a file system: its processes, and what is mounted where they live.
+
+use super::atlas::{are_one, closed_table, own_namespace, table_of};
+use super::cgroups::Roll;
+use super::proc::{Proc, Task, has_ended};
+use crate::model::device::DeviceNumber;
+use crate::model::error::{Error, Result};
+use crate::model::ids::ConsumerId;
+use crate::model::mountinfo::MountTable;
+use crate::model::users::{Holder, NamespaceId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// More rounds than a pod's start or end takes; one takes about a millisecond.
+const ROUNDS: usize = 64;
+
+/// What is asked about a pod.
+pub(super) struct Question<'a> {
+    pub(super) proc: &'a Proc,
+    pub(super) pod: &'a ConsumerId,
+    /// The file systems.
+    pub(super) numbers: &'a [DeviceNumber],
+    /// The namespace whose processes do not count.
+    pub(super) except: NamespaceId,
+    /// The mounts of this thread's namespace.
+    pub(super) own: &'a MountTable,
+}
+
+impl Question<'_> {
+    /// The pod's processes that have one of the file systems. None is only answered after two
+    /// rounds with the same processes: one that was started between the reading of the list and
+    /// the reading of its starter is in the next list.
+    pub(super) fn answer(&self, roll: &Roll) -> Result<Vec<Holder>> {
+        let mut last = None;
+        for _ in 0..ROUNDS {
+            let pids = roll
+                .of_pod(self.proc, self.pod)
+                .map_err(|error| Error::io("list the pod's processes", &error))?;
+            let holders = self.among(&pids)?;
+            if !holders.is_empty() || last.as_ref() == Some(&pids) {
+                return Ok(holders);
+            }
+            last = Some(pids);
+        }
+        Err(Error::refused(format!("the pod's processes were others in each of {ROUNDS} looks")))
+    }
+
+    fn among(&self, pids: &BTreeSet<u32>) -> Result<Vec<Holder>> {
+        let mut by_namespace: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();
+        let mut holders = Vec::new();
+        for task in pids.iter().flat_map(|pid| self.proc.tasks(*pid)) {
+            match self.proc.namespace(task) {
+                Ok(id) if id == self.except => {}
+                Ok(id) => by_namespace.entry(id).or_default().push(task),
+                Err(error) if has_ended(&error) => {}
+                Err(_) => {
+                    if let Some(table) = closed_table(self.proc, task)?
+                        && !(self.except == own_namespace(self.proc)? && are_one(self.own, &table))
+                    {
+                        self.add(&mut holders, &[task], &table);
+                    }
+                }
+            }
+        }
+        for (id, tasks) in by_namespace {
+            if let Some(table) = table_of(self.proc, id, &tasks)? {
+                self.add(&mut holders, &tasks, &table);
+            }
+        }
+        Ok(holders)
+    }
+
+    /// Adds the processes of a namespace with these mounts, if any is of the file systems.
+    fn add(&self, holders: &mut Vec<Holder>, tasks: &[Task], table: &MountTable) {
+        let is_asked = |number: &DeviceNumber| self.numbers.contains(number);
+        let mounts = table.mounts().iter().filter(|mount| is_asked(&mount.number));
+        let places: Vec<PathBuf> = mounts.map(|mount| mount.target.clone()).collect();
+        if places.is_empty() {
+            return;
+        }
+        let mut pids: Vec<u32> = tasks.iter().map(|task| task.pid).collect();
+        pids.dedup();
+        holders.extend(
+            pids.into_iter()
+                .map(|pid| Holder { process: self.proc.describe(pid), places: places.clone() }),
+        );
+    }
+}

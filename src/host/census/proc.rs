@@ -1,0 +1,189 @@
+//! `/proc`, read with few system calls: a machine may have thousands of processes.
+
+use crate::host::kernel;
+use crate::model::cgroup::Owner;
+use crate::model::error::{Error, Result};
+use crate::model::mountinfo::MountTable;
+use crate::model::users::{NamespaceId, Process};
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
+use nix::sys::stat::{Mode, fstatat};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// One thread, in whose place most of `/proc` can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Task {
+    /// The process.
+    pub(super) pid: u32,
+    /// The thread, if it is not the first one.
+    thread: Option<u32>,
+}
+
+impl Task {
+    /// The first thread of a process.
+    pub(super) fn first_of(pid: u32) -> Self {
+        Self { pid, thread: None }
+    }
+}
+
+/// Its folder below `/proc`.
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.pid)?;
+        self.thread.map_or(Ok(()), |thread| write!(f, "/task/{thread}"))
+    }
+}
+
+/// A tree such as `/proc`, held open: it stays this one in whatever namespace a thread enters.
+#[derive(Debug)]
+pub(super) struct Proc {
+    root: PathBuf,
+    folder: File,
+}
+
+impl Proc {
+    pub(super) fn at(root: &Path) -> Result<Self> {
+        let io = |error| Error::io(format!("open {}", root.display()), &error);
+        Ok(Self { root: root.to_owned(), folder: File::open(root).map_err(io)? })
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The processes of this moment.
+    pub(super) fn pids(&self) -> io::Result<Vec<u32>> {
+        numbers_in(&self.root)
+    }
+
+    /// The descriptors of a process.
+    pub(super) fn descriptors(&self, task: Task) -> io::Result<Vec<u32>> {
+        numbers_in(&self.root.join(format!("{task}/fd")))
+    }
+
+    /// The mount that a descriptor was opened through.
+    pub(super) fn mount_of(&self, information: &str) -> io::Result<Option<u32>> {
+        // It is in the first lines.
+        let mut text = [0; 512];
+        let length = self.open(information, OFlag::O_RDONLY)?.read(&mut text)?;
+        let mut lines = text[..length].split(|byte| *byte == b'\n');
+        let id = lines.find_map(|line| line.strip_prefix(b"mnt_id:"));
+        Ok(id.and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok()))
+    }
+
+    /// The threads of a process; none if it has ended.
+    pub(super) fn tasks(&self, pid: u32) -> Vec<Task> {
+        /// The folder of threads with the first one alone: two links of a folder and its own.
+        const ALONE: u64 = 3;
+        let first = Task::first_of(pid);
+        let folder = format!("{pid}/task");
+        match fstatat(&self.folder, folder.as_str(), AtFlags::empty()) {
+            Ok(found) if found.st_nlink == ALONE => vec![first],
+            Ok(_) => {
+                let threads = numbers_in(&self.root.join(folder)).unwrap_or_default();
+                let task = |thread| Task { pid, thread: (thread != pid).then_some(thread) };
+                threads.into_iter().map(task).collect()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The first thread, or, if it has ended before the others, one of those. Of a process that
+    /// has ended nothing.
+    pub(super) fn living(&self, pid: u32) -> io::Result<Option<(Task, NamespaceId)>> {
+        let first = Task::first_of(pid);
+        match self.namespace(first) {
+            Ok(namespace) => Ok(Some((first, namespace))),
+            Err(error) if has_ended(&error) => {
+                let mut others = self.tasks(pid);
+                others.retain(|task| *task != first);
+                let found = |task| Some((task, self.namespace(task).ok()?));
+                Ok(others.into_iter().find_map(found))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn namespace(&self, task: Task) -> io::Result<NamespaceId> {
+        self.namespace_at(&task.to_string())
+    }
+
+    /// The mount namespace of what a folder in `/proc` stands for.
+    pub(super) fn namespace_at(&self, folder: &str) -> io::Result<NamespaceId> {
+        let link = self.link(&format!("{folder}/ns/mnt"))?;
+        let number = link.to_str().and_then(|text| number_of_link(text, "mnt"));
+        number.map(NamespaceId).ok_or_else(|| io::Error::other(format!("{}", link.display())))
+    }
+
+    /// The mounts that a thread sees.
+    pub(super) fn table(&self, task: Task) -> io::Result<Vec<u8>> {
+        self.read(&format!("{task}/mountinfo")).map_err(|error| match error.raw_os_error() {
+            // Of a process that has ended and was not waited for.
+            Some(nix::libc::EINVAL) => io::Error::from_raw_os_error(nix::libc::ESRCH),
+            _ => error,
+        })
+    }
+
+    /// The mounts of this thread's own namespace.
+    pub(super) fn own_table(&self) -> Result<MountTable> {
+        let path = "thread-self/mountinfo";
+        let text = self.read(path);
+        let io = |error| Error::io(format!("read {}", self.root.join(path).display()), &error);
+        MountTable::parse(&text.map_err(io)?)
+    }
+
+    /// The whole of a file.
+    pub(super) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        let mut text = Vec::with_capacity(16 << 10);
+        // Through `take`: a file that is asked for its size first costs two more calls each.
+        self.open(path, OFlag::O_RDONLY)?.take(u64::MAX).read_to_end(&mut text)?;
+        Ok(text)
+    }
+
+    pub(super) fn open(&self, path: &str, how: OFlag) -> io::Result<File> {
+        Ok(openat(&self.folder, path, how | OFlag::O_CLOEXEC, Mode::empty())?.into())
+    }
+
+    pub(super) fn link(&self, path: &str) -> io::Result<PathBuf> {
+        Ok(readlinkat(&self.folder, path)?.into())
+    }
+
+    pub(super) fn place(&self, path: &str) -> io::Result<kernel::Place> {
+        Ok(kernel::place_of(&self.folder, path)?)
+    }
+
+    /// A process in the words for people.
+    pub(super) fn describe(&self, pid: u32) -> Process {
+        let text = |file| {
+            let bytes = self.read(&format!("{pid}/{file}")).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let command = text("comm").trim_end_matches('\n').to_owned();
+        Process { pid, command, owner: Owner::of(&text("cgroup")) }
+    }
+}
+
+/// Whether an error means that there is no such process any more, or that it has ended and was
+/// not waited for: then it has no program, no namespace and no files.
+pub(super) fn has_ended(error: &io::Error) -> bool {
+    use nix::libc::{ENOENT, ESRCH};
+    matches!(error.raw_os_error(), Some(ENOENT | ESRCH))
+}
+
+/// The number in a link such as `mnt:[4026531841]`.
+pub(super) fn number_of_link(text: &str, kind: &str) -> Option<u64> {
+    text.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
+}
+
+fn numbers_in(folder: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        numbers
+            .extend(std::str::from_utf8(name.as_bytes()).ok().and_then(|n| n.parse::<u32>().ok()));
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,50 @@
+//! The break-glasses: what the guard protects is given up by a person, who is told first what
+//! breaks.
+
+use super::volume_named;
+use crate::driver::Driver;
+use crate::driver::detach::Force;
+use crate::model::error::Result;
+use crate::model::ids::{NodeName, VolumeName};
+
+pub(super) fn detach(
+    driver: &Driver<'_>,
+    name: &VolumeName,
+    node: Option<&NodeName>,
+    dry_run: bool,
+) -> Result<String> {
+    let id = volume_named(driver, name)?;
+    let node = node.filter(|node| node.as_str() != THIS_MACHINE);
+    let is_here = node.is_none_or(|node| node == driver.this_node);
+    let mut text = if is_here { broken(&driver.what_would_break(&id)) } else { String::new() };
+    if dry_run {
+        return Ok(text + "Nothing was changed.\n");
+    }
+    let outcome = driver.detach(&id.as_name(), node, Force::Yes)?;
+    let node = node.unwrap_or(driver.this_node);
+    text += &format!("detached {id} from {node} ({outcome:?})\n");
+    Ok(text)
+}
+
+/// What the predecessor's users type for "this machine".
+const THIS_MACHINE: &str = "1";
+
+pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Result<String> {
+    let id = volume_named(driver, name)?;
+    let mut text = broken(&driver.what_would_break(&id));
+    if dry_run {
+        return Ok(text + "Nothing was changed.\n");
+    }
+    for folder in driver.release(&id)? {
+        text += &format!("unmounted {}\n", folder.display());
+    }
+    Ok(text + &format!("{id} is mounted nowhere on this machine's own table any more\n"))
+}
+
+fn broken(what: &[String]) -> String {
+    if what.is_empty() {
+        return "nothing on this machine uses it\n".to_owned();
+    }
+    let lines = what.iter().map(|line| format!("  {line}\n"));
+    format!("this breaks:\n{}", lines.collect::<String>())
+}

@@ -1,0 +1,89 @@
+//! The remote guard: what is mounted carries the mark of its server, and a detach that is called
+//! elsewhere finds it.
+
+use crate::life::{Life, PODS, can_run};
+use crate::scene::{PV, Scene};
+use crate::server::Fault;
+use serde_json::Value;
+
+const KEY: &str = "incloud-disk-mounted-on";
+
+fn mark(life: &Life) -> Option<String> {
+    let world = life.cloud.world();
+    let volume = world.storage.volume(&life.volume).unwrap();
+    volume.metadata.get(KEY).and_then(Value::as_str).map(str::to_owned)
+}
+
+#[test]
+fn a_mounted_volume_is_not_detached_by_another_machine() {
+    if !can_run("a_mounted_volume_is_not_detached_by_another_machine") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    life.up(here, "ext4");
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    // The controller's forced detach, six minutes later, from wherever it runs.
+    let forced = || ["detach".to_owned(), PV.to_owned(), "node-a".to_owned()];
+    let message = there.node.fails(forced());
+    assert!(message.contains(&here.server) && message.contains("mounted"), "{message}");
+    assert!(message.contains("disk detach --force"), "{message}");
+    assert_eq!(life.attached_to(), [here.server.as_str()]);
+
+    here.unpublish(PODS[0]);
+    here.unpublish(PODS[1]);
+    here.unstage();
+    assert_eq!(mark(&life), None);
+    there.node.must(forced());
+    assert!(life.attached_to().is_empty());
+}
+
+/// The mark of a server that is not running protects nobody.
+#[test]
+fn a_mark_counts_while_its_server_runs() {
+    let scene = Scene::of_immediate();
+    let server = scene.server("node-b");
+    let set_mark = || {
+        let mut world = scene.cloud.world();
+        world.volume_mut("data").metadata.insert(KEY.to_owned(), Value::from(server.clone()));
+    };
+    scene.node.must(scene.attach("node-b"));
+    set_mark();
+    let message = scene.node.fails(scene.detach("node-b"));
+    assert!(message.contains(&server), "{message}");
+    assert_eq!(scene.attached_to(), [server.as_str()]);
+    "stopped".clone_into(&mut scene.cloud.world().server_mut("node-b").vm_state);
+    scene.node.must(scene.detach("node-b"));
+    assert!(scene.attached_to().is_empty());
+    "active".clone_into(&mut scene.cloud.world().server_mut("node-b").vm_state);
+
+    // A person's word passes too, and the mark goes with the attachment.
+    scene.node.must(scene.attach("node-b"));
+    set_mark();
+    scene.node.fails(scene.detach("node-b"));
+    scene.node.verb(&["detach", "--force", PV, "node-b"]).unwrap();
+    assert!(scene.attached_to().is_empty());
+    assert!(scene.cloud.world().volume_mut("data").metadata.is_empty());
+}
+
+/// The mark never fails a mount, and what was not taken back is taken back by a later call.
+#[test]
+fn a_mark_that_cannot_be_left_or_removed_fails_nothing() {
+    if !can_run("a_mark_that_cannot_be_left_or_removed_fails_nothing") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let here = &life.here;
+    here.attach();
+    here.wait("");
+    life.cloud.fault(Fault::on("POST", "/volumes/*/metadata").proxy(400));
+    here.stage();
+    assert!(here.node.log().contains("was not told that the volume is mounted"));
+    // `stage` calls twice: the second one has left it.
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    life.cloud.fault(Fault::on("DELETE", "/volumes/*/metadata/*").proxy(400));
+    here.unstage();
+    assert!(here.node.log().contains("still thinks that the volume is mounted here"));
+    here.detach();
+    assert_eq!(mark(&life), None);
+}

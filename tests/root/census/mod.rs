@@ -1,0 +1,75 @@
+//! Who uses a disk: each kind of holder by a real process, namespace or device.
+
+mod files;
+mod kernel;
+mod namespaces;
+mod pods;
+
+use crate::checks::{eventually, number_of};
+use crate::support::pods::containers_are_possible;
+use crate::support::{Node, private_mounts};
+use crate::volume::Volume;
+use incloud_disk::host::Census;
+use incloud_disk::host::census::KernelCensus;
+use incloud_disk::model::device::DeviceNumber;
+use incloud_disk::model::users::{Answer, DeviceUses, NamespaceUses};
+
+/// Whether a test with containers can run.
+fn is_possible(test: &str) -> bool {
+    private_mounts(test) && containers_are_possible(test)
+}
+
+/// What there is to be told; that it cannot be is a failure.
+#[track_caller]
+fn told<T>(answer: Answer<T>) -> T {
+    match answer {
+        Answer::Told(told) => told,
+        Answer::CannotTell(why) => panic!("cannot tell: {why}"),
+    }
+}
+
+#[track_caller]
+fn users_of(number: DeviceNumber) -> DeviceUses {
+    told(KernelCensus::default().device_users(&[number]))
+}
+
+/// The namespaces, by the kernel's list of them and without it: both tell the same, as soon as
+/// what is about to die is dead.
+#[track_caller]
+fn namespaces_with(number: DeviceNumber) -> NamespaceUses {
+    let listed_and_searched = || {
+        let mut both = both_ways(number);
+        for uses in &mut both {
+            uses.namespaces.sort_by_key(|namespace| namespace.id);
+        }
+        both
+    };
+    let mut both = listed_and_searched();
+    eventually("both ways tell the same", || {
+        let agree = both[0].namespaces == both[1].namespaces;
+        if !agree {
+            both = listed_and_searched();
+        }
+        agree
+    });
+    let [listed, _] = both;
+    listed
+}
+
+#[track_caller]
+fn both_ways(number: DeviceNumber) -> [NamespaceUses; 2] {
+    let census = KernelCensus::default();
+    let listed = told(census.namespaces_with(&[number]));
+    let searched = told(census.without_the_list_of_namespaces().namespaces_with(&[number]));
+    [listed, searched]
+}
+
+/// A mounted volume, and its number.
+#[track_caller]
+fn mounted<'n>(node: &'n Node, fs_type: &'static str) -> (Volume<'n>, DeviceNumber) {
+    let size = if fs_type == "xfs" { "300M" } else { "16M" };
+    let volume = Volume::create(node, fs_type, size);
+    volume.bring();
+    let number = number_of(&volume.letter());
+    (volume, number)
+}

@@ -1,0 +1,212 @@
+//! Mount namespaces other than ours, with or without somebody in them.
+
+use super::{is_possible, mounted, namespaces_with, told};
+use crate::checks::eventually;
+use crate::support::Node;
+use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
+use incloud_disk::host::Census;
+use incloud_disk::host::census::KernelCensus;
+use incloud_disk::model::device::DeviceNumber;
+use incloud_disk::model::users::{Keeper, NamespaceId, NamespaceUse};
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount, umount2};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+fn id_of(pid: u32) -> NamespaceId {
+    NamespaceId(std::fs::metadata(format!("/proc/{pid}/ns/mnt")).unwrap().ino())
+}
+
+/// The one namespace that has the file system, which can be opened.
+#[track_caller]
+fn only_with(number: DeviceNumber) -> NamespaceUse {
+    let mut found = namespaces_with(number).namespaces;
+    assert_eq!(found.len(), 1, "{found:?}");
+    let found = found.remove(0);
+    let census = KernelCensus::default();
+    for census in [census.clone(), census.without_the_list_of_namespaces()] {
+        let open = census.open_namespace(&found).unwrap();
+        assert_eq!(Some(open.metadata().unwrap().ino()), found.id.map(|id| id.0));
+    }
+    found
+}
+
+fn pids_in(namespace: &NamespaceUse) -> Vec<u32> {
+    namespace.processes.iter().map(|process| process.pid).collect()
+}
+
+#[test]
+fn a_foreign_namespace_is_told_with_who_lives_there() {
+    if !is_possible("a_foreign_namespace_is_told_with_who_lives_there")
+        || !pods_are_possible("a_foreign_namespace_is_told_with_who_lives_there")
+    {
+        return;
+    }
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    assert_eq!(namespaces_with(number).namespaces, []);
+    // A restarted service, with copies of everything.
+    let service = Plan::outside().copying_all_mounts().with_children(1).start();
+    let found = only_with(number);
+    assert_eq!(found.id, Some(id_of(service.pid())));
+    assert_eq!(found.mounts.len(), 1);
+    assert_eq!(found.mounts[0].target, volume.global());
+    assert_eq!((found.processes.len(), found.processes[0].pid), (2, service.pid()));
+    assert_eq!((&found.processes[0].owner.pod, found.keepers.len()), (&None, 0));
+    service.die();
+    eventually("it is gone", || namespaces_with(number).namespaces.is_empty());
+
+    let pod = Pod::new(Naming::Systemd);
+    let container = pod.container_with(&volume.global());
+    let found = only_with(number);
+    assert_eq!(found.mounts[0].target, PathBuf::from("/data"));
+    assert_eq!(found.processes[0].owner.container.as_deref(), Some(container.id()));
+    assert_eq!(found.processes[0].owner.pod.as_ref().unwrap().as_str(), pod.uid());
+    container.die();
+    volume.take_away();
+}
+
+/// All who live there see less than there is.
+#[test]
+fn a_namespace_of_jails_is_told() {
+    if !is_possible("a_namespace_of_jails_is_told") {
+        return;
+    }
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    let plan = Plan::outside().seeing(&volume.global(), "/data").seeing(&node.base(), "/jail");
+    let mut jailed = plan.start();
+    jailed.must(&Order::ChangeRoot { path: "/jail".into() });
+    let found = only_with(number);
+    assert_eq!(pids_in(&found), [jailed.pid()]);
+    assert_eq!(found.mounts[0].target, PathBuf::from("/data"));
+    drop(jailed);
+    volume.take_away();
+}
+
+/// Mounts the namespace of a container with the volume, and ends the container.
+fn keep_a_namespace_at(place: &Path, volume: &Path) -> NamespaceId {
+    loop {
+        let container = Plan::outside().seeing(volume, "/data").start();
+        let from = PathBuf::from(format!("/proc/{}/ns/mnt", container.pid()));
+        match mount(Some(&from), place, None::<&str>, MsFlags::MS_BIND, None::<&str>) {
+            Ok(()) => return id_of(container.pid()),
+            // Only a namespace of a higher number than ours can be mounted in it, lest two keep
+            // each other; and each processor gives numbers of its own.
+            Err(Errno::EINVAL) => {}
+            Err(errno) => panic!("{errno}"),
+        }
+    }
+}
+
+#[test]
+fn a_namespace_that_is_only_mounted_is_told() {
+    if !is_possible("a_namespace_that_is_only_mounted_is_told") {
+        return;
+    }
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    let place = node.base().join("kept");
+    File::create(&place).unwrap();
+    let id = keep_a_namespace_at(&place, &volume.global());
+    // What waits for a process to go away takes a moment.
+    eventually("nobody lives there", || only_with(number).processes.is_empty());
+    let found = only_with(number);
+    assert_eq!(found.id, Some(id));
+    let own = KernelCensus::default().own_namespace().unwrap();
+    assert_eq!(found.keepers, [Keeper::MountedAt { place: place.clone(), within: Some(own) }]);
+    umount2(&place, nix::mount::MntFlags::empty()).unwrap();
+    eventually("it is gone", || namespaces_with(number).namespaces.is_empty());
+    volume.take_away();
+}
+
+#[test]
+fn a_namespace_that_is_only_open_is_told() {
+    if !is_possible("a_namespace_that_is_only_open_is_told") {
+        return;
+    }
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    let container = Plan::outside().seeing(&volume.global(), "/data").start();
+    let mut keeper = Plan::outside().in_our_namespace().start();
+    let path = format!("/proc/{}/ns/mnt", container.pid()).into();
+    keeper.must(&Order::Open { path });
+    container.die();
+    eventually("nobody lives there", || only_with(number).processes.is_empty());
+    match only_with(number).keepers.as_slice() {
+        [Keeper::OpenIn { process, .. }] => assert_eq!(process.pid, keeper.pid()),
+        other => panic!("{other:?}"),
+    }
+    keeper.must(&Order::LetGo);
+    eventually("it is gone", || namespaces_with(number).namespaces.is_empty());
+    volume.take_away();
+}
+
+/// The process itself lives elsewhere, without the volume.
+#[test]
+fn a_thread_is_found_in_its_own_namespace() {
+    if !is_possible("a_thread_is_found_in_its_own_namespace") {
+        return;
+    }
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    let mut container = Plan::outside().seeing(&volume.global(), "/data").start();
+    container.must(&Order::ThreadWithMounts);
+    container.must(&Order::Unmount { place: "/data".into() });
+    let found = namespaces_with(number).namespaces;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(pids_in(&found[0]), [container.pid()]);
+    assert_ne!(found[0].id, Some(id_of(container.pid())));
+    drop(container);
+    volume.take_away();
+}
+
+#[test]
+fn a_zombie_lives_nowhere() {
+    if !is_possible("a_zombie_lives_nowhere") {
+        return;
+    }
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    let mut container = Plan::outside().seeing(&volume.global(), "/data").start();
+    container.die_without_a_funeral();
+    eventually("its namespace is gone", || namespaces_with(number).namespaces.is_empty());
+    drop(container);
+    volume.take_away();
+}
+
+/// Whoever comes and goes while we look is there or not, and never in the way of an answer.
+#[test]
+fn coming_and_going_disturbs_no_answer() {
+    if !is_possible("coming_and_going_disturbs_no_answer") {
+        return;
+    }
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    let resident = Plan::outside().seeing(&volume.global(), "/data").start();
+    let census = KernelCensus::default();
+    let closed = told(census.device_users(&[number])).untold;
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let over = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(over) {
+                let plan = || Plan::outside().seeing(&volume.global(), "/data").with_children(3);
+                drop(Plan::start_all([plan(), plan(), plan()]));
+            }
+        });
+        for _ in 0..100 {
+            let found = told(census.device_users(&[number]));
+            let residents = found.namespaces.iter().filter(|n| pids_in(n) == [resident.pid()]);
+            assert_eq!(residents.count(), 1);
+            for untold in &found.untold {
+                assert!(closed.contains(untold), "{untold}");
+            }
+        }
+        is_over.store(true, over);
+    });
+    drop(resident);
+    eventually("all are gone", || namespaces_with(number).namespaces.is_empty());
+    volume.take_away();
+}

@@ -1,0 +1,325 @@
+//! The guard, by real pods: cgroups as kubelet names them, mount namespaces, writing processes.
+
+use crate::checks::{eventually, layers_at, nothing_is_left};
+use crate::crash::seams_are_built_in;
+use crate::files;
+use crate::holders::{Holder, run};
+use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
+use crate::support::{Answer, Node, private_mounts, spawn};
+use crate::volume::{Call, Volume, make_folder};
+use std::fs;
+use std::time::Duration;
+
+fn is_possible(test: &str) -> bool {
+    private_mounts(test) && pods_are_possible(test)
+}
+
+/// The volume in the folder of a pod, and a container of it that writes without pause.
+fn running<'n>(node: &'n Node, pod: &Pod) -> (Volume<'n>, crate::support::pods::Container) {
+    let volume = Volume::create(node, "ext4", "64M");
+    volume.bring();
+    make_folder(&volume.pod(pod.uid()));
+    node.must(volume.publish(pod.uid()));
+    let mut container = pod.container_with(&volume.pod(pod.uid()));
+    container.write("/data/log", Duration::from_millis(1));
+    (volume, container)
+}
+
+fn tear_down(volume: &Volume<'_>, pod: &Pod) -> [Call; 3] {
+    [volume.unpublish(pod.uid()), volume.unstage(), volume.detach()]
+}
+
+/// The report, call by call: the orchestrator believes that the pod does not want its volume.
+#[test]
+fn the_incident_is_refused_and_the_pod_never_notices() {
+    if !is_possible("the_incident_is_refused_and_the_pod_never_notices") {
+        return;
+    }
+    for naming in [Naming::Cgroupfs, Naming::Systemd] {
+        let node = Node::new();
+        let pod = Pod::new(naming);
+        let (volume, mut container) = running(&node, &pod);
+        for round in 0..3 {
+            for call in tear_down(&volume, &pod) {
+                let message = node.fails(&call);
+                let who = format!("{} (", container.pid());
+                assert!(message.contains(&who) || call[0] == "detach", "{message}");
+                assert!(message.contains(pod.uid()) || call[0] == "detach", "{message}");
+                assert!(message.contains("disk "), "the way out is named: {message}");
+                assert_eq!(volume.record()["refusals"], 3 * round + 1 + index_of(&call));
+            }
+            assert_eq!(layers_at(&volume.pod(pod.uid())), 1);
+            assert_eq!(layers_at(&volume.global()), 1);
+            container.must_write_on(20);
+        }
+        let log = node.log();
+        assert_eq!(log.matches(": refused").count(), 3, "each reason once: {log}");
+        // What is refused is not refused for ever.
+        container.die();
+        for call in tear_down(&volume, &pod) {
+            node.must(&call);
+        }
+        assert!(volume.record()["refused"].is_null(), "{}", volume.record());
+        fs::remove_dir(volume.pod(pod.uid())).unwrap();
+        fs::remove_dir(volume.global()).unwrap();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+fn index_of(call: &Call) -> u32 {
+    ["unmount", "unmountdevice", "detach"]
+        .iter()
+        .position(|word| call[0] == *word)
+        .unwrap()
+        .try_into()
+        .unwrap()
+}
+
+#[test]
+fn another_pod_is_no_reason_for_this_ones_folder_but_for_the_device() {
+    if !is_possible("another_pod_is_no_reason_for_this_ones_folder_but_for_the_device") {
+        return;
+    }
+    let node = Node::new();
+    let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
+    let (volume, mut container) = running(&node, &one);
+    make_folder(&volume.pod(two.uid()));
+    node.must(volume.publish(two.uid()));
+    // The second pod has ended; the first has not.
+    node.must(volume.unpublish(two.uid()));
+    let message = node.fails(volume.unstage());
+    assert!(message.contains("still run") && message.contains(one.uid()), "{message}");
+    container.must_write_on(5);
+    container.die();
+    node.must(volume.unpublish(one.uid()));
+    node.must(volume.unstage());
+    node.must(volume.detach());
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_leaked_copy_goes_and_a_busy_one_is_named() {
+    if !is_possible("a_leaked_copy_goes_and_a_busy_one_is_named") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    files::write_synced(&volume.global().join("f"), b"x");
+    // A monitoring pod that sees the machine's folders, and a service of nobody's.
+    let agent = Pod::new(Naming::Systemd);
+    let watching = agent.container().copying_all_mounts().start();
+    let mut service = Plan::outside().seeing(&volume.global(), "/seen").start();
+    service.must(&Order::Open { path: "/seen/f".into() });
+    let message = node.fails(volume.unstage());
+    let who = format!("{} (", service.pid());
+    assert!(message.contains(&who) && message.contains("a copy that leaked stays"), "{message}");
+    assert_eq!(layers_at(&volume.global()), 1);
+    service.must(&Order::LetGo);
+    node.must(volume.unstage());
+    assert!(
+        !watching.sees(volume.global().join("f").to_str().unwrap()).exists(),
+        "the copy is gone"
+    );
+    assert!(node.log().contains("taking down a copy"), "{}", node.log());
+    node.must(volume.detach());
+    drop((watching, service));
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn the_guard_can_be_told_to_warn_to_give_up_and_to_be_off() {
+    if !is_possible("the_guard_can_be_told_to_warn_to_give_up_and_to_be_off") {
+        return;
+    }
+    for (mode, words) in [
+        ("mode = \"warn\"", "would be refused"),
+        ("give_up_after = 1", "given up"),
+        ("mode = \"off\"", ""),
+    ] {
+        let node = Node::new();
+        node.configure(&format!("[guard]\n{mode}"));
+        let pod = Pod::new(Naming::Cgroupfs);
+        let (volume, container) = running(&node, &pod);
+        if mode.starts_with("give_up") {
+            node.fails(volume.unpublish(pod.uid()));
+            std::thread::sleep(Duration::from_millis(2100));
+        }
+        node.must(volume.unpublish(pod.uid()));
+        assert!(node.log().contains(words), "{mode}: {}", node.log());
+        container.die();
+        node.configure("");
+        volume.take_away();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+#[test]
+fn a_person_can_release_and_force_and_it_is_recorded() {
+    if !is_possible("a_person_can_release_and_force_and_it_is_recorded") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, container) = running(&node, &pod);
+    let message = node.fails(volume.unpublish(pod.uid()));
+    assert!(message.contains(&format!("disk release {}", volume.id)), "{message}");
+    let told = node.verb(&["release", &volume.id, "--dry-run"]).unwrap();
+    assert!(told.contains(&format!("{} (", container.pid())), "{told}");
+    assert!(told.contains("Nothing was changed"), "{told}");
+    assert_eq!(layers_at(&volume.pod(pod.uid())), 1);
+
+    let told = node.verb(&["release", &volume.pv]).unwrap();
+    assert!(told.contains("this breaks") && told.contains("unmounted"), "{told}");
+    assert_eq!(layers_at(&volume.pod(pod.uid())) + layers_at(&volume.global()), 0);
+    let log = node.log();
+    assert!(log.contains("despite the guard") && log.contains("who="), "{log}");
+
+    // The container still has the disk: the predecessor's habit is refused, the force is not.
+    let message = node.fails(["detach", &volume.pv, "1"]);
+    assert!(message.contains("disk detach --force"), "{message}");
+    let told = node.verb(&["detach", "--force", &volume.id, "--dry-run"]).unwrap();
+    assert!(told.contains("Nothing was changed"), "{told}");
+    let told = node.verb(&["detach", "--force", &volume.id, "1"]).unwrap();
+    assert!(told.contains("detached"), "{told}");
+    assert_eq!(node.must(volume.is_attached())["attached"], false);
+    container.die();
+    eventually("the loop device is gone", || {
+        crate::support::loop_devices_below(&node.base()).is_empty()
+    });
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// A process whose namespace cannot be named by its link is still seen; a stranger's plain look at
+/// the disk's node is no reason.
+#[test]
+fn who_only_looks_at_the_node_is_no_reason() {
+    if !private_mounts("who_only_looks_at_the_node_is_no_reason") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    let disk = format!("/dev/{}", volume.letter());
+    let reader = Holder::reading(std::path::Path::new(&disk));
+    node.must(volume.unstage());
+    node.must(volume.detach());
+    drop(reader);
+}
+
+/// What the kernel itself does with a disk or a file on it.
+#[test]
+fn a_loop_device_and_an_exclusive_opener_are_named() {
+    if !is_possible("a_loop_device_and_an_exclusive_opener_are_named") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    let inner = volume.global().join("inner");
+    fs::File::create(&inner).unwrap().set_len(1 << 20).unwrap();
+    let device = run("losetup", &["-f", "--show", inner.to_str().unwrap()]);
+    let device = device.trim();
+    let message = node.fails(volume.unstage());
+    assert!(message.contains("is a loop device on") && message.contains(&device[5..]), "{message}");
+    run("losetup", &["-d", device]);
+    node.must(volume.unstage());
+
+    let mut alone = Plan::outside().seeing(std::path::Path::new("/dev"), "/dev").start();
+    alone.must(&Order::OpenAlone { path: format!("/dev/{}", volume.letter()).into() });
+    let message = node.fails(volume.detach());
+    assert!(message.contains("in use") && message.contains(&alone.pid().to_string()), "{message}");
+    alone.must(&Order::LetGo);
+    node.must(volume.detach());
+    drop(alone);
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// A container starts or dies at any moment of an unmount: it never loses its volume, and what was
+/// refused passes after its death.
+#[test]
+fn a_container_that_comes_or_goes_during_an_unmount_is_never_robbed() {
+    let test = "a_container_that_comes_or_goes_during_an_unmount_is_never_robbed";
+    if !is_possible(test) {
+        return;
+    }
+    let rounds = std::env::var("GUARD_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60u32);
+    let node = Node::new();
+    let pod = Pod::new(Naming::Cgroupfs);
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    let folder = volume.pod(pod.uid());
+    make_folder(&folder);
+    let (mut refused, mut passed) = (0, 0);
+    for round in 0..rounds {
+        node.must(volume.publish(pod.uid()));
+        let delay = Duration::from_micros(u64::from(round) * 733 % 25_000);
+        // Which comes first: the container, or the call that is told that there is none.
+        let comes_first = round % 2 == 0;
+        let early = comes_first.then(|| pod.container_with(&folder));
+        let (call, output) = spawn(node.command(volume.unpublish(pod.uid())));
+        std::thread::sleep(delay);
+        let dies = round % 4 == 0;
+        let container = match early {
+            Some(container) if dies => {
+                container.die();
+                None
+            }
+            Some(container) => Some(container),
+            None => Some(pod.container_with(&folder)),
+        };
+        // A late one may have found the folder after it was unmounted.
+        let has_it = container.as_ref().is_some_and(|one| one.sees("/data/lost+found").exists());
+        let answer = Answer::finish(call, output);
+        let is_success = answer.json["status"] == "Success";
+        if has_it {
+            assert!(!is_success, "round {round}: unmounted under a live container");
+            assert_eq!(layers_at(&folder), 1, "round {round}: {}", answer.text);
+            refused += 1;
+        }
+        if let Some(container) = container {
+            container.die();
+        }
+        node.must(volume.unpublish(pod.uid()));
+        assert_eq!(layers_at(&folder), 0);
+        passed += 1;
+    }
+    println!("{refused} refused, {passed} passed");
+    assert!(refused > 0 && passed > 0, "{refused} refused, {passed} passed");
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// The window itself, held open: the container starts between the guard and the unmount.
+#[test]
+fn a_container_that_starts_after_the_guards_look_gets_its_mount_back() {
+    let test = "a_container_that_starts_after_the_guards_look_gets_its_mount_back";
+    if !is_possible(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    let folder = volume.pod(pod.uid());
+    make_folder(&folder);
+    node.must(volume.publish_as(pod.uid(), "ro"));
+    let held = node.base().join("held");
+    let mut command = node.command(volume.unpublish(pod.uid()));
+    command.env("INCLOUD_DISK_SEAM", format!("unmount.guarded=hold:{}", held.display()));
+    let (call, output) = spawn(command);
+    eventually("the guard has looked", || held.exists());
+    let container = pod.container_with(&folder);
+    fs::remove_file(&held).unwrap();
+    let answer = Answer::finish(call, output);
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    let mount = crate::checks::only_mount_at(&folder);
+    assert!(mount.is_read_only(), "it is what it was: {}", mount.options);
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
