@@ -133,6 +133,8 @@ fn a_dead_file_system_is_told_like_a_living_one() {
         assert_eq!(held, [SOME, Tie::Map, Tie::WorkingFolder], "{fs_type}: {found:?}");
         assert_eq!(ties(&found, &root)[0].0, Tie::RootFolder, "{fs_type}: {found:?}");
         drop((holder, root));
+        // The first time it tells what is lost.
+        node.fails(volume.unstage());
         volume.take_away();
     }
 }
