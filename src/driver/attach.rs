@@ -6,6 +6,7 @@ use crate::cloud::CloudVolume;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::situation::{BlockView, ComputeView, Sharing, Situation, judge};
+use crate::model::time::jittered;
 use crate::seam;
 use std::path::PathBuf;
 
@@ -117,7 +118,7 @@ impl Driver<'_> {
                 }
             }
             // Right after a request the first look is free: many clouds, and ours, are done then.
-            let has_time = tries > tries_before || self.deadline.pause(step);
+            let has_time = tries > tries_before || self.deadline.pause(jittered(step));
             if !has_time {
                 break;
             }

@@ -8,6 +8,7 @@ use crate::cloud::CloudVolume;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::situation::{ComputeView, Situation};
+use crate::model::time::jittered;
 use crate::seam;
 
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
@@ -119,7 +120,7 @@ impl Driver<'_> {
                 }
             }
             // Right after a request the first look is free: many clouds, and ours, are done then.
-            let has_time = tries > tries_before || self.deadline.pause(step);
+            let has_time = tries > tries_before || self.deadline.pause(jittered(step));
             if !has_time {
                 break;
             }

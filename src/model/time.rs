@@ -1,6 +1,6 @@
 //! The end of a call's time, passed by value into everything that waits.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The moment after which a call answers rather than waits.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +76,15 @@ impl Iterator for Steps {
     }
 }
 
+/// Between three quarters and five quarters of a pause, so that many callers do not come back at
+/// once.
+#[must_use]
+pub fn jittered(pause: Duration) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let share = f64::from(now.subsec_nanos() % 1000) / 2000.0;
+    pause.mul_f64(0.75 + share)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +94,14 @@ mod tests {
         let steps: Vec<_> =
             Steps::between(Duration::from_millis(4), Duration::from_millis(10)).take(4).collect();
         assert_eq!(steps.iter().map(Duration::as_millis).collect::<Vec<_>>(), [4, 6, 9, 10]);
+    }
+
+    #[test]
+    fn a_jittered_pause_stays_near_its_length() {
+        for _ in 0..1000 {
+            let pause = jittered(Duration::from_secs(4));
+            assert!((3000..=5000).contains(&pause.as_millis()), "{pause:?}");
+        }
     }
 
     #[test]

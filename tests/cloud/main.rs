@@ -33,3 +33,4 @@ mod static_build;
 mod storms;
 mod takeover;
 mod tls;
+mod whoami;

@@ -17,6 +17,7 @@ mod calls;
 mod scene;
 
 mod attach;
+mod config_drive;
 mod configuration;
 mod ending;
 mod examples;

@@ -9,7 +9,7 @@ use super::limiter::Limiter;
 use crate::model::access::Access;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;
-use crate::model::time::{Deadline, Steps};
+use crate::model::time::{Deadline, Steps, jittered};
 use reqwest::blocking::{Client, Response};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use serde_json::Value;
@@ -287,14 +287,6 @@ fn too_busy(request: &Request<'_>) -> Error {
         ),
     )
     .hint("it is asked again after a pause")
-}
-
-/// Between three quarters and five quarters, so that many callers do not come back at once.
-fn jittered(pause: Duration) -> Duration {
-    let now =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let share = f64::from(now.subsec_nanos() % 1000) / 2000.0;
-    pause.mul_f64(0.75 + share)
 }
 
 #[cfg(test)]
