@@ -144,6 +144,7 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
             let wish = &wish(options)?;
             let publication = Publication {
                 consumer: pod,
+                label: options.pod.as_deref(),
                 target: &folder.target,
                 stage: &folders::global_of(folder),
                 wish,

@@ -59,11 +59,10 @@ impl Driver<'_> {
             }
             Answer::Told(holders) => {
                 let dead = self.all_gone(&numbers);
-                self.refuse(
-                    id,
-                    &what,
-                    &format!("pod {consumer} still runs: {}{dead}", named(&holders, holder)),
-                )
+                let label = id.and_then(|id| self.records.load(id).consumers.remove(consumer));
+                let pod = labelled(consumer, label.as_deref());
+                let holders = named(&holders, holder);
+                self.refuse(id, &what, &format!("pod {pod} still runs: {holders}{dead}"))
             }
             Answer::CannotTell(why) => self.refuse(id, &what, &cannot_tell(&why)),
         }
@@ -198,7 +197,7 @@ impl Driver<'_> {
             return self.refuse(
                 id,
                 what,
-                &format!("pods that use the volume still run: {holders}{dead}"),
+                &format!("{} still run: {holders}{dead}", pods_of(&held, record.as_ref())),
             );
         }
         for one in leaked {
@@ -311,7 +310,7 @@ fn is_consumer(
     table: &MountTable,
     numbers: &[DeviceNumber],
 ) -> bool {
-    let bound = record.is_some_and(|record| record.consumers.contains(pod));
+    let bound = record.is_some_and(|record| record.consumers.contains_key(pod));
     let in_folder = |mount: &crate::model::mountinfo::Mount| {
         numbers.contains(&mount.number)
             && mount.target.components().any(|part| part.as_os_str() == pod.as_str())
@@ -325,6 +324,25 @@ pub(super) fn all_of(users: &DeviceUses) -> Vec<String> {
     let files = users.files.iter().map(file_use);
     let kernel = users.kernel.iter().map(kernel_use);
     namespaces.chain(files).chain(kernel).collect()
+}
+
+/// `shop/orders-0 (7a5c…)`, as far as it is known.
+fn labelled(pod: &ConsumerId, label: Option<&str>) -> String {
+    match label {
+        Some(label) if !label.is_empty() => format!("{label} ({pod})"),
+        _ => pod.to_string(),
+    }
+}
+
+/// The pods that live in these namespaces, by the names that people know.
+fn pods_of(held: &[&NamespaceUse], record: Option<&VolumeRecord>) -> String {
+    let pods = held.iter().flat_map(|one| &one.processes);
+    let pods: BTreeSet<_> = pods.filter_map(|process| process.owner.pod.as_ref()).collect();
+    let pods: Vec<_> = pods
+        .into_iter()
+        .map(|pod| labelled(pod, record.and_then(|r| r.consumers.get(pod)).map(String::as_str)))
+        .collect();
+    format!("pods that use the volume, {},", pods.join(", "))
 }
 
 /// Whether a pod has no more than a view of the machine's own folders (a monitoring agent's): then

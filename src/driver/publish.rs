@@ -14,6 +14,8 @@ use std::path::Path;
 pub struct Publication<'a> {
     /// The consumer.
     pub consumer: &'a ConsumerId,
+    /// The name that people know it by, if it was told.
+    pub label: Option<&'a str>,
     /// The consumer's folder.
     pub target: &'a Target,
     /// The folder where the volume is staged.
@@ -52,7 +54,8 @@ impl Driver<'_> {
         };
         let recorded = self.records.update(&volume.id, |record| {
             record.published.insert(publication.consumer.clone(), folder.clone());
-            record.consumers.insert(publication.consumer.clone());
+            let label = publication.label.unwrap_or_default().to_owned();
+            record.consumers.insert(publication.consumer.clone(), label);
         });
         if let Err(error) = recorded {
             tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");

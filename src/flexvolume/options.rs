@@ -36,6 +36,8 @@ pub struct Options {
     pub mount_options: MountOptions,
     /// What a new file system is made with.
     pub mkfs_options: MkfsOptions,
+    /// The pod's namespace and name, where the call is told of it.
+    pub pod: Option<String>,
     /// The cloud's region, if it is not the configured one.
     pub region: Option<String>,
 }
@@ -43,6 +45,8 @@ pub struct Options {
 const NAME: &str = "kubernetes.io/pvOrVolumeName";
 const FS_TYPE: &str = "kubernetes.io/fsType";
 const READ_WRITE: &str = "kubernetes.io/readwrite";
+const POD_NAME: &str = "kubernetes.io/pod.name";
+const POD_NAMESPACE: &str = "kubernetes.io/pod.namespace";
 const VOLUME_ID: &str = "volumeID";
 const SHARE: &str = "share";
 const REGION: &str = "region";
@@ -80,7 +84,26 @@ impl Options {
         let fs_type = get(FS_TYPE).unwrap_or_default().to_owned();
         let mount_options = MountOptions::parse(get(MOUNT_OPTIONS).unwrap_or_default())?;
         let mkfs_options = MkfsOptions::parse(get(MKFS_OPTIONS).unwrap_or_default())?;
-        Ok(Self { volume, name, fs_type, access, sharing, mount_options, mkfs_options, region })
+        // They stand in messages: whatever is no name in Kubernetes is left out.
+        let is_name = |text: &&str| {
+            text.len() <= 253 && text.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
+        };
+        let pod = match (get(POD_NAMESPACE).filter(is_name), get(POD_NAME).filter(is_name)) {
+            (Some(namespace), Some(name)) => Some(format!("{namespace}/{name}")),
+            (None, name) => name.map(str::to_owned),
+            (Some(_), None) => None,
+        };
+        Ok(Self {
+            volume,
+            name,
+            fs_type,
+            access,
+            sharing,
+            mount_options,
+            mkfs_options,
+            pod,
+            region,
+        })
     }
 }
 

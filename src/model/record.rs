@@ -8,7 +8,7 @@ use super::device::DeviceNumber;
 use super::ids::{ConsumerId, VolumeId, VolumeName};
 use super::refusal::Refusal;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The format that this version writes. Readers accept any: unknown keys are carried along.
@@ -51,9 +51,10 @@ pub struct VolumeRecord {
     /// The folders it was published at, by consumer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<ConsumerId, PathBuf>,
-    /// Every consumer that had it since it came here: one that was unmounted by force may still run.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub consumers: BTreeSet<ConsumerId>,
+    /// Every consumer that had it since it came here, with the name that people know it by: one that
+    /// was unmounted by force may still run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub consumers: BTreeMap<ConsumerId, String>,
     /// Keys of other versions.
     #[serde(flatten)]
     pub other: BTreeMap<String, serde_json::Value>,
@@ -91,7 +92,7 @@ impl VolumeRecord {
             refusals: 0,
             was_mounted: false,
             published: BTreeMap::new(),
-            consumers: BTreeSet::new(),
+            consumers: BTreeMap::new(),
             other: BTreeMap::new(),
         }
     }

@@ -5,9 +5,10 @@ use crate::crash::seams_are_built_in;
 use crate::files;
 use crate::holders::{Holder, run};
 use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
-use crate::support::{Answer, Node, private_mounts, spawn};
+use crate::support::{Answer, DISK, Node, output_of, private_mounts, spawn};
 use crate::volume::{Call, Volume, make_folder};
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 fn is_possible(test: &str) -> bool {
@@ -44,7 +45,8 @@ fn the_incident_is_refused_and_the_pod_never_notices() {
                 let message = node.fails(&call);
                 let who = format!("{} (", container.pid());
                 assert!(message.contains(&who) || call[0] == "detach", "{message}");
-                assert!(message.contains(pod.uid()) || call[0] == "detach", "{message}");
+                let name = format!("shop/orders-0 ({})", pod.uid());
+                assert!(message.contains(&name) || call[0] == "detach", "{message}");
                 assert!(message.contains("disk "), "the way out is named: {message}");
                 assert_eq!(volume.record()["refusals"], 3 * round + 1 + index_of(&call));
             }
@@ -207,6 +209,40 @@ fn who_only_looks_at_the_node_is_no_reason() {
     node.must(volume.unstage());
     node.must(volume.detach());
     drop(reader);
+}
+
+/// In a PID namespace of its own nobody else can be seen: that is no consent.
+#[test]
+fn where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_kernel() {
+    let test = "where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_kernel";
+    if !is_possible(test) {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Cgroupfs);
+    let (volume, container) = running(&node, &pod);
+    let blind = |call: &Call| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "--propagation", "unchanged", DISK]);
+        command.args(call).env("INCLOUD_DISK_CONFIG", node.config_path());
+        let output = output_of(&mut command);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let json: serde_json::Value = serde_json::from_str(&text)
+            .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
+        (json["status"].as_str().unwrap().to_owned(), text)
+    };
+    for call in [volume.unpublish(pod.uid()), volume.unstage()] {
+        let (status, text) = blind(&call);
+        assert!(status == "Failure" && text.contains("cannot be told from here"), "{text}");
+    }
+    // The kernel knows of the container's mount, named or not.
+    node.verb(&["release", &volume.id]).unwrap();
+    let (status, text) = blind(&volume.detach());
+    assert!(status == "Failure" && text.contains("in use"), "{text}");
+    container.die();
+    let (status, text) = blind(&volume.detach());
+    assert!(status == "Success", "{text}");
+    nothing_is_left(&node, &[&volume]);
 }
 
 /// What the kernel itself does with a disk or a file on it.
