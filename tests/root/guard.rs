@@ -226,22 +226,22 @@ fn where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_ke
         command.args(["--pid", "--fork", "--mount-proc", "--propagation", "unchanged", DISK]);
         command.args(call).env("INCLOUD_DISK_CONFIG", node.config_path());
         let output = output_of(&mut command);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let json: serde_json::Value = serde_json::from_str(&text)
-            .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
-        (json["status"].as_str().unwrap().to_owned(), text)
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let json: serde_json::Value = serde_json::from_str(&said)
+            .unwrap_or_else(|_| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)));
+        (json["status"].as_str().unwrap().to_owned(), said)
     };
     for call in [volume.unpublish(pod.uid()), volume.unstage()] {
-        let (status, text) = blind(&call);
-        assert!(status == "Failure" && text.contains("cannot be told from here"), "{text}");
+        let (status, said) = blind(&call);
+        assert!(status == "Failure" && said.contains("cannot be told from here"), "{said}");
     }
     // The kernel knows of the container's mount, named or not.
     node.verb(&["release", &volume.id]).unwrap();
-    let (status, text) = blind(&volume.detach());
-    assert!(status == "Failure" && text.contains("in use"), "{text}");
+    let (status, said) = blind(&volume.detach());
+    assert!(status == "Failure" && said.contains("in use"), "{said}");
     container.die();
-    let (status, text) = blind(&volume.detach());
-    assert!(status == "Success", "{text}");
+    let (status, said) = blind(&volume.detach());
+    assert!(status == "Success", "{said}");
     nothing_is_left(&node, &[&volume]);
 }
 
