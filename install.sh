@@ -9,6 +9,18 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 # Where mkfs and losetup live is not in everybody's PATH.
 PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin
 
+# What is removed when this ends: a folder for scraps, and a driver that did not get to its place.
+scratch=''
+staged=''
+trap 'clean_up' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+clean_up() {
+    [ -z "$scratch" ] || rm -rf "$scratch"
+    [ -z "$staged" ] || rm -rf "$staged" "$new_driver"
+}
+
 explain() {
     cat <<'TEXT'
 disk: a FlexVolume driver for cloud block disks
@@ -17,10 +29,30 @@ disk: a FlexVolume driver for cloud block disks
                             the real driver on loop devices, in a mount namespace of its own;
                             nothing is left behind
   sudo ./install.sh test    all tests; without root those that need it are skipped and counted
+  ./install.sh release [--out DIR]
+                            a tarball for nodes without a toolchain: a static driver, this script,
+                            the examples, checksums
   ./install.sh help         this text
 
-Both words first install the system packages that are missing (apt-get, dnf or yum) and build
-with the Rust toolchain that is here. They ask nothing.
+These first install the system packages that are missing (apt-get, dnf or yum) and build with the
+Rust toolchain that is here. On a node:
+
+  sudo ./install.sh install [--cloud local|openstack] [--plugin-dir DIR] [--kubelet-root DIR]
+                            [--binary FILE] [--dry-run]
+                            puts the driver into kubelet's plugin folder, tested before and in one
+                            step, and writes a configuration if there is none. Takes the driver of
+                            an unpacked release, else builds one; with --binary it needs neither
+                            network nor toolchain
+  sudo ./install.sh upgrade the same, with the same options, where it is installed already
+  sudo ./install.sh rollback [--plugin-dir DIR] [--dry-run]
+                            puts back the driver that was there before; again: the newer one
+  sudo ./install.sh verify [--plugin-dir DIR]
+                            says what is not as it was installed; exit status 1 if anything is
+  sudo ./install.sh uninstall [--plugin-dir DIR] [--dry-run] [--purge]
+                            not while volumes are mounted; --purge: configuration and state too
+
+The plugin folder is the one that a running kubelet was told, else the usual one. With DESTDIR set,
+all is below that folder, but for a --plugin-dir, which is taken as it is. Nothing asks a question.
 TEXT
 }
 
@@ -30,6 +62,12 @@ main() {
     case $word in
         demo) word_demo "$@" ;;
         test) word_test "$@" ;;
+        install) word_install "$@" ;;
+        upgrade) word_upgrade "$@" ;;
+        rollback) word_rollback "$@" ;;
+        verify) word_verify "$@" ;;
+        uninstall) word_uninstall "$@" ;;
+        release) word_release "$@" ;;
         help | -h | --help) explain ;;
         *) misused "unknown word: $word" ;;
     esac
@@ -63,14 +101,710 @@ word_test() {
     summarise "$scratch/tests" "$kept_status"
 }
 
-# Without udev nothing of the binary is a library that must be loaded. With a target named, the
-# flags do not reach the programs that the build itself runs.
+word_install() {
+    read_options "$word_options_of_install" "$@"
+    find_plugin_folder_to_install
+    put_new_driver
+}
+
+word_upgrade() {
+    read_options "$word_options_of_install" "$@"
+    find_plugin_folder_in_use
+    is_installed || die "nothing to upgrade: there is no $driver/disk
+Install it first: ./install.sh install"
+    put_new_driver
+}
+
+word_rollback() {
+    read_options '--plugin-dir --dry-run' "$@"
+    find_plugin_folder_in_use
+    ask_for_root
+    begin_change
+    if [ "$settled" = rollback ]; then
+        say "a rollback that was interrupted is finished"
+    else
+        [ -f "$previous" ] || die "nothing to go back to: there is no $previous"
+        stage_if_other "$previous" 'the driver that was here before'
+        put_staged_in_place
+    fi
+    change "noting what is installed in $manifest" note_what_is_installed
+}
+
+word_uninstall() {
+    read_options '--plugin-dir --dry-run --purge' "$@"
+    find_plugin_folder_in_use
+    ask_for_root
+    begin_change
+    if is_installed || [ -d "$driver" ]; then
+        refuse_while_in_use
+        change "removing $driver" remove_driver
+    else
+        say "there is no $driver"
+    fi
+    change "forgetting what was installed" rm -rf "$manifest" "$previous_folder"
+    if [ -n "$purge" ]; then
+        purge_traces
+    else
+        say "kept: $config_folder, $state_folder and $log_folder (--purge removes the first two)"
+    fi
+}
+
+word_verify() {
+    read_options '--plugin-dir' "$@"
+    find_plugin_folder_in_use
+    find_drift
+    [ -z "$drift" ] || die "not as it was installed:$drift"
+    say "as installed: $(noted version) in $driver"
+}
+
+word_release() {
+    read_options '--out' "$@"
+    prepare
+    say "building the static driver (release); the first time this takes one to three minutes"
+    quietly build_static --release
+    pack_release "$(target_folder)/$(host_triple)/release/disk" "${out:-$(target_folder)/release-tarball}"
+}
+
+# build_static OPTION...: without udev nothing of the binary is a library that must be loaded. With
+# a target named, the flags do not reach the programs that the build itself runs.
 build_static() {
     as_builder env RUSTFLAGS='-C target-feature=+crt-static' \
-        "$cargo" build --locked --no-default-features --target "$(host_triple)"
+        "$cargo" build --locked --no-default-features --target "$(host_triple)" "$@"
 }
 
 host_triple() { as_builder "$(dirname "$cargo")/rustc" -vV | sed -n 's/^host: //p'; }
+
+# --- installing ------------------------------------------------------------------------------
+#
+# kubelet watches its plugin folder and calls whatever appears there, so nothing appears before it
+# is complete: all is written under hidden names, flushed, and renamed at the end. What kubelet
+# still runs of the old file it keeps. Killed at any step, the next word goes on from there.
+
+word_options_of_install='--cloud --plugin-dir --kubelet-root --binary --dry-run'
+
+# Test seam: INSTALL_SEAM names a step at which this script kills itself, as a machine that loses
+# its power would. The steps: begun, staged, tested, configured, kept, switched, settled, noted;
+# of uninstall: removed.
+step() {
+    [ "${INSTALL_SEAM:-}" != "$1" ] || kill -KILL $$
+}
+
+# Test seam: INSTALL_PROC is a folder in place of /proc, with the processes and mounts of a test.
+proc=${INSTALL_PROC:-/proc}
+
+# DESTDIR is the root of the machine that is installed, for packages, images and containers.
+destdir=${DESTDIR:-}
+destdir=${destdir%/}
+config_folder=$destdir/etc/incloud-disk
+config=$config_folder/config.toml
+state_folder=$destdir/var/lib/incloud-disk
+log_folder=$destdir/var/log/incloud-volume
+manifest=$state_folder/installed
+# Not beside the driver: every folder that kubelet sees is a driver to it.
+previous_folder=$state_folder/previous
+previous=$previous_folder/disk
+# A controller-manager's configuration, while there is no driver that it could stand beside.
+kept_hidden_config=$state_folder/kept.config.toml
+
+# A constant of the driver. Whoever changes it there is told by the tests.
+answer_to_init='{"status":"Success","capabilities":{"attach":true,"selinuxRelabel":true,"supportsMetrics":true,"fsGroup":true,"requiresFSResize":true}}'
+
+# read_options ALLOWED ARGUMENT...
+read_options() {
+    allowed=" $1 "
+    shift
+    cloud='' plugin_folder='' kubelet_root='' binary='' dry_run='' purge='' out=''
+    while [ $# -gt 0 ]; do
+        case $allowed in
+            *" ${1%%=*} "*) ;;
+            *) misused "$word does not take $1" ;;
+        esac
+        case $1 in
+            --dry-run) dry_run=yes ;;
+            --purge) purge=yes ;;
+            --*=*) set_option "${1%%=*}" "${1#*=}" ;;
+            *)
+                [ $# -ge 2 ] || misused "$1 needs a value"
+                set_option "$1" "$2"
+                shift
+                ;;
+        esac
+        shift
+    done
+    umask 022
+}
+
+set_option() {
+    [ -n "$2" ] || misused "$1 needs a value"
+    case $1 in
+        --cloud)
+            case $2 in
+                local | openstack) cloud=$2 ;;
+                *) misused "--cloud is local or openstack, not $2" ;;
+            esac
+            ;;
+        --plugin-dir) plugin_folder=$(absolute "${2%/}") ;;
+        --kubelet-root) kubelet_root=$(absolute "${2%/}") ;;
+        --binary) binary=$(absolute "$2") ;;
+        --out) out=$(absolute "$2") ;;
+        *) misused "$1 takes no value" ;;
+    esac
+}
+
+absolute() {
+    case $1 in
+        /*) printf '%s\n' "$1" ;;
+        *) printf '%s/%s\n' "$(pwd)" "$1" ;;
+    esac
+}
+
+# change SENTENCE COMMAND...: says what is done, and does it unless this is a dry run.
+change() {
+    sentence=$1
+    shift
+    if [ -n "$dry_run" ]; then
+        say "would be next: $sentence"
+    else
+        say "$sentence"
+        "$@"
+    fi
+}
+
+ask_for_root() {
+    [ -n "$dry_run$destdir" ] || is_root || die "$word changes this machine, which needs root: sudo ./install.sh $word"
+}
+
+put_new_driver() {
+    ask_for_root
+    [ -e "$config" ] || [ -f "$here/examples/config.toml" ] ||
+        die "$here/examples/config.toml is missing, of which the configuration is made"
+    find_new_binary
+    begin_change
+    [ -z "$leftover_elsewhere" ] || warn "$leftover_elsewhere"
+    stage_if_other "$binary" 'the new driver'
+    # Before the switch: from there on kubelet calls.
+    write_config
+    [ -d "$log_folder" ] || change "making $log_folder" make_folder 0750 "$log_folder"
+    step configured
+    put_staged_in_place
+    change "noting what is installed in $manifest" note_what_is_installed
+}
+
+# Sets `binary`, by building it if nobody brought one.
+find_new_binary() {
+    if [ -n "$binary" ]; then
+        [ -f "$binary" ] || die "there is no file $binary"
+    elif [ ! -e "$here/Cargo.toml" ] && [ -f "$here/disk" ]; then
+        # An unpacked release.
+        binary=$here/disk
+        [ "$(sed -n 's/  disk$//p' "$here/SHA256SUMS")" = "$(checksum "$binary")" ] ||
+            die "$binary is not what $here/SHA256SUMS says; unpack the release again"
+    elif [ -n "$dry_run" ]; then
+        say "would be next: building the driver (release)"
+        binary='the driver that is built'
+    else
+        prepare
+        say "building the driver (release); the first time this takes one to three minutes"
+        quietly as_builder "$cargo" build --release --locked
+        binary=$(target_folder)/release/disk
+    fi
+}
+
+# One change at a time, and what an earlier one left is settled first.
+begin_change() {
+    settled=''
+    [ -z "$dry_run" ] || return 0
+    make_folder 0700 "$state_folder"
+    if have flock; then
+        exec 9>"$state_folder/.install.lock"
+        flock -w 10 9 || die "another install.sh is at work here"
+    fi
+    rm -rf "$new_driver" "$driver/.disk" "$driver/.leaving" "$previous_folder/.copy"
+    settle install
+    settle rollback
+    step begun
+}
+
+# --- the switch ------------------------------------------------------------------------------
+
+# stage_if_other FILE WHAT: sets `is_same` if there is nothing to put in place.
+stage_if_other() {
+    is_same=''
+    if [ -f "$driver/disk" ] && [ -f "$1" ] && cmp -s "$1" "$driver/disk" && is_runnable "$driver/disk"; then
+        say "$2 is what is here already: $driver/disk"
+        is_same=yes
+        return 0
+    fi
+    [ -z "$dry_run" ] || [ ! -x "$1" ] || test_or_die "$1"
+    change "copying $2 under a hidden name into $plugin_folder, and testing it there" stage "$1"
+}
+
+put_staged_in_place() {
+    [ -z "$is_same" ] || return 0
+    [ ! -f "$driver/disk" ] || change "keeping a copy of the old driver as $previous" keep_driver
+    step kept
+    change "renaming it to $driver/disk" switch
+    step switched
+    settle "$word"
+    step settled
+}
+
+# The copy is made in the folder where it will be: a rename is only atomic within a file system,
+# and what it must be able to run there (noexec, SELinux's label) is tested with it.
+stage() {
+    [ ! -d "$driver/disk" ] || die "$driver/disk is a folder"
+    if [ -d "$driver" ]; then
+        staged=$driver/.disk
+    else
+        make_folder 0755 "$plugin_folder"
+        make_folder 0755 "$new_driver"
+        staged=$new_driver/disk
+        [ ! -f "$kept_hidden_config" ] || cp -p "$kept_hidden_config" "$new_driver/.config.toml"
+    fi
+    cp "$1" "$staged"
+    chmod 0755 "$staged"
+    flush "$staged" "$(dirname "$staged")"
+    step staged
+    test_or_die "$staged"
+    step tested
+}
+
+switch() {
+    if [ -d "$driver" ]; then
+        mv -f "$staged" "$driver/disk"
+        flush "$driver"
+    else
+        mv "$new_driver" "$driver"
+        flush "$plugin_folder"
+        rm -f "$kept_hidden_config"
+    fi
+    staged=''
+}
+
+# The old driver, until the switch is made; only then it takes the place of the one before it.
+keep_driver() {
+    make_folder 0700 "$previous_folder"
+    cp -p "$driver/disk" "$previous_folder/.copy"
+    flush "$previous_folder/.copy"
+    mv -f "$previous_folder/.copy" "$previous_folder/.leaving-by-$(kind_of_change)"
+    flush "$previous_folder"
+}
+
+# An upgrade is an install; a rollback that was interrupted must not be made a second time, which
+# would undo it.
+kind_of_change() {
+    case $word in
+        rollback) echo rollback ;;
+        *) echo install ;;
+    esac
+}
+
+# settle KIND: if the driver that was leaving has left, it is the previous one now.
+settle() {
+    [ -z "$dry_run" ] || return 0
+    case $1 in
+        upgrade) kind=install ;;
+        *) kind=$1 ;;
+    esac
+    leaving=$previous_folder/.leaving-by-$kind
+    [ -f "$leaving" ] || return 0
+    if cmp -s "$leaving" "$driver/disk"; then
+        rm -f "$leaving"
+    else
+        mv -f "$leaving" "$previous"
+        flush "$previous_folder"
+        settled=$kind
+    fi
+}
+
+# --- testing a driver before it is one -------------------------------------------------------
+
+# test_or_die FILE
+test_or_die() {
+    refusal=''
+    test_driver "$1"
+    [ -z "$refusal" ] || die "refused, nothing was changed: this driver $refusal"
+}
+
+# test_driver FILE: sets `refusal` if it is not one.
+test_driver() {
+    head=$(first_bytes "$1" 0 4)
+    if [ "$word" = rollback ] && [ "${head#2321}" != "$head" ]; then
+        # The predecessor of this driver may be a script.
+        ask_driver "$1" init '*"status"*"Success"*'
+        return 0
+    fi
+    [ "$head" = 7f454c46 ] || { refusal="is no program (its first bytes are ${head:-not there})" && return 0; }
+    # A shell runs as a script what the kernel does not take, so this is looked at before.
+    [ "$(kind_of_machine "$1")" = "$(kind_of_machine /proc/self/exe)" ] ||
+        { refusal="is for another kind of processor" && return 0; }
+    if [ "$word" = rollback ]; then
+        ask_driver "$1" init '*"status"*"Success"*'
+    else
+        ask_driver "$1" init "$answer_to_init"
+        [ -n "$refusal" ] || ask_driver "$1" --version 'disk [0-9]*.[0-9]*'
+    fi
+}
+
+# ask_driver FILE WORD PATTERN: both streams are one, as they are for kubelet.
+ask_driver() {
+    if ! answer=$(run_driver "$1" "$2" 2>&1); then
+        refusal="failed at $2: $(printable "$answer")"
+        return 0
+    fi
+    # shellcheck disable=SC2254 # a pattern
+    case $answer in
+        *"$newline"*) refusal="answered $2 with several lines: $(printable "$answer")" ;;
+        $3) ;;
+        *) refusal="answered $2 with: $(printable "$answer")" ;;
+    esac
+}
+
+newline='
+'
+
+printable() { printf '%s\n' "$1" | head -c 300 | tr -cd '[:print:]'; }
+
+# Without any configuration of this machine, and not for ever.
+run_driver() {
+    if have timeout; then
+        INCLOUD_DISK_CONFIG=/dev/null timeout 20 "$@" </dev/null 9>&-
+    else
+        INCLOUD_DISK_CONFIG=/dev/null "$@" </dev/null 9>&-
+    fi
+}
+
+# first_bytes FILE OFFSET COUNT: as hexadecimal digits.
+first_bytes() {
+    od -An -v -tx1 -j "$2" -N "$3" "$1" 2>/dev/null | tr -d ' \n'
+}
+
+# Word size and byte order, and the processor.
+kind_of_machine() {
+    printf '%s %s\n' "$(first_bytes "$1" 4 2)" "$(first_bytes "$1" 18 2)"
+}
+
+# --- the plugin folder -----------------------------------------------------------------------
+
+usual_plugin_folder=/usr/libexec/kubernetes/kubelet-plugins/volume/exec
+
+find_plugin_folder_to_install() {
+    leftover_elsewhere=''
+    if [ -z "$plugin_folder" ]; then
+        ask_kubelet
+        if [ -n "$kubelets_folder" ]; then
+            plugin_folder=$destdir$kubelets_folder
+            say "kubelet runs with the plugin folder $kubelets_folder"
+        elif [ -n "$(noted_folder)" ]; then
+            plugin_folder=$(noted_folder)
+        else
+            take_usual_plugin_folder
+        fi
+    fi
+    was=$(noted_folder)
+    if [ -n "$was" ] && [ "$was" != "$plugin_folder" ] && [ -e "$was/incloud~disk" ]; then
+        leftover_elsewhere="an earlier driver stays in $was; to remove it: ./install.sh uninstall --plugin-dir $was"
+    fi
+    name_folders
+}
+
+find_plugin_folder_in_use() {
+    leftover_elsewhere=''
+    [ -n "$plugin_folder" ] || plugin_folder=$(noted_folder)
+    if [ -n "$plugin_folder" ]; then
+        name_folders
+    else
+        find_plugin_folder_to_install
+    fi
+}
+
+name_folders() {
+    driver=$plugin_folder/incloud~disk
+    new_driver=$plugin_folder/.incloud~disk.new
+}
+
+is_installed() { [ -f "$driver/disk" ]; }
+
+take_usual_plugin_folder() {
+    plugin_folder=$destdir$usual_plugin_folder
+    is_read_only "$plugin_folder" || return 0
+    plugin_folder=$destdir${kubelet_root:-/var/lib/kubelet}/volume-plugins
+    warn "$usual_plugin_folder is on a read-only file system, so this takes $plugin_folder;
+kubelet looks there only if it is started with --volume-plugin-dir=${plugin_folder#"$destdir"}"
+}
+
+# Sets `kubelets_folder` to what a running kubelet was told, by its flag or else by its file.
+ask_kubelet() {
+    kubelets_folder=''
+    for process in "$proc"/[0-9]*; do
+        is_kubelet "$process" || continue
+        told=$(flag_of "$process" volume-plugin-dir)
+        [ -n "$told" ] || told=$(folder_in_configuration_of "$process")
+        told=${told%/}
+        [ -n "$told" ] || continue
+        if [ -n "$kubelets_folder" ] && [ "$told" != "$kubelets_folder" ]; then
+            die "several kubelets run here, with the plugin folders $kubelets_folder and $told
+Say which is meant: --plugin-dir DIR"
+        fi
+        kubelets_folder=$told
+    done
+}
+
+is_kubelet() {
+    { read -r name <"$1/comm"; } 2>/dev/null || return 1
+    case $name in
+        kubelet) ;;
+        hyperkube) arguments_of "$1" | grep -qx kubelet ;;
+        *) return 1 ;;
+    esac
+}
+
+arguments_of() { tr '\0' '\n' 2>/dev/null <"$1/cmdline"; }
+
+# flag_of PROCESS FLAG: the last one counts, as it does for kubelet.
+flag_of() {
+    arguments_of "$1" | awk -v flag="--$2" '
+        is_next { value = $0; is_next = 0; next }
+        $0 == flag { is_next = 1; next }
+        index($0, flag "=") == 1 { value = substr($0, length(flag) + 2) }
+        END { print value }'
+}
+
+# A file is where kubelet sees it, which in a container is not where it is for us.
+folder_in_configuration_of() {
+    file=$(flag_of "$1" config)
+    [ -n "$file" ] || return 0
+    case $file in
+        /*) ;;
+        *) file=$(readlink "$1/cwd" || true)/$file ;;
+    esac
+    [ -r "$1/root$file" ] || die "kubelet's configuration cannot be read: $file
+Say where its plugin folder is: --plugin-dir DIR"
+    # YAML and JSON alike; neither a comment nor a quote is part of the folder's name.
+    tr '{},' '[\n*]' <"$1/root$file" | sed -n \
+        -e "s/^[[:space:]]*[\"']\{0,1\}volumePluginDir[\"']\{0,1\}[[:space:]]*:[[:space:]]*//" \
+        -e 't found' -e d -e ':found' \
+        -e "s/[[:space:]]#.*//; s/[[:space:]]*\$//; s/^[\"']//; s/[\"']\$//; p" | tail -n 1
+}
+
+# Asked of the mount table: to root a read-only folder looks like a writable one, and to try would
+# leave something that kubelet sees.
+is_read_only() {
+    awk -v path="$1" '
+        $5 == "/" || path == $5 || index(path, $5 "/") == 1 {
+            if (length($5) >= longest) {
+                longest = length($5)
+                options = $6
+                for (i = 7; i <= NF && $i != "-"; i++);
+                is_read_only = ("," options "," $(i + 3) ",") ~ /,ro,/
+            }
+        }
+        END { exit !is_read_only }' "$proc/self/mountinfo"
+}
+
+# --- configuration and records ---------------------------------------------------------------
+
+write_config() {
+    if [ -e "$config" ]; then
+        say "the configuration stays as it is: $config"
+        return 0
+    fi
+    change "writing a configuration: $config" write_new_config
+    [ -n "$cloud" ] || warn "no cloud is chosen yet: set cloud.kind in $config"
+}
+
+# It may come to hold credentials, so nobody else reads it.
+write_new_config() {
+    make_folder 0755 "$config_folder"
+    (
+        umask 077
+        config_text >"$config_folder/.config.toml.new"
+    )
+    flush "$config_folder/.config.toml.new"
+    mv "$config_folder/.config.toml.new" "$config"
+    flush "$config_folder"
+}
+
+config_text() {
+    if [ -n "$cloud" ]; then kind="kind = \"$cloud\""; else kind='# kind = "openstack"'; fi
+    root='&'
+    [ -z "$kubelet_root" ] || root=$(printf 'kubelet_root = "%s"' "$kubelet_root" | sed 's/[\\&|]/\\&/g')
+    sed -e "s|^kind = .*|$kind|" -e "s|^# kubelet_root = .*|$root|" "$here/examples/config.toml"
+}
+
+note_what_is_installed() {
+    {
+        printf 'sha256=%s\n' "$(checksum "$driver/disk")"
+        printf 'version=%s\n' "$(run_driver "$driver/disk" --version 2>/dev/null | head -n 1 || true)"
+        printf 'time=%s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+        # As the machine will see it that DESTDIR becomes.
+        printf 'plugin_dir=%s\n' "${plugin_folder#"$destdir"}"
+    } >"$manifest.new"
+    flush "$manifest.new"
+    mv -f "$manifest.new" "$manifest"
+    flush "$state_folder"
+    step noted
+}
+
+# noted KEY
+noted() {
+    [ ! -r "$manifest" ] || sed -n "s/^$1=//p" "$manifest"
+}
+
+noted_folder() {
+    folder=$(noted plugin_dir)
+    if [ -n "$folder" ] && [ -d "$destdir$folder/incloud~disk" ]; then folder=$destdir$folder; fi
+    printf '%s\n' "$folder"
+}
+
+# Sets `drift`: one line for each thing that is not as it was installed.
+find_drift() {
+    drift=''
+    if [ ! -r "$manifest" ]; then
+        differs "nothing is noted as installed: there is no $manifest"
+        return 0
+    fi
+    if ! is_installed; then
+        differs "the driver is gone: $driver/disk"
+    else
+        [ "$(checksum "$driver/disk")" = "$(noted sha256)" ] ||
+            differs "$driver/disk is another one than was installed at $(noted time) ($(noted version))"
+        is_runnable "$driver/disk" || differs "$driver/disk has other permissions than 0755"
+    fi
+    for path in "$driver"/* "$plugin_folder"/incloud~disk?* "$plugin_folder"/.incloud~disk*; do
+        [ -e "$path" ] || continue
+        [ "$path" = "$driver/disk" ] || differs "kubelet may take this for a driver or a change of one: $path"
+    done
+    if [ ! -f "$config" ]; then
+        differs "the configuration is gone: $config"
+    elif [ "$(permissions "$config" | cut -c5-10)" != ------ ]; then
+        differs "others may read the configuration, which may hold credentials: $config"
+    fi
+    [ -d "$log_folder" ] || differs "the log folder is gone: $log_folder"
+}
+
+differs() {
+    drift="$drift
+  $*"
+}
+
+checksum() { sha256sum "$1" | cut -d ' ' -f 1; }
+
+permissions() {
+    # shellcheck disable=SC2012 # one file, whose name is not looked at
+    ls -ldL "$1" | cut -c 1-10
+}
+
+is_runnable() { [ "$(permissions "$1")" = -rwxr-xr-x ]; }
+
+# make_folder MODE FOLDER: with its parents; one that is there keeps its mode.
+make_folder() {
+    [ -d "$2" ] && return 0
+    mkdir -p "$(dirname "$2")"
+    mkdir -m "$1" "$2"
+}
+
+# flush PATH...: to the disk. An old `sync` takes no path and flushes all.
+flush() {
+    sync "$@" 2>/dev/null || sync
+}
+
+# --- uninstalling ----------------------------------------------------------------------------
+
+refuse_while_in_use() {
+    find_users
+    [ -z "$users" ] || die "refused, nothing was removed: without the driver kubelet cannot unmount these:$users
+Move the pods that use them to another node first (kubectl drain)."
+}
+
+# Sets `users`: volumes mounted in our own mount namespace or in kubelet's, whose mounts they are,
+# and calls under way. A table that cannot be read is no empty table.
+find_users() {
+    users='' mounted=''
+    for process in "$proc/self" "$proc"/[0-9]*; do
+        [ "$process" = "$proc/self" ] || is_kubelet "$process" || continue
+        table=$(cat "$process/mountinfo") || die "the mounts cannot be read: $process/mountinfo"
+        mounted=$mounted$newline$table
+    done
+    mounted=$(printf '%s\n' "$mounted" | cut -d ' ' -f 5 | sed -n \
+        -e '\|/plugins/kubernetes\.io/flexvolume/incloud/disk/mounts/.|p' \
+        -e '\|/pods/[^/]*/volumes/incloud~disk/.|p' | sort -u)
+    [ -z "$mounted" ] || users=$newline$mounted
+    calls=$(calls_under_way)
+    [ -z "$calls" ] || users=$users$newline$calls
+}
+
+# Also those of a driver that was replaced meanwhile, which the kernel calls deleted.
+calls_under_way() {
+    where=$(cd "$driver" && pwd -P)
+    for program in "$proc"/[0-9]*/exe; do
+        case $(readlink "$program" 2>/dev/null || true) in
+            "$where/disk" | "$where/disk (deleted)") ;;
+            *) continue ;;
+        esac
+        process=${program%/exe}
+        printf 'a call under way: process %s: %s\n' "${process##*/}" "$(arguments_of "$process" | head -n 2 | tail -n 1)"
+    done
+}
+
+# The executable goes first: that is what kubelet takes for the end of a driver. What came in
+# between the look and this is seen by a second look, and then the driver comes back.
+remove_driver() {
+    if is_installed; then
+        cp -p "$driver/disk" "$driver/.leaving"
+        rm -f "$driver/disk"
+        step removed
+        find_users
+        if [ -n "$users" ]; then
+            mv "$driver/.leaving" "$driver/disk"
+            die "refused, the driver is back: these came in between:$users"
+        fi
+    fi
+    # A folder without a driver is a broken driver to kubelet, so the hidden file goes with it.
+    [ ! -f "$driver/.config.toml" ] || mv -f "$driver/.config.toml" "$kept_hidden_config"
+    rm -f "$driver/.leaving"
+    rmdir "$driver" || die "$driver is not empty; what is in there is not ours, and kubelet takes it for a driver"
+    flush "$plugin_folder"
+}
+
+purge_traces() {
+    change "removing $config_folder" rm -rf "$config_folder"
+    for path in "$state_folder"/* "$state_folder"/.[!.]*; do
+        [ -e "$path" ] || continue
+        # The local cloud's volumes are somebody's data, not our state.
+        if [ "$path" = "$state_folder/local" ]; then
+            say "kept: $path, the volumes of the local cloud"
+        else
+            change "removing $path" rm -rf "$path"
+        fi
+    done
+    [ ! -d "$state_folder" ] || [ -n "$dry_run" ] || rmdir "$state_folder" 2>/dev/null || true
+    say "kept: $log_folder"
+}
+
+# --- a release -------------------------------------------------------------------------------
+
+# pack_release BINARY FOLDER
+pack_release() {
+    refusal='' word=install
+    test_driver "$1"
+    [ -z "$refusal" ] || die "what was built $refusal"
+    LC_ALL=C ldd "$1" 2>&1 | grep -Eq 'statically linked|not a dynamic' || die "what was built is not static: $1"
+    name=incloud-disk-$(sed -n 's/^version *= *"\(.*\)".*/\1/p' Cargo.toml | head -n 1)-$(host_triple)
+    mkdir "$scratch/$name"
+    cp -R "$1" install.sh examples README.md CHANGELOG.md LICENSE "$scratch/$name/"
+    (
+        cd "$scratch/$name"
+        find . -type f | sed 's|^\./||' | LC_ALL=C sort | while read -r file; do sha256sum "$file"; done >"$scratch/sums"
+        mv "$scratch/sums" SHA256SUMS
+    )
+    tar -C "$scratch" --owner=0 --group=0 -czf "$scratch/$name.tar.gz" "$name"
+    # By the one who builds, so that the tarball is theirs.
+    as_builder mkdir -p "$2"
+    # shellcheck disable=SC2016 # for the inner shell
+    as_builder sh -c 'cat >"$1"' - "$2/$name.tar.gz" <"$scratch/$name.tar.gz"
+    say "packed: $2/$name.tar.gz"
+}
 
 # --- running the tests -----------------------------------------------------------------------
 
@@ -122,11 +856,9 @@ summarise() {
 # --- what a machine needs --------------------------------------------------------------------
 
 prepare() {
+    [ -f "$here/Cargo.toml" ] || die "$word builds, and this folder has no source"
     cd "$here"
     scratch=$(mktemp -d)
-    trap 'rm -rf "$scratch"' EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM HUP
     # Rust first: it is the one thing that this script cannot bring, so nothing changes without it.
     find_rust
     install_packages

@@ -1,0 +1,135 @@
+//! `uninstall`: not while kubelet needs the driver, and nothing is lost that is somebody's.
+
+use crate::machine::{Machine, fails, must, names_in};
+use crate::support::{private_mounts, start};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const GLOBAL: &str = "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/pv-1";
+const POD: &str = "/data/kubelet/pods/0b5c-1/volumes/incloud~disk/pv-2";
+const FOREIGN: &str = "/var/lib/kubelet/pods/0b5c-1/volumes/kubernetes.io~empty-dir/cache";
+
+#[test]
+fn mounted_volumes_are_named_and_hold_the_driver() {
+    let machine = Machine::new();
+    machine.installed(&machine.make_driver("a"));
+    machine.mounted(&[("/", "rw"), (GLOBAL, "rw"), (POD, "ro"), (FOREIGN, "rw")]);
+    let said = fails(&mut machine.command(["uninstall"]));
+    assert!(said.contains(GLOBAL) && said.contains(POD) && !said.contains(FOREIGN), "{said}");
+    machine.answers();
+    // Also where only kubelet's own mount namespace shows them.
+    machine.runs(8, "kubelet", &["kubelet"]);
+    machine.mounted(&[("/", "rw")]);
+    assert!(fails(&mut machine.command(["uninstall", "--purge"])).contains(POD));
+    fs::remove_file(machine.proc().join("8/mountinfo")).unwrap();
+    assert!(fails(&mut machine.command(["uninstall"])).contains("cannot be read"));
+    machine.answers();
+    machine.runs(8, "kubelet", &["kubelet"]);
+    must(&mut machine.command(["uninstall"]));
+    assert!(names_in(&machine.plugins()).is_empty());
+}
+
+#[test]
+fn real_mounts_hold_the_driver() {
+    if !private_mounts("real_mounts_hold_the_driver") {
+        return;
+    }
+    let machine = Machine::new();
+    machine.installed(&machine.make_driver("a"));
+    for place in [GLOBAL, POD] {
+        let folder = machine.base().canonicalize().unwrap().join(&place[1..]);
+        let mounted = Mounted::on(&folder);
+        let mut uninstall = machine.command(["uninstall"]);
+        let said = fails(uninstall.env_remove("INSTALL_PROC"));
+        assert!(said.contains(folder.to_str().unwrap()), "{said}");
+        machine.answers();
+        drop(mounted);
+    }
+    must(machine.command(["uninstall"]).env_remove("INSTALL_PROC"));
+    assert!(names_in(&machine.plugins()).is_empty());
+}
+
+/// A mount that goes with the test.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn on(folder: &Path) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+        Self(folder.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn a_call_under_way_holds_the_driver() {
+    let machine = Machine::new();
+    machine.installed(&machine.make_driver("a"));
+    fs::remove_file(machine.driver()).unwrap();
+    must(Command::new("cp").arg("/bin/sleep").arg(machine.driver()));
+    let mut call = start(Command::new(machine.driver()).arg("60"));
+    let number = call.id().to_string();
+    let exe = Path::new("/proc").join(&number).join("exe");
+    let proc = machine.proc().join(&number);
+    fs::create_dir(&proc).unwrap();
+    fs::write(proc.join("cmdline"), "disk\0mountdevice\0").unwrap();
+    std::os::unix::fs::symlink(fs::read_link(&exe).unwrap(), proc.join("exe")).unwrap();
+    let held_by = format!("process {number}: mountdevice");
+    let said = fails(&mut machine.command(["uninstall"]));
+    assert!(said.contains(&held_by), "{said}");
+    // Also when its driver has been replaced meanwhile.
+    must(&mut machine.put("upgrade", &machine.make_driver("b")));
+    let replaced = fs::read_link(&exe).unwrap();
+    assert!(replaced.to_str().unwrap().ends_with("/disk (deleted)"), "{}", replaced.display());
+    fs::remove_file(proc.join("exe")).unwrap();
+    std::os::unix::fs::symlink(replaced, proc.join("exe")).unwrap();
+    let said = fails(&mut machine.command(["uninstall"]));
+    assert!(said.contains(&held_by), "{said}");
+    machine.answers();
+    call.kill().unwrap();
+    call.wait().unwrap();
+    fs::remove_dir_all(proc).unwrap();
+    must(&mut machine.command(["uninstall"]));
+}
+
+#[test]
+fn configuration_and_state_stay_unless_purged() {
+    let machine = Machine::new();
+    let driver = machine.make_driver("a");
+    machine.installed(&driver);
+    let record = machine.at("var/lib/incloud-disk/volumes/x.json");
+    fs::create_dir_all(record.parent().unwrap()).unwrap();
+    fs::write(&record, "{}").unwrap();
+    let hidden = machine.plugins().join("incloud~disk/.config.toml");
+    fs::write(&hidden, "# of a controller-manager\n").unwrap();
+    must(&mut machine.command(["uninstall"]));
+    assert!(names_in(&machine.plugins()).is_empty());
+    assert!(machine.config().exists() && record.exists());
+    // What stood beside the driver comes back with it.
+    machine.installed(&driver);
+    assert_eq!(fs::read_to_string(&hidden).unwrap(), "# of a controller-manager\n");
+    let image = machine.at("var/lib/incloud-disk/local/volumes/vol-1.img");
+    fs::create_dir_all(image.parent().unwrap()).unwrap();
+    fs::write(&image, "data").unwrap();
+    must(&mut machine.command(["uninstall", "--purge"]));
+    assert!(!machine.config().exists() && !record.exists());
+    assert_eq!(names_in(&machine.at("var/lib/incloud-disk")), ["local"]);
+    assert!(image.exists(), "the local cloud's volumes are data");
+}
+
+#[test]
+fn what_is_not_ours_in_the_folder_is_not_removed() {
+    let machine = Machine::new();
+    machine.installed(&machine.make_driver("a"));
+    let note = machine.plugins().join("incloud~disk/note");
+    fs::write(&note, "").unwrap();
+    assert!(fails(&mut machine.command(["uninstall"])).contains("not ours"));
+    assert!(note.exists());
+}
