@@ -78,6 +78,14 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Put mounts of a volume's dead disk right: onto the disk that came back
+    Heal {
+        /// The volume: its id in the cloud, or its name in the cluster
+        volume: VolumeNameArgument,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Show what is on a volume's disk; with --yes lose all of it and make a new file system
     Format {
         /// The volume: its id in the cloud, or its name in the cluster

@@ -9,6 +9,7 @@ use crate::host::answers::Answers;
 use crate::host::census::KernelCensus;
 use crate::host::devices::SysfsDevices;
 use crate::host::filesystems::KernelFileSystems;
+use crate::host::heal::KernelSwitches;
 use crate::host::locks::Locks;
 use crate::host::mounts::KernelMounts;
 use crate::host::records::Records;
@@ -61,6 +62,9 @@ pub fn with_driver<T>(
         this_node: &this_node,
         takeover: config.attach.takeover,
         census: &KernelCensus::default(),
+        switches: &KernelSwitches::default(),
+        heal: config.heal.mode,
+        scratch: &config.paths.run_dir.join("scratch"),
         guard: &config.guard,
         operation: setting.operation,
         deadline: setting.deadline,

@@ -50,6 +50,9 @@ impl Driver<'_> {
             self.make_attached(volume, &server, sharing, state)?;
             Outcome::Done
         };
+        if node == self.this_node {
+            self.heal_when_it_shows(volume);
+        }
         Ok((self.cloud.link(&volume.id), outcome))
     }
 

@@ -6,7 +6,7 @@ use super::fakes::{FakeCloud, FakeDevices, NoHost};
 use super::{Driver, Volume};
 use crate::host::locks::Locks;
 use crate::host::records::Records;
-use crate::model::config::{GuardConfig, Takeover};
+use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::situation::{ComputeView, STATUSES, Sharing};
@@ -47,6 +47,9 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
             this_node: &NodeName::parse("another-node").unwrap(),
             takeover: Takeover::Off,
             census: &NoHost,
+            switches: &NoHost,
+            heal: HealMode::Off,
+            scratch: folder.path(),
             guard: &GuardConfig::default(),
             operation: "test",
             deadline: Deadline::after(DEADLINE),

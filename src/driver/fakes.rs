@@ -3,6 +3,7 @@
 use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView};
 use crate::host::{
     Census, Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
+    SwitchRequest, Switches,
 };
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Proof, Shown};
@@ -10,6 +11,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
+use crate::model::switch::{Method, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
 use crate::model::users::{Answer, DeviceUses, Holder, NamespaceId, NamespaceUse, NamespaceUses};
@@ -332,6 +334,10 @@ impl Mounts for NoHost {
         nothing()
     }
 
+    fn remove_folder(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
     fn copy_of(&self, _: &Path) -> Option<OwnedFd> {
         None
     }
@@ -367,6 +373,24 @@ impl Census for NoHost {
     }
 
     fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
+        nothing()
+    }
+}
+
+impl Switches for NoHost {
+    fn method(&self) -> Method {
+        Method::Stack
+    }
+
+    fn switch(&self, _: &SwitchRequest<'_>) -> Result<Vec<Switched>> {
+        nothing()
+    }
+
+    fn will_share(&self, _: &SwitchRequest<'_>) -> Result<Vec<Mount>> {
+        nothing()
+    }
+
+    fn set_back(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<()> {
         nothing()
     }
 }

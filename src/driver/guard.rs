@@ -230,10 +230,11 @@ impl Driver<'_> {
     ) -> Vec<DeviceNumber> {
         let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
         if let Some(id) = id {
-            let boot = crate::host::machine::boot_id();
-            let former = self.records.load(id).former.into_iter();
-            let former = former.filter(|former| former.boot == boot).map(|former| former.number);
-            numbers.extend(former.filter(|number| self.devices.is_gone(*number).unwrap_or(false)));
+            let dead = self.mounts.table().and_then(|table| self.dead_numbers_of(id, &table));
+            match dead {
+                Ok(dead) => numbers.extend(dead),
+                Err(error) => tracing::debug!(%error, "the numbers before are not known"),
+            }
             if let Ok(Some(disk)) = self.find_disk(id) {
                 numbers.insert(disk.number);
             }

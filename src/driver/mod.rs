@@ -13,6 +13,7 @@ pub mod expand;
 mod fakes;
 pub mod format;
 mod guard;
+pub mod heal;
 mod mark;
 pub mod names;
 pub mod publish;
@@ -27,13 +28,14 @@ use crate::cloud::Cloud;
 use crate::host::answers::Answers;
 use crate::host::locks::{Lock, Locked, Locks};
 use crate::host::records::Records;
-use crate::host::{Census, Devices, FileSystems, Mounts};
-use crate::model::config::{GuardConfig, Takeover};
+use crate::host::{Census, Devices, FileSystems, Mounts, Switches};
+use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::device::Device;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
 use crate::model::time::{Deadline, Steps};
+use std::path::Path;
 use std::time::Duration;
 
 /// Whether something had to be done.
@@ -86,6 +88,12 @@ pub struct Driver<'a> {
     pub takeover: Takeover,
     /// Who uses what.
     pub census: &'a dyn Census,
+    /// How a mount takes another's place.
+    pub switches: &'a dyn Switches,
+    /// Whether mounts of a disk that came back are repaired.
+    pub heal: HealMode,
+    /// A folder for mounts that nobody is to see.
+    pub scratch: &'a Path,
     /// Whether tear-downs of volumes in use are refused.
     pub guard: &'a GuardConfig,
     /// The operation's name, for the lock file.

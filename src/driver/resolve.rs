@@ -206,7 +206,7 @@ mod tests {
     use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
     use crate::host::locks::Locks;
     use crate::host::records::Records;
-    use crate::model::config::{GuardConfig, Takeover};
+    use crate::model::config::{GuardConfig, HealMode, Takeover};
     use crate::model::ids::NodeName;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
@@ -231,6 +231,9 @@ mod tests {
             this_node: &NodeName::parse("here").unwrap(),
             takeover: Takeover::Off,
             census: &NoHost,
+            switches: &NoHost,
+            heal: HealMode::Off,
+            scratch: folder.path(),
             guard: &GuardConfig::default(),
             operation: "test",
             deadline: Deadline::after(Duration::from_secs(5)),

@@ -60,6 +60,7 @@ impl Driver<'_> {
         let folder = self.mounts.real_path(target)?;
         self.devices.tidy(&volume.id);
         let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
+        self.heal_on_the_way(&volume.id);
         if let Some(mount) = self.mounts.table()?.top_at(&folder) {
             belongs(mount, &disk, &folder)?;
             self.remember_found(&volume.id, &disk, mount);
@@ -86,6 +87,7 @@ impl Driver<'_> {
         let mut staged = staged(&folder, &disk, found.kind.name(), &found.uuid);
         staged.options = wish.mount_options.to_string();
         staged.untouched = wish.untouched;
+        staged.mounts = mounts_after(&found, disk.read_only || wish.untouched);
         if let Err(error) = self.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.undo(&folder, error));
@@ -177,11 +179,16 @@ impl Driver<'_> {
             ))
             .hint("is it the right volume, and was it made smaller?"));
         }
+        let mut found = found;
         if found.wants_check && !disk.read_only && !wish.untouched {
             if self.devices.is_free(disk)? {
                 self.prove_again(&volume.id, disk)?;
                 self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
                 self.prove_again(&volume.id, disk)?;
+                // The check begins its counts anew.
+                if let Contents::FileSystem(now) = self.file_systems.look(disk)? {
+                    found = now;
+                }
             } else {
                 // A mounted file system is never checked: this mount joins the one that is there.
                 tracing::warn!(volume = %volume.id, disk = %disk.kernel_name, "the file system asks for a check, but is in use");
@@ -203,13 +210,8 @@ impl Driver<'_> {
     /// xfs refuses a second file system of the same UUID. One that is mounted may be this volume's
     /// own, on the disk that it had before and that is gone: only then both may be.
     fn has_dead_twin(&self, id: &VolumeId) -> Result<bool> {
-        let boot = crate::host::machine::boot_id();
-        for former in self.records.load(id).former {
-            if former.boot == boot && self.devices.is_gone(former.number)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let table = self.mounts.table()?;
+        Ok(!self.dead_numbers_of(id, &table)?.is_empty())
     }
 
     /// Mounts and then looks: what is at the folder must be the proven disk.
@@ -266,8 +268,14 @@ fn staged(folder: &Path, disk: &Device, fs_type: &str, uuid: &str) -> Staged {
         fs_type: fs_type.to_owned(),
         uuid: uuid.to_owned(),
         options: String::new(),
+        mounts: None,
         untouched: false,
     }
+}
+
+/// What an ext file system counts after a mount: one more, if it may write.
+pub(super) fn mounts_after(found: &FileSystem, read_only: bool) -> Option<u16> {
+    found.mounts.map(|before| if read_only { before } else { before.saturating_add(1) })
 }
 
 /// Whether a mount at the volume's folder is the volume's disk.

@@ -1,11 +1,16 @@
 //! Wait until this machine sees the volume's disk.
 
 use super::{Driver, Volume};
+use crate::host::locks::Locked;
 use crate::model::device::Device;
 use crate::model::error::{Error, Result};
 use crate::model::mountinfo::Mount;
 use crate::model::target::{StagePlace, Target};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Another call of the volume heals as well: it is waited for this long.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 impl Driver<'_> {
     /// Waits for the disk and answers its path. `hint` is what the orchestrator remembers; it is
@@ -24,6 +29,10 @@ impl Driver<'_> {
         self.report_links(&volume.id);
         self.report_hint(&volume.id, hint, &disk);
         let link = self.cloud.link(&volume.id);
+        let soon = self.deadline.at_most(LOCK_WAIT);
+        if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, soon) {
+            self.heal_on_the_way(&volume.id);
+        }
         self.check_staged(volume, &disk, place)?;
         Ok(path_of(&disk, &link))
     }

@@ -32,7 +32,9 @@ mod requests {
     // linux/btrfs.h: BTRFS_IOC_RESIZE, BTRFS_IOC_FS_INFO
     nix::ioctl_write_ptr!(btrfs_resize, 0x94, 3, super::BtrfsName);
     nix::ioctl_read!(btrfs_info, 0x94, 31, super::BtrfsInfo);
-    // linux/nsfs.h: NS_MNT_GET_NEXT and NS_MNT_GET_PREV, Linux 6.12
+    // linux/nsfs.h: NS_GET_USERNS
+    nix::ioctl_none!(owner_of_namespace, 0xb7, 1);
+    // NS_MNT_GET_NEXT and NS_MNT_GET_PREV, Linux 6.12
     nix::ioctl_read!(next_mount_namespace, 0xb7, 11, super::MountNamespaceInfo);
     nix::ioctl_read!(previous_mount_namespace, 0xb7, 12, super::MountNamespaceInfo);
 }
@@ -111,30 +113,52 @@ pub fn btrfs_info(root: &File) -> Result<BtrfsInfo> {
     Ok(info)
 }
 
+/// What of a mount is to be other than it is (`struct mount_attr`, linux/mount.h).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MountChange<'a> {
+    /// Attributes that it gets.
+    pub set: u64,
+    /// Attributes that it loses before.
+    pub clear: u64,
+    /// Its propagation, as a flag of mount(2); none if it stays.
+    pub propagation: u64,
+    /// The user namespace whose owners the files are shown with: only with the attribute for it.
+    pub owners: Option<&'a File>,
+}
+
 /// Sets properties of a detached mount, such as read-only (`mount_setattr(2)`, Linux 5.12).
 pub fn set_mount_attributes(mount: &OwnedFd, attributes: u64) -> Result<()> {
-    /// `struct mount_attr` (linux/mount.h)
-    #[repr(C)]
-    struct MountAttributes {
-        set: u64,
-        clear: u64,
-        propagation: u64,
-        namespace: u64,
-    }
-    let wanted = MountAttributes { set: attributes, clear: 0, propagation: 0, namespace: 0 };
-    // SAFETY: the path is empty and terminated; the structure has the size that is passed and
-    // lives until the call returns.
+    change_mount(mount, MountChange { set: attributes, ..MountChange::default() })
+}
+
+/// Changes a mount, detached or not (`mount_setattr(2)`, Linux 5.12).
+pub fn change_mount(mount: &OwnedFd, change: MountChange<'_>) -> Result<()> {
+    let namespace = change.owners.map_or(0, AsRawFd::as_raw_fd);
+    let namespace = u64::try_from(namespace).map_err(|_| Errno::EBADF)?;
+    let wanted: [u64; 4] = [change.set, change.clear, change.propagation, namespace];
+    // SAFETY: the path is empty and terminated; the structure, four numbers of 64 bits, has the
+    // size that is passed and lives until the call returns.
     let result = unsafe {
         nix::libc::syscall(
             nix::libc::SYS_mount_setattr,
             mount.as_raw_fd(),
             c"".as_ptr(),
             nix::libc::AT_EMPTY_PATH,
-            &raw const wanted,
-            std::mem::size_of::<MountAttributes>(),
+            wanted.as_ptr(),
+            std::mem::size_of_val(&wanted),
         )
     };
     Errno::result(result).map(drop)
+}
+
+/// The user namespace that a namespace belongs to; EPERM if it is above our own.
+pub fn owner_of_namespace(namespace: &File) -> Result<File> {
+    // SAFETY: the request takes no argument; what it answers is a new descriptor that nobody else
+    // knows.
+    unsafe {
+        let found = requests::owner_of_namespace(namespace.as_raw_fd())?;
+        Ok(File::from_raw_fd(found))
+    }
 }
 
 /// `struct loop_info64`; only the first fields matter here.

@@ -6,12 +6,14 @@
 //! | [`FileSystems`] | [`filesystems::KernelFileSystems`] |
 //! | [`Mounts`] | [`mounts::KernelMounts`] |
 //! | [`Census`] | [`census::KernelCensus`] |
+//! | [`Switches`] | [`heal::KernelSwitches`] |
 
 pub mod answers;
 pub mod census;
 pub mod devices;
 pub mod files;
 pub mod filesystems;
+pub mod heal;
 pub mod helper;
 pub mod kernel;
 pub mod locks;
@@ -27,11 +29,12 @@ use crate::model::error::Result;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::switch::{Method, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
 use crate::model::users::{Answer, DeviceUses, Holder, NamespaceId, NamespaceUse, NamespaceUses};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -166,6 +169,8 @@ pub trait Mounts {
     fn real_path(&self, target: &Target) -> Result<PathBuf>;
     /// Makes the folder if it is missing, as kubelet does.
     fn make_folder(&self, path: &Path) -> Result<()>;
+    /// Removes an empty folder.
+    fn remove_folder(&self, path: &Path) -> Result<()>;
     /// What was written into a folder while nothing was mounted there.
     fn hidden_in(&self, path: &Path) -> Hidden;
     /// Mounts a disk.
@@ -216,4 +221,41 @@ pub trait Census {
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses>;
     /// Opens a namespace that was found, for setns(2).
     fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File>;
+}
+
+/// Mounts to be replaced in one mount namespace.
+#[derive(Debug)]
+pub struct SwitchRequest<'a> {
+    /// The namespace; this thread's own if none.
+    pub namespace: Option<&'a File>,
+    /// The old mounts there: all of one dead file system, as the table of that namespace has them.
+    pub stale: &'a [Mount],
+    /// The root of a healthy mount of the new file system: a folder of this thread's namespace
+    /// that is open, or, from Linux 6.15 on, a detached mount. What was a slave becomes a slave of
+    /// this one, if it is shared.
+    pub fresh: BorrowedFd<'a>,
+    /// When no answer is waited for any more: those who live in the namespace can make a walk
+    /// through it take for ever.
+    pub deadline: Deadline,
+}
+
+/// Mounts that take another's place while it is used, in any mount namespace.
+pub trait Switches {
+    /// The best method that this kernel has.
+    fn method(&self) -> Method;
+    /// Puts a mount of the new file system in the place of each old one, with everything that the
+    /// old one was: its folder, its flags, its propagation, what is mounted in it. One answer for
+    /// each old mount, in no order. An error means that nothing was changed, except when the time
+    /// is over: then it is not known.
+    fn switch(&self, request: &SwitchRequest<'_>) -> Result<Vec<Switched>>;
+    /// The parents whose propagation a switch will change for a moment, as they are now; a switch
+    /// that is killed then leaves them changed. None where the method changes none.
+    fn will_share(&self, request: &SwitchRequest<'_>) -> Result<Vec<Mount>>;
+    /// Gives parents that a killed switch left shared the propagation that they had.
+    fn set_back(
+        &self,
+        namespace: Option<&File>,
+        parents: &[Mount],
+        deadline: Deadline,
+    ) -> Result<()>;
 }

@@ -33,6 +33,9 @@ pub struct VolumeRecord {
     /// The disks of this boot that the volume was mounted from: their mounts may live on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<DiskMoment>,
+    /// What the file system counts once the mount of a heal was made that may have been killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healing: Option<u16>,
     /// The mount whose lost writes were told: they are told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
@@ -73,6 +76,7 @@ impl VolumeRecord {
         self.former.drain(..surplus);
         self.was_mounted = true;
         self.formatting = None;
+        self.healing = None;
         self.staged = Some(staged);
     }
 
@@ -86,6 +90,7 @@ impl VolumeRecord {
             formatting: None,
             staged: None,
             former: Vec::new(),
+            healing: None,
             told_lost_writes: None,
             is_marked: false,
             refused: BTreeMap::new(),
@@ -137,6 +142,9 @@ pub struct Staged {
     /// The options that it was mounted with.
     #[serde(default)]
     pub options: String,
+    /// How often the file system had been mounted then, this time included, where it counts that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mounts: Option<u16>,
     /// Whether nothing might be written to the disk.
     #[serde(default)]
     pub untouched: bool,

@@ -1,6 +1,7 @@
 //! The face that people see: verbs that answer text.
 
 mod format;
+mod heal;
 pub mod local;
 mod release;
 
@@ -33,6 +34,11 @@ pub fn run(verb: Verb) -> Result<String> {
         Verb::Release { volume: VolumeNameArgument(volume), dry_run } => {
             recorded("release", &config, origin.as_deref(), |driver| {
                 release::release(driver, &volume, dry_run)
+            })
+        }
+        Verb::Heal { volume: VolumeNameArgument(volume), dry_run } => {
+            recorded("heal", &config, origin.as_deref(), |driver| {
+                heal::run(driver, &volume, dry_run)
             })
         }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {

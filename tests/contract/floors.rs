@@ -35,13 +35,14 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
 
 /// Adapters that the driver must not know: it works through the ports. Its tests may, for they
 /// wire it themselves.
-const NOT_FOR_THE_DRIVER: [&str; 9] = [
+const NOT_FOR_THE_DRIVER: [&str; 10] = [
     "cloud::local",
     "cloud::openstack",
     "cloud::unconfigured",
     "host::census",
     "host::devices",
     "host::filesystems",
+    "host::heal",
     "host::kernel",
     "host::mounts",
     "host::tool",

@@ -42,7 +42,14 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 3;
 
 /// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 15] = [
+    "heal.attached",
+    "heal.detached",
+    "heal.tuck.sent",
+    "heal.tuck.shared",
+    "heal.mounted",
+    "heal.own",
+    "heal.namespace",
     "format.intent",
     "format.wiped",
     "expand.requested",

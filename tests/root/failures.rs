@@ -36,7 +36,8 @@ fn after_each_failure_the_same_call_succeeds() {
             // A failure that a call can bear ends its row: the next ones are tried in other lives.
             let lives = if name == "records.update" { 4 } else { 1 };
             let struck: usize = (1..=lives).map(|first| live(kind, size, name, first)).sum();
-            let expected = !NEVER_IN_A_CLEAN_LIFE.contains(&name.as_str());
+            let is_of_a_heal = name.starts_with("heal.");
+            let expected = !is_of_a_heal && !NEVER_IN_A_CLEAN_LIFE.contains(&name.as_str());
             assert_eq!(struck > 0, expected, "{name} failed {struck} times in a life of {kind}");
         }
     }

@@ -261,7 +261,9 @@ fn a_loop_device_and_an_exclusive_opener_are_named() {
     let message = node.fails(volume.unstage());
     assert!(message.contains("is a loop device on") && message.contains(&device[5..]), "{message}");
     run("losetup", &["-d", device]);
-    node.must(volume.unstage());
+    eventually("the loop device lets go", || {
+        node.call(volume.unstage()).json["status"] == "Success"
+    });
 
     let mut alone = Plan::outside().seeing(std::path::Path::new("/dev"), "/dev").start();
     alone.must(&Order::OpenAlone { path: format!("/dev/{}", volume.letter()).into() });

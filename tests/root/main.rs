@@ -16,6 +16,7 @@ mod support;
 mod checks;
 mod corpus;
 mod files;
+mod heal;
 mod holders;
 mod volume;
 
@@ -41,6 +42,7 @@ mod pull;
 mod records;
 mod refusals;
 mod static_build;
+mod switch;
 mod unmount;
 mod unreadable;
 mod wishes;

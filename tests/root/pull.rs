@@ -15,7 +15,8 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-const GUARD_OFF: &str = "[guard]\nmode = \"off\"";
+const GUARD_OFF: &str = "[guard]\nmode = \"off\"\n[heal]\nmode = \"off\"";
+const HEAL_OFF: &str = "[heal]\nmode = \"off\"";
 
 #[test]
 fn detach_of_a_mounted_volume_is_refused() {
@@ -81,7 +82,7 @@ fn with_the_guard_off_detach_pulls_the_disk() {
         pulled_and_back(fs_type, size, |volume| {
             volume.node.configure(GUARD_OFF);
             volume.node.must(volume.detach());
-            volume.node.configure("");
+            volume.node.configure(HEAL_OFF);
         });
     }
 }
@@ -105,6 +106,8 @@ fn a_guard_that_only_warns_says_what_it_would_have_refused() {
 /// nothing that the old side still writes gets to the new one.
 pub fn pulled_and_back(fs_type: &'static str, size: &str, pull: impl Fn(&Volume<'_>)) {
     let node = Node::new();
+    // What lives on the dead disk is looked at here, not healed.
+    node.configure(HEAL_OFF);
     let volume = Volume::create(&node, fs_type, size);
     let pod = volume.bring_to_pod();
     let data = random_bytes(2 << 20);
@@ -174,7 +177,7 @@ fn a_pull_that_broke_off_is_finished_by_the_same_detach() {
                 volume.node.configure(GUARD_OFF);
                 strike(volume.node, &volume.detach(), step);
                 volume.node.must(volume.detach());
-                volume.node.configure("");
+                volume.node.configure(HEAL_OFF);
             });
         }
     }

@@ -39,7 +39,7 @@ fn a_disk_is_yanked_from_under_another_namespace() {
     }
     let node = Node::new();
     // The guard would take the copy down: a process of nobody's has it.
-    node.configure("[guard]\nmode = \"off\"");
+    node.configure("[guard]\nmode = \"off\"\n[heal]\nmode = \"off\"");
     let volume = Volume::create(&node, "ext4", "64M");
     let pod = volume.bring_to_pod();
     files::write_synced(&pod.join("data"), b"kept");
@@ -81,7 +81,7 @@ fn a_disk_can_be_yanked_again_and_again() {
     }
     let node = Node::new();
     // The guard would take the copies down: nobody's processes have them.
-    node.configure("[guard]\nmode = \"off\"");
+    node.configure("[guard]\nmode = \"off\"\n[heal]\nmode = \"off\"");
     let volume = Volume::create(&node, "ext4", "16M");
     let mut containers = Vec::new();
     for round in 0..3 {

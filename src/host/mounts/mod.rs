@@ -97,6 +97,11 @@ impl Mounts for KernelMounts {
             .map_err(|error| Error::io(format!("make the folder {}", path.display()), &error))
     }
 
+    fn remove_folder(&self, path: &Path) -> Result<()> {
+        fs::remove_dir(path)
+            .map_err(|error| Error::io(format!("remove the folder {}", path.display()), &error))
+    }
+
     fn hidden_in(&self, path: &Path) -> Hidden {
         let mut hidden = Hidden::default();
         count(path, &mut hidden, Instant::now() + LOOK_FOR_HIDDEN);

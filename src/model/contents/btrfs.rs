@@ -17,6 +17,7 @@ pub(super) fn recognise(read: &Read<'_>) -> Option<Contents> {
         kind: FsType::Btrfs,
         uuid: uuid_text(&sb[0x20..0x30]),
         size: number(0x70)?,
+        mounts: None,
         wants_check: false,
         // mkfs.btrfs writes its magic last: with another one in its place until all is there.
         maker: Maker::Finished,

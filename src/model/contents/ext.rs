@@ -37,6 +37,7 @@ pub(super) fn recognise(head: &[u8]) -> Option<Contents> {
         kind,
         uuid: uuid_text(&sb[0x68..0x78]),
         size: blocks.saturating_mul(1024u64.checked_shl(le32(sb, 0x18)).unwrap_or(0)),
+        mounts: Some(le16(sb, 0x34)),
         wants_check: state & STATE_CLEAN == 0 || state & STATE_ERRORS != 0,
         maker: if le32(sb, 0x2c) == 0 { Maker::Unknown } else { Maker::Finished },
     }))

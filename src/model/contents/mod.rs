@@ -69,6 +69,8 @@ pub struct FileSystem {
     pub uuid: String,
     /// How many bytes of the device it covers.
     pub size: u64,
+    /// How often it was ever mounted to be written, where it counts that.
+    pub mounts: Option<u16>,
     /// Whether it asks for a check before it is mounted.
     pub wants_check: bool,
     /// How far its maker came.

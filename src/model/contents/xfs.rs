@@ -13,6 +13,7 @@ pub(super) fn recognise(head: &[u8]) -> Option<FileSystem> {
         kind: FsType::Xfs,
         uuid: uuid_text(&sb[32..48]),
         size: blocks.saturating_mul(block),
+        mounts: None,
         wants_check: false,
         maker: if sb[126] == 0 { Maker::Finished } else { Maker::Unfinished },
     })

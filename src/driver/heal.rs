@@ -1,0 +1,429 @@
+//! The heal: a volume's disk came back under another number, and mounts of running consumers still
+//! stand on the dead one. Each is replaced by a mount of the same file system on the disk that is
+//! there now, without a restart, in every mount namespace.
+//!
+//! Stale is told by identity, never by symptoms: a dead mount answers `stat` with success, and on
+//! older kernels takes writes for seconds. Nothing is touched before the death of the old disk is
+//! proven and the new one is checked.
+
+use super::stage::{Wish, belongs, mounts_after};
+use super::{Driver, Volume, moment};
+use crate::host::{MountRequest, SwitchRequest};
+use crate::model::config::HealMode;
+use crate::model::contents::{Contents, FileSystem, FsType};
+use crate::model::device::{Device, DeviceNumber};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount_options::MountOptions;
+use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::record::{Staged, VolumeRecord};
+use crate::model::switch::{Outcome, Switched};
+use crate::model::users::{Answer, NamespaceUse};
+use crate::seam;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long an attach waits for the disk that it brought, where there is something to heal.
+const DISK_WAIT: Duration = Duration::from_secs(15);
+
+/// A runtime may bind the dead mount for a new container while others are switched: so the census
+/// is repeated, but not for ever.
+const ROUNDS: u32 = 5;
+
+/// What became of a volume's mounts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Healed {
+    /// Where mounts were replaced: the namespace in words, and what became of each mount.
+    pub places: Vec<(String, Vec<Switched>)>,
+    /// What stays on the dead disk, in words.
+    pub left: Vec<String>,
+}
+
+impl Healed {
+    fn is_nothing(&self) -> bool {
+        self.places.is_empty() && self.left.is_empty()
+    }
+}
+
+/// What a heal has to do with.
+struct Patient {
+    disk: Device,
+    dead: Vec<DeviceNumber>,
+    own: Vec<Mount>,
+    elsewhere: Vec<NamespaceUse>,
+}
+
+impl Driver<'_> {
+    /// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
+    /// is said. The caller holds the volume's lock.
+    pub(super) fn heal_on_the_way(&self, id: &VolumeId) {
+        match self.heal(id, self.heal) {
+            Ok(healed) if healed.is_nothing() => {}
+            Ok(healed) => {
+                let places = healed.places.len();
+                tracing::info!(volume = %id, places, left = ?healed.left, "healed");
+            }
+            Err(error) => tracing::warn!(volume = %id, %error, "not healed"),
+        }
+    }
+
+    /// After an attach to this machine: its disk shows a moment later, and nobody may call again.
+    /// An attach never fails because a heal could not finish.
+    pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
+        let is_staged = self.records.load(&volume.id).staged.is_some();
+        if self.heal == HealMode::Off || !is_staged {
+            return;
+        }
+        match self.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
+            Ok(_) => self.heal_on_the_way(&volume.id),
+            Err(error) => {
+                tracing::warn!(volume = %volume.id, %error, "not healed: the disk did not show");
+            }
+        }
+    }
+
+    /// The same because a person wants it, with the volume's lock taken.
+    pub fn heal_by_hand(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
+        let _lock = self.lock(id)?;
+        self.heal(id, mode)
+    }
+
+    /// Replaces every mount of the volume that stands on a disk which is gone.
+    fn heal(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
+        if mode == HealMode::Off {
+            return Ok(Healed::default());
+        }
+        self.clear_scratch(id)?;
+        let Some(patient) = self.examine(id)? else { return Ok(Healed::default()) };
+        let plan = plan_of(&patient);
+        if mode == HealMode::Report {
+            tracing::warn!(volume = %id, ?plan, "would be healed: heal.mode is report");
+            return Ok(Healed { places: Vec::new(), left: plan });
+        }
+        tracing::warn!(volume = %id, disk = %patient.disk.kernel_name, dead = ?patient.dead, ?plan, "healing: the disk came back under another number");
+        let found = self.checked_file_system(id, &patient.disk)?;
+        let _held = self.hold(id, &patient.disk)?;
+        let scratch = self.scratch(id)?;
+        self.mount_aside(id, &patient.disk, &found, &scratch)?;
+        seam::step("heal.mounted");
+        let healed = File::open(&scratch)
+            .map_err(|error| Error::io(format!("open {}", scratch.display()), &error))
+            .and_then(|fresh| self.switch_everywhere(id, &patient, &fresh));
+        // Only the switched mounts keep the new file system from here on.
+        let left = self.mounts.unmount(&scratch, self.deadline);
+        if let Err(error) = left.and_then(|()| self.mounts.remove_folder(&scratch)) {
+            tracing::warn!(volume = %id, %error, "the scratch mount stays, until the next heal");
+        }
+        let healed = healed?;
+        self.remember_healed(id, &patient, &found);
+        Ok(healed)
+    }
+
+    /// Who stands on a dead disk of the volume; nothing if nobody does, or if there is no other
+    /// disk yet.
+    fn examine(&self, id: &VolumeId) -> Result<Option<Patient>> {
+        let Some(disk) = self.find_disk(id)? else { return Ok(None) };
+        let table = self.mounts.table()?;
+        let label = label_of(id);
+        let is_labelled = |mount: &&Mount| Path::new(&mount.source) == label;
+        let alive = table.mounts().iter().filter(is_labelled).find(|mount| {
+            mount.disk != disk.number && !self.devices.is_gone(mount.disk).unwrap_or(false)
+        });
+        if let Some(mount) = alive {
+            return Err(Error::refused(format!(
+                "volume {id} is mounted from {}, which the kernel still has, and its disk is {} ({})",
+                mount.disk, disk.kernel_name, disk.number
+            ))
+            .hint("a disk that is not proven dead is not replaced: it may only be slow; see the kernel's log"));
+        }
+        let dead = self.dead_numbers_of(id, &table)?;
+        if dead.is_empty() {
+            return Ok(None);
+        }
+        let own: Vec<_> =
+            table.mounts().iter().filter(|mount| dead.contains(&mount.number)).cloned().collect();
+        let elsewhere = self.in_other_namespaces(&dead)?;
+        let is_nobody = own.is_empty() && elsewhere.is_empty();
+        Ok((!is_nobody).then_some(Patient { disk, dead, own, elsewhere }))
+    }
+
+    /// The numbers of dead disks on which mounts of this very volume stand. A number that was the
+    /// volume's may be another dead disk's by now: so the mounts themselves must say whose they
+    /// are, by the label that they were made with. While a mount stands its number is nobody
+    /// else's, so one label tells for all mounts of a number.
+    pub(super) fn dead_numbers_of(
+        &self,
+        id: &VolumeId,
+        table: &MountTable,
+    ) -> Result<Vec<DeviceNumber>> {
+        let record = self.records.load(id);
+        let boot = crate::host::machine::boot_id();
+        let former = record.former.iter().filter(|former| former.boot == boot);
+        let mut numbers: BTreeSet<DeviceNumber> = former.map(|former| former.number).collect();
+        let label = label_of(id);
+        let labelled = table.mounts().iter().filter(|mount| Path::new(&mount.source) == label);
+        numbers.extend(labelled.map(|mount| mount.number));
+        let mut dead = Vec::new();
+        for number in numbers {
+            if self.devices.is_gone(number)? && self.stand_for(id, number, table, &record)? {
+                dead.push(number);
+            }
+        }
+        Ok(dead)
+    }
+
+    /// Whether the mounts of a dead number are this volume's.
+    fn stand_for(
+        &self,
+        id: &VolumeId,
+        number: DeviceNumber,
+        table: &MountTable,
+        record: &VolumeRecord,
+    ) -> Result<bool> {
+        let own: Vec<&Mount> = table.of(number).collect();
+        let elsewhere =
+            if own.is_empty() { self.in_other_namespaces(&[number])? } else { Vec::new() };
+        let all = own.iter().copied().chain(elsewhere.iter().flat_map(|one| &one.mounts));
+        let sources: BTreeSet<&Path> = all.map(|mount| Path::new(&mount.source)).collect();
+        if sources.iter().any(|source| source.starts_with(crate::host::nodes::FOLDER)) {
+            return Ok(sources.contains(label_of(id).as_path()));
+        }
+        // The predecessor's mounts have no label: then only what stands in the folder where this
+        // machine staged the volume is its.
+        let staged = record.staged.as_ref();
+        Ok(staged.is_some_and(|staged| own.iter().any(|mount| mount.target == staged.folder)))
+    }
+
+    fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
+        match self.census.namespaces_with(numbers) {
+            Answer::Told(uses) => Ok(uses.namespaces),
+            Answer::CannotTell(why) => Err(Error::refused(format!(
+                "who stands on the dead disk cannot be told from here: {why}"
+            ))),
+        }
+    }
+
+    /// The file system on the disk, if it is the one that was mounted: a running program's caches
+    /// must never meet another one.
+    fn checked_file_system(&self, id: &VolumeId, disk: &Device) -> Result<FileSystem> {
+        let refuse = |why: String| {
+            Err(Error::refused(format!("{}: {why}", disk.kernel_name))
+                .hint("nothing was touched; restart the pods that use the volume"))
+        };
+        let Contents::FileSystem(found) = self.file_systems.look(disk)? else {
+            return refuse("it holds no file system that was mounted before".to_owned());
+        };
+        if found.kind == FsType::Btrfs {
+            return refuse(
+                "a btrfs joins its disks by id, and cannot be mounted beside its dead self"
+                    .to_owned(),
+            );
+        }
+        let record = self.records.load(id);
+        if let Some(staged) = record.staged {
+            if !staged.uuid.is_empty() && staged.uuid != found.uuid {
+                return refuse(format!(
+                    "file system {} was mounted, {} is there now",
+                    staged.uuid, found.uuid
+                ));
+            }
+            if let (Some(then), Some(now)) = (staged.mounts, found.mounts)
+                && then != now
+                && record.healing != Some(now)
+            {
+                return refuse(format!(
+                    "the file system counts {now} mounts, and counted {then} when it was mounted here: somebody else has mounted it since"
+                ));
+            }
+            if disk.size < staged.disk.size {
+                return refuse(format!(
+                    "it had {} bytes, and has {} now",
+                    staged.disk.size, disk.size
+                ));
+            }
+            if disk.read_only && !staged.untouched {
+                return refuse("it refuses writes now".to_owned());
+            }
+        }
+        self.refuse_if_marked_elsewhere(id)?;
+        if !found.wants_check {
+            return Ok(found);
+        }
+        self.file_systems.check(id, disk, found.kind, self.deadline)?;
+        self.prove_again(id, disk)?;
+        match self.file_systems.look(disk)? {
+            Contents::FileSystem(now) => Ok(now),
+            _ => refuse("it holds no file system after its check".to_owned()),
+        }
+    }
+
+    /// The mark that this machine left in the cloud stands until its own unmount. If it is another
+    /// one's now, another machine has mounted the volume meanwhile.
+    fn refuse_if_marked_elsewhere(&self, id: &VolumeId) -> Result<()> {
+        if !self.cloud.keeps_marks() || !self.records.load(id).is_marked {
+            return Ok(());
+        }
+        let server = self.existing_server(self.this_node)?;
+        match self.existing(id)?.mounted_on {
+            Some(now) if now != server => Err(Error::refused(format!(
+                "volume {id} was mounted on server {now} since it left this machine"
+            ))
+            .hint("nothing was touched; restart the pods that use the volume")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Mounts the new disk where nobody looks; nothing of the old one is touched yet.
+    fn mount_aside(
+        &self,
+        id: &VolumeId,
+        disk: &Device,
+        found: &FileSystem,
+        scratch: &Path,
+    ) -> Result<()> {
+        let staged = self.records.load(id).staged;
+        let options = staged.as_ref().map(|staged| MountOptions::parse(&staged.options));
+        let options = options.transpose()?.unwrap_or_default();
+        let untouched = staged.is_some_and(|staged| staged.untouched);
+        let wish = Wish { mount_options: options, untouched, ..Wish::default() };
+        // A heal that is killed from here on has mounted the file system once more.
+        let counts = mounts_after(found, untouched || disk.read_only);
+        self.records.update(id, |record| record.healing = counts)?;
+        self.prove_again(id, disk)?;
+        self.mounts.mount(&MountRequest {
+            id,
+            device: disk,
+            kind: found.kind,
+            options: &wish.mount_options,
+            untouched,
+            beside_its_twin: true,
+            target: scratch,
+        })?;
+        let verified = self.mounts.table().and_then(|table| {
+            let mount = table.top_at(scratch).ok_or_else(|| {
+                Error::new(Kind::Host, format!("nothing is mounted at {}", scratch.display()))
+            })?;
+            belongs(mount, disk, scratch)?;
+            self.prove_again(id, disk)
+        });
+        verified.map_err(|error| match self.mounts.unmount(scratch, self.deadline) {
+            Ok(()) => error,
+            Err(also) => error.and_also(&also),
+        })
+    }
+
+    /// The folder for the moment of a heal.
+    fn scratch(&self, id: &VolumeId) -> Result<PathBuf> {
+        let folder = self.scratch.join(id.as_str());
+        self.mounts.make_folder(&folder)?;
+        Ok(folder)
+    }
+
+    /// What a killed heal left there goes.
+    fn clear_scratch(&self, id: &VolumeId) -> Result<()> {
+        let folder = self.scratch.join(id.as_str());
+        while self.mounts.table()?.top_at(&folder).is_some() {
+            tracing::info!(volume = %id, folder = %folder.display(), "a heal was killed here");
+            self.mounts.unmount(&folder, self.deadline)?;
+        }
+        Ok(())
+    }
+
+    /// The machine's own mounts first, so that new containers start right; then everybody's, round
+    /// by round until nothing that can be reached is stale.
+    fn switch_everywhere(&self, id: &VolumeId, patient: &Patient, fresh: &File) -> Result<Healed> {
+        let mut healed = Healed::default();
+        if !patient.own.is_empty() {
+            let done = self.switches.switch(&SwitchRequest {
+                namespace: None,
+                stale: &patient.own,
+                fresh: fresh.as_fd(),
+                deadline: self.deadline,
+            })?;
+            tell(id, "this machine", &done);
+            healed.places.push(("this machine".to_owned(), done));
+            seam::step("heal.own");
+        }
+        let mut next = patient.elsewhere.clone();
+        for _ in 0..ROUNDS {
+            let mut progress = false;
+            for one in &next {
+                let place = place_of(one);
+                match self.switch_in(one, fresh) {
+                    Ok(done) => {
+                        tell(id, &place, &done);
+                        progress |= done.iter().any(|one| one.outcome == Outcome::Switched);
+                        healed.places.push((place, done));
+                    }
+                    Err(error) => {
+                        tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
+                    }
+                }
+                seam::step("heal.namespace");
+                if self.deadline.over() {
+                    break;
+                }
+            }
+            next = match self.census.namespaces_with(&patient.dead) {
+                Answer::Told(uses) => uses.namespaces,
+                Answer::CannotTell(_) => break,
+            };
+            if next.is_empty() || !progress || self.deadline.over() {
+                break;
+            }
+        }
+        healed.left =
+            next.iter().map(|one| format!("still on the dead disk: {}", place_of(one))).collect();
+        Ok(healed)
+    }
+
+    fn switch_in(&self, one: &NamespaceUse, fresh: &File) -> Result<Vec<Switched>> {
+        let door = self.census.open_namespace(one)?;
+        self.switches.switch(&SwitchRequest {
+            namespace: Some(&door),
+            stale: &one.mounts,
+            fresh: fresh.as_fd(),
+            deadline: self.deadline,
+        })
+    }
+
+    fn remember_healed(&self, id: &VolumeId, patient: &Patient, found: &FileSystem) {
+        let noted = self.records.update(id, |record| {
+            let Some(staged) = record.staged.clone() else { return };
+            let uuid = found.uuid.clone();
+            let mounts = mounts_after(found, staged.untouched);
+            record.is_staged(Staged { disk: moment(&patient.disk), uuid, mounts, ..staged });
+        });
+        if let Err(error) = noted {
+            tracing::warn!(volume = %id, %error, "the heal is not remembered");
+        }
+    }
+}
+
+/// What our mounts of a volume have as their source.
+fn label_of(id: &VolumeId) -> PathBuf {
+    Path::new(crate::host::nodes::FOLDER).join(id.as_str())
+}
+
+fn plan_of(patient: &Patient) -> Vec<String> {
+    let own = patient.own.iter().map(|mount| mount.target.display().to_string());
+    own.chain(patient.elsewhere.iter().map(place_of)).collect()
+}
+
+fn place_of(one: &NamespaceUse) -> String {
+    let places: Vec<_> =
+        one.mounts.iter().map(|mount| mount.target.display().to_string()).collect();
+    let who = one.processes.first().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+    format!("{who} at {}", places.join(", "))
+}
+
+/// What became of each mount, for the log.
+fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
+    for one in done {
+        let target = one.mount.target.display();
+        tracing::info!(volume = %id, place, %target, outcome = ?one.outcome, notes = ?one.notes, "heal");
+    }
+}

@@ -1,0 +1,48 @@
+//! `disk heal`: what the calls do by themselves, by hand and with the plan first.
+
+use super::volume_named;
+use crate::driver::Driver;
+use crate::model::config::HealMode;
+use crate::model::error::Result;
+use crate::model::ids::VolumeName;
+use crate::model::switch::{Outcome, Switched};
+
+pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Result<String> {
+    let id = volume_named(driver, name)?;
+    let mode = if dry_run { HealMode::Report } else { HealMode::Auto };
+    let healed = driver.heal_by_hand(&id, mode)?;
+    let mut text = String::new();
+    for (place, done) in &healed.places {
+        text += &format!("{place}\n");
+        for one in done {
+            text += &format!("  {:<12} {}{}\n", word(one), one.mount.target.display(), notes(one));
+        }
+    }
+    let heading = if dry_run { "would be healed:\n" } else { "left:\n" };
+    if !healed.left.is_empty() {
+        text += heading;
+        for line in &healed.left {
+            text += &format!("  {line}\n");
+        }
+    }
+    Ok(if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text })
+}
+
+fn word(one: &Switched) -> &'static str {
+    match one.outcome {
+        Outcome::Switched => "switched",
+        Outcome::DetachedOnly => "finished",
+        Outcome::Stacked => "stacked",
+        Outcome::Gone => "gone",
+        Outcome::Skipped(_) => "skipped",
+    }
+}
+
+fn notes(one: &Switched) -> String {
+    let why = match &one.outcome {
+        Outcome::Skipped(why) => vec![why.clone()],
+        _ => Vec::new(),
+    };
+    let all: Vec<_> = why.into_iter().chain(one.notes.iter().cloned()).collect();
+    if all.is_empty() { String::new() } else { format!("  ({})", all.join("; ")) }
+}

@@ -1,0 +1,242 @@
+//! The second half of the incident: the disk is gone, comes back under another number, and running
+//! containers go on without a restart.
+
+use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
+use crate::crash::{kill_at, seams_are_built_in};
+use crate::files;
+use crate::support::pods::{Container, Naming, Pod, Report, pods_are_possible};
+use crate::support::{Node, loop_devices_below, private_mounts};
+use crate::volume::{Volume, make_folder};
+use std::time::Duration;
+
+fn is_possible(test: &str) -> bool {
+    private_mounts(test) && pods_are_possible(test)
+}
+
+/// A pod with a container that writes without pause.
+fn running<'n>(
+    node: &'n Node,
+    pod: &Pod,
+    fs_type: &'static str,
+    size: &str,
+) -> (Volume<'n>, Container) {
+    let volume = Volume::create(node, fs_type, size);
+    volume.bring();
+    make_folder(&volume.pod(pod.uid()));
+    node.must(volume.publish(pod.uid()));
+    files::write_synced(&volume.pod(pod.uid()).join("kept"), b"from before");
+    let mut container = pod.container_with(&volume.pod(pod.uid()));
+    container.write("/data/log", Duration::from_millis(2));
+    container.must_write_on(5);
+    (volume, container)
+}
+
+/// The disk goes without a warning, and every write fails from then on.
+fn pull(volume: &Volume<'_>, container: &mut Container) -> String {
+    let old = volume.letter();
+    volume.node.verb(&["local", "yank", &volume.id]).unwrap();
+    let before = container.report().errors;
+    eventually("the container's writes fail", || container.report().errors > before + 3);
+    old
+}
+
+/// Its writes succeed again, and none fails any more.
+#[track_caller]
+fn goes_on(container: &mut Container, count: u64) -> Report {
+    let before = container.report();
+    eventually("the container's writes go on", || {
+        container.report().writes >= before.writes + count
+    });
+    let after = container.report();
+    assert_eq!(after.errors, before.errors, "a write failed after the heal");
+    after
+}
+
+#[test]
+fn an_attach_alone_heals_a_running_container() {
+    if !is_possible("an_attach_alone_heals_a_running_container") {
+        return;
+    }
+    for (fs_type, size) in [("ext4", "64M"), ("xfs", "320M")] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, fs_type, size);
+        let old = pull(&volume, &mut container);
+
+        node.must(volume.attach());
+        let new = volume.letter();
+        assert_ne!(old, new);
+        let number = number_of(&new);
+        for place in [volume.global(), volume.pod(pod.uid())] {
+            assert_eq!(only_mount_at(&place).number, number, "{}", place.display());
+        }
+        let report = goes_on(&mut container, 10);
+        let is_new = |found: &String| *found == number.to_string();
+        assert!(report.file_systems.iter().any(is_new), "{fs_type}: {:?}", report.file_systems);
+        assert_eq!(report.file_systems.len(), 2, "{:?}", report.file_systems);
+        let kept = files::read(container.sees("/data/kept")).unwrap();
+        assert_eq!(kept, b"from before");
+        eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+        // kubelet's other calls find all well, and so does the guard.
+        node.must(volume.wait(""));
+        node.must(volume.stage());
+        node.must(volume.publish(pod.uid()));
+        node.fails(volume.unpublish(pod.uid()));
+        assert!(node.log().contains("healed"), "{}", node.log());
+
+        container.die();
+        node.must(volume.unpublish(pod.uid()));
+        volume.take_away();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+#[test]
+fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
+    if !is_possible("a_hundred_pulls_in_a_row_leave_nothing_behind") {
+        return;
+    }
+    let rounds = std::env::var("HEAL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15u32);
+    let node = Node::new();
+    let pod = Pod::new(Naming::Cgroupfs);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let mounts = table().mounts().len();
+    for round in 0..rounds {
+        pull(&volume, &mut container);
+        node.must(volume.attach());
+        goes_on(&mut container, 3);
+        assert_eq!(table().mounts().len(), mounts, "round {round}");
+        assert_eq!((layers_at(&volume.global()), layers_at(&volume.pod(pod.uid()))), (1, 1));
+        let inside =
+            std::fs::read_to_string(format!("/proc/{}/mountinfo", container.pid())).unwrap();
+        assert_eq!(inside.lines().filter(|line| line.contains(" /data ")).count(), 1, "{inside}");
+        eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+        if round % 5 == 4 {
+            container.die();
+            container = pod.container_with(&volume.pod(pod.uid()));
+            container.write("/data/log", Duration::from_millis(2));
+        }
+    }
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_heal_that_was_killed_is_finished_by_the_next_call() {
+    let test = "a_heal_that_was_killed_is_finished_by_the_next_call";
+    if !is_possible(test) || !seams_are_built_in(test) {
+        return;
+    }
+    for step in ["heal.mounted", "heal.own", "heal.namespace"] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        pull(&volume, &mut container);
+        kill_at(&node, &volume.attach(), step);
+        node.must(volume.attach());
+        goes_on(&mut container, 5);
+        assert_eq!(
+            (layers_at(&volume.global()), layers_at(&volume.pod(pod.uid()))),
+            (1, 1),
+            "{step}"
+        );
+        eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+        container.die();
+        node.must(volume.unpublish(pod.uid()));
+        volume.take_away();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+#[test]
+fn another_file_system_on_the_disk_is_never_put_under_a_running_program() {
+    if !is_possible("another_file_system_on_the_disk_is_never_put_under_a_running_program") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    pull(&volume, &mut container);
+    // While the disk was away somebody made another file system on it.
+    crate::holders::run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);
+    node.must(volume.attach());
+    let log = node.log();
+    assert!(log.contains("not healed") && log.contains("was mounted"), "{log}");
+    let before = container.report();
+    assert_eq!(container.report().writes, before.writes, "it must not write anywhere");
+    let message = node.fails(volume.wait(""));
+    assert!(message.contains("which is not the volume's disk"), "{message}");
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    node.must(volume.unstage());
+    node.must(volume.detach());
+}
+
+#[test]
+fn a_file_system_that_was_mounted_elsewhere_meanwhile_is_refused() {
+    if !is_possible("a_file_system_that_was_mounted_elsewhere_meanwhile_is_refused") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    pull(&volume, &mut container);
+    // Another machine has it for a while.
+    let other = node.base().join("elsewhere");
+    make_folder(&other);
+    let (image, other) = (volume.image(), other.to_str().unwrap().to_owned());
+    crate::holders::run("mount", &["-o", "loop", image.to_str().unwrap(), &other]);
+    crate::holders::run("umount", &[&other]);
+    node.must(volume.attach());
+    let log = node.log();
+    assert!(log.contains("somebody else has mounted it since"), "{log}");
+    let before = container.report().writes;
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(container.report().writes, before, "it must not write anywhere");
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    node.must(volume.unstage());
+    node.must(volume.detach());
+}
+
+#[test]
+fn the_heal_can_be_told_to_report_and_to_be_off() {
+    if !is_possible("the_heal_can_be_told_to_report_and_to_be_off") {
+        return;
+    }
+    for (mode, words) in [("report", "would be healed"), ("off", "")] {
+        let node = Node::new();
+        node.configure(&format!("[heal]\nmode = {mode:?}"));
+        let pod = Pod::new(Naming::Cgroupfs);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        pull(&volume, &mut container);
+        node.must(volume.attach());
+        assert!(node.log().contains(words), "{mode}: {}", node.log());
+        let before = container.report().writes;
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(container.report().writes, before, "{mode}");
+        // By a person, or by the next call, once it may.
+        let told = node.verb(&["heal", &volume.pv, "--dry-run"]).unwrap();
+        assert!(told.contains("would be healed") && told.contains("/data"), "{told}");
+        if mode == "off" {
+            let told = node.verb(&["heal", &volume.id]).unwrap();
+            assert!(told.contains("switched") && told.contains("/data"), "{told}");
+        } else {
+            node.configure("");
+            node.must(volume.wait(""));
+        }
+        goes_on(&mut container, 5);
+        let told = node.verb(&["heal", &volume.id]).unwrap();
+        assert!(told.contains("no mount of it stands on a dead disk"), "{told}");
+        node.configure("");
+        container.die();
+        node.must(volume.unpublish(pod.uid()));
+        volume.take_away();
+        nothing_is_left(&node, &[&volume]);
+    }
+}

@@ -1,0 +1,184 @@
+//! One container with every kind of mount: all is as it was but the disk.
+
+use super::{is_possible, methods};
+use crate::support::disks::{Disk, Disks, switch, table_of, within};
+use crate::support::pods::Plan;
+use incloud_disk::model::mountinfo::MountTable;
+use incloud_disk::model::switch::Outcome;
+use nix::mount::{MsFlags, mount};
+use std::fs::{self, File};
+use std::path::Path;
+
+fn bind(from: &str, to: &str, flags: MsFlags) {
+    let none = None::<&str>;
+    if Path::new(from).is_dir() {
+        fs::create_dir_all(to).unwrap();
+    } else {
+        File::create(to).unwrap();
+    }
+    mount(Some(from), to, none, MsFlags::MS_BIND, none).unwrap();
+    if !flags.is_empty() {
+        mount(none, to, none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | flags, none).unwrap();
+    }
+}
+
+fn propagate(place: &str, how: MsFlags) {
+    mount(None::<&str>, place, None::<&str>, how, None::<&str>).unwrap();
+}
+
+fn tmpfs(place: &str) {
+    mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+}
+
+/// The table in an order of its own, without what may differ: ids, and which of the disks it is.
+/// Peer groups keep their numbers where no disk is.
+fn essence(table: &MountTable, disks: [&Disk; 2]) -> Vec<String> {
+    let is_disk = |number| disks.iter().any(|disk| disk.number == number);
+    let mut lines: Vec<String> = table
+        .mounts()
+        .iter()
+        .map(|mount| {
+            let parent = table.mounts().iter().find(|other| other.id == mount.parent);
+            let on = parent.map_or(Path::new("-"), |parent| &parent.target);
+            let is_nested = parent.is_some_and(|parent| is_disk(parent.number));
+            let propagation: String = if is_disk(mount.number) || is_nested {
+                mount.propagation.chars().filter(|c| !c.is_ascii_digit()).collect()
+            } else {
+                mount.propagation.clone()
+            };
+            let what = if is_disk(mount.number) {
+                "the disk".to_owned()
+            } else {
+                format!("{} {} {}", mount.number, mount.source, mount.super_options)
+            };
+            format!(
+                "{} on {} {} {} [{propagation}] {} {what}",
+                mount.target.display(),
+                on.display(),
+                mount.root.display(),
+                mount.options,
+                mount.fs_type,
+            )
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+fn fill(root: &Path) {
+    for folder in ["sub dir/inner", "nested/deep", "again"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    fs::write(root.join("file"), "kept").unwrap();
+}
+
+/// A container whose root is a slave of a mount of this namespace, as a runtime's is.
+#[test]
+fn every_kind_of_mount_is_as_it_was() {
+    if !is_possible("every_kind_of_mount_is_as_it_was") {
+        return;
+    }
+    let kinds = ["ext4", "xfs"];
+    for (method, fs_type) in methods().into_iter().flat_map(|one| kinds.map(|kind| (one, kind))) {
+        let disks = Disks::with(fs_type, fill);
+        let area = disks.base().join("area");
+        fs::create_dir(&area).unwrap();
+        let area = area.to_str().unwrap();
+        tmpfs(area);
+        propagate(area, MsFlags::MS_SHARED);
+        let container = Plan::outside().copying_all_mounts().following_our_mounts().start();
+        let old = disks.old.place.to_str().unwrap().to_owned();
+        within(container.pid(), || {
+            let at = |name: &str| format!("{area}/{name}");
+            // All of the old disk from here on, but the new one's own place.
+            bind(&old, &at("data"), MsFlags::empty());
+            bind(&format!("{old}/sub dir"), &at("sub"), MsFlags::MS_NODEV | MsFlags::MS_NOATIME);
+            let strict = MsFlags::MS_RDONLY
+                | MsFlags::MS_NOSUID
+                | MsFlags::MS_NOEXEC
+                | MsFlags::MS_NODIRATIME
+                | MsFlags::MS_STRICTATIME;
+            bind(&old, &at("ro"), strict);
+            bind(&format!("{old}/file"), &at("one-file"), MsFlags::MS_RDONLY);
+            // Nested: a tmpfs, a folder of the disk itself in that, and a shared one.
+            tmpfs(&at("data/nested"));
+            fs::write(at("data/nested/here"), "").unwrap();
+            fs::create_dir(at("data/nested/back")).unwrap();
+            bind(&format!("{old}/again"), &at("data/nested/back"), MsFlags::MS_NOEXEC);
+            tmpfs(&at("sub/inner"));
+            propagate(&at("sub/inner"), MsFlags::MS_SHARED);
+            // A parent that is shared, a volume that is.
+            fs::create_dir(at("shared")).unwrap();
+            tmpfs(&at("shared"));
+            propagate(&at("shared"), MsFlags::MS_SHARED);
+            bind(&old, &at("shared/data"), MsFlags::empty());
+            bind(&old, &at("shared/private"), MsFlags::empty());
+            propagate(&at("shared/private"), MsFlags::MS_PRIVATE);
+        });
+        disks.old.die();
+        let pid = container.pid();
+        let before = table_of(pid);
+        let stale = disks.old.among(&before).len();
+        assert!(stale >= 8, "{stale}");
+        let parent = before.top_at(Path::new(area)).unwrap();
+        assert!(parent.propagation.starts_with("master:"), "a slave: {}", parent.propagation);
+        let answers = switch(pid, method, &disks.old, &disks.new);
+        assert_eq!(answers.len(), stale);
+        for answer in &answers {
+            assert_eq!(answer.outcome, Outcome::Switched, "{method}: {answer:?}");
+            assert_eq!(answer.notes, Vec::<String>::new(), "{answer:?}");
+        }
+        let after = table_of(pid);
+        assert_eq!(disks.old.among(&after), [], "{method}");
+        let (before, after) =
+            (essence(&before, [&disks.old, &disks.new]), essence(&after, [&disks.old, &disks.new]));
+        let lost: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
+        let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
+        assert_eq!((lost, new), (vec![], vec![]), "{method}");
+        assert_eq!(before.len(), after.len());
+        assert_eq!(fs::read(container.sees(&format!("{area}/one-file"))).unwrap(), b"kept");
+        assert!(container.sees(&format!("{area}/data/nested/here")).exists());
+        drop(container);
+        nix::mount::umount2(area, nix::mount::MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_switched_stays_and_is_said() {
+    if !is_possible("what_cannot_be_switched_stays_and_is_said") {
+        return;
+    }
+    for method in methods() {
+        let disks = Disks::with("ext4", fill);
+        let container = Plan::outside().seeing(&disks.old.place, "/data").start();
+        within(container.pid(), || {
+            bind("/data/again", "/gone", MsFlags::empty());
+            bind("/data/sub dir", "/link", MsFlags::empty());
+            tmpfs("/data/nested/deep");
+            bind("/data", "/covered", MsFlags::empty());
+            tmpfs("/covered");
+        });
+        // Removed before, put elsewhere and lost since.
+        fs::remove_dir(disks.old.place.join("again")).unwrap();
+        fs::rename(disks.new.place.join("sub dir"), disks.new.place.join("was")).unwrap();
+        std::os::unix::fs::symlink("/", disks.new.place.join("sub dir")).unwrap();
+        fs::remove_dir(disks.new.place.join("nested/deep")).unwrap();
+        disks.old.die();
+        let answers = switch(container.pid(), method, &disks.old, &disks.new);
+        assert_eq!(answers.len(), 4, "{answers:?}");
+        for answer in answers {
+            let words = match &answer.outcome {
+                Outcome::Skipped(why) => why.clone(),
+                other => format!("{other:?} {:?}", answer.notes),
+            };
+            let expected = match answer.mount.target.to_str().unwrap() {
+                "/gone" => "no longer exists",
+                "/link" => "too many levels of symbolic links",
+                "/covered" => "leads to mount",
+                _ => "Switched [\"what was mounted at /data/nested/deep did not come along: ",
+            };
+            assert!(words.contains(expected), "{method} {:?}: {words}", answer.mount.target);
+        }
+        assert_eq!(disks.old.among(&table_of(container.pid())).len(), 3);
+    }
+}
