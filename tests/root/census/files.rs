@@ -4,7 +4,7 @@ use super::{is_possible, mounted, users_of};
 use crate::checks::{eventually, number_of};
 use crate::files;
 use crate::support::pods::{Container, Order, Plan};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::Volume;
 use incloud_disk::host::Devices;
 use incloud_disk::host::devices::SysfsDevices;
@@ -54,7 +54,7 @@ fn in_our_namespace() -> Container {
 
 #[test]
 fn every_way_to_hold_a_file_is_told() {
-    if !private_mounts("every_way_to_hold_a_file_is_told") {
+    if !is_possible("every_way_to_hold_a_file_is_told") {
         return;
     }
     let node = Node::new();
@@ -86,7 +86,7 @@ fn every_way_to_hold_a_file_is_told() {
 /// The mount is in nobody's list any more; what was opened by it is.
 #[test]
 fn what_was_opened_by_a_mount_that_is_gone_is_told() {
-    if !private_mounts("what_was_opened_by_a_mount_that_is_gone_is_told") {
+    if !is_possible("what_was_opened_by_a_mount_that_is_gone_is_told") {
         return;
     }
     for fs_type in ["ext4", "xfs"] {
@@ -114,7 +114,7 @@ fn what_was_opened_by_a_mount_that_is_gone_is_told() {
 /// A file system that died with its disk is still held, and asked nothing.
 #[test]
 fn a_dead_file_system_is_told_like_a_living_one() {
-    if !private_mounts("a_dead_file_system_is_told_like_a_living_one") {
+    if !is_possible("a_dead_file_system_is_told_like_a_living_one") {
         return;
     }
     for fs_type in ["ext4", "xfs"] {
@@ -175,7 +175,7 @@ fn is_free(volume: &Volume<'_>) -> bool {
 /// answer to an exclusive open.
 #[test]
 fn whoever_has_the_disk_open_is_told() {
-    if !private_mounts("whoever_has_the_disk_open_is_told") {
+    if !is_possible("whoever_has_the_disk_open_is_told") {
         return;
     }
     let node = Node::new();
@@ -206,7 +206,7 @@ fn whoever_has_the_disk_open_is_told() {
 
 #[test]
 fn an_answer_is_about_the_disks_that_were_asked_for() {
-    if !private_mounts("an_answer_is_about_the_disks_that_were_asked_for") {
+    if !is_possible("an_answer_is_about_the_disks_that_were_asked_for") {
         return;
     }
     let node = Node::new();
