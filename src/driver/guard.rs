@@ -384,7 +384,7 @@ fn namespace(one: &NamespaceUse) -> String {
     format!("{who} ({id}, at {})", place.unwrap_or_default())
 }
 
-fn file_use(one: &FileUse) -> String {
+pub(super) fn file_use(one: &FileUse) -> String {
     let how = match one.tie {
         Tie::Descriptor(number) => format!("by descriptor {number}"),
         Tie::Map => "in its memory".to_owned(),

@@ -6,6 +6,7 @@
 //! older kernels takes writes for seconds. Nothing is touched before the death of the old disk is
 //! proven and the new one is checked.
 
+use super::guard;
 use super::stage::{Wish, belongs, mounts_after};
 use super::{Driver, Volume, moment};
 use crate::host::{MountRequest, SwitchRequest};
@@ -117,8 +118,12 @@ impl Driver<'_> {
         if let Err(error) = left.and_then(|()| self.mounts.remove_folder(&scratch)) {
             tracing::warn!(volume = %id, %error, "the scratch mount stays, until the next heal");
         }
-        let healed = healed?;
+        let mut healed = healed?;
         self.remember_healed(id, &patient, &found);
+        healed.left.extend(self.still_held(&patient.dead));
+        for left in &healed.left {
+            tracing::warn!(volume = %id, left, "not healed");
+        }
         Ok(healed)
     }
 
@@ -378,6 +383,21 @@ impl Driver<'_> {
         healed.left =
             next.iter().map(|one| format!("still on the dead disk: {}", place_of(one))).collect();
         Ok(healed)
+    }
+
+    /// Open files, maps, working and root folders stay where they are for ever: only the end of
+    /// their process lets go of the dead disk.
+    fn still_held(&self, dead: &[DeviceNumber]) -> Vec<String> {
+        match self.census.device_users(dead) {
+            Answer::Told(users) => users
+                .files
+                .iter()
+                .map(|one| {
+                    format!("on the dead disk until it is restarted: {}", guard::file_use(one))
+                })
+                .collect(),
+            Answer::CannotTell(why) => vec![format!("who still holds the dead disk: {why}")],
+        }
     }
 
     fn switch_in(&self, one: &NamespaceUse, fresh: &File) -> Result<Vec<Switched>> {

@@ -4,7 +4,7 @@
 use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
 use crate::crash::{kill_at, seams_are_built_in};
 use crate::files;
-use crate::support::pods::{Container, Naming, Pod, Report, pods_are_possible};
+use crate::support::pods::{Container, Naming, Order, Pod, Report, pods_are_possible};
 use crate::support::{Node, loop_devices_below, private_mounts};
 use crate::volume::{Volume, make_folder};
 use std::time::Duration;
@@ -131,7 +131,7 @@ fn a_heal_that_was_killed_is_finished_by_the_next_call() {
     if !is_possible(test) || !seams_are_built_in(test) {
         return;
     }
-    for step in ["heal.mounted", "heal.own", "heal.namespace"] {
+    for step in ["heal.mounted", "heal.attached", "heal.detached", "heal.own", "heal.namespace"] {
         let node = Node::new();
         let pod = Pod::new(Naming::Systemd);
         let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -151,6 +151,34 @@ fn a_heal_that_was_killed_is_finished_by_the_next_call() {
         volume.must_be_sound();
         nothing_is_left(&node, &[&volume]);
     }
+}
+
+#[test]
+fn what_a_process_holds_on_the_dead_disk_is_told() {
+    if !is_possible("what_a_process_holds_on_the_dead_disk_is_told") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let mut holder = pod.container_with(&volume.pod(pod.uid()));
+    holder.must(&Order::Open { path: "/data/kept".into() });
+    pull(&volume, &mut container);
+    node.must(volume.attach());
+    goes_on(&mut container, 3);
+    let log = node.log();
+    let who = format!("{} (", holder.pid());
+    let told = log.lines().find(|line| line.contains("on the dead disk until it is restarted"));
+    assert!(told.is_some_and(|line| line.contains(&who) && line.contains("kept")), "{log}");
+    // The file stays on the dead disk; opened anew it is on the new one.
+    assert_eq!(loop_devices_below(&node.base()).len(), 2);
+    holder.must(&Order::LetGo);
+    eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+    holder.die();
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
 }
 
 #[test]

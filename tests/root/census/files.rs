@@ -3,8 +3,8 @@
 use super::{is_possible, mounted, users_of};
 use crate::checks::{eventually, number_of};
 use crate::files;
-use crate::support::pods::{Container, Order, Plan};
 use crate::support::Node;
+use crate::support::pods::{Container, Order, Plan};
 use crate::volume::Volume;
 use incloud_disk::host::Devices;
 use incloud_disk::host::devices::SysfsDevices;
