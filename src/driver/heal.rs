@@ -74,7 +74,9 @@ impl Driver<'_> {
     /// After an attach to this machine: its disk shows a moment later, and nobody may call again.
     /// An attach never fails because a heal could not finish.
     pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
-        let is_staged = self.records.load(&volume.id).staged.is_some();
+        let boot = crate::host::machine::boot_id();
+        let staged = self.records.load(&volume.id).staged;
+        let is_staged = staged.is_some_and(|staged| staged.disk.boot == boot);
         if self.heal == HealMode::Off || !is_staged {
             return;
         }

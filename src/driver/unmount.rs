@@ -2,6 +2,7 @@
 
 use super::{Driver, Outcome};
 use crate::host::Hidden;
+use crate::model::config::GuardMode;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mountinfo::Mount;
@@ -53,7 +54,14 @@ impl Driver<'_> {
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
             let gone = |record: &mut VolumeRecord| match ward {
                 Ward::Consumer(consumer) => drop(record.published.remove(*consumer)),
-                Ward::Stage => record.staged = None,
+                Ward::Stage => {
+                    record.staged = None;
+                    // The guard has just looked: nobody stands on any of them any more, and to
+                    // look for them with each call takes longer than the call.
+                    if self.guard.mode == GuardMode::Enforce {
+                        record.former.clear();
+                    }
+                }
             };
             if let Err(error) = self.records.update(&id, gone) {
                 tracing::warn!(volume = %id, %error, "the unmount is not remembered");
