@@ -3,7 +3,7 @@
 use crate::scene::Scene;
 use crate::server::{Counters, Fault, Limit, World};
 use crate::support::{Answer, options, spawn};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn two_hundred_calls_at_once_cost_one_login_and_few_questions() {
@@ -44,6 +44,7 @@ fn sixty_questions(cloud_limit: Option<Limit>) -> Counters {
         let id = scene.cloud.world().volume_id(name);
         spawn(scene.node.command(["isattached", &options(&id, name, ""), "node-b"]))
     };
+    let begin = Instant::now();
     let started: Vec<_> = names.iter().map(ask).collect();
     for (child, output) in started {
         let answer = Answer::finish(child, output);
@@ -51,7 +52,12 @@ fn sixty_questions(cloud_limit: Option<Limit>) -> Counters {
     }
     let counters = scene.cloud.counters();
     assert_eq!(counters.logins, 1, "{counters:?}");
-    assert!(counters.peak_per_second <= 20 + 5, "{counters:?}");
+    // In the long run the rate holds: whatever the machine does, it only takes longer.
+    let at_least = Duration::from_millis((counters.total - 5 - 4) * 50 * 95 / 100);
+    assert!(begin.elapsed() >= at_least, "{:?} for {counters:?}", begin.elapsed());
+    // In any second: a burst, the rate, and those few that had their leave before and were held up
+    // by the machine. They have a place each, so there are no more than may be under way at once.
+    assert!(counters.peak_per_second <= 20 + 5 + 4, "{counters:?}");
     assert!(counters.peak_at_once <= 4, "{counters:?}");
     counters
 }
