@@ -7,7 +7,7 @@
 //! proven and the new one is checked.
 
 use super::guard;
-use super::stage::{Wish, belongs, mounts_after};
+use super::stage::{belongs, mounts_after};
 use super::{Driver, Volume, moment};
 use crate::host::{MountRequest, SwitchRequest};
 use crate::model::config::HealMode;
@@ -134,9 +134,7 @@ impl Driver<'_> {
     fn examine(&self, id: &VolumeId) -> Result<Option<Patient>> {
         let Some(disk) = self.find_disk(id)? else { return Ok(None) };
         let table = self.mounts.table()?;
-        let label = label_of(id);
-        let is_labelled = |mount: &&Mount| Path::new(&mount.source) == label;
-        let alive = table.mounts().iter().filter(is_labelled).find(|mount| {
+        let alive = labelled(&table, id).find(|mount| {
             mount.disk != disk.number && !self.devices.is_gone(mount.disk).unwrap_or(false)
         });
         if let Some(mount) = alive {
@@ -170,9 +168,7 @@ impl Driver<'_> {
         let boot = crate::host::machine::boot_id();
         let former = record.former.iter().filter(|former| former.boot == boot);
         let mut numbers: BTreeSet<DeviceNumber> = former.map(|former| former.number).collect();
-        let label = label_of(id);
-        let labelled = table.mounts().iter().filter(|mount| Path::new(&mount.source) == label);
-        numbers.extend(labelled.map(|mount| mount.number));
+        numbers.extend(labelled(table, id).map(|mount| mount.number));
         let mut dead = Vec::new();
         for number in numbers {
             if self.devices.is_gone(number)? && self.stand_for(id, number, table, &record)? {
@@ -295,7 +291,6 @@ impl Driver<'_> {
         let options = staged.as_ref().map(|staged| MountOptions::parse(&staged.options));
         let options = options.transpose()?.unwrap_or_default();
         let untouched = staged.is_some_and(|staged| staged.untouched);
-        let wish = Wish { mount_options: options, untouched, ..Wish::default() };
         // A heal that is killed from here on has mounted the file system once more.
         let counts = mounts_after(found, untouched || disk.read_only);
         self.records.update(id, |record| record.healing = counts)?;
@@ -304,7 +299,7 @@ impl Driver<'_> {
             id,
             device: disk,
             kind: found.kind,
-            options: &wish.mount_options,
+            options: &options,
             untouched,
             beside_its_twin: true,
             target: scratch,
@@ -428,6 +423,12 @@ impl Driver<'_> {
 /// What our mounts of a volume have as their source.
 fn label_of(id: &VolumeId) -> PathBuf {
     Path::new(crate::host::nodes::FOLDER).join(id.as_str())
+}
+
+/// The mounts that say they are the volume's.
+fn labelled<'t>(table: &'t MountTable, id: &VolumeId) -> impl Iterator<Item = &'t Mount> {
+    let label = label_of(id);
+    table.mounts().iter().filter(move |mount| Path::new(&mount.source) == label)
 }
 
 fn plan_of(patient: &Patient) -> Vec<String> {

@@ -56,9 +56,13 @@ impl Driver<'_> {
                 Ward::Consumer(consumer) => drop(record.published.remove(*consumer)),
                 Ward::Stage => {
                     record.staged = None;
-                    // The guard has just looked: nobody stands on any of them any more, and to
-                    // look for them with each call takes longer than the call.
-                    if self.guard.mode == GuardMode::Enforce {
+                    // The guard has just looked, and it never consents without: nobody stands on
+                    // any of them any more, and to look for them with each call takes longer than
+                    // the call. Where nothing was mounted it was not asked.
+                    let guard_looked = outcome == Outcome::Done
+                        && self.guard.mode == GuardMode::Enforce
+                        && self.guard.give_up_after.is_none();
+                    if guard_looked {
                         record.former.clear();
                     }
                 }

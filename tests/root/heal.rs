@@ -125,6 +125,30 @@ fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// The machine's own mounts were lost, and kubelet asks to unmount what is not mounted: that says
+/// nothing of the containers.
+#[test]
+fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
+    if !is_possible("a_container_is_remembered_although_nothing_is_mounted_here_any_more") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    pull(&volume, &mut container);
+    for folder in [volume.pod(pod.uid()), volume.global()] {
+        crate::holders::run("umount", &["-l", folder.to_str().unwrap()]);
+    }
+    node.must(volume.unstage());
+    node.must(volume.attach());
+    node.must(volume.stage());
+    goes_on(&mut container, 5);
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
 #[test]
 fn a_heal_that_was_killed_is_finished_by_the_next_call() {
     let test = "a_heal_that_was_killed_is_finished_by_the_next_call";
