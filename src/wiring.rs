@@ -56,7 +56,7 @@ pub fn with_driver<T>(
         devices: &devices,
         file_systems: &KernelFileSystems,
         mounts: &KernelMounts,
-        records: &Records::below(&config.paths.state_dir),
+        records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
         answers: is_remote.then_some(&answers),
         locks: &Locks::below(&config.paths.run_dir),
         this_node: &this_node,

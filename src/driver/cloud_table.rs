@@ -41,7 +41,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
             devices: &devices,
             file_systems: &NoHost,
             mounts: &NoHost,
-            records: &Records::below(folder.path()),
+            records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),
             answers: None,
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("another-node").unwrap(),

@@ -60,8 +60,8 @@ struct Patient {
 impl Driver<'_> {
     /// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
     /// is said. The caller holds the volume's lock.
-    pub(super) fn heal_on_the_way(&self, id: &VolumeId) {
-        match self.heal(id, self.heal) {
+    pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: &Device) {
+        match self.heal(id, self.heal, Some(disk)) {
             Ok(healed) if healed.is_nothing() => {}
             Ok(healed) => {
                 let places = healed.places.len();
@@ -81,7 +81,7 @@ impl Driver<'_> {
             return;
         }
         match self.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
-            Ok(_) => self.heal_on_the_way(&volume.id),
+            Ok(disk) => self.heal_on_the_way(&volume.id, &disk),
             Err(error) => {
                 tracing::warn!(volume = %volume.id, %error, "not healed: the disk did not show");
             }
@@ -91,16 +91,17 @@ impl Driver<'_> {
     /// The same because a person wants it, with the volume's lock taken.
     pub fn heal_by_hand(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
         let _lock = self.lock(id)?;
-        self.heal(id, mode)
+        self.heal(id, mode, None)
     }
 
-    /// Replaces every mount of the volume that stands on a disk which is gone.
-    fn heal(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
+    /// Replaces every mount of the volume that stands on a disk which is gone, by mounts of its
+    /// disk, which is looked for if the caller has not just done so.
+    fn heal(&self, id: &VolumeId, mode: HealMode, disk: Option<&Device>) -> Result<Healed> {
         if mode == HealMode::Off {
             return Ok(Healed::default());
         }
         self.clear_scratch(id)?;
-        let Some(patient) = self.examine(id)? else { return Ok(Healed::default()) };
+        let Some(patient) = self.examine(id, disk)? else { return Ok(Healed::default()) };
         let plan = plan_of(&patient);
         if mode == HealMode::Report {
             tracing::warn!(volume = %id, ?plan, "would be healed: heal.mode is report");
@@ -131,8 +132,9 @@ impl Driver<'_> {
 
     /// Who stands on a dead disk of the volume; nothing if nobody does, or if there is no other
     /// disk yet.
-    fn examine(&self, id: &VolumeId) -> Result<Option<Patient>> {
-        let Some(disk) = self.find_disk(id)? else { return Ok(None) };
+    fn examine(&self, id: &VolumeId, disk: Option<&Device>) -> Result<Option<Patient>> {
+        let found = disk.cloned().map_or_else(|| self.find_disk(id), |disk| Ok(Some(disk)));
+        let Some(disk) = found? else { return Ok(None) };
         let table = self.mounts.table()?;
         let alive = labelled(&table, id).find(|mount| {
             mount.disk != disk.number && !self.devices.is_gone(mount.disk).unwrap_or(false)

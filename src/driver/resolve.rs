@@ -216,7 +216,7 @@ mod tests {
     /// Asks for volume ONE on a machine that has also seen `seen`.
     fn ask(cloud: &FakeCloud, devices: &FakeDevices, seen: &[&str]) -> Result<Option<String>> {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::below(folder.path());
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
         for id in seen {
             records.update(&VolumeId::parse(id).unwrap(), |r| r.was_mounted = true).unwrap();
         }

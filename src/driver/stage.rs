@@ -60,7 +60,7 @@ impl Driver<'_> {
         let folder = self.mounts.real_path(target)?;
         self.devices.tidy(&volume.id);
         let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
-        self.heal_on_the_way(&volume.id);
+        self.heal_on_the_way(&volume.id, &disk);
         if let Some(mount) = self.mounts.table()?.top_at(&folder) {
             belongs(mount, &disk, &folder)?;
             self.remember_found(&volume.id, &disk, mount);
@@ -103,7 +103,9 @@ impl Driver<'_> {
     /// A mount that is there without its record: of a call that was killed, of the predecessor,
     /// or of before the records were wiped.
     fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
-        if self.records.load(id).staged.is_some_and(|staged| staged.disk == moment(disk)) {
+        let record = self.records.load(id);
+        let is_known = record.staged.is_some_and(|staged| staged.disk == moment(disk));
+        if is_known && record.was_mounted {
             return;
         }
         let uuid = match self.file_systems.look(disk) {
@@ -229,7 +231,7 @@ impl Driver<'_> {
             kind: found.kind,
             options: &wish.mount_options,
             untouched: wish.untouched,
-            beside_its_twin: self.has_dead_twin(&volume.id)?,
+            beside_its_twin: found.kind == FsType::Xfs && self.has_dead_twin(&volume.id)?,
             target: folder,
         };
         let until = self.deadline.at_most(SETTLE_WAIT);

@@ -31,7 +31,7 @@ impl Driver<'_> {
         let link = self.cloud.link(&volume.id);
         let soon = self.deadline.at_most(LOCK_WAIT);
         if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, soon) {
-            self.heal_on_the_way(&volume.id);
+            self.heal_on_the_way(&volume.id, &disk);
         }
         self.check_staged(volume, &disk, place)?;
         Ok(path_of(&disk, &link))

@@ -11,24 +11,37 @@ use std::path::Path;
 /// The caller holds the lock that makes it the only writer; so the temporary name is always the
 /// same, and what a killed writer left is overwritten by the next one.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    exchange(path, bytes, File::sync_all)
+}
+
+/// The same for what nobody asks for after the machine was started again: nothing is synced, so
+/// nothing waits for a disk.
+pub fn replace_until_boot(path: &Path, bytes: &[u8]) -> Result<()> {
+    exchange(path, bytes, |_| Ok(()))
+}
+
+fn exchange(
+    path: &Path,
+    bytes: &[u8],
+    sync: impl Fn(&File) -> std::io::Result<()>,
+) -> Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::bad_call(format!("{} is no file's path", path.display())));
     };
     let beside = folder.join(format!(".{}.new", name.to_string_lossy()));
-    let written = write_synced(&beside, bytes)
-        .and_then(|()| fs::rename(&beside, path))
-        .and_then(|()| File::open(folder)?.sync_all());
-    written.map_err(|error| {
+    let write = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&beside)?;
+        file.write_all(bytes)?;
+        sync(&file)?;
+        fs::rename(&beside, path)?;
+        sync(&File::open(folder)?)
+    };
+    write().map_err(|error| {
         let _ = fs::remove_file(&beside);
         Error::io(format!("write {}", path.display()), &error)
     })
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 /// Reads a file of the kernel's. It tells no size: without room for all of it the text would be

@@ -1,5 +1,6 @@
 //! Who and where this machine is.
 
+use std::sync::OnceLock;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
 
@@ -17,8 +18,9 @@ pub fn node_name() -> Result<NodeName> {
 /// A text that differs after each boot: device numbers and disk counts begin anew with it.
 #[must_use]
 pub fn boot_id() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
+    static BOOT: OnceLock<String> = OnceLock::new();
+    let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    BOOT.get_or_init(|| read().trim().to_owned()).clone()
 }
 
 /// The name of the process that called us, for the log.

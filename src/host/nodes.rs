@@ -26,12 +26,17 @@ pub const FOLDER: &str = "/dev/incloud-disk";
 /// The device number of an open or named block node.
 #[must_use]
 pub fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
-    let raw = metadata.rdev();
+    metadata.file_type().is_block_device().then(|| split(metadata.rdev()))
+}
+
+/// The number of the device that a file's file system stands on.
+pub fn number_below(metadata: &fs::Metadata) -> DeviceNumber {
+    split(metadata.dev())
+}
+
+fn split(raw: u64) -> DeviceNumber {
     let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    metadata.file_type().is_block_device().then(|| DeviceNumber {
-        major: part(nix::sys::stat::major(raw)),
-        minor: part(nix::sys::stat::minor(raw)),
-    })
+    DeviceNumber { major: part(nix::sys::stat::major(raw)), minor: part(nix::sys::stat::minor(raw)) }
 }
 
 /// How long another configuration's mkfs is waited for.

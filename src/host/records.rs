@@ -1,10 +1,15 @@
-//! Records of volumes, one file each, and an index of names: `names/<name>` is a link whose text
-//! is the volume's id. A link is made in one system call, so the index cannot be half-written.
+//! Records of volumes, and an index of names: `names/<name>` is a link whose text is the volume's
+//! id. A link is made in one system call, so the index cannot be half-written.
+//!
+//! A record is two files. What must outlive the machine's power is synced below the state folder;
+//! what ends with the boot lies below the run folder, where no write waits for a disk: under the
+//! load that begins an incident a sync takes as long as the disk likes.
 
 use super::files;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::record::{FORMAT, VolumeRecord};
+use crate::model::record::{FORMAT, OF_THE_BOOT, VolumeRecord};
+use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,29 +18,36 @@ use std::path::{Path, PathBuf};
 pub struct Records {
     volumes: PathBuf,
     names: PathBuf,
+    of_the_boot: PathBuf,
 }
 
 impl Records {
-    /// Records below the state folder.
+    /// Records below the state folder, and below the run folder what ends with the boot.
     #[must_use]
-    pub fn below(state_dir: &Path) -> Self {
-        Self { volumes: state_dir.join("volumes"), names: state_dir.join("names") }
+    pub fn below(state_dir: &Path, run_dir: &Path) -> Self {
+        Self {
+            volumes: state_dir.join("volumes"),
+            names: state_dir.join("names"),
+            of_the_boot: run_dir.join("boot"),
+        }
     }
 
     /// What is remembered of a volume. A record that cannot be read is none: it is a cache.
     #[must_use]
     pub fn load(&self, id: &VolumeId) -> VolumeRecord {
-        let path = self.path(id);
-        let text = files::read_if_there(&path).unwrap_or_default();
-        let record = text.and_then(|text| match serde_json::from_str::<VolumeRecord>(&text) {
-            Ok(record) if record.volume == *id => Some(record),
-            Ok(_) => None,
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "a record cannot be read and is left out");
-                None
-            }
-        });
-        record.unwrap_or_else(|| VolumeRecord::new(id.clone()))
+        let mut keys = read(&self.path(id), id).unwrap_or_default();
+        if let Some(passing) = read(&self.passing_path(id), id) {
+            // Also keys that are not there tell something.
+            OF_THE_BOOT.map(|key| keys.remove(key));
+            keys.extend(passing);
+        }
+        if keys.is_empty() {
+            return VolumeRecord::new(id.clone());
+        }
+        serde_json::from_value(keys.into()).unwrap_or_else(|error| {
+            tracing::warn!(volume = %id, %error, "a record cannot be read and is left out");
+            VolumeRecord::new(id.clone())
+        })
     }
 
     /// Changes what is remembered. The caller holds the volume's lock.
@@ -44,14 +56,20 @@ impl Records {
         let before = self.load(id);
         let mut after = before.clone();
         change(&mut after);
-        if after == before && self.path(id).exists() {
+        let is_new = !self.path(id).exists();
+        if after == before && !is_new {
             return Ok(());
         }
         after.format = after.format.max(FORMAT);
-        files::make_private_folder(&self.volumes)?;
-        let json = serde_json::to_vec_pretty(&after)
-            .map_err(|error| Error::new(crate::model::error::Kind::Bug, error.to_string()))?;
-        files::replace(&self.path(id), &json)?;
+        let (before, after_keys) = (Parts::of(&before)?, Parts::of(&after)?);
+        if is_new || before.lasting != after_keys.lasting {
+            files::make_private_folder(&self.volumes)?;
+            files::replace(&self.path(id), &text(&after_keys.lasting)?)?;
+        }
+        if is_new || before.passing != after_keys.passing || !self.passing_path(id).exists() {
+            files::make_private_folder(&self.of_the_boot)?;
+            files::replace_until_boot(&self.passing_path(id), &text(&after_keys.passing)?)?;
+        }
         match &after.name {
             Some(name) => self.index(name, id),
             None => Ok(()),
@@ -65,6 +83,7 @@ impl Records {
         {
             files::remove_if_there(&self.names.join(name.as_str()))?;
         }
+        files::remove_if_there(&self.passing_path(id))?;
         files::remove_if_there(&self.path(id))
     }
 
@@ -107,6 +126,51 @@ impl Records {
     fn path(&self, id: &VolumeId) -> PathBuf {
         self.volumes.join(format!("{id}.json"))
     }
+
+    fn passing_path(&self, id: &VolumeId) -> PathBuf {
+        self.of_the_boot.join(format!("{id}.json"))
+    }
+}
+
+/// A record's two files. Both name the volume.
+#[derive(PartialEq)]
+struct Parts {
+    lasting: Map<String, Value>,
+    passing: Map<String, Value>,
+}
+
+impl Parts {
+    fn of(record: &VolumeRecord) -> Result<Self> {
+        let Value::Object(all) = serde_json::to_value(record).map_err(bug)? else {
+            return Err(bug("a record is no object"));
+        };
+        let (passing, lasting): (Map<_, _>, Map<_, _>) =
+            all.into_iter().partition(|(key, _)| OF_THE_BOOT.contains(&key.as_str()));
+        let named = std::iter::once((VOLUME.to_owned(), lasting[VOLUME].clone()));
+        Ok(Self { passing: named.chain(passing).collect(), lasting })
+    }
+}
+
+const VOLUME: &str = "volume";
+
+fn text(keys: &Map<String, Value>) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(keys).map_err(bug)
+}
+
+fn bug(error: impl ToString) -> Error {
+    Error::new(Kind::Bug, error.to_string())
+}
+
+/// The keys in a file, if they are this volume's.
+fn read(path: &Path, id: &VolumeId) -> Option<Map<String, Value>> {
+    let text = files::read_if_there(path).unwrap_or_default()?;
+    match serde_json::from_str::<Map<String, Value>>(&text) {
+        Ok(keys) => (keys.get(VOLUME)?.as_str()? == id.as_str()).then_some(keys),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "a record cannot be read and is left out");
+            None
+        }
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +180,7 @@ mod tests {
     #[test]
     fn records_come_back_and_names_follow() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::below(folder.path());
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
         let (one, two) = (VolumeId::parse("v1").unwrap(), VolumeId::parse("v2").unwrap());
         let name = VolumeName::parse("pv-1").unwrap();
         records.update(&one, |record| record.name = Some(name.clone())).unwrap();
@@ -131,13 +195,50 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_with_the_boot_does_not_touch_what_lasts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, run) = (folder.path().join("state"), folder.path().join("run"));
+        let records = Records::below(&state, &run);
+        let id = VolumeId::parse("v1").unwrap();
+        records.update(&id, |record| record.was_mounted = true).unwrap();
+        let inode = || {
+            use std::os::unix::fs::MetadataExt;
+            fs::metadata(state.join("volumes/v1.json")).unwrap().ino()
+        };
+        let before = inode();
+        records.update(&id, |record| record.healing = Some(7)).unwrap();
+        assert_eq!((inode(), records.load(&id).healing), (before, Some(7)));
+        records.update(&id, |record| record.healing = None).unwrap();
+        assert_eq!(records.load(&id).healing, None);
+        records.update(&id, |record| record.healing = Some(8)).unwrap();
+        fs::remove_dir_all(&run).unwrap();
+        let after_boot = records.load(&id);
+        assert_eq!((after_boot.was_mounted, after_boot.healing), (true, None));
+    }
+
+    #[test]
+    fn a_record_of_one_file_is_read_and_parted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, run) = (folder.path().join("state"), folder.path().join("run"));
+        let records = Records::below(&state, &run);
+        let id = VolumeId::parse("v1").unwrap();
+        fs::create_dir_all(state.join("volumes")).unwrap();
+        let old = r#"{"format":1,"volume":"v1","healing":3,"refusals":2}"#;
+        fs::write(state.join("volumes/v1.json"), old).unwrap();
+        assert_eq!(records.load(&id).healing, Some(3));
+        records.update(&id, |record| record.refusals = 3).unwrap();
+        assert_eq!((records.load(&id).healing, records.load(&id).refusals), (Some(3), 3));
+        assert!(!fs::read_to_string(state.join("volumes/v1.json")).unwrap().contains("healing"));
+    }
+
+    #[test]
     fn a_broken_record_is_no_record() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::below(folder.path());
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
         let id = VolumeId::parse("v1").unwrap();
-        fs::create_dir_all(folder.path().join("volumes")).unwrap();
+        fs::create_dir_all(folder.path().join("state/volumes")).unwrap();
         for text in ["", "{", "[]", r#"{"format":1,"volume":"v2","was_mounted":true}"#] {
-            fs::write(folder.path().join("volumes/v1.json"), text).unwrap();
+            fs::write(folder.path().join("state/volumes/v1.json"), text).unwrap();
             assert!(!records.load(&id).was_mounted);
         }
         records.update(&id, |record| record.was_mounted = true).unwrap();

@@ -36,6 +36,7 @@ fn main() {
 }
 
 struct Bench {
+    program: String,
     folder: tempfile::TempDir,
     kind: &'static str,
     global: PathBuf,
@@ -53,10 +54,16 @@ impl Bench {
             base.join("log")
         );
         fs::write(base.join("config.toml"), config).unwrap();
+        // As on a node, where the run folder is below /run.
+        fs::create_dir(base.join("run")).unwrap();
+        let (tmpfs, flags) = (Some("tmpfs"), MsFlags::empty());
+        mount(tmpfs, &base.join("run"), tmpfs, flags, None::<&str>).unwrap();
         let global =
             base.join("kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts").join(PV);
         fs::create_dir_all(&global).unwrap();
-        let bench = Self { folder, kind, global };
+        // The release's is the static one: DISK names it.
+        let program = std::env::var("DISK").unwrap_or(env!("CARGO_BIN_EXE_disk").to_owned());
+        let bench = Self { program, folder, kind, global };
         bench.disk(&["local", "create", ID, "--size", size]);
         bench.disk(&["attach", &bench.options(), "bench"]);
         bench.stage();
@@ -134,7 +141,7 @@ impl Bench {
     }
 
     fn disk(&self, arguments: &[&str]) {
-        let output = Command::new(env!("CARGO_BIN_EXE_disk"))
+        let output = Command::new(&self.program)
             .args(arguments)
             .env("INCLOUD_DISK_CONFIG", self.folder.path().join("config.toml"))
             .output()

@@ -93,9 +93,11 @@ fn a_record_that_cannot_be_read_stops_nothing() {
     let volume = Volume::create(&node, "ext4", "16M");
     for call in life(&volume) {
         for text in ["", "{\"format\": 1, \"vol", "[]", "{\"format\":1,\"volume\":\"another\"}"] {
-            fs::create_dir_all(volume.record_path().parent().unwrap()).unwrap();
-            files::write(volume.record_path(), text).unwrap();
-            node.must(&call);
+            for path in [volume.record_path(), volume.boot_record_path()] {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                files::write(path, text).unwrap();
+                node.must(&call);
+            }
         }
     }
     nothing_is_left(&node, &[&volume]);
@@ -111,10 +113,14 @@ fn a_staging_that_was_lost_is_remembered_by_the_next_call() {
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
-    fs::remove_file(volume.record_path()).unwrap();
-    node.must(volume.stage());
-    assert_eq!(only_mount_at(&volume.global()).fs_type, "ext4");
-    assert_eq!(volume.record()["was_mounted"], true);
+    let (lasting, of_the_boot) = (volume.record_path(), volume.boot_record_path());
+    for lost in [vec![&lasting], vec![&of_the_boot], vec![&lasting, &of_the_boot]] {
+        lost.into_iter().for_each(|path| fs::remove_file(path).unwrap());
+        node.must(volume.stage());
+        assert_eq!(only_mount_at(&volume.global()).fs_type, "ext4");
+        assert_eq!(volume.record()["was_mounted"], true);
+        assert_eq!(volume.record()["staged"]["fs_type"], "ext4");
+    }
     volume.take_away();
     nothing_is_left(&node, &[&volume]);
 }

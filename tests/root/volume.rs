@@ -100,8 +100,20 @@ impl<'n> Volume<'n> {
 
     /// The state record.
     pub fn record(&self) -> serde_json::Value {
-        let text = fs::read_to_string(self.record_path()).unwrap_or_else(|_| "null".to_owned());
-        serde_json::from_str(&text).expect("a whole record")
+        let mut record = serde_json::Value::Null;
+        for path in [self.record_path(), self.boot_record_path()] {
+            let Ok(text) = fs::read_to_string(path) else { continue };
+            let keys: serde_json::Value = serde_json::from_str(&text).expect("a whole record");
+            for (key, value) in keys.as_object().expect("an object") {
+                record[key] = value.clone();
+            }
+        }
+        record
+    }
+
+    /// Where what ends with the boot is remembered.
+    pub fn boot_record_path(&self) -> PathBuf {
+        self.node.own().join("run/boot").join(format!("{}.json", self.id))
     }
 
     pub fn record_path(&self) -> PathBuf {

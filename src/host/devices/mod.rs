@@ -12,11 +12,10 @@ mod udev;
 
 use self::events::DiskEvents;
 use self::sysfs::Sysfs;
-use super::{Devices, Events, Held, files, kernel, nodes};
+use super::{Devices, Events, Held, kernel, nodes};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
-use crate::model::mountinfo::MountTable;
 use crate::seam;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -191,10 +190,9 @@ impl Devices for SysfsDevices {
 fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
     let name = &device.kernel_name;
     // Our own root, and the machine's where ours is a container's.
-    for path in ["/proc/thread-self/mountinfo", "/proc/1/mountinfo"] {
-        let Ok(text) = files::read_proc(path) else { continue };
-        let table = MountTable::parse(&text)?;
-        if table.top_at(Path::new("/")).is_some_and(|root| root.number == device.number) {
+    for root in ["/", "/proc/1/root/"] {
+        let Ok(found) = fs::metadata(root) else { continue };
+        if nodes::number_below(&found) == device.number {
             return Ok(Some(format!("{name} is this machine's root disk")));
         }
     }
@@ -213,6 +211,7 @@ fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
 mod tests {
     use super::*;
     use crate::model::device::Proof;
+    use crate::model::mountinfo::MountTable;
 
     fn disk(root: &Path, name: &str, number: &str, files: &[(&str, &str)]) {
         let folder = root.join("block").join(name);

@@ -150,25 +150,50 @@ fn ended(status: Option<i32>) -> String {
     status.map_or_else(|| "was killed".to_owned(), |status| format!("ended with status {status}"))
 }
 
+/// Places that stand close together are read in one piece: a disk answers one long read sooner than
+/// two short ones. If that fails each is read for itself, for only what is asked for must be whole.
 fn sampled(disk: &File, device: &Device, places: &[(u64, u64)]) -> Result<Vec<Sample>> {
-    places.iter().map(|(offset, length)| sample(disk, device, *offset, *length)).collect()
+    let mut samples = Vec::with_capacity(places.len());
+    for stretch in places::stretches(places) {
+        let begin = stretch[0].0;
+        let end = stretch.iter().map(|(offset, length)| offset + length).max().unwrap_or(begin);
+        may_read()?;
+        match read(disk, device, begin, end - begin) {
+            Ok(whole) => samples.extend(stretch.iter().map(|place| whole.cut(*place))),
+            Err(error) if stretch.len() == 1 => return Err(error),
+            Err(_) => {
+                for (offset, length) in stretch {
+                    samples.push(read(disk, device, *offset, *length)?);
+                }
+            }
+        }
+    }
+    Ok(samples)
 }
 
 fn sample(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {
+    may_read()?;
+    read(disk, device, offset, length)
+}
+
+fn may_read() -> Result<()> {
+    seam::effect("filesystems.read").map_err(unread)
+}
+
+fn read(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    let read = seam::effect("filesystems.read").and_then(|()| {
-        disk.read_exact_at(&mut bytes, offset).map_err(|error| {
-            let at = first_unreadable(disk, offset, length).unwrap_or(offset);
-            let name = &device.kernel_name;
-            Error::io(format!("{name} is unreadable at offset {at}"), &error)
-        })
-    });
-    // A disk that cannot be read is not a blank disk.
-    read.map_err(|error| {
-        Error { kind: Kind::Refused, ..error }
-            .hint("nothing was changed; look at the disk's health in the kernel's log")
+    disk.read_exact_at(&mut bytes, offset).map_err(|error| {
+        let at = first_unreadable(disk, offset, length).unwrap_or(offset);
+        let name = &device.kernel_name;
+        unread(Error::io(format!("{name} is unreadable at offset {at}"), &error))
     })?;
     Ok(Sample { offset, bytes })
+}
+
+/// A disk that cannot be read is not a blank disk.
+fn unread(error: Error) -> Error {
+    Error { kind: Kind::Refused, ..error }
+        .hint("nothing was changed; look at the disk's health in the kernel's log")
 }
 
 /// Where in a stretch reading begins to fail.

@@ -75,7 +75,24 @@ pub fn of_marks(size: u64) -> Vec<(u64, u64)> {
         old_raid(size).map(|place| (place, 512)),
     ];
     let fits = |(offset, length): &(u64, u64)| offset + length <= size;
-    std::iter::once(first).chain(others.into_iter().flatten().filter(fits)).collect()
+    let mut places: Vec<_> =
+        std::iter::once(first).chain(others.into_iter().flatten().filter(fits)).collect();
+    places.sort_unstable();
+    places
+}
+
+/// Places in order, grouped so that each group fits into one read of moderate length.
+pub fn stretches(places: &[(u64, u64)]) -> impl Iterator<Item = &[(u64, u64)]> {
+    const LONGEST: u64 = 128 * KIB;
+    let mut left = places;
+    std::iter::from_fn(move || {
+        let begin = left.first()?.0;
+        let fits = |(offset, length): &&(u64, u64)| offset + length <= begin + LONGEST;
+        let count = left.iter().take_while(fits).count().max(1);
+        let (stretch, rest) = left.split_at(count);
+        left = rest;
+        Some(stretch)
+    })
 }
 
 /// Offset and length of the disk's head and tail.
@@ -108,6 +125,18 @@ pub fn between_edges(size: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stretches_hold_every_place_once() {
+        for size in [0, 512, 20 * KIB, 64 * KIB, 100 * KIB, 200 * KIB, MIB, GIB, GIB + 512] {
+            let places = of_marks(size);
+            assert_eq!(places[0].0, 0);
+            let again: Vec<_> = stretches(&places).flatten().copied().collect();
+            assert_eq!(again, places);
+        }
+        assert_eq!(stretches(&of_marks(GIB)).count(), 2, "a disk's two ends");
+        assert_eq!(stretches(&edges(GIB)).count(), 2, "a long place stands for itself");
+    }
 
     #[test]
     fn places_lie_between_the_edges_of_any_disk() {
