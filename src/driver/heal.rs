@@ -146,7 +146,7 @@ impl Driver<'_> {
             ))
             .hint("a disk that is not proven dead is not replaced: it may only be slow; see the kernel's log"));
         }
-        let dead = self.dead_numbers_of(id, &table)?;
+        let dead = self.dead_numbers_of(id, &table, Some(disk.number))?;
         if dead.is_empty() {
             return Ok(None);
         }
@@ -160,11 +160,13 @@ impl Driver<'_> {
     /// The numbers of dead disks on which mounts of this very volume stand. A number that was the
     /// volume's may be another dead disk's by now: so the mounts themselves must say whose they
     /// are, by the label that they were made with. While a mount stands its number is nobody
-    /// else's, so one label tells for all mounts of a number.
+    /// else's, so one label tells for all mounts of a number. A disk that was proven just now is
+    /// not looked at.
     pub(super) fn dead_numbers_of(
         &self,
         id: &VolumeId,
         table: &MountTable,
+        proven: Option<DeviceNumber>,
     ) -> Result<Vec<DeviceNumber>> {
         let record = self.records.load(id);
         let boot = crate::host::machine::boot_id();
@@ -172,7 +174,7 @@ impl Driver<'_> {
         let mut numbers: BTreeSet<DeviceNumber> = former.map(|former| former.number).collect();
         numbers.extend(labelled(table, id).map(|mount| mount.number));
         let mut dead = Vec::new();
-        for number in numbers {
+        for number in numbers.into_iter().filter(|number| Some(*number) != proven) {
             if self.devices.is_gone(number)? && self.stand_for(id, number, table, &record)? {
                 dead.push(number);
             }
@@ -329,6 +331,11 @@ impl Driver<'_> {
     /// What a killed heal left there goes.
     fn clear_scratch(&self, id: &VolumeId) -> Result<()> {
         let folder = self.scratch.join(id.as_str());
+        // Where there is no folder nothing is mounted.
+        let looked = std::fs::symlink_metadata(&folder);
+        if matches!(looked, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(());
+        }
         while self.mounts.table()?.top_at(&folder).is_some() {
             tracing::info!(volume = %id, folder = %folder.display(), "a heal was killed here");
             self.mounts.unmount(&folder, self.deadline)?;

@@ -213,7 +213,7 @@ impl Driver<'_> {
     /// own, on the disk that it had before and that is gone: only then both may be.
     fn has_dead_twin(&self, id: &VolumeId) -> Result<bool> {
         let table = self.mounts.table()?;
-        Ok(!self.dead_numbers_of(id, &table)?.is_empty())
+        Ok(!self.dead_numbers_of(id, &table, None)?.is_empty())
     }
 
     /// Mounts and then looks: what is at the folder must be the proven disk.

@@ -144,14 +144,19 @@ impl Driver<'_> {
     /// nobody hears of it. It is told once for each mount, for what is lost stays lost, and a call
     /// that failed for ever would keep the volume here for ever.
     fn flush(&self, folder: &Path, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
-        let Err(error) = self.mounts.flush(folder, self.deadline) else { return Ok(()) };
-        if error.kind == Kind::Timeout {
-            return Err(error);
-        }
-        let told = |record: &VolumeRecord| record.told_lost_writes == Some(mount.id);
-        let Some(id) = id.filter(|id| !told(&self.records.load(id))) else {
-            tracing::error!(folder = %folder.display(), %error, "written data is lost; unmounting all the same");
-            return Ok(());
+        let told = |id: &VolumeId| self.records.load(id).told_lost_writes == Some(mount.id);
+        let flushed = self.mounts.flush(folder, self.deadline);
+        let untold = id.filter(|id| !told(id));
+        let (error, id) = match (flushed, untold) {
+            (Ok(()), Some(_)) => return Ok(()),
+            (Ok(()), None) if id.is_none() => return Ok(()),
+            (Err(error), _) if error.kind == Kind::Timeout => return Err(error),
+            (Err(error), Some(id)) => (error, id),
+            // The kernel tells an error once: that it is silent now saves nothing.
+            (_, None) => {
+                tracing::error!(folder = %folder.display(), "written data is lost; unmounting all the same");
+                return Ok(());
+            }
         };
         let mark = |record: &mut VolumeRecord| record.told_lost_writes = Some(mount.id);
         if let Err(also) = self.records.update(id, mark) {

@@ -20,11 +20,7 @@ pub fn replace_until_boot(path: &Path, bytes: &[u8]) -> Result<()> {
     exchange(path, bytes, |_| Ok(()))
 }
 
-fn exchange(
-    path: &Path,
-    bytes: &[u8],
-    sync: impl Fn(&File) -> std::io::Result<()>,
-) -> Result<()> {
+fn exchange(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> std::io::Result<()>) -> Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::bad_call(format!("{} is no file's path", path.display())));
     };
@@ -47,7 +43,7 @@ fn exchange(
 /// Reads a file of the kernel's. It tells no size: without room for all of it the text would be
 /// read in many small pieces.
 pub fn read_proc(path: &str) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::with_capacity(64 * 1024);
+    let mut text = Vec::with_capacity(16 * 1024);
     File::open(path)?.read_to_end(&mut text)?;
     Ok(text)
 }

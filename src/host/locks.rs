@@ -121,7 +121,7 @@ fn is_still_named(file: &File, path: &Path) -> bool {
 /// Writes who holds the lock: for people only, so a full disk is no failure.
 fn sign(mut file: &File, operation: &str) {
     let _ = file.set_len(0);
-    let _ = writeln!(file, "process {} ({operation})", std::process::id());
+    let _ = file.write_all(format!("process {} ({operation})\n", std::process::id()).as_bytes());
 }
 
 #[cfg(test)]

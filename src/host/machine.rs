@@ -1,8 +1,8 @@
 //! Who and where this machine is.
 
-use std::sync::OnceLock;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
+use std::sync::OnceLock;
 
 /// The host's name as Kubernetes makes a node name of it: in lower case.
 pub fn node_name() -> Result<NodeName> {

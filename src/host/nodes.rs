@@ -30,13 +30,17 @@ pub fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
 }
 
 /// The number of the device that a file's file system stands on.
+#[must_use]
 pub fn number_below(metadata: &fs::Metadata) -> DeviceNumber {
     split(metadata.dev())
 }
 
 fn split(raw: u64) -> DeviceNumber {
     let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    DeviceNumber { major: part(nix::sys::stat::major(raw)), minor: part(nix::sys::stat::minor(raw)) }
+    DeviceNumber {
+        major: part(nix::sys::stat::major(raw)),
+        minor: part(nix::sys::stat::minor(raw)),
+    }
 }
 
 /// How long another configuration's mkfs is waited for.
@@ -194,6 +198,19 @@ pub fn open_to_read(device: &Device) -> Result<File> {
 /// The disk, open to read and write.
 pub fn open_to_write(device: &Device) -> Result<File> {
     open(device, OpenOptions::new().read(true).write(true))
+}
+
+/// Tells the kernel that the disk's two ends will be asked for: what marks a file system, and most
+/// of what its mount reads one piece after the other, comes while other things are looked at. The
+/// reads themselves come later and say what is wrong.
+pub fn read_ahead(disk: &File, size: u64) {
+    use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+    const HEAD: i64 = 128 * 1024;
+    const TAIL: i64 = 128 * 1024;
+    let size = i64::try_from(size).unwrap_or(i64::MAX);
+    for (offset, length) in [(0, HEAD), ((size - TAIL).max(0), TAIL)] {
+        let _ = posix_fadvise(disk, offset, length, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+    }
 }
 
 /// Whether an exclusive open succeeds: the kernel refuses it while a mount in any namespace, a

@@ -38,7 +38,7 @@ impl Records {
         let mut keys = read(&self.path(id), id).unwrap_or_default();
         if let Some(passing) = read(&self.passing_path(id), id) {
             // Also keys that are not there tell something.
-            OF_THE_BOOT.map(|key| keys.remove(key));
+            keys.retain(|key, _| !OF_THE_BOOT.contains(&key.as_str()));
             keys.extend(passing);
         }
         if keys.is_empty() {
@@ -141,7 +141,9 @@ struct Parts {
 
 impl Parts {
     fn of(record: &VolumeRecord) -> Result<Self> {
-        let Value::Object(all) = serde_json::to_value(record).map_err(bug)? else {
+        let Value::Object(all) =
+            serde_json::to_value(record).map_err(|error| bug(&error.to_string()))?
+        else {
             return Err(bug("a record is no object"));
         };
         let (passing, lasting): (Map<_, _>, Map<_, _>) =
@@ -154,11 +156,11 @@ impl Parts {
 const VOLUME: &str = "volume";
 
 fn text(keys: &Map<String, Value>) -> Result<Vec<u8>> {
-    serde_json::to_vec_pretty(keys).map_err(bug)
+    serde_json::to_vec_pretty(keys).map_err(|error| bug(&error.to_string()))
 }
 
-fn bug(error: impl ToString) -> Error {
-    Error::new(Kind::Bug, error.to_string())
+fn bug(what: &str) -> Error {
+    Error::new(Kind::Bug, what)
 }
 
 /// The keys in a file, if they are this volume's.

@@ -12,10 +12,11 @@ mod udev;
 
 use self::events::DiskEvents;
 use self::sysfs::Sysfs;
-use super::{Devices, Events, Held, kernel, nodes};
+use super::{Devices, Events, Held, files, kernel, nodes};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mountinfo::MountTable;
 use crate::seam;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,6 +80,7 @@ impl Devices for SysfsDevices {
         seam::effect("devices.hold")?;
         // As long as the node is open the kernel gives neither the number nor the name away.
         let node = nodes::open_to_read(device)?;
+        nodes::read_ahead(&node, device.size);
         self.still(wanted, device)?;
         Ok(Held::new(node))
     }
@@ -190,9 +192,18 @@ impl Devices for SysfsDevices {
 fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
     let name = &device.kernel_name;
     // Our own root, and the machine's where ours is a container's.
-    for root in ["/", "/proc/1/root/"] {
-        let Ok(found) = fs::metadata(root) else { continue };
-        if nodes::number_below(&found) == device.number {
+    for (root, mounts) in [("/", ""), ("/proc/1/root/", "/proc/1/mountinfo")] {
+        let number = match fs::metadata(root) {
+            Ok(found) => Some(nodes::number_below(&found)),
+            // To look there takes the right to trace, which not every root has.
+            Err(_) => match files::read_proc(mounts) {
+                Ok(text) => {
+                    MountTable::parse(&text)?.top_at(Path::new("/")).map(|root| root.number)
+                }
+                Err(_) => None,
+            },
+        };
+        if number == Some(device.number) {
             return Ok(Some(format!("{name} is this machine's root disk")));
         }
     }
@@ -211,7 +222,6 @@ fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
 mod tests {
     use super::*;
     use crate::model::device::Proof;
-    use crate::model::mountinfo::MountTable;
 
     fn disk(root: &Path, name: &str, number: &str, files: &[(&str, &str)]) {
         let folder = root.join("block").join(name);

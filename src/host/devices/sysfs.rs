@@ -1,6 +1,7 @@
 //! What disks show of themselves in sysfs, read with few system calls: a machine may have
 //! hundreds of disks, and every call looks at all of them.
 
+use crate::host::files;
 use crate::model::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use nix::fcntl::{OFlag, openat};
@@ -71,7 +72,7 @@ impl Sysfs {
         if !matches!(wanted, Identity::BackingFile(_)) || self.root != Path::new("/sys") {
             return None;
         }
-        let text = fs::read_to_string("/proc/partitions").ok()?;
+        let text = String::from_utf8(files::read_proc("/proc/partitions").ok()?).ok()?;
         let names = text.lines().filter_map(|line| line.split_whitespace().nth(3));
         Some(names.map(str::to_owned).collect())
     }
