@@ -115,7 +115,9 @@ fn a_staging_that_was_lost_is_remembered_by_the_next_call() {
     volume.bring();
     let (lasting, of_the_boot) = (volume.record_path(), volume.boot_record_path());
     for lost in [vec![&lasting], vec![&of_the_boot], vec![&lasting, &of_the_boot]] {
-        lost.into_iter().for_each(|path| fs::remove_file(path).unwrap());
+        for path in lost {
+            fs::remove_file(path).unwrap();
+        }
         node.must(volume.stage());
         assert_eq!(only_mount_at(&volume.global()).fs_type, "ext4");
         assert_eq!(volume.record()["was_mounted"], true);
