@@ -11,6 +11,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
+use crate::model::staleness::Presence;
 use crate::model::switch::{Method, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
@@ -238,6 +239,14 @@ impl Devices for FakeDevices {
 
     fn udev_says(&self, _: &Identity) -> Vec<String> {
         Vec::new()
+    }
+
+    fn presence(&self, number: DeviceNumber, wanted: &Identity) -> Result<Presence> {
+        Ok(match self.shown_by(number)? {
+            None => Presence::Absent,
+            Some(shown) if wanted.proven_by(&shown).is_some() => Presence::Own,
+            Some(_) => Presence::Other("another serial".to_owned()),
+        })
     }
 
     fn is_gone(&self, number: DeviceNumber) -> Result<bool> {

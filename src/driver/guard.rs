@@ -230,7 +230,7 @@ impl Driver<'_> {
     ) -> Vec<DeviceNumber> {
         let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
         if let Some(id) = id {
-            let dead = self.mounts.table().and_then(|table| self.dead_numbers_of(id, &table, None));
+            let dead = self.mounts.table().and_then(|table| self.dead_numbers_of(id, &table));
             match dead {
                 Ok(dead) => numbers.extend(dead),
                 Err(error) => tracing::debug!(%error, "the numbers before are not known"),

@@ -8,6 +8,7 @@
 
 use super::guard;
 use super::stage::{belongs, mounts_after};
+use super::stale::Patient;
 use super::{Driver, Volume, moment};
 use crate::host::{MountRequest, SwitchRequest};
 use crate::model::config::HealMode;
@@ -16,12 +17,10 @@ use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount_options::MountOptions;
-use crate::model::mountinfo::{Mount, MountTable};
-use crate::model::record::{Staged, VolumeRecord};
+use crate::model::record::Staged;
 use crate::model::switch::{Outcome, Switched};
 use crate::model::users::{Answer, NamespaceUse};
 use crate::seam;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -49,25 +48,22 @@ impl Healed {
     }
 }
 
-/// What a heal has to do with.
-struct Patient {
-    disk: Device,
-    dead: Vec<DeviceNumber>,
-    own: Vec<Mount>,
-    elsewhere: Vec<NamespaceUse>,
-}
-
 impl Driver<'_> {
     /// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
-    /// is said. The caller holds the volume's lock.
-    pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: &Device) {
+    /// is said. Answers why the volume is as it was, for a caller that then fails for that. The
+    /// caller holds the volume's lock.
+    pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: &Device) -> Option<String> {
         match self.heal(id, self.heal, Some(disk)) {
-            Ok(healed) if healed.is_nothing() => {}
+            Ok(healed) if healed.is_nothing() => None,
             Ok(healed) => {
                 let places = healed.places.len();
                 tracing::info!(volume = %id, places, left = ?healed.left, "healed");
+                (!healed.left.is_empty()).then(|| healed.left.join("; "))
             }
-            Err(error) => tracing::warn!(volume = %id, %error, "not healed"),
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "not healed");
+                Some(error.to_string())
+            }
         }
     }
 
@@ -81,7 +77,9 @@ impl Driver<'_> {
             return;
         }
         match self.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
-            Ok(disk) => self.heal_on_the_way(&volume.id, &disk),
+            Ok(disk) => {
+                self.heal_on_the_way(&volume.id, &disk);
+            }
             Err(error) => {
                 tracing::warn!(volume = %volume.id, %error, "not healed: the disk did not show");
             }
@@ -103,15 +101,22 @@ impl Driver<'_> {
         self.clear_scratch(id)?;
         let Some(patient) = self.examine(id, disk)? else { return Ok(Healed::default()) };
         let plan = plan_of(&patient);
+        let Some(disk) = &patient.disk else {
+            let waiting = |place| format!("its disk is gone, and none is here yet: {place}");
+            return Ok(Healed {
+                places: Vec::new(),
+                left: plan.into_iter().map(waiting).collect(),
+            });
+        };
         if mode == HealMode::Report {
             tracing::warn!(volume = %id, ?plan, "would be healed: heal.mode is report");
             return Ok(Healed { places: Vec::new(), left: plan });
         }
-        tracing::warn!(volume = %id, disk = %patient.disk.kernel_name, dead = ?patient.dead, ?plan, "healing: the disk came back under another number");
-        let found = self.checked_file_system(id, &patient.disk)?;
-        let _held = self.hold(id, &patient.disk)?;
+        tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = ?patient.dead, ?plan, "healing: the disk came back under another number");
+        let found = self.checked_file_system(id, disk)?;
+        let _held = self.hold(id, disk)?;
         let scratch = self.scratch(id)?;
-        self.mount_aside(id, &patient.disk, &found, &scratch)?;
+        self.mount_aside(id, disk, &found, &scratch)?;
         seam::step("heal.mounted");
         let healed = File::open(&scratch)
             .map_err(|error| Error::io(format!("open {}", scratch.display()), &error))
@@ -122,95 +127,12 @@ impl Driver<'_> {
             tracing::warn!(volume = %id, %error, "the scratch mount stays, until the next heal");
         }
         let mut healed = healed?;
-        self.remember_healed(id, &patient, &found);
+        self.remember_healed(id, disk, &found);
         healed.left.extend(self.still_held(&patient.dead));
         for left in &healed.left {
             tracing::warn!(volume = %id, left, "not healed");
         }
         Ok(healed)
-    }
-
-    /// Who stands on a dead disk of the volume; nothing if nobody does, or if there is no other
-    /// disk yet.
-    fn examine(&self, id: &VolumeId, disk: Option<&Device>) -> Result<Option<Patient>> {
-        let found = disk.cloned().map_or_else(|| self.find_disk(id), |disk| Ok(Some(disk)));
-        let Some(disk) = found? else { return Ok(None) };
-        let table = self.mounts.table()?;
-        let alive = labelled(&table, id).find(|mount| {
-            mount.disk != disk.number && !self.devices.is_gone(mount.disk).unwrap_or(false)
-        });
-        if let Some(mount) = alive {
-            return Err(Error::refused(format!(
-                "volume {id} is mounted from {}, which the kernel still has, and its disk is {} ({})",
-                mount.disk, disk.kernel_name, disk.number
-            ))
-            .hint("a disk that is not proven dead is not replaced: it may only be slow; see the kernel's log"));
-        }
-        let dead = self.dead_numbers_of(id, &table, Some(disk.number))?;
-        if dead.is_empty() {
-            return Ok(None);
-        }
-        let own: Vec<_> =
-            table.mounts().iter().filter(|mount| dead.contains(&mount.number)).cloned().collect();
-        let elsewhere = self.in_other_namespaces(&dead)?;
-        let is_nobody = own.is_empty() && elsewhere.is_empty();
-        Ok((!is_nobody).then_some(Patient { disk, dead, own, elsewhere }))
-    }
-
-    /// The numbers of dead disks on which mounts of this very volume stand. A number that was the
-    /// volume's may be another dead disk's by now: so the mounts themselves must say whose they
-    /// are, by the label that they were made with. While a mount stands its number is nobody
-    /// else's, so one label tells for all mounts of a number. A disk that was proven just now is
-    /// not looked at.
-    pub(super) fn dead_numbers_of(
-        &self,
-        id: &VolumeId,
-        table: &MountTable,
-        proven: Option<DeviceNumber>,
-    ) -> Result<Vec<DeviceNumber>> {
-        let record = self.records.load(id);
-        let boot = crate::host::machine::boot_id();
-        let former = record.former.iter().filter(|former| former.boot == boot);
-        let mut numbers: BTreeSet<DeviceNumber> = former.map(|former| former.number).collect();
-        numbers.extend(labelled(table, id).map(|mount| mount.number));
-        let mut dead = Vec::new();
-        for number in numbers.into_iter().filter(|number| Some(*number) != proven) {
-            if self.devices.is_gone(number)? && self.stand_for(id, number, table, &record)? {
-                dead.push(number);
-            }
-        }
-        Ok(dead)
-    }
-
-    /// Whether the mounts of a dead number are this volume's.
-    fn stand_for(
-        &self,
-        id: &VolumeId,
-        number: DeviceNumber,
-        table: &MountTable,
-        record: &VolumeRecord,
-    ) -> Result<bool> {
-        let own: Vec<&Mount> = table.of(number).collect();
-        let elsewhere =
-            if own.is_empty() { self.in_other_namespaces(&[number])? } else { Vec::new() };
-        let all = own.iter().copied().chain(elsewhere.iter().flat_map(|one| &one.mounts));
-        let sources: BTreeSet<&Path> = all.map(|mount| Path::new(&mount.source)).collect();
-        if sources.iter().any(|source| source.starts_with(crate::host::nodes::FOLDER)) {
-            return Ok(sources.contains(label_of(id).as_path()));
-        }
-        // The predecessor's mounts have no label: then only what stands in the folder where this
-        // machine staged the volume is its.
-        let staged = record.staged.as_ref();
-        Ok(staged.is_some_and(|staged| own.iter().any(|mount| mount.target == staged.folder)))
-    }
-
-    fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
-        match self.census.namespaces_with(numbers) {
-            Answer::Told(uses) => Ok(uses.namespaces),
-            Answer::CannotTell(why) => Err(Error::refused(format!(
-                "who stands on the dead disk cannot be told from here: {why}"
-            ))),
-        }
     }
 
     /// The file system on the disk, if it is the one that was mounted: a running program's caches
@@ -416,28 +338,17 @@ impl Driver<'_> {
         })
     }
 
-    fn remember_healed(&self, id: &VolumeId, patient: &Patient, found: &FileSystem) {
+    fn remember_healed(&self, id: &VolumeId, disk: &Device, found: &FileSystem) {
         let noted = self.records.update(id, |record| {
             let Some(staged) = record.staged.clone() else { return };
             let uuid = found.uuid.clone();
             let mounts = mounts_after(found, staged.untouched);
-            record.is_staged(Staged { disk: moment(&patient.disk), uuid, mounts, ..staged });
+            record.is_staged(Staged { disk: moment(disk), uuid, mounts, ..staged });
         });
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "the heal is not remembered");
         }
     }
-}
-
-/// What our mounts of a volume have as their source.
-fn label_of(id: &VolumeId) -> PathBuf {
-    Path::new(crate::host::nodes::FOLDER).join(id.as_str())
-}
-
-/// The mounts that say they are the volume's.
-fn labelled<'t>(table: &'t MountTable, id: &VolumeId) -> impl Iterator<Item = &'t Mount> {
-    let label = label_of(id);
-    table.mounts().iter().filter(move |mount| Path::new(&mount.source) == label)
 }
 
 fn plan_of(patient: &Patient) -> Vec<String> {

@@ -20,6 +20,7 @@ pub mod publish;
 pub mod release;
 mod resolve;
 pub mod stage;
+mod stale;
 mod takeover;
 pub mod unmount;
 pub mod wait;

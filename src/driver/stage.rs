@@ -60,9 +60,9 @@ impl Driver<'_> {
         let folder = self.mounts.real_path(target)?;
         self.devices.tidy(&volume.id);
         let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
-        self.heal_on_the_way(&volume.id, &disk);
+        let unhealed = self.heal_on_the_way(&volume.id, &disk);
         if let Some(mount) = self.mounts.table()?.top_at(&folder) {
-            belongs(mount, &disk, &folder)?;
+            belongs(mount, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
             self.remember_found(&volume.id, &disk, mount);
             self.mark_mounted(&volume.id);
             return Ok(Outcome::Already);
@@ -213,7 +213,7 @@ impl Driver<'_> {
     /// own, on the disk that it had before and that is gone: only then both may be.
     fn has_dead_twin(&self, id: &VolumeId) -> Result<bool> {
         let table = self.mounts.table()?;
-        Ok(!self.dead_numbers_of(id, &table, None)?.is_empty())
+        Ok(!self.dead_numbers_of(id, &table)?.is_empty())
     }
 
     /// Mounts and then looks: what is at the folder must be the proven disk.

@@ -30,10 +30,11 @@ impl Driver<'_> {
         self.report_hint(&volume.id, hint, &disk);
         let link = self.cloud.link(&volume.id);
         let soon = self.deadline.at_most(LOCK_WAIT);
-        if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, soon) {
-            self.heal_on_the_way(&volume.id, &disk);
-        }
-        self.check_staged(volume, &disk, place)?;
+        let unhealed = match self.locks.take(&volume.id, self.operation, soon) {
+            Ok(Locked::Held(_lock)) => self.heal_on_the_way(&volume.id, &disk),
+            Ok(Locked::Impossible(error)) | Err(error) => Some(error.to_string()),
+        };
+        self.check_staged(volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;
         Ok(path_of(&disk, &link))
     }
 

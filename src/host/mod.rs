@@ -29,6 +29,7 @@ use crate::model::error::Result;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::staleness::Presence;
 use crate::model::switch::{Method, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
@@ -68,6 +69,8 @@ pub trait Devices {
     fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held>;
     /// All that the disk of this number shows now; nothing if there is no such disk.
     fn shown_by(&self, number: DeviceNumber) -> Result<Option<Vec<Shown>>>;
+    /// What the kernel has at this number, where a mount of the volume stands or stood.
+    fn presence(&self, number: DeviceNumber, wanted: &Identity) -> Result<Presence>;
     /// Subscribes to news; whoever then looks for a disk cannot miss it.
     fn watch(&self) -> Box<dyn Events>;
     /// Links that name the volume and lead elsewhere. They are reported, never repaired.

@@ -85,6 +85,15 @@ impl Error {
         self
     }
 
+    /// This error about a mount of a dead disk, with why it was not healed.
+    #[must_use]
+    pub fn not_healed(mut self, why: Option<String>) -> Self {
+        if let Some(why) = why {
+            self.cause = format!("{}; not healed: {why}", self.cause);
+        }
+        self
+    }
+
     /// A failed system call or file access: `doing` says on what.
     pub fn io(doing: impl fmt::Display, error: &std::io::Error) -> Self {
         Self::new(Kind::Host, format!("{doing}: {}", errno_text(error)))

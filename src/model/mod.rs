@@ -15,6 +15,7 @@ pub mod record;
 pub mod refusal;
 pub mod secret;
 pub mod situation;
+pub mod staleness;
 pub mod switch;
 pub mod target;
 pub mod text;

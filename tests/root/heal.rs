@@ -223,6 +223,7 @@ fn another_file_system_on_the_disk_is_never_put_under_a_running_program() {
     assert_eq!(container.report().writes, before.writes, "it must not write anywhere");
     let message = node.fails(volume.wait(""));
     assert!(message.contains("which is not the volume's disk"), "{message}");
+    assert!(message.contains("not healed") && message.contains("was mounted"), "{message}");
     container.die();
     node.must(volume.unpublish(pod.uid()));
     node.must(volume.unstage());

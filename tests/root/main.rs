@@ -41,6 +41,7 @@ mod nodes;
 mod pull;
 mod records;
 mod refusals;
+mod staleness;
 mod static_build;
 mod switch;
 mod unmount;

@@ -11,12 +11,13 @@ mod sysfs;
 mod udev;
 
 use self::events::DiskEvents;
-use self::sysfs::Sysfs;
+use self::sysfs::{Folder, Sysfs};
 use super::{Devices, Events, Held, files, kernel, nodes};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::MountTable;
+use crate::model::staleness::Presence;
 use crate::seam;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,17 @@ impl SysfsDevices {
     }
 }
 
+impl SysfsDevices {
+    /// The folder of the disk of this number, if the disk is there.
+    fn living(&self, number: DeviceNumber) -> Result<Option<Folder>> {
+        self.sysfs.must_be_there()?;
+        // A loop device stays when its image is taken away; under a mount it gets no other.
+        let is_pulled =
+            |folder: &Folder| folder.kernel_name().starts_with("loop") && folder.shown().is_empty();
+        Ok(self.sysfs.numbered(number).filter(|folder| !is_pulled(folder)))
+    }
+}
+
 impl Devices for SysfsDevices {
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
         seam::effect("devices.search")?;
@@ -89,17 +101,23 @@ impl Devices for SysfsDevices {
         Ok(self.sysfs.numbered(number).map(|folder| folder.shown()))
     }
 
+    fn presence(&self, number: DeviceNumber, wanted: &Identity) -> Result<Presence> {
+        let Some(folder) = self.living(number)? else { return Ok(Presence::Absent) };
+        let shown = folder.shown();
+        if wanted.proven_by(&shown).is_none() && !shown.is_empty() {
+            let words: Vec<_> = shown.iter().map(ToString::to_string).collect();
+            return Ok(Presence::Other(words.join(", ")));
+        }
+        Ok(match folder.halted() {
+            Some(state) => Presence::Halted(state),
+            None if shown.is_empty() => Presence::Other("it shows no serial".to_owned()),
+            None => Presence::Own,
+        })
+    }
+
     fn is_gone(&self, number: DeviceNumber) -> Result<bool> {
         // Number 0 is no disk's: it belongs to file systems that have a number of their own.
-        if number.major == 0 {
-            return Ok(false);
-        }
-        self.sysfs.must_be_there()?;
-        Ok(match self.sysfs.numbered(number) {
-            None => true,
-            // A loop device stays when its image is taken away; under a mount it gets no other.
-            Some(folder) => folder.kernel_name().starts_with("loop") && folder.shown().is_empty(),
-        })
+        Ok(number.major != 0 && self.living(number)?.is_none())
     }
 
     fn objection(&self, device: &Device) -> Result<Option<String>> {
@@ -110,6 +128,9 @@ impl Devices for SysfsDevices {
         let Some(folder) = self.sysfs.disk(name) else {
             return Ok(Some(format!("{name} is gone")));
         };
+        if let Some(state) = folder.halted() {
+            return Ok(Some(format!("{state}: the kernel gives it no work")));
+        }
         if let Some(holder) = folder.entries("holders").first() {
             let path = folder.path().join("holders").join(holder);
             let label = fs::read_to_string(path.join("dm/name")).unwrap_or_default();

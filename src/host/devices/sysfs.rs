@@ -131,6 +131,16 @@ impl Folder {
         })
     }
 
+    /// The state of a disk that the kernel has, and gives no work to.
+    pub(super) fn halted(&self) -> Option<String> {
+        let works = if self.kernel_name.starts_with("nvme") { "live" } else { "running" };
+        if let Some(state) = self.text("device/state").filter(|state| state != works) {
+            return Some(format!("{} is {state}", self.kernel_name));
+        }
+        let is_suspended = self.text("dm/suspended").is_some_and(|text| text == "1");
+        is_suspended.then(|| format!("{} is suspended", self.kernel_name))
+    }
+
     pub(super) fn sequence(&self) -> Option<u64> {
         self.text("diskseq")?.parse().ok()
     }

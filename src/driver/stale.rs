@@ -1,0 +1,167 @@
+//! Which mounts of a volume stand on a dead disk.
+
+use super::Driver;
+use crate::host::nodes;
+use crate::model::device::{Device, DeviceNumber};
+use crate::model::error::{Error, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::record::VolumeRecord;
+use crate::model::staleness::{Here, Presence, Verdict, judge};
+use crate::model::users::{Answer, NamespaceUse};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What a heal has to do with.
+pub(super) struct Patient {
+    /// The volume's disk, if it is here.
+    pub(super) disk: Option<Device>,
+    /// The numbers of its dead ones.
+    pub(super) dead: Vec<DeviceNumber>,
+    /// The mounts of these in our own namespace.
+    pub(super) own: Vec<Mount>,
+    /// … and in others.
+    pub(super) elsewhere: Vec<NamespaceUse>,
+}
+
+impl Driver<'_> {
+    /// Who stands on a dead disk of the volume; nothing if nobody does. An error if a mount of the
+    /// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
+    pub(super) fn examine(&self, id: &VolumeId, disk: Option<&Device>) -> Result<Option<Patient>> {
+        let disk = match disk {
+            Some(disk) => Some(disk.clone()),
+            None => self.find_disk(id)?,
+        };
+        let table = self.mounts.table()?;
+        let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
+        let mut dead = Vec::new();
+        for (number, verdict) in self.verdicts(id, &table, here)? {
+            match verdict {
+                Verdict::Healthy => {}
+                Verdict::Stale | Verdict::Waiting => dead.push(number),
+                Verdict::Ambiguous | Verdict::Foreign(_) | Verdict::NotProvenDead(_) => {
+                    return Err(not_replaced(id, number, &verdict, disk.as_ref()));
+                }
+            }
+        }
+        if dead.is_empty() {
+            return Ok(None);
+        }
+        let own: Vec<_> =
+            table.mounts().iter().filter(|mount| dead.contains(&mount.number)).cloned().collect();
+        let elsewhere = self.in_other_namespaces(&dead)?;
+        let is_nobody = own.is_empty() && elsewhere.is_empty();
+        Ok((!is_nobody).then_some(Patient { disk, dead, own, elsewhere }))
+    }
+
+    /// The numbers of dead disks on which mounts of this very volume stand.
+    pub(super) fn dead_numbers_of(
+        &self,
+        id: &VolumeId,
+        table: &MountTable,
+    ) -> Result<Vec<DeviceNumber>> {
+        let verdicts = self.verdicts(id, table, Here::Nothing)?;
+        let dead = verdicts.into_iter().filter(|(_, verdict)| verdict.is_dead());
+        Ok(dead.map(|(number, _)| number).collect())
+    }
+
+    /// What each number is from which this very volume was mounted. A number that was the volume's
+    /// may be another disk's by now: so the mounts themselves must say whose they are, by the label
+    /// that they were made with. While a mount stands its number is nobody else's, so one label
+    /// tells for all mounts of a number.
+    fn verdicts(
+        &self,
+        id: &VolumeId,
+        table: &MountTable,
+        here: Here<'_>,
+    ) -> Result<Vec<(DeviceNumber, Verdict)>> {
+        let record = self.records.load(id);
+        let boot = crate::host::machine::boot_id();
+        let former = record.former.iter().filter(|former| former.boot == boot);
+        let ours: BTreeSet<_> = labelled(table, id).map(|mount| mount.disk).collect();
+        let mut numbers: BTreeSet<_> = former.map(|former| former.number).collect();
+        numbers.extend(&ours);
+        let wanted = self.cloud.identity(id);
+        let mut verdicts = Vec::new();
+        for number in numbers {
+            // Proven just now.
+            if here == Here::One(number) {
+                continue;
+            }
+            let presence = self.devices.presence(number, &wanted)?;
+            let is_reused = matches!(presence, Presence::Other(_)) && !ours.contains(&number);
+            if !is_reused && self.stand_for(id, number, table, &record)? {
+                verdicts.push((number, judge(number, &presence, here)));
+            }
+        }
+        Ok(verdicts)
+    }
+
+    /// Whether the mounts of a dead number are this volume's.
+    fn stand_for(
+        &self,
+        id: &VolumeId,
+        number: DeviceNumber,
+        table: &MountTable,
+        record: &VolumeRecord,
+    ) -> Result<bool> {
+        let own: Vec<&Mount> = table.of(number).collect();
+        let elsewhere =
+            if own.is_empty() { self.in_other_namespaces(&[number])? } else { Vec::new() };
+        let all = own.iter().copied().chain(elsewhere.iter().flat_map(|one| &one.mounts));
+        let sources: BTreeSet<&Path> = all.map(|mount| Path::new(&mount.source)).collect();
+        if sources.iter().any(|source| source.starts_with(crate::host::nodes::FOLDER)) {
+            return Ok(sources.contains(label_of(id).as_path()));
+        }
+        // The predecessor's mounts have no label: then only what stands in the folder where this
+        // machine staged the volume is its.
+        let staged = record.staged.as_ref();
+        Ok(staged.is_some_and(|staged| own.iter().any(|mount| mount.target == staged.folder)))
+    }
+
+    fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
+        match self.census.namespaces_with(numbers) {
+            Answer::Told(uses) => Ok(uses.namespaces),
+            Answer::CannotTell(why) => Err(Error::refused(format!(
+                "who stands on the dead disk cannot be told from here: {why}"
+            ))),
+        }
+    }
+}
+
+fn not_replaced(
+    id: &VolumeId,
+    number: DeviceNumber,
+    verdict: &Verdict,
+    disk: Option<&Device>,
+) -> Error {
+    let now = disk.map_or_else(
+        || "none of this machine's disks is it".to_owned(),
+        |disk| format!("its disk is {} ({})", disk.kernel_name, disk.number),
+    );
+    let hint = match verdict {
+        Verdict::NotProvenDead(_) => format!(
+            "a disk that is not proven dead is not replaced, for it may only be slow: if it is known \
+             to be gone, echo 1 > /sys/dev/block/{number}/device/delete removes it, and the next \
+             call heals"
+        ),
+        Verdict::Foreign(_) => {
+            "nothing was touched; restart the pods that use the volume".to_owned()
+        }
+        _ => "one file system on two disks is destroyed: detach the one that does not belong to \
+              this machine"
+            .to_owned(),
+    };
+    Error::refused(format!("volume {id} is mounted from {number}, and {verdict}; {now}")).hint(hint)
+}
+
+/// What our mounts of a volume have as their source.
+fn label_of(id: &VolumeId) -> PathBuf {
+    Path::new(nodes::FOLDER).join(id.as_str())
+}
+
+/// The mounts that say they are the volume's.
+fn labelled<'t>(table: &'t MountTable, id: &VolumeId) -> impl Iterator<Item = &'t Mount> {
+    let label = label_of(id);
+    table.mounts().iter().filter(move |mount| Path::new(&mount.source) == label)
+}
