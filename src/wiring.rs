@@ -12,6 +12,7 @@ use crate::host::filesystems::KernelFileSystems;
 use crate::host::heal::KernelSwitches;
 use crate::host::locks::Locks;
 use crate::host::mounts::KernelMounts;
+use crate::host::processes::KernelProcesses;
 use crate::host::records::Records;
 use crate::host::{Devices, machine};
 use crate::model::config::{CloudKind, Config};
@@ -64,6 +65,8 @@ pub fn with_driver<T>(
         census: &KernelCensus::default(),
         switches: &KernelSwitches::default(),
         heal: config.heal.mode,
+        after: &config.heal.after,
+        processes: &KernelProcesses,
         scratch: &config.paths.run_dir.join("scratch"),
         guard: &config.guard,
         operation: setting.operation,

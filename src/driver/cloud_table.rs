@@ -6,6 +6,7 @@ use super::fakes::{FakeCloud, FakeDevices, NoHost};
 use super::{Driver, Volume};
 use crate::host::locks::Locks;
 use crate::host::records::Records;
+use crate::model::aftercare::After;
 use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
@@ -48,6 +49,8 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
             takeover: Takeover::Off,
             census: &NoHost,
             switches: &NoHost,
+            after: &After::Nothing,
+            processes: &NoHost,
             heal: HealMode::Off,
             scratch: folder.path(),
             guard: &GuardConfig::default(),

@@ -3,8 +3,9 @@
 use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView};
 use crate::host::{
     Census, Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
-    SwitchRequest, Switches,
+    Processes, SwitchRequest, Switches,
 };
+use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
@@ -401,5 +402,19 @@ impl Switches for NoHost {
 
     fn set_back(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<()> {
         nothing()
+    }
+}
+
+impl Processes for NoHost {
+    fn pin(&self, _: u32) -> Result<OwnedFd> {
+        unreachable!("nothing is healed in these tests")
+    }
+
+    fn signal(&self, _: &OwnedFd, _: Wakeup) -> Result<()> {
+        unreachable!("nothing is healed in these tests")
+    }
+
+    fn run(&self, _: &Path, _: &[(&str, String)], _: Deadline) -> Result<String> {
+        unreachable!("nothing is healed in these tests")
     }
 }

@@ -13,13 +13,13 @@ use super::{Driver, Volume, moment};
 use crate::host::{MountRequest, SwitchRequest};
 use crate::model::config::HealMode;
 use crate::model::contents::{Contents, FileSystem, FsType};
-use crate::model::device::{Device, DeviceNumber};
+use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount_options::MountOptions;
 use crate::model::record::Staged;
 use crate::model::switch::{Outcome, Switched};
-use crate::model::users::{Answer, NamespaceUse};
+use crate::model::users::{Answer, DeviceUses, NamespaceUse};
 use crate::seam;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -128,10 +128,12 @@ impl Driver<'_> {
         }
         let mut healed = healed?;
         self.remember_healed(id, disk, &found);
-        healed.left.extend(self.still_held(&patient.dead));
+        let users = self.census.device_users(&patient.dead);
+        healed.left.extend(still_held(&users));
         for left in &healed.left {
             tracing::warn!(volume = %id, left, "not healed");
         }
+        self.care_after(id, disk, &patient, &healed, &users);
         Ok(healed)
     }
 
@@ -313,21 +315,6 @@ impl Driver<'_> {
         Ok(healed)
     }
 
-    /// Open files, maps, working and root folders stay where they are for ever: only the end of
-    /// their process lets go of the dead disk.
-    fn still_held(&self, dead: &[DeviceNumber]) -> Vec<String> {
-        match self.census.device_users(dead) {
-            Answer::Told(users) => users
-                .files
-                .iter()
-                .map(|one| {
-                    format!("on the dead disk until it is restarted: {}", guard::file_use(one))
-                })
-                .collect(),
-            Answer::CannotTell(why) => vec![format!("who still holds the dead disk: {why}")],
-        }
-    }
-
     fn switch_in(&self, one: &NamespaceUse, fresh: &File) -> Result<Vec<Switched>> {
         let door = self.census.open_namespace(one)?;
         self.switches.switch(&SwitchRequest {
@@ -368,5 +355,18 @@ fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
     for one in done {
         let target = one.mount.target.display();
         tracing::info!(volume = %id, place, %target, outcome = ?one.outcome, notes = ?one.notes, "heal");
+    }
+}
+
+/// Open files, maps, working and root folders stay where they are for ever: only the end of their
+/// process lets go of the dead disk.
+fn still_held(users: &Answer<DeviceUses>) -> Vec<String> {
+    match users {
+        Answer::Told(users) => users
+            .files
+            .iter()
+            .map(|one| format!("on the dead disk until it is restarted: {}", guard::file_use(one)))
+            .collect(),
+        Answer::CannotTell(why) => vec![format!("who still holds the dead disk: {why}")],
     }
 }

@@ -4,6 +4,7 @@
 //! called. Each operation can be repeated, and killed at any point: the next try looks at what is
 //! there and goes on.
 
+mod aftercare;
 pub mod attach;
 #[cfg(test)]
 mod cloud_table;
@@ -26,10 +27,12 @@ pub mod unmount;
 pub mod wait;
 
 use crate::cloud::Cloud;
+use crate::host::Processes;
 use crate::host::answers::Answers;
 use crate::host::locks::{Lock, Locked, Locks};
 use crate::host::records::Records;
 use crate::host::{Census, Devices, FileSystems, Mounts, Switches};
+use crate::model::aftercare::After;
 use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::device::Device;
 use crate::model::error::Result;
@@ -93,6 +96,10 @@ pub struct Driver<'a> {
     pub switches: &'a dyn Switches,
     /// Whether mounts of a disk that came back are repaired.
     pub heal: HealMode,
+    /// What is done once they were.
+    pub after: &'a After,
+    /// Other processes of this machine.
+    pub processes: &'a dyn Processes,
     /// A folder for mounts that nobody is to see.
     pub scratch: &'a Path,
     /// Whether tear-downs of volumes in use are refused.

@@ -7,6 +7,7 @@
 use super::{Driver, Volume};
 use crate::cloud::CloudVolume;
 use crate::host::Held;
+use crate::model::aftercare::After;
 use crate::model::device::{Device, Identity, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -232,6 +233,8 @@ mod tests {
             takeover: Takeover::Off,
             census: &NoHost,
             switches: &NoHost,
+            after: &After::Nothing,
+            processes: &NoHost,
             heal: HealMode::Off,
             scratch: folder.path(),
             guard: &GuardConfig::default(),

@@ -343,6 +343,26 @@ pub fn xfs_grow(root: &File, blocks: u64) -> Result<()> {
     unsafe { requests::xfs_grow(root.as_raw_fd(), &raw const request) }.map(drop)
 }
 
+/// A descriptor of a process (`pidfd_open`, Linux 5.3): it never means another one.
+pub fn pin_process(pid: u32) -> Result<OwnedFd> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::ESRCH)?;
+    // SAFETY: pidfd_open(pid, flags) takes two numbers, and answers a new descriptor or -1.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let descriptor = i32::try_from(Errno::result(answer)?).map_err(|_| Errno::EBADF)?;
+    // SAFETY: it is new, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Signals the process of a descriptor.
+pub fn signal_pinned(process: &OwnedFd, signal: nix::sys::signal::Signal) -> Result<()> {
+    let nothing: *const libc::siginfo_t = std::ptr::null();
+    // SAFETY: pidfd_send_signal(pidfd, signal, info, flags) accepts no info at all.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal as i32, nothing, 0)
+    };
+    Errno::result(answer).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

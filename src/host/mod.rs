@@ -20,9 +20,11 @@ pub mod locks;
 pub mod machine;
 pub mod mounts;
 pub mod nodes;
+pub mod processes;
 pub mod records;
 pub mod tool;
 
+use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
 use crate::model::error::Result;
@@ -240,6 +242,16 @@ pub struct SwitchRequest<'a> {
     /// When no answer is waited for any more: those who live in the namespace can make a walk
     /// through it take for ever.
     pub deadline: Deadline,
+}
+
+/// Other processes of this machine.
+pub trait Processes {
+    /// Holds a process: while it is held, its id cannot lead a signal to another one.
+    fn pin(&self, pid: u32) -> Result<OwnedFd>;
+    /// Signals a held process; fine if it ended.
+    fn signal(&self, pinned: &OwnedFd, wakeup: Wakeup) -> Result<()>;
+    /// Runs an operator's program with these facts in its environment; what it said last.
+    fn run(&self, program: &Path, facts: &[(&str, String)], deadline: Deadline) -> Result<String>;
 }
 
 /// Mounts that take another's place while it is used, in any mount namespace.

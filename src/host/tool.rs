@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -51,7 +51,17 @@ pub fn locate(program: &str) -> Result<PathBuf> {
 
 /// Runs a program to its end, or kills it at the deadline.
 pub fn run(program: &str, arguments: &[&str], deadline: Deadline) -> Result<Outcome> {
-    let path = locate(program)?;
+    launch(&locate(program)?, arguments, &[], deadline)
+}
+
+/// The same for a program anywhere, with something more in its environment.
+pub fn launch(
+    path: &Path,
+    arguments: &[&str],
+    environment: &[(&str, String)],
+    deadline: Deadline,
+) -> Result<Outcome> {
+    let program = &path.file_name().unwrap_or_default().to_string_lossy();
     let io = |error: std::io::Error| Error::io(format!("run {program}"), &error);
     let (mut output, writer) = std::io::pipe().map_err(io)?;
     let mut command = Command::new(path);
@@ -60,6 +70,7 @@ pub fn run(program: &str, arguments: &[&str], deadline: Deadline) -> Result<Outc
         .env_clear()
         .env("PATH", FOLDERS.join(":"))
         .env("LC_ALL", "C")
+        .envs(environment.iter().map(|(key, value)| (*key, value)))
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(io)?)
         .stderr(writer)

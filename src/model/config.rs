@@ -1,6 +1,7 @@
 //! The configuration file, read from its text: TOML, unknown keys are errors that name the line.
 
 use super::access::Written;
+use super::aftercare::After;
 use super::error::{Error, Kind, Result};
 use super::ids::{NodeName, ServerId};
 use serde::Deserialize;
@@ -190,6 +191,8 @@ pub enum GuardMode {
 pub struct HealConfig {
     /// Whether mounts of a disk that came back are repaired.
     pub mode: HealMode,
+    /// What is done for those who still hold the dead disk then.
+    pub after: After,
 }
 
 /// `heal.mode`

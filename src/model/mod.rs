@@ -1,6 +1,7 @@
 //! Facts and rules without input or output: everything here can be tested with values alone.
 
 pub mod access;
+pub mod aftercare;
 pub mod cgroup;
 pub mod config;
 pub mod contents;

@@ -21,6 +21,7 @@ mod holders;
 mod volume;
 
 mod access;
+mod aftercare;
 mod census;
 mod crash;
 mod expand;

@@ -1,0 +1,73 @@
+//! Other processes: held so that their ids cannot become another's, signalled; and programs of the
+//! operator.
+
+use super::{Processes, kernel, tool};
+use crate::model::aftercare::Wakeup;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::time::Deadline;
+use crate::seam;
+use nix::sys::signal::Signal;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The processes of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KernelProcesses;
+
+impl Processes for KernelProcesses {
+    fn pin(&self, pid: u32) -> Result<OwnedFd> {
+        kernel::pin_process(pid)
+            .map_err(|errno| Error::io(format!("hold process {pid}"), &errno.into()))
+    }
+
+    fn signal(&self, pinned: &OwnedFd, wakeup: Wakeup) -> Result<()> {
+        seam::effect("heal.after")?;
+        let signal = match wakeup {
+            Wakeup::Hup => Signal::SIGHUP,
+            Wakeup::Usr1 => Signal::SIGUSR1,
+            Wakeup::Usr2 => Signal::SIGUSR2,
+            Wakeup::Term => Signal::SIGTERM,
+            Wakeup::Kill => Signal::SIGKILL,
+        };
+        match kernel::signal_pinned(pinned, signal) {
+            // It ended meanwhile, and so let go.
+            Err(nix::errno::Errno::ESRCH) => Ok(()),
+            done => done.map_err(|errno| Error::io("signal a process", &errno.into())),
+        }
+    }
+
+    fn run(&self, program: &Path, facts: &[(&str, String)], deadline: Deadline) -> Result<String> {
+        seam::effect("heal.after")?;
+        trusted(program)?;
+        let outcome = tool::launch(program, &[], facts, deadline)?;
+        match outcome.status {
+            Some(0) => Ok(outcome.last_line().to_owned()),
+            Some(status) => Err(Error::new(
+                Kind::Host,
+                format!(
+                    "{} ended with status {status}: {}",
+                    program.display(),
+                    outcome.last_line()
+                ),
+            )),
+            None => Err(Error::new(Kind::Host, format!("{} was killed", program.display()))),
+        }
+    }
+}
+
+/// The driver is root: what it runs only root may have written.
+fn trusted(program: &Path) -> Result<()> {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    let found = fs::metadata(program)
+        .map_err(|error| Error::io(format!("look at {}", program.display()), &error))?;
+    if found.uid() == 0 && found.mode() & WRITABLE_BY_OTHERS == 0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        Kind::Config,
+        format!("{} can be written by others than root", program.display()),
+    )
+    .hint("chown root and chmod go-w it: it is run as root"))
+}
