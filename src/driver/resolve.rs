@@ -7,7 +7,6 @@
 use super::{Driver, Volume};
 use crate::cloud::CloudVolume;
 use crate::host::Held;
-use crate::model::aftercare::After;
 use crate::model::device::{Device, Identity, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
