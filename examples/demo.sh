@@ -1,407 +1,222 @@
 #!/bin/bash
-# One life of a volume on this machine, told as a story: examples/demo.sh PATH-OF-DISK
+# The incident that this driver is for, in two acts: examples/demo.sh PATH-OF-DISK
 #
-# The real driver is called as kubelet calls it, on the embedded local cloud: a volume is an image
-# file, a disk is a loop device, its letter is the loop number. All files are in one temporary
-# folder and all mounts in a mount namespace of this script's own; both are gone at the end, also
-# when the story is interrupted.
+# A real container (its own mount namespace, its own root, its own cgroup) writes to a volume without
+# pause. In the first act kubelet believes that its pod is gone; in the second the disk is pulled and
+# comes back under another letter. The driver is called as kubelet calls it, on the embedded local
+# cloud: a volume is an image file, a disk is a loop device, its letter is the loop number.
 # shellcheck disable=SC2016 # names such as $GLOBAL are shown, not expanded
-set -euo pipefail
-export LC_ALL=C
-
-readonly node=demo-node
-readonly gib=$((1024 * 1024 * 1024))
-readonly columns=80
-
-stop() {
-    printf '%s\n' "demo.sh: $*" >&2
-    exit 1
-}
-
-[[ $# -eq 1 ]] || stop "usage: examples/demo.sh PATH-OF-DISK (sudo ./install.sh demo builds it and runs this)"
-disk=$(realpath -- "$1")
-[[ -x $disk ]] || stop "$disk is not a program"
-[[ $EUID -eq 0 ]] || stop "loop devices and mounts need root: sudo ./install.sh demo"
-[[ -e /dev/loop-control ]] || modprobe loop 2>/dev/null || true
-[[ -e /dev/loop-control ]] || stop "this kernel offers no loop devices: /dev/loop-control is missing"
-if [[ -z ${DEMO_NAMESPACE-} ]]; then
-    DEMO_NAMESPACE=1 exec unshare --mount --propagation unchanged -- bash "$0" "$disk"
+# shellcheck source-path=SCRIPTDIR source=story.sh
+here=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
+if ! mountpoint --quiet /; then
+    printf '%s\n\n' 'The root of this environment is no mount, as in a plain chroot: there can be no container
+with a root of its own here. So one life of a volume is played instead of the incident.'
+    exec bash "$here/life.sh" "$@"
 fi
+. "$here/story.sh"
 
-# Two volumes, as a cluster names them: the cloud's id, and the PersistentVolume's name.
-orders=$(</proc/sys/kernel/random/uuid) orders_pv=pv-orders
-photos=$(</proc/sys/kernel/random/uuid) photos_pv=pv-photos
-work=$(mktemp -d /tmp/incloud-disk-demo.XXXXXX)
+# --- a container --------------------------------------------------------------------------------
 
-# --- leaving nothing behind, also when the story is interrupted --------------------------------
+container='' container_cgroup=''
 
-our_loops() {
-    local file
-    for file in /sys/block/loop*/loop/backing_file; do
-        [[ ! -e $file ]] || [[ $(<"$file") != "$work"/* ]] || cut -d / -f 4 <<<"$file"
+# A cgroup tree in which folders can be made: the new one first.
+cgroup_tree() {
+    awk '$4 == "/" && $6 !~ /^ro/ {
+        for (i = 7; $i != "-"; i++) {}
+        if ($(i + 1) == "cgroup2") { print 1, $5 }
+        if ($(i + 1) == "cgroup" && $NF !~ /cpuset/ && $6 ~ /^rw/) { print 2, $5 }
+    }' /proc/self/mountinfo | sort -n | while read -r _ tree; do
+        if mkdir "$tree/incloud-disk-demo-$$" 2>/dev/null; then
+            rmdir "$tree/incloud-disk-demo-$$"
+            printf '%s\n' "$tree"
+            break
+        fi
     done
 }
 
-our_mounts() {
-    awk -v below="$work/" 'index($5, below) == 1 { print $5 }' /proc/self/mountinfo
-}
-
-our_nodes() {
-    compgen -G "/dev/incloud-disk/$orders*" || true
-    compgen -G "/dev/incloud-disk/$photos*" || true
-}
-
-tidy() {
-    local name
-    trap '' INT TERM HUP PIPE
-    cd /
-    # The last mounts first: a bind lies on what it was made from.
-    our_mounts | tac | while read -r name; do umount "$name" || umount --lazy "$name" || true; done
-    for name in $(our_loops); do losetup --detach "/dev/$name" || true; done
-    for name in $(our_nodes); do rm -f "$name"; done
-    ! mountpoint --quiet "$work" || umount "$work"
-    rm -rf --one-file-system "$work"
-}
-trap tidy EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 141' PIPE
-trap 'exit 143' TERM
-
-# Nothing that is mounted from here on shows elsewhere. In a chroot the root may be no mount point;
-# then the folder is made one, and private.
-mount --make-rprivate / 2>/dev/null ||
-    { mount --bind "$work" "$work" && mount --make-private "$work"; }
-
-# --- the scene ----------------------------------------------------------------------------------
-
-writer=$(</proc/sys/kernel/random/uuid) reader=$(</proc/sys/kernel/random/uuid)
-kubelet=$work/kubelet
-global=$kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/$orders_pv
-writer_folder=$kubelet/pods/$writer/volumes/incloud~disk/$orders_pv
-reader_folder=$kubelet/pods/$reader/volumes/incloud~disk/$orders_pv
-
-# The kernel lets a root without CAP_SYS_RESOURCE (bit 24; some containers) grow a mounted xfs, but
-# no mounted ext4.
-fs_type=ext4
-capabilities=$(awk '/^CapEff:/ { print $2 }' /proc/self/status)
-((0x$capabilities >> 24 & 1)) || fs_type=xfs
-
-# options PV VOLUME rw|ro [POD UID]: the JSON argument, its keys in kubelet's order. Only `mount`
-# is told about the pod.
-options() {
-    local pod='' account=''
-    if [[ $# -gt 3 ]]; then
-        pod="\"kubernetes.io/pod.name\":\"$4\",\"kubernetes.io/pod.namespace\":\"shop\","
-        pod+="\"kubernetes.io/pod.uid\":\"$5\","
-        account='"kubernetes.io/serviceAccount.name":"default",'
-    fi
-    printf '{"kubernetes.io/fsType":"%s",%s' "$fs_type" "$pod"
-    printf '"kubernetes.io/pvOrVolumeName":"%s","kubernetes.io/readwrite":"%s",%s' "$1" "$3" "$account"
-    printf '"volumeID":"%s"}' "$2"
-}
-orders_options=$(options "$orders_pv" "$orders" rw)
-photos_options=$(options "$photos_pv" "$photos" rw)
-reader_options=$(options "$orders_pv" "$orders" ro)
-writer_mount=$(options "$orders_pv" "$orders" rw orders-0 "$writer")
-reader_mount=$(options "$orders_pv" "$orders" ro report-0 "$reader")
-
-# The long arguments, by the names that the story shows for them; a longer text before its parts.
-readonly legend=(
-    '$WRITER' "$writer_folder"
-    '$READER' "$reader_folder"
-    '$GLOBAL' "$global"
-    '$DEMO' "$work"
-    '$ORDERS' "$orders_options"
-    '$PHOTOS' "$photos_options"
-    '$ORDERS_RO' "$reader_options"
-    '$ORDERS+POD' "$writer_mount"
-    '$ORDERS_RO+POD' "$reader_mount"
-)
-
-mkdir "$work/log" "$kubelet"
-export INCLOUD_DISK_CONFIG=$work/config.toml
-cat >"$INCLOUD_DISK_CONFIG" <<TOML
-[cloud]
-kind = "local"
-
-[local]
-dir = "$work/local"
-
-[node]
-name = "$node"
-
-[paths]
-kubelet_root = "$kubelet"
-state_dir = "$work/state"
-run_dir = "$work/run"
-log_dir = "$work/log"
-TOML
-
-# --- telling -----------------------------------------------------------------------------------
-
-bold='' dim='' good='' bad='' plain=''
-if [[ -t 1 ]]; then
-    bold=$'\e[1m' dim=$'\e[2m' good=$'\e[32m' bad=$'\e[31m' plain=$'\e[0m'
-fi
-chapters=0 calls=0 total=0
-
-chapter() {
-    chapters=$((chapters + 1))
-    printf '\n%s%2d. %s%s\n' "$bold" "$chapters" "$1" "$plain"
-}
-
-# shorten TEXT: with the legend's names in it.
-shorten() {
-    local text=$1 i
-    for ((i = 0; i < ${#legend[@]}; i += 2)); do
-        text=${text//"${legend[i + 1]}"/${legend[i]}}
+# What the container does: it opens its log, appends a line, has it written to the disk, and
+# counts what failed.
+readonly life_of_container='
+    set +e
+    root=$1 volume=$2 report=$3
+    mount -t tmpfs tmpfs "$root" && mkdir "$root"/{old,data,proc,report} &&
+        mount --bind "$volume" "$root/data" && mount --bind "$report" "$root/report" || exit 1
+    for folder in bin lib lib64 usr; do
+        [ -e "/$folder" ] || continue
+        mkdir "$root/$folder" && mount --rbind "/$folder" "$root/$folder"
     done
-    printf '%s' "$text"
-}
-
-# put FIRST-INDENT TEXT [COLOUR [LINE-END]]: TEXT in lines that fit.
-put() {
-    local indent=$1 rest=$2 colour=${3-} end=${4-} piece room
+    cd "$root" && pivot_root . old && mount -t proc proc /proc && umount -l /old || exit 1
+    good=0 bad=0
     while :; do
-        room=$((columns - ${#indent} - ${#end} - 1))
-        ((${#rest} > columns - ${#indent})) || break
-        piece=${rest:0:room}
-        case $piece in
-            *[\ ,]*) piece=${piece%"${piece##*[ ,]}"} ;;
-            */*) piece=${piece%"${piece##*/}"} ;;
-        esac
-        printf '%s%s%s%s%s\n' "$indent" "$colour" "${piece% }" "${end:+ $end}" "$plain"
-        rest=${rest:${#piece}}
-        indent=$(printf '%*s' "${#indent}" '')
+        if echo "$good" >>/data/log && sync /data/log; then good=$((good + 1)); else bad=$((bad + 1)); fi
+        echo "$good $bad" >/report/.tally && mv /report/.tally /report/tally
+        sleep 0.01
+    done'
+
+# start_container POD-UID FOLDER: like a runtime, in a cgroup that bears the pod's uid.
+start_container() {
+    local tree
+    tree=$(cgroup_tree)
+    [[ -n $tree ]] || fail "no cgroup can be made here, and without one a container is nobody's"
+    container_cgroup=$tree/incloud-disk-demo-$$/pod$1/$(tr -d - <<<"$1$1")
+    mkdir -p "$container_cgroup" "$work/container" "$work/report"
+    (
+        printf '%s\n' "$BASHPID" >"$container_cgroup/cgroup.procs"
+        exec unshare --mount --propagation private -- \
+            bash -c "$life_of_container" container "$work/container" "$2" "$work/report" </dev/null >/dev/null 2>&1
+    ) &
+    container=$!
+    until_true 'the container writes' writes_more_than 5
+}
+
+end_container() {
+    [[ -n $container ]] || return 0
+    kill -KILL "$container" 2>/dev/null || true
+    wait "$container" 2>/dev/null || true
+    container=''
+    local folder=$container_cgroup
+    # What sleeps in it ends with it.
+    while [[ -s $folder/cgroup.procs ]]; do
+        xargs -r kill -KILL <"$folder/cgroup.procs" 2>/dev/null || true
+        sleep 0.01
     done
-    printf '%s%s%s%s\n' "$indent" "$colour" "$rest" "$plain"
+    while [[ $folder == */incloud-disk-demo-* ]]; do
+        # The kernel takes a moment to see that the last process is gone.
+        for _ in {1..500}; do
+            if rmdir "$folder" 2>/dev/null; then break; fi
+            sleep 0.01
+        done
+        folder=${folder%/*}
+    done
 }
 
-# note LABEL TEXT: a fact, read from the system and not from the driver.
-note() {
-    put "$(printf '%14s  ' "$1")" "$(shorten "$2")" "$dim"
+# tally: how many of the container's writes succeeded and failed, into $good_writes and $bad_writes.
+tally() {
+    read -r good_writes bad_writes 2>/dev/null <"$work/report/tally" ||
+        { good_writes=0 bad_writes=0; }
 }
 
-# --- calling -----------------------------------------------------------------------------------
+writes_more_than() { tally && ((good_writes > $1)); }
+fails_more_than() { tally && ((bad_writes > $1)); }
 
-# call WORD ARGUMENT...: one call as kubelet makes it; both streams together are the reply. The
-# story ends at the first reply that is not a Success.
-call() {
-    local begin end took status=0
-    put "      $ " "$(shorten "disk $*")" "$bold" "\\"
-    begin=${EPOCHREALTIME/./}
-    reply=$("$disk" "$@" 2>&1) || status=$?
-    end=${EPOCHREALTIME/./}
-    took=$((end - begin)) calls=$((calls + 1)) total=$((total + took))
-    begin=$(printf '%9d.%d ms  ' $((took / 1000)) $((took / 100 % 10)))
-    if [[ $status -ne 0 || $reply != '{"status":"Success"'* ]]; then
-        put "$begin" "$(shorten "$reply")" "$bad"
-        fail "\"disk $1\" did not succeed (exit status $status)"
-    fi
-    put "$begin" "$(shorten "$reply")" "$good"
+# until_true WHAT COMMAND...
+until_true() {
+    local what=$1 tries=0
+    shift
+    until "$@"; do
+        tries=$((tries + 1))
+        ((tries < 1000)) || fail "$what: not within ten seconds"
+        sleep 0.01
+    done
 }
 
-# cloud WORD ARGUMENT...: what the cloud's customer does; the driver answers in words for people.
-cloud() {
-    local answer status=0
-    put "      $ " "$(shorten "disk local $*")" "$bold" "\\"
-    answer=$("$disk" local "$@" 2>&1) || status=$?
-    put "                " "$(shorten "$answer")"
-    [[ $status -eq 0 ]] || fail "the cloud refused (exit status $status)"
+note_container() {
+    tally
+    note 'the container' "$good_writes writes, $bad_writes failed"
 }
 
-fail() {
-    printf '\n%sThe story stops here: %s.%s\n' "$bad" "$1" "$plain" >&2
-    if compgen -G "$work/log/*" >/dev/null; then
-        printf 'The end of the log:\n' >&2
-        tail -q -n 5 "$work"/log/* >&2
-    fi
-    exit 1
-}
-
-# make_folders FOLDER...: as kubelet does before `mountdevice` and `mount`; it removes them after
-# `unmountdevice` and `unmount`.
-make_folders() {
-    (umask 027 && mkdir -p "$@")
-}
-
-# The device of the last reply.
-device_of_reply() {
-    sed -n 's/.*"device":"\([^"]*\)".*/\1/p' <<<"$reply"
-}
-
-# --- looking -----------------------------------------------------------------------------------
-
-# letter DEVICE: the name that the kernel gave the disk, for example loop0.
-letter() {
-    basename "$(readlink -e "$1")"
-}
-
-note_letter() {
-    local name
-    name=$(letter "$1")
-    note letter "/dev/$name, device number $(<"/sys/block/$name/dev")"
-}
-
-# note_mount FOLDER: its row of the mount table.
-note_mount() {
+# note_inside: what the container has at /data, from its own mount table.
+note_inside() {
     local row
-    row=$(findmnt --noheadings --raw --output MAJ:MIN,SOURCE,TARGET,FSTYPE,OPTIONS --mountpoint "$1") ||
-        fail "$1 is not in the mount table"
-    note 'mount table' "$row"
+    row=$(awk '$5 == "/data" { for (i = 7; $i != "-"; i++) {}; print $3, $(i + 2), $5, $(i + 1), $6 }' \
+        "/proc/$container/mountinfo")
+    [[ -n $row ]] || fail 'the container has nothing at /data'
+    note 'in container' "$row"
 }
 
-# note_no_mount FOLDER
-note_no_mount() {
-    ! findmnt --mountpoint "$1" >/dev/null || fail "$1 is still in the mount table"
-    note 'mount table' "no row for $1"
-}
+# --- the story ----------------------------------------------------------------------------------
 
-note_space() {
-    local size free
-    read -r size free < <(df --block-size=M --output=size,avail "$writer_folder" | tail -n 1)
-    note "$1" "size $size, free $free"
-}
-
-# note_data FOLDER: compares the data with what was written.
-note_data() {
-    local now
-    now=$(sha256sum <"$1/orders.db")
-    [[ ${now%% *} == "$written" ]] || fail "the data of $1/orders.db is not what was written"
-    note data "$1/orders.db is as written, sha256 ${now:0:16}..."
-}
-
-# --- the story ---------------------------------------------------------------------------------
-
-printf '%sOne life of a volume%s\n\n' "$bold" "$plain"
+printf '%sThe incident, in two acts%s\n\n' "$bold" "$plain"
 printf 'The cloud is embedded in the driver: a volume is an image file, a disk is a loop\n'
 printf 'device, its letter is the loop number. Each call is made as kubelet makes it; under\n'
 printf 'it stand its time and its whole reply, then what the system itself says.\n\n'
 printf 'Long arguments are shown by these names:\n\n'
-put '  $DEMO       ' "$work"
-put '  $GLOBAL     ' "\$DEMO${global#"$work"}"
-put '  $WRITER     ' "\$DEMO${writer_folder#"$work"}"
-put '  $READER     ' 'the same folder of a second pod'
-put '  $ORDERS     ' "$orders_options"
-put '  $ORDERS_RO  ' 'the same with "kubernetes.io/readwrite":"ro"'
-put '  $...+POD    ' "the same with the pod's name, namespace, uid and account"
-put '  $PHOTOS     ' 'the same for another volume'
-[[ $fs_type == ext4 ]] || printf '\n%s\n%s\n' \
-    'Root has no CAP_SYS_RESOURCE here and may not grow a mounted ext4, so the file' \
-    'system is xfs.'
+put '  $DEMO        ' "$work"
+put '  $GLOBAL      ' "\$DEMO${global#"$work"}"
+put '  $WRITER      ' "\$DEMO${writer_folder#"$work"}"
+put '  $ORDERS      ' "$orders_options"
+put '  $ORDERS+POD  ' "the same with the pod's name, namespace, uid and account"
 
-chapter 'A volume is created: 1 GiB on which nobody has ever written'
+chapter 'A volume, a pod, and a container that writes without pause'
 cloud create "$orders" --size 1G --name "$orders_pv"
-
-chapter 'kubelet finds the driver'
-call init
-
-chapter 'A pod comes to this node: the disk is attached'
-call attach "$orders_options" "$node"
-device=$(device_of_reply)
-call waitforattach "$device" "$orders_options"
-device=$(device_of_reply)
-first_letter=$(letter "$device")
-note_letter "$device"
-
-chapter 'The disk is blank: it is formatted, then mounted for the node and for the pod'
-make_folders "$global" "$writer_folder"
-call mountdevice "$global" "$device" "$orders_options"
-note_mount "$global"
-call mount "$writer_folder" "$writer_mount"
-note_mount "$writer_folder"
-
-chapter 'The pod writes'
-head -c 32M /dev/urandom >"$writer_folder/orders.db"
-written=$(sha256sum <"$writer_folder/orders.db")
-written=${written%% *}
-note data "$writer_folder/orders.db, 32 MiB, sha256 ${written:0:16}..."
-
-chapter 'The pod is deleted, and the disk detached'
-call unmount "$writer_folder"
-rmdir "$writer_folder"
-call unmountdevice "$global"
-rmdir "$global"
-note_no_mount "$global"
-call detach "$orders_pv" "$node"
-[[ -z $(our_loops) ]] || fail "$first_letter is still attached"
-note letter "/dev/$first_letter is free"
-
-chapter 'Another volume comes, and takes the letter'
-cloud create "$photos" --size 1G --name "$photos_pv"
-call attach "$photos_options" "$node"
-photos_device=$(device_of_reply)
-photos_letter=$(letter "$photos_device")
-note_letter "$photos_device"
-
-chapter 'The pod comes back: the first volume is attached again'
 call attach "$orders_options" "$node"
 call waitforattach "$(device_of_reply)" "$orders_options"
 device=$(device_of_reply)
-second_letter=$(letter "$device")
+first_letter=$(letter "$device")
 note_letter "$device"
-if [[ $second_letter == "$first_letter" ]]; then
-    note '' "as before, for once: somebody else on this machine had it in between"
-else
-    note '' "it was $first_letter before; $photos_letter is $photos_pv now"
-fi
 make_folders "$global" "$writer_folder"
 call mountdevice "$global" "$device" "$orders_options"
-note_mount "$global"
 call mount "$writer_folder" "$writer_mount"
-note_data "$writer_folder"
+start_container "$writer" "$writer_folder"
+note_mount "$global"
+note_mount "$writer_folder"
+note_inside
+note_container
 
-chapter 'The claim grows to 2 GiB while the pod runs'
-note_space before
-call expandfs "$orders_options" "$device" "$writer_folder" $((2 * gib)) "$gib"
-note_space after
-note_data "$writer_folder"
+printf '\n%sFirst act: kubelet is wrong%s\n' "$bold" "$plain"
 
-chapter 'A second pod may only read'
-call waitforattach "$device" "$reader_options"
-make_folders "$reader_folder"
-call mount "$reader_folder" "$reader_mount"
-note_mount "$reader_folder"
-note_data "$reader_folder"
-if refusal=$(touch "$reader_folder/note" 2>&1); then
-    fail 'the second pod could write'
-fi
-[[ $refusal == *'Read-only file system' ]] || fail "the write failed in another way: $refusal"
-note 'its write' "$refusal"
+chapter 'The API stalls. kubelet restarts, and tears down what it believes nobody uses'
+refused unmount "$writer_folder"
+refused unmountdevice "$global"
+refused detach "$orders_pv" "$node"
+note_mount "$global"
+note_mount "$writer_folder"
+note_inside
 
-chapter 'Both pods are deleted, both disks detached, both volumes deleted'
-call unmount "$reader_folder"
-rmdir "$reader_folder"
+chapter 'The pod never notices'
+tally
+until_true 'the container writes on' writes_more_than $((good_writes + 20))
+note_container
+((bad_writes == 0)) || fail 'the container was disturbed'
+
+chapter 'The API is back: kubelet goes on as if nothing had been'
+call attach "$orders_options" "$node"
+call waitforattach "$(device_of_reply)" "$orders_options"
+call mountdevice "$global" "$(device_of_reply)" "$orders_options"
+call mount "$writer_folder" "$writer_mount"
+
+printf '\n%sSecond act: the disk is pulled%s\n' "$bold" "$plain"
+
+chapter 'The cloud takes the disk away under the running container'
+cloud yank "$orders"
+tally
+until_true 'the writes of the container fail' fails_more_than $((bad_writes + 10))
+note_container
+note letter "/dev/$first_letter is gone; the mounts of it are still there, and dead:"
+note_mount "$global"
+note_mount "$writer_folder"
+note_inside
+
+chapter 'kubelet calls attach, and nothing else'
+call attach "$orders_options" "$node"
+device=$(device_of_reply)
+second_letter=$(letter "$device")
+[[ $second_letter != "$first_letter" ]] || fail "the disk came back as $first_letter: the dead one is not pinned"
+note_letter "$device"
+note_mount "$global"
+note_mount "$writer_folder"
+note_inside
+
+chapter 'The container goes on, without a restart'
+tally
+failed=$bad_writes
+until_true 'the container writes on' writes_more_than $((good_writes + 20))
+note_container
+((bad_writes == failed)) || fail 'writes failed after the heal'
+lines=$(wc -l <"$writer_folder/log")
+((lines >= good_writes)) || fail "$good_writes writes were confirmed, and its log has $lines lines"
+note 'its log' "$lines lines: no write that was confirmed is lost"
+while read -r line; do note 'our log' "$line"; done < <(
+    sed -n 's/^\S* *\S* [^:]*: \(heal.*\)/\1/p' "$work"/log/* | sed "s/ volume=$orders//")
+
+chapter 'The pod is deleted: now nobody uses the volume'
+end_container
+rm -r "$work/report" "$work/container"
 call unmount "$writer_folder"
 rmdir "$writer_folder"
 call unmountdevice "$global"
 rmdir "$global"
 call detach "$orders_pv" "$node"
-call detach "$photos_pv" "$node"
 cloud delete "$orders"
-cloud delete "$photos"
 
-chapter 'What is left'
-left=''
-# nothing WHAT LIST: says that there is none, or remembers that there is.
-nothing() {
-    local list=${2//$'\n'/ }
-    note "$1" "${list:-none}"
-    [[ -z $list ]] || left+="${left:+, }$1"
-}
-nothing 'loop devices' "$(our_loops)"
-nothing mounts "$(our_mounts)"
-nothing 'device nodes' "$(our_nodes)"
-nothing locks "$(find "$work/run" -type f 2>/dev/null)"
-nothing 'volume files' "$(find "$work" -name "*$orders*" -o -name "*$photos*")"
-# What stays is the scene itself, the log, and the lock file of the cloud.
-nothing 'other files' "$(find "$work" -type f -not -path "$INCLOUD_DISK_CONFIG" \
-    -not -path "$work/log/*" -not -path "$work/local/lock")"
-[[ -z $left ]] || fail "left behind: $left"
-
-tidy
-trap - EXIT
-[[ ! -e $work ]] || stop "$work could not be removed"
-printf '\n%sNothing is left behind. %d calls took %d ms.%s\n' \
-    "$good" "$calls" $((total / 1000)) "$plain"
+the_end

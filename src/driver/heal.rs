@@ -13,7 +13,7 @@ use super::{Driver, Volume, moment};
 use crate::host::{MountRequest, SwitchRequest};
 use crate::model::config::HealMode;
 use crate::model::contents::{Contents, FileSystem, FsType};
-use crate::model::device::Device;
+use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount_options::MountOptions;
@@ -112,7 +112,7 @@ impl Driver<'_> {
             tracing::warn!(volume = %id, ?plan, "would be healed: heal.mode is report");
             return Ok(Healed { places: Vec::new(), left: plan });
         }
-        tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = ?patient.dead, ?plan, "healing: the disk came back under another number");
+        tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&patient.dead), ?plan, "healing: the disk came back under another number");
         let found = self.checked_file_system(id, disk)?;
         let _held = self.hold(id, disk)?;
         let scratch = self.scratch(id)?;
@@ -348,6 +348,11 @@ fn place_of(one: &NamespaceUse) -> String {
         one.mounts.iter().map(|mount| mount.target.display().to_string()).collect();
     let who = one.processes.first().map_or_else(|| "nobody".to_owned(), ToString::to_string);
     format!("{who} at {}", places.join(", "))
+}
+
+fn listed(numbers: &[DeviceNumber]) -> String {
+    let texts: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    texts.join(", ")
 }
 
 /// What became of each mount, for the log.
