@@ -27,6 +27,8 @@ pub struct CloudVolume {
     pub recorded_name: Option<VolumeName>,
     /// The server that says it has the volume mounted.
     pub mounted_on: Option<ServerId>,
+    /// Who had it last, as far as our attaches noted it.
+    pub tenure: Option<Tenure>,
     /// Its status, in the words of `OpenStack`'s block service.
     pub status: String,
     /// Whether several servers may have it at once.
@@ -41,6 +43,16 @@ impl CloudVolume {
     pub fn attachment_to(&self, server: &ServerId) -> Option<&Attachment> {
         self.attachments.iter().find(|attachment| attachment.server == *server)
     }
+}
+
+/// Which server was the last to get a volume by an attach of ours, and how often it went to another
+/// one than the time before: two equal counts mean that nobody else had it in between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenure {
+    /// The server.
+    pub server: ServerId,
+    /// How often the server was another one.
+    pub count: u64,
 }
 
 /// One attachment.
@@ -110,6 +122,15 @@ pub trait Cloud {
     fn record_name(
         &self,
         id: &VolumeId,
+        name: Option<&VolumeName>,
+        deadline: Deadline,
+    ) -> Result<()>;
+
+    /// Notes before an attach who is about to have the volume, with its name if that is new.
+    fn note_tenure(
+        &self,
+        id: &VolumeId,
+        tenure: &Tenure,
         name: Option<&VolumeName>,
         deadline: Deadline,
     ) -> Result<()>;

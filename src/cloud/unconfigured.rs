@@ -1,6 +1,6 @@
 //! Stands in where no cloud is configured: what needs none works, the rest says what to write.
 
-use super::{Claim, Cloud, CloudVolume, ServerView};
+use super::{Claim, Cloud, CloudVolume, ServerView, Tenure};
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
@@ -51,6 +51,16 @@ impl Cloud for Unconfigured {
     }
 
     fn record_name(&self, _: &VolumeId, _: Option<&VolumeName>, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
+    fn note_tenure(
+        &self,
+        _: &VolumeId,
+        _: &Tenure,
+        _: Option<&VolumeName>,
+        _: Deadline,
+    ) -> Result<()> {
         self.no()
     }
 

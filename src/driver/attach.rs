@@ -2,7 +2,7 @@
 
 use super::takeover::contradiction;
 use super::{Driver, Outcome, Volume};
-use crate::cloud::CloudVolume;
+use crate::cloud::{CloudVolume, Tenure};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::situation::{BlockView, ComputeView, Sharing, Situation, judge};
@@ -95,7 +95,7 @@ impl Driver<'_> {
                     if tries == TRIES {
                         return Err(undone(volume, server, refusal));
                     }
-                    self.record_pair(volume, &state)?;
+                    self.record_tenure(volume, &state, server)?;
                     self.remember_name(volume);
                     seam::step("attach.named");
                     tries += 1;
@@ -232,6 +232,19 @@ impl Driver<'_> {
             self.cloud.record_name(&volume.id, Some(name), self.deadline)?;
         }
         Ok(())
+    }
+
+    /// The same before an attach, with who is to have the volume: a heal must know whether anybody
+    /// else had it since it was mounted here.
+    fn record_tenure(&self, volume: &Volume, state: &CloudVolume, server: &ServerId) -> Result<()> {
+        let last = state.tenure.as_ref();
+        if !self.cloud.keeps_marks() || last.is_some_and(|last| last.server == *server) {
+            return self.record_pair(volume, state);
+        }
+        let count = last.map_or(1, |last| last.count.saturating_add(1));
+        let tenure = Tenure { server: server.clone(), count };
+        let name = volume.name.as_ref().filter(|name| state.recorded_name.as_ref() != Some(*name));
+        self.cloud.note_tenure(&volume.id, &tenure, name, self.deadline)
     }
 
     pub(super) fn still_moving(&self, state: &CloudVolume, refusal: Option<Error>) -> Error {

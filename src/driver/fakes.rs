@@ -1,6 +1,6 @@
 //! Ports for unit tests: they behave, they do not record calls.
 
-use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView};
+use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
 use crate::host::{
     Census, Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
     Processes, SwitchRequest, Switches,
@@ -51,6 +51,7 @@ impl FakeCloud {
             size,
             name: None,
             mounted_on: None,
+            tenure: None,
             recorded_name: None,
             status: status.to_owned(),
             is_shareable: false,
@@ -141,6 +142,16 @@ impl Cloud for FakeCloud {
             volume.attachments.retain(|one| one.server != *server);
             "available".clone_into(&mut volume.status);
         })
+    }
+
+    fn note_tenure(
+        &self,
+        _: &VolumeId,
+        _: &Tenure,
+        _: Option<&VolumeName>,
+        _: Deadline,
+    ) -> Result<()> {
+        Ok(())
     }
 
     fn keeps_marks(&self) -> bool {

@@ -179,7 +179,7 @@ impl Driver<'_> {
                 return refuse("it refuses writes now".to_owned());
             }
         }
-        self.refuse_if_marked_elsewhere(id)?;
+        self.refuse_if_it_was_elsewhere(id, found.mounts.is_some())?;
         if !found.wants_check {
             return Ok(found);
         }
@@ -192,19 +192,26 @@ impl Driver<'_> {
     }
 
     /// The mark that this machine left in the cloud stands until its own unmount. If it is another
-    /// one's now, another machine has mounted the volume meanwhile.
-    fn refuse_if_marked_elsewhere(&self, id: &VolumeId) -> Result<()> {
-        if !self.cloud.keeps_marks() || !self.records.load(id).is_marked {
+    /// one's now, another machine has mounted the volume meanwhile. A file system that counts its
+    /// mounts tells that by itself; of the others it counts who had the volume.
+    fn refuse_if_it_was_elsewhere(&self, id: &VolumeId, counts_mounts: bool) -> Result<()> {
+        let record = self.records.load(id);
+        let knows = record.is_marked || record.tenure.is_some();
+        if !self.cloud.keeps_marks() || !knows {
             return Ok(());
         }
         let server = self.existing_server(self.this_node)?;
-        match self.existing(id)?.mounted_on {
-            Some(now) if now != server => Err(Error::refused(format!(
-                "volume {id} was mounted on server {now} since it left this machine"
-            ))
-            .hint("nothing was touched; restart the pods that use the volume")),
-            _ => Ok(()),
-        }
+        let state = self.existing(id)?;
+        let elsewhere = match (state.mounted_on, record.tenure, state.tenure) {
+            (Some(now), ..) if now != server => format!("mounted on server {now}"),
+            // Somebody else may have mounted it, and unmounted it again.
+            (_, Some(then), Some(now)) if !counts_mounts && now.count != then => {
+                "attached to another server".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::refused(format!("volume {id} was {elsewhere} since it was mounted here"))
+            .hint("nothing was touched; restart the pods that use the volume"))
     }
 
     /// Mounts the new disk where nobody looks; nothing of the old one is touched yet.

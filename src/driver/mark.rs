@@ -23,7 +23,16 @@ impl Driver<'_> {
             Some(server) => self.cloud.mark_mounted(id, Some(&server), deadline),
             None => Ok(()),
         });
-        let noted = marked.and_then(|()| self.records.update(id, |record| record.is_marked = true));
+        let tenure = marked.and_then(|()| {
+            let state = self.cloud.volume(id, deadline)?;
+            Ok(state.and_then(|state| state.tenure).map(|tenure| tenure.count))
+        });
+        let noted = tenure.and_then(|tenure| {
+            self.records.update(id, |record| {
+                record.is_marked = true;
+                record.tenure = tenure;
+            })
+        });
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
         }

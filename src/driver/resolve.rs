@@ -206,6 +206,7 @@ mod tests {
     use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
     use crate::host::locks::Locks;
     use crate::host::records::Records;
+    use crate::model::aftercare::After;
     use crate::model::config::{GuardConfig, HealMode, Takeover};
     use crate::model::ids::NodeName;
 

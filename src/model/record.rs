@@ -16,8 +16,16 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 7] =
-    ["staged", "former", "healing", "told_lost_writes", "refused", "published", "consumers"];
+pub const OF_THE_BOOT: [&str; 8] = [
+    "staged",
+    "former",
+    "tenure",
+    "healing",
+    "told_lost_writes",
+    "refused",
+    "published",
+    "consumers",
+];
 
 /// One volume as remembered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +47,9 @@ pub struct VolumeRecord {
     /// The disks of this boot that the volume was mounted from: their mounts may live on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<DiskMoment>,
+    /// How often the volume had gone to another server when it was mounted here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenure: Option<u64>,
     /// What the file system counts once the mount of a heal was made that may have been killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<u16>,
@@ -96,6 +107,7 @@ impl VolumeRecord {
             formatting: None,
             staged: None,
             former: Vec::new(),
+            tenure: None,
             healing: None,
             told_lost_writes: None,
             is_marked: false,

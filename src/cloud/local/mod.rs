@@ -12,7 +12,7 @@ pub mod pull;
 pub mod shelf;
 
 use self::shelf::{Shelf, VolumeFile};
-use super::{Attachment, Claim, Cloud, CloudVolume, ServerView};
+use super::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
 use crate::host::{Devices, kernel, nodes};
 use crate::model::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -140,6 +140,7 @@ impl<'a> LocalCloud<'a> {
             name: file.name.clone(),
             recorded_name: file.recorded_name.clone(),
             mounted_on: None,
+            tenure: None,
             status: status.to_owned(),
             is_shareable: false,
             attachments,
@@ -356,6 +357,16 @@ impl Cloud for LocalCloud<'_> {
             seam::step("local.detach.unplugged");
         }
         self.without(file, server)
+    }
+
+    fn note_tenure(
+        &self,
+        _: &VolumeId,
+        _: &Tenure,
+        _: Option<&VolumeName>,
+        _: Deadline,
+    ) -> Result<()> {
+        Ok(())
     }
 
     fn keeps_marks(&self) -> bool {

@@ -6,6 +6,7 @@ use super::wire::{Claim, ClaimsBody, Volume, VolumeBody, VolumesBody};
 use crate::model::error::Result;
 use crate::model::time::Deadline;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// `volume 3.42` grows a volume that is attached; below, only one that is not.
 const EXTEND_ATTACHED: Version =
@@ -40,23 +41,28 @@ impl Services {
     pub(super) fn set_metadata(
         &self,
         id: &str,
-        key: &str,
-        value: Option<&str>,
+        pairs: &[(&str, &str)],
         deadline: Deadline,
     ) -> Result<()> {
-        let path = format!("/volumes/{id}/metadata");
+        let pairs: BTreeMap<_, _> = pairs.iter().copied().collect();
+        let path = &format!("/volumes/{id}/metadata");
+        let body = Some(&json!({"metadata": pairs}));
         let (service, version) = (Service::Volume, Version::Any);
-        let answer = if let Some(value) = value {
-            let body = Some(&json!({"metadata": {key: value}}));
-            let ask = Ask { service, method: Method::POST, path: &path, version, body };
-            self.send(&ask, deadline)?
-        } else {
-            let path = &format!("{path}/{key}");
-            let ask = Ask { service, method: Method::DELETE, path, version, body: None };
-            self.send(&ask, deadline)?
-        };
-        match (answer.status, value) {
-            (200..=204, _) | (404, None) => Ok(()),
+        let ask = Ask { service, method: Method::POST, path, version, body };
+        let answer = self.send(&ask, deadline)?;
+        match answer.status {
+            200..=204 => Ok(()),
+            _ => Err(refused(Service::Volume, &answer)),
+        }
+    }
+
+    pub(super) fn remove_metadata(&self, id: &str, key: &str, deadline: Deadline) -> Result<()> {
+        let path = &format!("/volumes/{id}/metadata/{key}");
+        let (service, version) = (Service::Volume, Version::Any);
+        let ask = Ask { service, method: Method::DELETE, path, version, body: None };
+        let answer = self.send(&ask, deadline)?;
+        match answer.status {
+            200..=204 | 404 => Ok(()),
             _ => Err(refused(Service::Volume, &answer)),
         }
     }

@@ -23,7 +23,7 @@ use self::limiter::Limiter;
 use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
-use super::{Attachment, Claim, Cloud, CloudVolume, ServerView};
+use super::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
 use crate::model::access::Access;
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
@@ -40,6 +40,9 @@ const NAME_KEY: &str = "incloud-disk-name";
 
 /// The key that holds the server which has the volume mounted.
 const MOUNTED_KEY: &str = "incloud-disk-mounted-on";
+
+/// The key that holds how often the volume went to another server, and to which it went last.
+const TENURE_KEY: &str = "incloud-disk-tenure";
 
 /// Cinder counts in these.
 const GIB: u64 = 1 << 30;
@@ -214,8 +217,13 @@ impl OpenStack {
         let recorded_name = volume.metadata.get(NAME_KEY);
         let mounted_on = volume.metadata.get(MOUNTED_KEY);
         let mounted_on = mounted_on.and_then(|server| ServerId::parse(server).ok());
+        let tenure = volume.metadata.get(TENURE_KEY).and_then(|text| {
+            let (count, server) = text.split_once(' ')?;
+            Some(Tenure { server: ServerId::parse(server).ok()?, count: count.parse().ok()? })
+        });
         Ok(CloudVolume {
             id,
+            tenure,
             size: volume.size.saturating_mul(GIB),
             name: volume.name.filter(|name| !name.is_empty()),
             recorded_name: recorded_name.and_then(|name| VolumeName::parse(name).ok()),
@@ -288,7 +296,25 @@ impl Cloud for OpenStack {
         name: Option<&VolumeName>,
         deadline: Deadline,
     ) -> Result<()> {
-        self.services.set_metadata(id.as_str(), NAME_KEY, name.map(VolumeName::as_str), deadline)
+        match name {
+            Some(name) => {
+                self.services.set_metadata(id.as_str(), &[(NAME_KEY, name.as_str())], deadline)
+            }
+            None => self.services.remove_metadata(id.as_str(), NAME_KEY, deadline),
+        }
+    }
+
+    fn note_tenure(
+        &self,
+        id: &VolumeId,
+        tenure: &Tenure,
+        name: Option<&VolumeName>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let text = format!("{} {}", tenure.count, tenure.server);
+        let name = name.map(|name| (NAME_KEY, name.as_str()));
+        let pairs: Vec<_> = name.into_iter().chain([(TENURE_KEY, text.as_str())]).collect();
+        self.services.set_metadata(id.as_str(), &pairs, deadline)
     }
 
     fn keeps_marks(&self) -> bool {
@@ -301,8 +327,12 @@ impl Cloud for OpenStack {
         server: Option<&ServerId>,
         deadline: Deadline,
     ) -> Result<()> {
-        let server = server.map(ServerId::as_str);
-        self.services.set_metadata(id.as_str(), MOUNTED_KEY, server, deadline)
+        match server {
+            Some(server) => {
+                self.services.set_metadata(id.as_str(), &[(MOUNTED_KEY, server.as_str())], deadline)
+            }
+            None => self.services.remove_metadata(id.as_str(), MOUNTED_KEY, deadline),
+        }
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
