@@ -31,7 +31,7 @@ disk: a FlexVolume driver for cloud block disks
   sudo ./install.sh test    all tests; without root those that need it are skipped and counted
   ./install.sh release [--out DIR]
                             a tarball for nodes without a toolchain: a static driver, this script,
-                            the examples, checksums
+                            completions, manual pages, the examples, checksums
   ./install.sh help         this text
 
 These first install the system packages that are missing (apt-get, dnf or yum) and build with the
@@ -128,6 +128,7 @@ word_rollback() {
         put_staged_in_place
     fi
     change "noting what is installed in $manifest" note_what_is_installed
+    change "the command, its completions and manual pages below $destdir/usr/local" put_pages
 }
 
 word_uninstall() {
@@ -141,6 +142,7 @@ word_uninstall() {
     else
         say "there is no $driver"
     fi
+    change "removing the command, its completions and manual pages" remove_pages
     change "forgetting what was installed" rm -rf "$manifest" "$previous_folder"
     if [ -n "$purge" ]; then
         purge_traces
@@ -203,6 +205,10 @@ manifest=$state_folder/installed
 # Not beside the driver: every folder that kubelet sees is a driver to it.
 previous_folder=$state_folder/previous
 previous=$previous_folder/disk
+# What people type with, outside of the driver's own folder; and the list of what was put there.
+command_folder=$destdir/usr/local/sbin
+share_folder=$destdir/usr/local/share
+pages=$state_folder/pages
 # A controller-manager's configuration, while there is no driver that it could stand beside.
 kept_hidden_config=$state_folder/kept.config.toml
 
@@ -288,6 +294,7 @@ put_new_driver() {
     step configured
     put_staged_in_place
     change "noting what is installed in $manifest" note_what_is_installed
+    change "the command, its completions and manual pages below $destdir/usr/local" put_pages
 }
 
 # Sets `binary`, by building it if nobody brought one.
@@ -646,6 +653,70 @@ note_what_is_installed() {
     step noted
 }
 
+# The driver writes them itself, so that they are its own; one that cannot (the predecessor, after
+# a rollback) has none. Whatever fails here, the driver is installed.
+put_pages() {
+    version=$(run_driver "$driver/disk" --version 2>/dev/null | head -n 1 || true)
+    # Of the same version they are the same.
+    if [ -f "$pages" ] && [ "$(head -n 1 "$pages")" = "# $version" ] && [ -e "$share_folder/man/man8/disk.8" ]; then
+        return 0
+    fi
+    remove_pages
+    case $version in
+        'disk '[0-9]*) printf '# %s\n' "$version" >"$pages.new" ;;
+        *) return 0 ;;
+    esac
+    put_command || warn "there is no command disk: $command_folder/disk is somebody else's"
+    put_page "$share_folder/bash-completion/completions/disk" completions bash
+    put_page "$share_folder/zsh/site-functions/_disk" completions zsh
+    put_page "$share_folder/fish/vendor_completions.d/disk.fish" completions fish
+    put_manual
+    mv -f "$pages.new" "$pages"
+}
+
+put_command() {
+    target=${driver#"$destdir"}/disk
+    if [ "$(readlink "$command_folder/disk" 2>/dev/null || true)" != "$target" ]; then
+        if [ -e "$command_folder/disk" ] || [ -L "$command_folder/disk" ]; then return 1; fi
+        make_folder 0755 "$command_folder"
+        ln -s "$target" "$command_folder/disk"
+    fi
+    printf '%s\n' "$command_folder/disk" >>"$pages.new"
+}
+
+# put_page FILE WORD...: what the driver says to these words.
+put_page() {
+    page=$1
+    shift
+    [ ! -e "$page" ] || { warn "left as it is: $page" && return 0; }
+    make_folder 0755 "$(dirname "$page")"
+    if run_driver "$driver/disk" "$@" >"$page.new" 2>/dev/null &&
+        [ "$(first_bytes "$page.new" 0 1)" != 7b ]; then
+        mv -f "$page.new" "$page"
+        printf '%s\n' "$page" >>"$pages.new"
+    else
+        # One that does not know the word answers it as a call, in JSON.
+        rm -f "$page.new"
+    fi
+}
+
+put_manual() {
+    manual=$share_folder/man/man8
+    make_folder 0755 "$manual"
+    names=$(run_driver "$driver/disk" man --out "$manual" 2>/dev/null) || return 0
+    for name in $names; do
+        [ ! -f "$manual/$name" ] || printf '%s\n' "$manual/$name" >>"$pages.new"
+    done
+}
+
+remove_pages() {
+    for list in "$pages" "$pages.new"; do
+        [ -f "$list" ] || continue
+        sed 1d "$list" | while read -r page; do rm -f "$page"; done
+        rm -f "$list"
+    done
+}
+
 # noted KEY
 noted() {
     [ ! -r "$manifest" ] || sed -n "s/^$1=//p" "$manifest"
@@ -793,6 +864,11 @@ pack_release() {
     name=incloud-disk-$(sed -n 's/^version *= *"\(.*\)".*/\1/p' Cargo.toml | head -n 1)-$(host_triple)
     mkdir "$scratch/$name"
     cp -R "$1" install.sh examples README.md CHANGELOG.md LICENSE "$scratch/$name/"
+    mkdir "$scratch/$name/completions" "$scratch/$name/man"
+    run_driver "$1" completions bash >"$scratch/$name/completions/disk.bash"
+    run_driver "$1" completions zsh >"$scratch/$name/completions/_disk"
+    run_driver "$1" completions fish >"$scratch/$name/completions/disk.fish"
+    run_driver "$1" man --out "$scratch/$name/man" >/dev/null
     (
         cd "$scratch/$name"
         find . -type f | sed 's|^\./||' | LC_ALL=C sort | while read -r file; do sha256sum "$file"; done >"$scratch/sums"

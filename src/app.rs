@@ -4,14 +4,17 @@ use crate::channel::Channel;
 use crate::driver::detach::Force;
 use crate::driver::publish::Publication;
 use crate::driver::stage::Wish;
+use crate::driver::tally::Tally;
 use crate::driver::{Driver, Outcome, Volume};
-use crate::flexvolume::call::Call;
+use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
 use crate::flexvolume::options::{Access, Options};
 use crate::flexvolume::reply::Reply;
 use crate::host::machine;
+use crate::host::metrics::Report;
 use crate::model::config::Config;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::metrics::Sample;
 use crate::model::situation::Sharing;
 use crate::model::target::StagePlace;
 use crate::model::time::Deadline;
@@ -20,26 +23,43 @@ use crate::wiring::{self, BESIDE, ETC, Setting};
 use crate::{host, log, seam};
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// An answer, and what is left to do when it was given.
+#[derive(Debug)]
+pub struct Answered {
+    /// The answer.
+    pub reply: Reply,
+    /// What the metrics are told. kubelet must not wait for it.
+    pub report: Option<Report>,
+}
+
+/// What is known of a call while it is worked on, whatever becomes of it.
+#[derive(Debug, Default)]
+struct Notes {
+    object: String,
+    report: Option<Report>,
+}
+
 /// Answers one call of kubelet or the controller-manager. It always answers.
-pub fn answer(word: &str, arguments: &[OsString], channel: &Arc<Channel>) -> Reply {
+pub fn answer(word: &str, arguments: &[OsString], channel: &Arc<Channel>) -> Answered {
     let call_id = log::new_call_id();
-    let mut object = String::new();
+    let mut notes = Notes::default();
     let answered = catch_unwind(AssertUnwindSafe(|| {
-        call_driver(word, arguments, channel, &call_id, &mut object)
+        call_driver(word, arguments, channel, &call_id, &mut notes)
     }));
-    match answered {
+    let reply = match answered {
         Ok(Ok(reply)) => reply,
-        Ok(Err(error)) => Reply::failure(shown(word), &object, &error, &call_id),
+        Ok(Err(error)) => Reply::failure(shown(word), &notes.object, &error, &call_id),
         Err(_) => {
             let error = Error::new(Kind::Bug, "the driver failed inside")
                 .hint("its log has the details under the call's id");
-            Reply::failure(shown(word), &object, &error, &call_id)
+            Reply::failure(shown(word), &notes.object, &error, &call_id)
         }
-    }
+    };
+    Answered { reply, report: notes.report }
 }
 
 /// The answer to no word at all.
@@ -59,7 +79,7 @@ fn call_driver(
     arguments: &[OsString],
     channel: &Arc<Channel>,
     call_id: &str,
-    object: &mut String,
+    notes: &mut Notes,
 ) -> Result<Reply> {
     seam::step("call");
     if Call::is_constant(word) {
@@ -76,21 +96,50 @@ fn call_driver(
     // Every line of the call carries its id and word.
     let _span = tracing::error_span!("call", id = call_id, op = word).entered();
     let parsed = Call::parse(word, arguments);
-    *object = parsed.as_ref().map(Call::object).unwrap_or_default();
+    notes.object = parsed.as_ref().map(Call::object).unwrap_or_default();
+    notes.report = report(&config, word);
+    let object = notes.object.as_str();
     let (pid, parent) = (std::process::id(), machine::parent_name());
-    tracing::info!(object, pid, parent, "begin");
+    let About { volume, name, pod, pod_name, node } =
+        parsed.as_ref().map(Call::about).unwrap_or_default();
+    tracing::info!(object, volume, name, pod, pod_name, node, pid, parent, "begin");
+    let mut sample = Sample::default();
     let answered = parsed.and_then(|call| {
         seam::step("begin");
         let deadline = config.deadline.of(word);
         let subject = Subject {
             action: word.to_owned(),
-            object: object.clone(),
+            object: object.to_owned(),
             call_id: call_id.to_owned(),
+            begin,
+            report: notes.report.clone(),
         };
         watch::start(Arc::clone(channel), subject, deadline)?;
         call.within(config.paths.kubelet_root.as_ref())?;
-        dispatch(&call, word, &config, origin.as_deref(), Deadline::after(deadline))
+        let tally = Tally::default();
+        let setting = Setting {
+            config: &config,
+            origin: origin.as_deref(),
+            operation: word,
+            region: call.region(),
+            deadline: Deadline::after(deadline),
+            tally: &tally,
+        };
+        dispatch(&call, &setting, &mut sample)
     });
+    if let Some(report) = &mut notes.report {
+        let outcome = match &answered {
+            Ok((_, Outcome::Done)) => "done",
+            Ok((_, Outcome::Already)) => "already",
+            Err(error) => error.kind.word(),
+        };
+        report.sample = Sample {
+            operation: word.to_owned(),
+            outcome: outcome.to_owned(),
+            seconds: begin.elapsed().as_secs_f64(),
+            ..sample
+        };
+    }
     let duration_ms = begin.elapsed().as_millis();
     match &answered {
         Ok((_, outcome)) => {
@@ -107,15 +156,32 @@ fn call_driver(
     answered.map(|(reply, _)| reply)
 }
 
-fn dispatch(
-    call: &Call,
-    word: &str,
-    config: &Config,
-    origin: Option<&Path>,
-    deadline: Deadline,
-) -> Result<(Reply, Outcome)> {
-    let setting = Setting { config, origin, operation: word, region: call.region(), deadline };
-    wiring::with_driver(&setting, |driver| perform(call, config, driver))
+/// What the metrics are told if nothing else becomes of the call.
+fn report(config: &Config, operation: &str) -> Option<Report> {
+    let sample = Sample {
+        operation: operation.to_owned(),
+        outcome: Kind::Bug.word().to_owned(),
+        ..Sample::default()
+    };
+    Some(Report {
+        textfile: config.metrics.textfile.clone()?,
+        state_dir: config.paths.state_dir.clone(),
+        sample,
+    })
+}
+
+fn dispatch(call: &Call, setting: &Setting<'_>, sample: &mut Sample) -> Result<(Reply, Outcome)> {
+    let config = setting.config;
+    let done = wiring::with_driver(setting, |driver| {
+        let done = perform(call, config, driver);
+        if config.metrics.textfile.is_some() {
+            sample.gauges = driver.gauges(&host::metrics::seen_before(&config.paths.state_dir));
+        }
+        done
+    });
+    sample.refusals = setting.tally.refusals();
+    sample.heals = setting.tally.heals();
+    done
 }
 
 fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, Outcome)> {

@@ -3,6 +3,9 @@
 //! Call words are kubelet's and answer JSON, always. Verbs and `--help` are people's and answer
 //! text; clap reads those.
 
+pub mod generate;
+pub mod looking;
+
 use crate::flexvolume::call;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
@@ -34,7 +37,7 @@ pub enum Wanted {
 
 /// What people can ask for on the command line.
 #[derive(Debug, Parser)]
-#[command(name = "disk", version, about = ABOUT, disable_help_subcommand = true, after_help = AFTER_HELP)]
+#[command(name = "disk", version = env!("INCLOUD_DISK_VERSION"), about = ABOUT, disable_help_subcommand = true, after_help = AFTER_HELP)]
 struct Line {
     #[command(subcommand)]
     verb: Verb,
@@ -51,13 +54,43 @@ Calls of kubelet and the controller-manager (each answers one line of JSON):
 Configuration: $INCLOUD_DISK_CONFIG, /etc/incloud-disk/config.toml,
   or .config.toml beside this executable; the first that is there.";
 
+const LOCAL: &str = "\
+Examples:
+  disk local create orders --size 1G
+  disk local list
+  disk local yank orders";
+
+const DETACH: &str = "\
+Examples:
+  disk detach --force pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
+  disk detach --force 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 node-b";
+
+const RELEASE: &str = "\
+Examples:
+  disk release pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
+  disk release 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+
+const HEAL: &str = "\
+Examples:
+  disk heal pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
+  disk heal 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+
+const FORMAT: &str = "\
+Examples:
+  disk format pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44
+  disk format 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --fs-type xfs --yes";
+
 /// What people can ask for.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// What changes nothing.
+    #[command(flatten)]
+    Look(looking::Looking),
     /// The embedded local cloud: volumes on loop devices of this machine
-    #[command(subcommand)]
+    #[command(subcommand, after_help = LOCAL)]
     Local(LocalVerb),
     /// Detach a volume although it is in use: its mounts die with it
+    #[command(after_help = DETACH)]
     Detach {
         /// What the guard protects is given up
         #[arg(long, required = true)]
@@ -71,6 +104,7 @@ pub enum Verb {
         dry_run: bool,
     },
     /// Unmount a volume everywhere on this machine although pods use it
+    #[command(after_help = RELEASE)]
     Release {
         /// The volume: its id in the cloud, or its name in the cluster
         volume: VolumeNameArgument,
@@ -79,6 +113,7 @@ pub enum Verb {
         dry_run: bool,
     },
     /// Put mounts of a volume's dead disk right: onto the disk that came back
+    #[command(after_help = HEAL)]
     Heal {
         /// The volume: its id in the cloud, or its name in the cluster
         volume: VolumeNameArgument,
@@ -87,13 +122,14 @@ pub enum Verb {
         dry_run: bool,
     },
     /// Show what is on a volume's disk; with --yes lose all of it and make a new file system
+    #[command(after_help = FORMAT)]
     Format {
         /// The volume: its id in the cloud, or its name in the cluster
         volume: VolumeNameArgument,
         /// The new file system: ext3, ext4, xfs or btrfs
         #[arg(long, default_value = "ext4")]
         fs_type: String,
-        /// Options of the new file system, as in the volume's option mkfsOptions
+        /// Options for it, as in the volume's mkfsOptions
         #[arg(long, default_value = "", allow_hyphen_values = true)]
         mkfs_options: String,
         /// Do it; without this nothing is changed

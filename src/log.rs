@@ -4,7 +4,7 @@
 //! milliseconds would lose lines. Nothing here can fail a call: without a log it goes on.
 
 use crate::model::config::{Config, LogLevel};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::level_filters::LevelFilter;
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
@@ -41,6 +41,16 @@ pub fn start(config: &Config) -> bool {
         .log_internal_errors(false)
         .try_init()
         .is_ok()
+}
+
+/// The files of the log, the oldest first: they sort by day.
+pub fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut names: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        names.extend(entry?.file_name().into_string().ok().filter(|name| is_ours(name)));
+    }
+    names.sort();
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
 /// Removes the oldest files beyond the limit. The appender's own pruning goes by times that a

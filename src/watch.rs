@@ -7,6 +7,7 @@
 
 use crate::channel::Channel;
 use crate::flexvolume::reply::Reply;
+use crate::host::metrics::Report;
 use crate::host::tool;
 use crate::model::error::{Error, Kind, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -31,6 +32,10 @@ pub struct Subject {
     pub object: String,
     /// The call's id.
     pub call_id: String,
+    /// When the call began.
+    pub begin: Instant,
+    /// What the metrics are told, if they are told anything.
+    pub report: Option<Report>,
 }
 
 /// Begins to watch. The signals are blocked in this thread and in all that it starts later;
@@ -88,5 +93,10 @@ fn give_up(channel: &Channel, subject: &Subject, why: &Error) -> ! {
     // and answer with that.
     let sent = channel.send(&reply.line());
     tool::kill_all();
+    if let Some(mut report) = subject.report.clone() {
+        why.kind.word().clone_into(&mut report.sample.outcome);
+        report.sample.seconds = subject.begin.elapsed().as_secs_f64();
+        report.write();
+    }
     std::process::exit(i32::from(!sent));
 }

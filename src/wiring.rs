@@ -5,6 +5,7 @@ use crate::cloud::local::LocalCloud;
 use crate::cloud::openstack::{self, OpenStack, OwnNode};
 use crate::cloud::unconfigured::Unconfigured;
 use crate::driver::Driver;
+use crate::driver::tally::Tally;
 use crate::host::answers::Answers;
 use crate::host::census::KernelCensus;
 use crate::host::devices::SysfsDevices;
@@ -39,6 +40,8 @@ pub struct Setting<'a> {
     pub region: Option<&'a str>,
     /// When to answer at the latest.
     pub deadline: Deadline,
+    /// What is counted on the way.
+    pub tally: &'a Tally,
 }
 
 /// Makes a driver with the adapters of this machine, and lets it work.
@@ -71,6 +74,7 @@ pub fn with_driver<T>(
         guard: &config.guard,
         operation: setting.operation,
         deadline: setting.deadline,
+        tally: setting.tally,
     })
 }
 

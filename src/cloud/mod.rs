@@ -163,6 +163,12 @@ pub trait Cloud {
     /// does not exist any more: a running one would have its disk cut off.
     fn drop_attachment(&self, attachment: &str, deadline: Deadline) -> Result<()>;
 
+    /// By how many seconds the cloud's clock was ahead of ours when it answered last; nothing where
+    /// it has none, or has not answered.
+    fn clock_ahead(&self) -> Option<i64> {
+        None
+    }
+
     /// Asks for a larger volume; it may come true later.
     fn extend(&self, id: &VolumeId, bytes: u64, deadline: Deadline) -> Result<()>;
 }

@@ -39,7 +39,10 @@ impl Driver<'_> {
             ))
             .hint("rename the PersistentVolume: its detach would reach the wrong volume"));
         }
-        let _lock = self.lock_if_possible(&volume.id)?;
+        let lock = self.lock_if_possible(&volume.id)?;
+        if lock.is_some() && node == self.this_node {
+            self.wanted_again(&volume.id, "detach");
+        }
         let server = self.existing_server(node)?;
         let state = self.existing(&volume.id)?;
         let outcome = if is_settled(&state, &server) {

@@ -3,6 +3,7 @@
 
 use super::detach::Force;
 use super::fakes::{FakeCloud, FakeDevices, NoHost};
+use super::tally::Tally;
 use super::{Driver, Volume};
 use crate::host::locks::Locks;
 use crate::host::records::Records;
@@ -55,6 +56,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
             scratch: folder.path(),
             guard: &GuardConfig::default(),
             operation: "test",
+            tally: &Tally::default(),
             deadline: Deadline::after(DEADLINE),
         };
         let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);

@@ -7,7 +7,7 @@ use crate::host::{
 };
 use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};
-use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Proof, Shown};
+use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
@@ -249,6 +249,10 @@ impl Devices for FakeDevices {
         Vec::new()
     }
 
+    fn links(&self, _: &Identity, _: &Path) -> Vec<Link> {
+        Vec::new()
+    }
+
     fn udev_says(&self, _: &Identity) -> Vec<String> {
         Vec::new()
     }
@@ -386,6 +390,10 @@ impl Census for NoHost {
     }
 
     fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn namespaces_of(&self, _: &[DeviceNumber], _: &Path) -> Answer<NamespaceUses> {
         Answer::CannotTell("this machine is made up".to_owned())
     }
 

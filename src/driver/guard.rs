@@ -103,6 +103,7 @@ impl Driver<'_> {
             }
             Err(error) => return Err(error),
         };
+        tracing::info!(volume = %id, disk = %disk.kernel_name, number = %disk.number, "its disk");
         let table = self.mounts.table()?;
         let on_disk = |mount: &&crate::model::mountinfo::Mount| mount.disk == disk.number;
         let mounts: Vec<_> = table.mounts().iter().filter(on_disk).collect();
@@ -185,10 +186,10 @@ impl Driver<'_> {
         let table = self.mounts.table()?;
         let record = id.map(|id| self.records.load(id));
         let is_consumers = |one: &&NamespaceUse| {
-            one.processes.iter().filter_map(|process| process.owner.pod.as_ref()).any(|pod| {
-                is_consumer(pod, record.as_ref(), &table, numbers)
-                    || !is_of_the_machines_folders(one, record.as_ref())
-            })
+            one.processes
+                .iter()
+                .filter_map(|process| process.owner.pod.as_ref())
+                .any(|pod| has_claim(pod, one, record.as_ref(), &table, numbers))
         };
         let (held, leaked): (Vec<_>, Vec<_>) = uses.namespaces.iter().partition(is_consumers);
         if !held.is_empty() {
@@ -249,12 +250,24 @@ impl Driver<'_> {
 
     /// The tear-down may go on: an earlier refusal of it is over.
     fn passed(&self, id: Option<&VolumeId>, what: &str) {
-        if let Some(id) = id.filter(|id| self.records.load(id).refused.contains_key(what)) {
+        let refused = |id: &&VolumeId| self.records.load(id).refused.remove(what);
+        if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
             let over = |record: &mut VolumeRecord| drop(record.refused.remove(what));
             if let Err(error) = self.records.update(id, over) {
                 tracing::debug!(%error, "the end of a refusal is not remembered");
             }
-            tracing::info!(volume = %id, what, "no longer refused");
+            let seconds = refusal.last.saturating_sub(refusal.since);
+            tracing::info!(volume = %id, what, count = refusal.count, seconds, "no longer refused");
+        }
+    }
+
+    /// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
+    /// whoever asks is not told that it is. The caller holds the volume's lock.
+    pub(super) fn wanted_again(&self, id: &VolumeId, what: &str) {
+        if self.records.load(id).refused.contains_key(what) {
+            let over = |record: &mut VolumeRecord| drop(record.refused.remove(what));
+            let forgotten = self.records.update(id, over);
+            tracing::debug!(volume = %id, what, ?forgotten, "wanted again: its refusal is over");
         }
     }
 
@@ -281,6 +294,7 @@ impl Driver<'_> {
             );
             return Ok(());
         }
+        self.tally.refused(what);
         if let Some(id) = id {
             let noted = |record: &mut VolumeRecord| {
                 record.refusals = record.refusals.saturating_add(1);
@@ -302,6 +316,17 @@ impl Driver<'_> {
         error.is_repeated = refusal.count > 1;
         Err(error)
     }
+}
+
+/// Whether a pod that lives in a namespace with the volume was given it, or merely sees it there.
+pub(super) fn has_claim(
+    pod: &ConsumerId,
+    one: &NamespaceUse,
+    record: Option<&VolumeRecord>,
+    table: &MountTable,
+    numbers: &[DeviceNumber],
+) -> bool {
+    is_consumer(pod, record, table, numbers) || !is_of_the_machines_folders(one, record)
 }
 
 /// Whether a pod has or had the volume: this machine bound it there, or the pod's folder holds it.
@@ -394,7 +419,7 @@ pub(super) fn file_use(one: &FileUse) -> String {
     format!("{} holds {} {how}", one.process, one.path.display())
 }
 
-fn kernel_use(one: &KernelUse) -> String {
+pub(super) fn kernel_use(one: &KernelUse) -> String {
     match one {
         KernelUse::Holder(name) => format!("{name} is made of it"),
         KernelUse::Loop { device, file } => {

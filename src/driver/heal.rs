@@ -53,7 +53,7 @@ impl Driver<'_> {
     /// is said. Answers why the volume is as it was, for a caller that then fails for that. The
     /// caller holds the volume's lock.
     pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: &Device) -> Option<String> {
-        match self.heal(id, self.heal, Some(disk)) {
+        match self.counted_heal(id, self.heal, Some(disk)) {
             Ok(healed) if healed.is_nothing() => None,
             Ok(healed) => {
                 let places = healed.places.len();
@@ -89,7 +89,19 @@ impl Driver<'_> {
     /// The same because a person wants it, with the volume's lock taken.
     pub fn heal_by_hand(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
         let _lock = self.lock(id)?;
-        self.heal(id, mode, None)
+        self.counted_heal(id, mode, None)
+    }
+
+    fn counted_heal(&self, id: &VolumeId, mode: HealMode, disk: Option<&Device>) -> Result<Healed> {
+        let done = self.heal(id, mode, disk);
+        match &done {
+            Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() => {
+                self.tally.healed(healed);
+            }
+            Err(_) => self.tally.not_healed(),
+            Ok(_) => {}
+        }
+        done
     }
 
     /// Replaces every mount of the volume that stands on a disk which is gone, by mounts of its

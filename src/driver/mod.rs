@@ -15,6 +15,7 @@ mod fakes;
 pub mod format;
 mod guard;
 pub mod heal;
+pub mod look;
 mod mark;
 pub mod names;
 pub mod publish;
@@ -22,7 +23,9 @@ pub mod release;
 mod resolve;
 pub mod stage;
 mod stale;
+pub mod survey;
 mod takeover;
+pub mod tally;
 pub mod unmount;
 pub mod wait;
 
@@ -108,6 +111,8 @@ pub struct Driver<'a> {
     pub operation: &'a str,
     /// When to answer at the latest.
     pub deadline: Deadline,
+    /// What is counted on the way.
+    pub tally: &'a tally::Tally,
 }
 
 impl Driver<'_> {

@@ -129,6 +129,7 @@ impl Driver<'_> {
             if let Some(disk) = self.find_disk(&volume.id)?
                 && disk.size > 0
             {
+                tracing::info!(volume = %volume.id, disk = %disk.kernel_name, number = %disk.number, "its disk");
                 return Ok(disk);
             }
             if events.is_none() {
@@ -204,6 +205,7 @@ impl Driver<'_> {
 mod tests {
     use super::*;
     use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
+    use crate::driver::tally::Tally;
     use crate::host::locks::Locks;
     use crate::host::records::Records;
     use crate::model::aftercare::After;
@@ -239,6 +241,7 @@ mod tests {
             scratch: folder.path(),
             guard: &GuardConfig::default(),
             operation: "test",
+            tally: &Tally::default(),
             deadline: Deadline::after(Duration::from_secs(5)),
         };
         let found = driver.find_disk(&VolumeId::parse(ONE).unwrap())?;

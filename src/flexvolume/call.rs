@@ -35,6 +35,17 @@ pub enum Call {
     ExpandFs { options: Options, device: String, folder: Folder, bytes: u64 },
 }
 
+/// What a call names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is named like its field in the log")]
+pub struct About<'a> {
+    pub volume: Option<&'a str>,
+    pub name: Option<&'a str>,
+    pub pod: Option<&'a str>,
+    pub pod_name: Option<&'a str>,
+    pub node: Option<&'a str>,
+}
+
 /// The call words of `FlexVolume`, in the order of a volume's life.
 pub const WORDS: [&str; 12] = [
     "init",
@@ -173,6 +184,31 @@ impl Call {
             return format!("volume {}", options.volume);
         }
         self.folder().map_or_else(String::new, |folder| format!("volume {}", folder.name))
+    }
+
+    /// What the call names, for the log: whoever tells its story finds the volume by each of them.
+    #[must_use]
+    pub fn about(&self) -> About<'_> {
+        let options = self.options();
+        let name = match self {
+            Call::Detach { name, .. } => Some(name),
+            _ => options
+                .and_then(|options| options.name.as_ref())
+                .or_else(|| self.folder().map(|folder| &folder.name)),
+        };
+        let (pod, node) = match self {
+            Call::Mount { pod, .. } | Call::Unmount { pod, .. } => (Some(pod), None),
+            Call::Attach { node, .. } | Call::IsAttached { node, .. } => (None, Some(node)),
+            Call::Detach { node, .. } => (None, node.as_ref()),
+            _ => (None, None),
+        };
+        About {
+            volume: options.map(|options| options.volume.as_str()),
+            name: name.map(VolumeName::as_str),
+            pod: pod.map(ConsumerId::as_str),
+            pod_name: options.and_then(|options| options.pod.as_deref()),
+            node: node.map(NodeName::as_str),
+        }
     }
 
     /// Binds the folder to the configured root: a folder elsewhere is none of ours.

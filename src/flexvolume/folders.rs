@@ -4,7 +4,7 @@
 
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeName};
-use crate::model::target::Target;
+use crate::model::target::{GLOBAL, IN_POD, PODS, Target};
 use crate::model::text::shown;
 use std::path::{Component, Path, PathBuf};
 
@@ -16,10 +16,6 @@ pub struct Folder {
     /// The volume's name, the folder's last segment.
     pub name: VolumeName,
 }
-
-const GLOBAL: &str = "plugins/kubernetes.io/flexvolume/incloud/disk/mounts";
-const IN_POD: &str = "volumes/incloud~disk";
-const PODS: &str = "pods";
 
 /// The path of a volume's global folder below the root.
 #[must_use]

@@ -68,6 +68,27 @@ impl Locks {
         Self { folder: folder.to_path_buf() }
     }
 
+    /// Who has the lock of a volume now, in words. Nothing is locked to find out: the kernel lists
+    /// who holds what (proc(5), `/proc/locks`).
+    #[must_use]
+    pub fn holder(&self, id: &VolumeId) -> Option<String> {
+        let path = self.folder.join(format!("{id}.lock"));
+        let found = fs::metadata(&path).ok()?;
+        let (major, minor) =
+            (nix::sys::stat::major(found.dev()), nix::sys::stat::minor(found.dev()));
+        let file = format!("{major:02x}:{minor:02x}:{}", found.ino());
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let is_held = locks.lines().any(|line| {
+            // `1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF`; with `->` it is one who waits.
+            let mut words = line.split_whitespace().skip(1);
+            words.next() == Some("FLOCK") && words.nth(3) == Some(&file)
+        });
+        let holder = fs::read_to_string(&path).unwrap_or_default();
+        let holder = holder.trim();
+        let holder = if holder.is_empty() { "an unknown call" } else { holder };
+        is_held.then(|| holder.to_owned())
+    }
+
     /// Takes the lock of a volume; waits until the deadline, then says who has it.
     pub fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked> {
         let path = self.folder.join(format!("{id}.lock"));
@@ -145,8 +166,10 @@ mod tests {
         let error = locks.take(&id(), "detach", soon()).unwrap_err();
         assert_eq!(error.kind, Kind::Busy);
         let holder = format!("process {} (attach)", std::process::id());
+        assert_eq!(locks.holder(&id()), Some(holder.clone()));
         assert!(error.cause.contains(&holder), "{error}");
         drop(held);
+        assert_eq!(locks.holder(&id()), None);
         assert_eq!(fs::read_dir(folder.path().join("locks")).unwrap().count(), 0);
         assert!(matches!(locks.take(&id(), "detach", soon()).unwrap(), Locked::Held(_)));
     }

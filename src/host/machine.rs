@@ -40,6 +40,12 @@ pub fn who_asks() -> String {
     if plain.is_empty() { format!("uid {uid}") } else { format!("{plain} (uid {uid})") }
 }
 
+/// The user that this process acts as.
+#[must_use]
+pub fn user() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
 /// Whether this process may mount.
 #[must_use]
 pub fn is_root() -> bool {

@@ -18,15 +18,17 @@ pub mod helper;
 pub mod kernel;
 pub mod locks;
 pub mod machine;
+pub mod metrics;
 pub mod mounts;
 pub mod nodes;
 pub mod processes;
 pub mod records;
+pub mod system;
 pub mod tool;
 
 use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};
-use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
+use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
 use crate::model::error::Result;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount_options::{MkfsOptions, MountOptions};
@@ -77,6 +79,8 @@ pub trait Devices {
     fn watch(&self) -> Box<dyn Events>;
     /// Links that name the volume and lead elsewhere. They are reported, never repaired.
     fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault>;
+    /// Every link that is there and names the volume, where it leads, and what is wrong with it.
+    fn links(&self, wanted: &Identity, own_link: &Path) -> Vec<Link>;
     /// The disks that udev knows under the volume's serial, in words: for a message, no proof.
     fn udev_says(&self, wanted: &Identity) -> Vec<String>;
     /// Whether the disk of this number is gone for good: no mount of it will ever be read again.
@@ -221,6 +225,9 @@ pub trait Census {
     ) -> Answer<Vec<Holder>>;
     /// The mount namespaces that have one of the file systems, but this thread's.
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses>;
+    /// The same, and also those that have a file system whose source was named below this folder:
+    /// of it all mounts, whatever their source.
+    fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses>;
     /// Everything that uses one of the file systems or its disk, but this process and this
     /// thread's namespace. It is slower: it looks at every open file of the machine.
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses>;

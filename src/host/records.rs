@@ -50,6 +50,28 @@ impl Records {
         })
     }
 
+    /// All that is remembered: an error if it cannot be listed.
+    pub fn list(&self) -> Result<Vec<VolumeRecord>> {
+        let entries = match fs::read_dir(&self.volumes) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => {
+                return Err(Error::io(format!("read {}", self.volumes.display()), &error));
+            }
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let ids = names.filter_map(|name| VolumeId::parse(name.strip_suffix(".json")?).ok());
+        let mut all: Vec<_> = ids.map(|id| self.load(&id)).collect();
+        all.sort_by(|one, other| one.volume.cmp(&other.volume));
+        Ok(all)
+    }
+
+    /// The file of a volume's record.
+    #[must_use]
+    pub fn file(&self, id: &VolumeId) -> PathBuf {
+        self.path(id)
+    }
+
     /// Changes what is remembered. The caller holds the volume's lock.
     pub fn update(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) -> Result<()> {
         crate::seam::effect("records.update")?;

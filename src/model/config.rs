@@ -31,6 +31,8 @@ pub struct Config {
     pub guard: GuardConfig,
     /// Whether mounts of a disk that came back are repaired.
     pub heal: HealConfig,
+    /// What is shown to monitoring.
+    pub metrics: MetricsConfig,
     /// Seconds per call.
     pub deadline: Deadlines,
 }
@@ -208,6 +210,14 @@ pub enum HealMode {
     Off,
 }
 
+/// `[metrics]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsConfig {
+    /// A file in the folder of `node_exporter`'s textfile collector.
+    pub textfile: Option<PathBuf>,
+}
+
 /// `[deadline]`: seconds after which a call answers, whatever it waits for.
 ///
 /// `waitforattach` stays well below the 10 minutes after which kubelet stops the process; the
@@ -275,6 +285,7 @@ impl Config {
             ("paths.state_dir", Some(&self.paths.state_dir)),
             ("paths.run_dir", Some(&self.paths.run_dir)),
             ("paths.log_dir", Some(&self.paths.log_dir)),
+            ("metrics.textfile", self.metrics.textfile.as_ref()),
         ];
         for (key, path) in paths {
             if path.is_some_and(|path| !path.is_absolute()) {
@@ -289,6 +300,12 @@ impl Config {
             if seconds == 0 || seconds > longest {
                 return Err(format!("deadline.{call} must be from 1 to {longest} seconds"));
             }
+        }
+        let is_page = |path: &PathBuf| path.extension().is_some_and(|end| end == "prom");
+        if self.metrics.textfile.as_ref().is_some_and(|path| !is_page(path)) {
+            return Err(
+                "metrics.textfile must end in .prom: the collector takes no other".to_owned()
+            );
         }
         self.openstack.check()?;
         if self.log.max_files == 0 {
@@ -353,6 +370,8 @@ mod tests {
             ("[deadline]\nmount = 0", "deadline.mount"),
             ("[node]\nname = \"a/b\"", "line 2"),
             ("[log]\nmax_files = 0", "log.max_files"),
+            ("[metrics]\ntextfile = \"/x/disk.txt\"", "metrics.textfile"),
+            ("[metrics]\ntextfile = \"disk.prom\"", "metrics.textfile"),
             ("kind = ", "line 1"),
         ] {
             let error = Config::parse(text, "f").unwrap_err();

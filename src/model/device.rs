@@ -191,6 +191,17 @@ impl Device {
     }
 }
 
+/// A link that names the volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The link.
+    pub link: PathBuf,
+    /// What is written in it.
+    pub target: Option<PathBuf>,
+    /// What is wrong with it, if it does not lead to the volume's disk.
+    pub fault: Option<String>,
+}
+
 /// A link that names the volume and does not lead to its disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkFault {

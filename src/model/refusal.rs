@@ -15,7 +15,17 @@ pub struct Refusal {
     pub count: u64,
 }
 
+/// The orchestrator repeats a call at the latest after two minutes (its longest back-off is 2 min
+/// 2 s); one that was not repeated for longer is not asked for any more.
+const REPEATED_WITHIN: u64 = 300;
+
 impl Refusal {
+    /// Whether the tear-down is still asked for, and refused.
+    #[must_use]
+    pub fn is_current(&self, now: u64) -> bool {
+        now.saturating_sub(self.last) <= REPEATED_WITHIN
+    }
+
     /// The refusal that follows an earlier one of the same tear-down.
     #[must_use]
     pub fn after(before: Option<&Self>, reason: &str, now: u64) -> Self {
@@ -47,6 +57,7 @@ mod tests {
         assert_eq!((again.count, again.since, again.is_worth_a_line()), (2, 100, false));
         let other = Refusal::after(Some(&again), "b", 109);
         assert_eq!((other.count, other.since, other.is_worth_a_line()), (1, 100, true));
+        assert!(first.is_current(100) && first.is_current(400) && !first.is_current(401));
         let lines =
             (1..=1000).filter(|count| Refusal { count: *count, ..first.clone() }.is_worth_a_line());
         assert_eq!(lines.collect::<Vec<_>>(), [1, 10, 100, 1000]);

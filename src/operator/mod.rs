@@ -1,49 +1,73 @@
 //! The face that people see: verbs that answer text.
 
+mod doctor;
+mod explain;
 mod format;
 mod heal;
+mod history;
+mod holders;
+mod journal;
 pub mod local;
+mod looking;
 mod release;
+mod stage;
+mod status;
 
 use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
 use crate::driver::Driver;
+use crate::driver::tally::Tally;
+use crate::host::metrics::Report;
 use crate::log;
 use crate::model::config::Config;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::metrics::Sample;
 use crate::model::time::Deadline;
 use crate::wiring::{self, Setting};
 use crate::{app, host};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// People wait longer than kubelet should.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+pub use stage::Stage;
+
+/// Does what the verb says, and speaks on the stage; answers the exit status.
+pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
+    let text = match verb {
+        Verb::Look(verb) => return looking::run(&verb, stage),
+        verb => act(verb)?,
+    };
+    stage.say(&text);
+    Ok(0)
+}
+
 /// Does what the verb says; answers the text to print.
-pub fn run(verb: Verb) -> Result<String> {
+fn act(verb: Verb) -> Result<String> {
     let (config, origin) = app::load_config()?;
     match verb {
+        Verb::Look(_) => Ok(String::new()),
         Verb::Local(verb) => local::run(verb, &config),
         Verb::Detach { volume: VolumeNameArgument(volume), node, dry_run, .. } => {
             let node = node.map(|NodeNameArgument(node)| node);
-            recorded("detach --force", &config, origin.as_deref(), |driver| {
+            recorded("detach --force", &volume, &config, origin.as_deref(), |driver| {
                 release::detach(driver, &volume, node.as_ref(), dry_run)
             })
         }
         Verb::Release { volume: VolumeNameArgument(volume), dry_run } => {
-            recorded("release", &config, origin.as_deref(), |driver| {
+            recorded("release", &volume, &config, origin.as_deref(), |driver| {
                 release::release(driver, &volume, dry_run)
             })
         }
         Verb::Heal { volume: VolumeNameArgument(volume), dry_run } => {
-            recorded("heal", &config, origin.as_deref(), |driver| {
+            recorded("heal", &volume, &config, origin.as_deref(), |driver| {
                 heal::run(driver, &volume, dry_run)
             })
         }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
             let wish = format::Wish { fs_type, mkfs_options, yes };
-            recorded("format", &config, origin.as_deref(), |driver| {
+            recorded("format", &volume, &config, origin.as_deref(), |driver| {
                 format::run(driver, &volume, &wish)
             })
         }
@@ -53,6 +77,7 @@ pub fn run(verb: Verb) -> Result<String> {
 /// Lets a driver work for a person: who asked for what stands in the log.
 fn recorded(
     verb: &str,
+    volume: &VolumeName,
     config: &Config,
     origin: Option<&Path>,
     work: impl FnOnce(&Driver<'_>) -> Result<String>,
@@ -60,13 +85,39 @@ fn recorded(
     let _is_logged = log::start(config);
     let id = log::new_call_id();
     let _span = tracing::error_span!("verb", id, op = verb).entered();
-    tracing::info!(who = host::machine::who_asks(), "begin");
+    let object = format!("volume {volume}");
+    tracing::info!(who = host::machine::who_asks(), object, "begin");
+    let begin = Instant::now();
     let deadline = Deadline::after(PATIENCE);
-    let setting = Setting { config, origin, operation: verb, region: None, deadline };
-    let done = wiring::with_driver(&setting, work);
+    let tally = Tally::default();
+    let setting =
+        Setting { config, origin, operation: verb, region: None, deadline, tally: &tally };
+    let mut gauges = None;
+    let done = wiring::with_driver(&setting, |driver| {
+        let done = work(driver);
+        if config.metrics.textfile.is_some() {
+            gauges = driver.gauges(&host::metrics::seen_before(&config.paths.state_dir));
+        }
+        done
+    });
+    let duration_ms = begin.elapsed().as_millis();
     match &done {
-        Ok(_) => tracing::info!("end"),
-        Err(error) => tracing::error!(reason = %error, "end"),
+        Ok(_) => tracing::info!(duration_ms, "end"),
+        Err(error) => {
+            tracing::error!(duration_ms, kind = error.kind.word(), reason = %error, "end");
+        }
+    }
+    if let Some(textfile) = config.metrics.textfile.clone() {
+        let outcome = done.as_ref().map_or_else(|error| error.kind.word(), |_| "done");
+        let sample = Sample {
+            operation: verb.to_owned(),
+            outcome: outcome.to_owned(),
+            seconds: begin.elapsed().as_secs_f64(),
+            refusals: tally.refusals(),
+            heals: tally.heals(),
+            gauges,
+        };
+        Report { textfile, state_dir: config.paths.state_dir.clone(), sample }.write();
     }
     done
 }

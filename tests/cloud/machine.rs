@@ -67,6 +67,17 @@ impl Machine {
         Answer::of(command)
     }
 
+    /// What a verb that looks says, whatever its exit status.
+    #[track_caller]
+    pub fn look(&self, words: &[&str]) -> String {
+        let mut command = self.node.command(words);
+        command.env("INCLOUD_DISK_SYSFS", &self.shown.sysfs);
+        command.env("INCLOUD_DISK_BY_ID", &self.shown.by_id);
+        let output = crate::support::output_of(&mut command);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// A call that kubelet may always repeat; so it is made twice.
     #[track_caller]
     fn twice(&self, arguments: &[&str]) -> Value {

@@ -27,6 +27,7 @@ mod grow;
 mod life;
 mod limits;
 mod login;
+mod looking;
 mod marks;
 mod places;
 mod static_build;

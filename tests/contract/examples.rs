@@ -58,9 +58,16 @@ fn the_configuration_has_every_key_with_its_default() {
     assert_eq!(all.paths.kubelet_root, Some(PathBuf::from("/var/lib/kubelet")));
     assert!(all.node.name.is_some() && all.node.server_id.is_some());
     assert_eq!(all.node.servers.len(), 1);
-    for key in
-        ["cloud_conf", "clouds_file", "cloud", "cert_file", "key_file", "proxy", "metadata_url"]
-    {
+    for key in [
+        "cloud_conf",
+        "clouds_file",
+        "cloud",
+        "cert_file",
+        "key_file",
+        "proxy",
+        "metadata_url",
+        "textfile",
+    ] {
         let taken = text.replace(&format!("# {key} = "), &format!("{key} = "));
         assert!(taken != text, "{key}");
         Config::parse(&taken, "x").unwrap();

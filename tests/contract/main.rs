@@ -29,6 +29,7 @@ mod init;
 mod journal;
 mod journal_trouble;
 mod locks;
+mod looking;
 mod names;
 mod panics;
 mod places;

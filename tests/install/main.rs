@@ -20,6 +20,7 @@ mod watch;
 mod drift;
 mod folders;
 mod kills;
+mod pages;
 mod refusals;
 mod releases;
 mod switching;

@@ -34,6 +34,7 @@ mod identity;
 mod kills;
 mod letters;
 mod life;
+mod looking;
 mod lost_writes;
 mod many;
 mod mkfs;

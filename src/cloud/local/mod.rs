@@ -121,7 +121,8 @@ impl<'a> LocalCloud<'a> {
     fn view(&self, file: &VolumeFile) -> Result<CloudVolume> {
         // Attachments of other nodes can be told without a look at this machine's disks.
         let is_ours = file.attachments.contains_key(&self.this_node);
-        let plugged_in = is_ours && self.disk(&file.id)?.is_some();
+        // Two disks of one image are a fault of that volume's, and no reason to show none.
+        let plugged_in = is_ours && !self.devices.search(&self.identity(&file.id))?.is_empty();
         let there = |server: &ServerId| *server != self.this_node || plugged_in;
         let attachments: Vec<_> = file
             .attachments

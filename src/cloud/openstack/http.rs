@@ -11,10 +11,10 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;
 use crate::model::time::{Deadline, Steps, jittered};
 use reqwest::blocking::{Client, Response};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use serde_json::Value;
-use std::cell::OnceCell;
-use std::time::Duration;
+use std::cell::{Cell, OnceCell};
+use std::time::{Duration, SystemTime};
 
 pub(super) use reqwest::Method;
 
@@ -46,6 +46,7 @@ pub(super) struct Http {
     access: Access,
     limiter: Limiter,
     client: OnceCell<Client>,
+    ahead: Cell<Option<i64>>,
 }
 
 enum Sent {
@@ -58,11 +59,16 @@ enum Sent {
 
 impl Http {
     pub(super) fn new(access: Access, limiter: Limiter) -> Self {
-        Self { access, limiter, client: OnceCell::new() }
+        Self { access, limiter, client: OnceCell::new(), ahead: Cell::new(None) }
     }
 
     pub(super) fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// By how many seconds the services' clock was ahead of ours with their last answer.
+    pub(super) fn ahead(&self) -> Option<i64> {
+        self.ahead.get()
     }
 
     /// Sends a request; an answer of any status is an answer.
@@ -77,6 +83,7 @@ impl Http {
             drop(leave);
             let pause = match sent {
                 Sent::Answer(response) => {
+                    self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
                     self.limiter.report(status >= 500);
@@ -243,7 +250,17 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let until = httpdate::parse_http_date(text).ok()?;
-    Some(until.duration_since(std::time::SystemTime::now()).unwrap_or_default())
+    Some(until.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// By how many whole seconds an answer's own date is ahead of ours.
+fn ahead_in(headers: &HeaderMap, now: SystemTime) -> Option<i64> {
+    let date = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
+    let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+    Some(match date.duration_since(now) {
+        Ok(ahead) => seconds(ahead),
+        Err(behind) => -seconds(behind.duration()),
+    })
 }
 
 fn unreachable(request: &Request<'_>, error: &reqwest::Error) -> Error {
@@ -303,10 +320,23 @@ mod tests {
         };
         assert_eq!(of(" 7 "), Some(Duration::from_secs(7)));
         assert_eq!(of("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
-        let soon = std::time::SystemTime::now() + Duration::from_secs(30);
+        let soon = SystemTime::now() + Duration::from_secs(30);
         let pause = of(&httpdate::fmt_http_date(soon)).unwrap();
         assert!((28..=30).contains(&pause.as_secs()), "{pause:?}");
         assert_eq!(of("soon"), None);
+    }
+
+    #[test]
+    fn an_answers_date_is_compared_with_our_clock() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        for (date, expected) in
+            [(now, 0), (now + Duration::from_secs(90), 90), (now - Duration::from_secs(90), -90)]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert(DATE, HeaderValue::from_str(&httpdate::fmt_http_date(date)).unwrap());
+            assert_eq!(ahead_in(&headers, now), Some(expected));
+        }
+        assert_eq!(ahead_in(&HeaderMap::new(), now), None);
     }
 
     #[test]

@@ -367,6 +367,10 @@ impl Cloud for OpenStack {
         self.services.drop_attachment(attachment, deadline)
     }
 
+    fn clock_ahead(&self) -> Option<i64> {
+        self.services.ahead()
+    }
+
     fn extend(&self, id: &VolumeId, bytes: u64, deadline: Deadline) -> Result<()> {
         self.services.extend(id.as_str(), bytes.div_ceil(GIB), deadline)
     }

@@ -197,6 +197,10 @@ impl Services {
         self.place.get()
     }
 
+    pub(super) fn ahead(&self) -> Option<i64> {
+        self.http.ahead()
+    }
+
     pub(super) fn access(&self) -> &Access {
         self.http.access()
     }

@@ -41,7 +41,7 @@ use proc::Proc;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The census that the kernel gives: `/proc`, the cgroup trees that are mounted, `/sys`.
@@ -126,6 +126,19 @@ impl Census for KernelCensus {
         self.seeing(|proc, _| {
             let atlas = self.atlas(proc, &pids(proc)?, numbers)?;
             let namespaces = Words::of(proc).namespaces(&atlas, numbers);
+            Ok(NamespaceUses { namespaces, untold: atlas.untold })
+        })
+    }
+
+    fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses> {
+        self.seeing(|proc, _| {
+            let atlas = self.atlas(proc, &pids(proc)?, numbers)?;
+            let tables = atlas.namespaces.iter().flat_map(|one| one.table.mounts());
+            let named = tables.filter(|mount| Path::new(&mount.source).starts_with(sources));
+            let mut all: Vec<_> = named.map(|mount| mount.number).chain(numbers.to_vec()).collect();
+            all.sort_unstable();
+            all.dedup();
+            let namespaces = Words::of(proc).namespaces(&atlas, &all);
             Ok(NamespaceUses { namespaces, untold: atlas.untold })
         })
     }

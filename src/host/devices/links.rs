@@ -2,7 +2,7 @@
 
 use super::sysfs::Sysfs;
 use crate::model::device::Shown;
-use crate::model::device::{Identity, LinkFault};
+use crate::model::device::{Identity, Link, LinkFault};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,17 @@ pub(super) fn faults(sysfs: &Sysfs, wanted: &Identity, links: &[PathBuf]) -> Vec
         Some(LinkFault { link: link.clone(), what })
     };
     links.iter().filter_map(fault).collect()
+}
+
+/// Every link of these that is there.
+pub(super) fn all(sysfs: &Sysfs, wanted: &Identity, links: &[PathBuf]) -> Vec<Link> {
+    let is_there = |link: &&PathBuf| fs::symlink_metadata(link).is_ok();
+    let link = |link: &PathBuf| Link {
+        link: link.clone(),
+        target: fs::read_link(link).ok(),
+        fault: what_is_wrong(sysfs, wanted, link),
+    };
+    links.iter().filter(is_there).map(link).collect()
 }
 
 fn what_is_wrong(sysfs: &Sysfs, wanted: &Identity, link: &Path) -> Option<String> {

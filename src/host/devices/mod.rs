@@ -13,7 +13,7 @@ mod udev;
 use self::events::DiskEvents;
 use self::sysfs::{Folder, Sysfs};
 use super::{Devices, Events, Held, files, kernel, nodes};
-use crate::model::device::{Device, DeviceNumber, Identity, LinkFault, Shown};
+use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::MountTable;
@@ -41,6 +41,18 @@ impl SysfsDevices {
     #[must_use]
     pub fn at(sysfs: PathBuf, by_id: PathBuf) -> Self {
         Self { sysfs: Sysfs::at(sysfs), by_id }
+    }
+
+    /// The links that could be there for a volume.
+    fn possible_links(&self, wanted: &Identity, own_link: &Path) -> Vec<PathBuf> {
+        let mut all = vec![own_link.to_path_buf()];
+        if let Identity::Serial(id) = wanted {
+            let names = crate::model::device::link_names(id);
+            all.extend(names.iter().map(|name| self.by_id.join(name)));
+        }
+        all.sort();
+        all.dedup();
+        all
     }
 
     /// An error if the disk of that number is no longer the one that was proven.
@@ -179,14 +191,11 @@ impl Devices for SysfsDevices {
     }
 
     fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault> {
-        let mut all = vec![own_link.to_path_buf()];
-        if let Identity::Serial(id) = wanted {
-            let names = crate::model::device::link_names(id);
-            all.extend(names.iter().map(|name| self.by_id.join(name)));
-        }
-        all.sort();
-        all.dedup();
-        links::faults(&self.sysfs, wanted, &all)
+        links::faults(&self.sysfs, wanted, &self.possible_links(wanted, own_link))
+    }
+
+    fn links(&self, wanted: &Identity, own_link: &Path) -> Vec<Link> {
+        links::all(&self.sysfs, wanted, &self.possible_links(wanted, own_link))
     }
 
     #[cfg(feature = "udev")]

@@ -1,0 +1,237 @@
+//! The page for `node_exporter`'s textfile collector, and the counters behind it. Each call is a
+//! process of its own, so the counters live in the state folder:
+//!
+//! ```text
+//! metrics.pending    what calls have to tell, a line each, appended
+//! metrics.lock       held by the one call that takes the lines in
+//! metrics.json       the counters
+//! ```
+//!
+//! Nobody waits: who does not get the lock leaves its line to the one that has it, who looks once
+//! more when it is done. Nothing here can fail a call, and it is bounded in time.
+
+use super::files;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::metrics::{Counters, Gauges, Sample, page};
+use std::fs::{self, File, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// More than this waits only where nobody can take it in: then the rest is lost.
+const LONGEST_PENDING: u64 = 1 << 20;
+
+/// How long a call waits for all of it: a disk may hang.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// What is to be written, and where.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The page.
+    pub textfile: PathBuf,
+    /// Where the counters are.
+    pub state_dir: PathBuf,
+    /// What the call adds.
+    pub sample: Sample,
+}
+
+/// What was seen by the call before, as far as it was written.
+#[must_use]
+pub fn seen_before(state_dir: &Path) -> Gauges {
+    let text = files::read_if_there(&state_dir.join("metrics.json")).unwrap_or_default();
+    let counters = text.and_then(|text| serde_json::from_str::<Counters>(&text).ok());
+    counters.map(|counters| counters.gauges).unwrap_or_default()
+}
+
+impl Report {
+    /// Writes it, in a thread that nobody waits for longer than a moment.
+    pub fn write(self) {
+        let (sender, done) = mpsc::channel();
+        let started = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+            let _ = sender.send(self.write_here());
+        });
+        if started.is_err() {
+            return;
+        }
+        match done.recv_timeout(LONGEST) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the metrics are not written"),
+            Err(_) => tracing::debug!("the metrics are not written in time"),
+        }
+    }
+
+    /// Writes it here and now, or leaves it to the call that is writing.
+    pub fn write_here(&self) -> Result<()> {
+        files::make_private_folder(&self.state_dir)?;
+        self.append()?;
+        // What came while this one wrote, nobody else will write.
+        while self.has_pending() {
+            let Some(_lock) = self.try_lock()? else { return Ok(()) };
+            self.take_in()?;
+        }
+        Ok(())
+    }
+
+    fn pending(&self) -> PathBuf {
+        self.state_dir.join("metrics.pending")
+    }
+
+    fn has_pending(&self) -> bool {
+        fs::metadata(self.pending()).is_ok_and(|found| found.len() > 0)
+    }
+
+    fn try_lock(&self) -> Result<Option<File>> {
+        let path = self.state_dir.join("metrics.lock");
+        let io = |error: &std::io::Error| Error::io(format!("lock {}", path.display()), error);
+        let file = files::open_shared(&path).map_err(|error| io(&error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(io(&error)),
+        }
+    }
+
+    /// Adds the call's line. Whoever takes the lines in renames the file first: so it is looked
+    /// whether the file that is locked still is the one of that name.
+    fn append(&self) -> Result<()> {
+        let path = self.pending();
+        let io = |error: &std::io::Error| Error::io(format!("write {}", path.display()), error);
+        let bug = |error: serde_json::Error| Error::new(Kind::Bug, error.to_string());
+        let line = serde_json::to_string(&self.sample).map_err(bug)? + "\n";
+        loop {
+            let mut options = fs::OpenOptions::new();
+            let mut file =
+                options.append(true).create(true).mode(0o600).open(&path).map_err(|e| io(&e))?;
+            file.lock_shared().map_err(|error| io(&error))?;
+            let found = file.metadata().map_err(|error| io(&error))?;
+            let is_still_named = fs::metadata(&path).is_ok_and(|named| named.ino() == found.ino());
+            if found.len() > LONGEST_PENDING {
+                return Err(Error::new(Kind::Busy, "nobody has taken the metrics in for long"));
+            }
+            if is_still_named {
+                return file.write_all(line.as_bytes()).map_err(|error| io(&error));
+            }
+        }
+    }
+
+    /// Adds all lines to the counters, and writes the page. The caller holds the lock.
+    fn take_in(&self) -> Result<()> {
+        let taken = self.state_dir.join("metrics.taken");
+        let io = |error: &std::io::Error| Error::io(format!("read {}", taken.display()), error);
+        // A killed call may have left what it took: that comes first.
+        if !taken.exists() {
+            fs::rename(self.pending(), &taken).map_err(|error| io(&error))?;
+        }
+        let mut file = File::open(&taken).map_err(|error| io(&error))?;
+        // Whoever opened it under its old name writes its line before, or finds it renamed.
+        file.lock().map_err(|error| io(&error))?;
+        let mut lines = String::new();
+        file.read_to_string(&mut lines).map_err(|error| io(&error))?;
+        let place = self.state_dir.join("metrics.json");
+        let text = files::read_if_there(&place).unwrap_or_default();
+        // Counters that cannot be read begin anew: Prometheus takes that for a restart.
+        let mut counters: Counters =
+            text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        for sample in lines.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+            counters.add(&sample);
+        }
+        let json = serde_json::to_vec(&counters)
+            .map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
+        replace(&place, &json, 0o600)?;
+        files::remove_if_there(&taken)?;
+        let text = page(&counters, env!("INCLOUD_DISK_VERSION"));
+        // The collector runs as somebody else, and takes only what ends in `.prom`.
+        replace(&self.textfile, text.as_bytes(), 0o644)
+    }
+}
+
+/// Whole or as before, but not synced: a lost sample is no loss that is worth a wait for the disk.
+fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::bad_call(format!("{} is no file's path", path.display())));
+    };
+    let beside = folder.join(format!(".{}.new", name.to_string_lossy()));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    let written = options
+        .open(&beside)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        Error::io(format!("write {}", path.display()), &error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn report(folder: &Path) -> Report {
+        Report {
+            textfile: folder.join("incloud_disk.prom"),
+            state_dir: folder.join("state"),
+            sample: Sample {
+                operation: "mount".to_owned(),
+                outcome: "done".to_owned(),
+                ..Sample::default()
+            },
+        }
+    }
+
+    #[test]
+    fn many_calls_at_once_are_all_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        // More threads than processors, and one that finds everything taken.
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..20).for_each(|_| report(folder.path()).write_here().unwrap()));
+            }
+        });
+        let page = fs::read_to_string(folder.path().join("incloud_disk.prom")).unwrap();
+        assert!(page.contains("calls_total{operation=\"mount\",outcome=\"done\"} 160"), "{page}");
+        let mode = fs::metadata(folder.path().join("incloud_disk.prom")).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o644);
+        let names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+    }
+
+    #[test]
+    fn what_a_killed_call_left_is_taken_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = report(folder.path());
+        fs::create_dir(folder.path().join("state")).unwrap();
+        report.append().unwrap();
+        fs::rename(report.pending(), folder.path().join("state/metrics.taken")).unwrap();
+        let held = report.try_lock().unwrap();
+        report.write_here().unwrap();
+        assert!(!report.textfile.exists(), "somebody else is writing");
+        drop(held);
+        report.write_here().unwrap();
+        let page = fs::read_to_string(&report.textfile).unwrap();
+        assert!(page.contains("calls_total{operation=\"mount\",outcome=\"done\"} 3"), "{page}");
+    }
+
+    #[test]
+    fn counters_that_cannot_be_read_begin_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("state")).unwrap();
+        fs::write(folder.path().join("state/metrics.json"), "{").unwrap();
+        report(folder.path()).write_here().unwrap();
+        assert!(
+            fs::read_to_string(folder.path().join("incloud_disk.prom")).unwrap().contains("} 1")
+        );
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_no_reason_to_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = Report { textfile: "/nowhere/x.prom".into(), ..report(folder.path()) };
+        assert!(report.write_here().unwrap_err().cause.contains("/nowhere/x.prom"));
+        report.write();
+    }
+}

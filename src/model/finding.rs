@@ -1,0 +1,87 @@
+//! What a look at a machine found, one thing at a time, and how to put it right.
+
+use serde::Serialize;
+use std::fmt;
+
+/// How much a finding matters, worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Something works less well than it could, or will not for long.
+    Warning,
+    /// Calls will fail.
+    Error,
+}
+
+impl Level {
+    /// The exit status that tells it.
+    #[must_use]
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Warning => 1,
+            Self::Error => 2,
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at, in a word or two: the same for each machine.
+    pub check: &'static str,
+    /// How much it matters.
+    pub level: Level,
+    /// What was found.
+    pub found: String,
+    /// How to put it right.
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    /// All is well.
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, level: Level::Ok, found: found.into(), fix: None }
+    }
+
+    /// It could be better.
+    pub fn warning(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, level: Level::Warning, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    /// It must be put right.
+    pub fn error(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, level: Level::Error, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// The worst of them.
+#[must_use]
+pub fn worst(findings: &[Finding]) -> Level {
+    findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_finding_is_the_exit_status() {
+        let (good, bad) = (Finding::ok("a", "b"), Finding::error("a", "b", "c"));
+        assert_eq!(worst(&[]).status(), 0);
+        assert_eq!(worst(&[good.clone(), Finding::warning("a", "b", "c")]).status(), 1);
+        assert_eq!(worst(&[bad, good]).status(), 2);
+    }
+}

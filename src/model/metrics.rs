@@ -1,0 +1,312 @@
+//! What `node_exporter`'s textfile collector shows of the driver: counters that outlive a call, and
+//! what is so now; and both in Prometheus' text format.
+
+use super::facts::RefusalFact;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// Upper limits of the classes of durations, in seconds: calls take from a millisecond to minutes.
+pub const CLASSES: [f64; 12] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
+
+/// Counters since they were first written on this machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Calls by operation and outcome.
+    pub calls: BTreeMap<String, BTreeMap<String, u64>>,
+    /// How long they took, by operation.
+    pub durations: BTreeMap<String, Durations>,
+    /// Refusals of the guard by operation.
+    pub refusals: BTreeMap<String, u64>,
+    /// Heals by outcome: `healed`, `partly`, `failed`.
+    pub heals: BTreeMap<String, u64>,
+    /// Mounts that were replaced.
+    pub healed_mounts: u64,
+    /// What was so at the last look, kept for calls that could not look.
+    pub gauges: Gauges,
+}
+
+/// Durations in classes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Durations {
+    /// How many fell into each class of [`CLASSES`], not summed up; what was longer is in none.
+    pub classes: Vec<u64>,
+    /// How many there were.
+    pub count: u64,
+    /// Their sum in seconds.
+    pub sum: f64,
+}
+
+/// What is so now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gauges {
+    /// Mounts that stand on a disk that is gone, by volume.
+    pub stale: BTreeMap<String, u64>,
+    /// Tear-downs that are asked for and refused.
+    pub refused: Vec<Refused>,
+    /// Volumes that are remembered here.
+    pub volumes: u64,
+    /// Numbers of disks that are gone and on which nobody stands any more.
+    pub left: BTreeSet<String>,
+    /// The boot in which that was seen: numbers begin anew with each.
+    pub boot: String,
+}
+
+/// One of those.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is a label of that name")]
+pub struct Refused {
+    pub volume: String,
+    pub name: String,
+    pub operation: String,
+    pub pod: String,
+    pub pod_name: String,
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+}
+
+/// What one call adds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sample {
+    /// The call's word, or a person's verb.
+    pub operation: String,
+    /// `done`, `already`, or the kind of its failure.
+    pub outcome: String,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// What it refused: the operations.
+    pub refusals: Vec<String>,
+    /// What became of a heal on its way, and how many mounts were replaced.
+    pub heals: Vec<(String, u64)>,
+    /// What is so after it; nothing if it could not look.
+    pub gauges: Option<Gauges>,
+}
+
+impl Counters {
+    /// Takes a call in.
+    pub fn add(&mut self, sample: &Sample) {
+        let add = |counter: &mut u64, more: u64| *counter = counter.saturating_add(more);
+        let of_operation = self.calls.entry(sample.operation.clone()).or_default();
+        add(of_operation.entry(sample.outcome.clone()).or_default(), 1);
+        self.durations.entry(sample.operation.clone()).or_default().add(sample.seconds);
+        for operation in &sample.refusals {
+            add(self.refusals.entry(operation.clone()).or_default(), 1);
+        }
+        for (outcome, mounts) in &sample.heals {
+            add(self.heals.entry(outcome.clone()).or_default(), 1);
+            add(&mut self.healed_mounts, *mounts);
+        }
+        if let Some(gauges) = &sample.gauges {
+            self.gauges = gauges.clone();
+        }
+    }
+}
+
+impl Durations {
+    fn add(&mut self, seconds: f64) {
+        self.classes.resize(CLASSES.len(), 0);
+        if let Some(class) = CLASSES.iter().position(|limit| seconds <= *limit) {
+            self.classes[class] += 1;
+        }
+        self.count += 1;
+        self.sum += seconds;
+    }
+}
+
+impl Refused {
+    /// The labels of a refusal: the name of one is a call's, and of an `unmount` the pod follows.
+    #[must_use]
+    pub fn of(volume: &str, name: &str, refusal: &RefusalFact, pod_name: &str) -> Self {
+        let (operation, pod) = refusal.what.split_once(' ').unwrap_or((&refusal.what, ""));
+        Self {
+            volume: volume.to_owned(),
+            name: name.to_owned(),
+            operation: operation.to_owned(),
+            pod: pod.to_owned(),
+            pod_name: pod_name.to_owned(),
+            since: refusal.since,
+        }
+    }
+}
+
+/// The page, in Prometheus' text format.
+#[must_use]
+pub fn page(counters: &Counters, version: &str) -> String {
+    let mut page = Page::default();
+    page.family("build_info", "gauge", "The version of the driver that wrote this page.");
+    page.row("build_info", &[("version", version)], "1");
+    page.family(
+        "calls_total",
+        "counter",
+        "Calls by operation and outcome: done, already, or the kind of the failure.",
+    );
+    for (operation, outcomes) in &counters.calls {
+        for (outcome, count) in outcomes {
+            page.row(
+                "calls_total",
+                &[("operation", operation), ("outcome", outcome)],
+                &count.to_string(),
+            );
+        }
+    }
+    page.family("call_duration_seconds", "histogram", "How long calls took, by operation.");
+    for (operation, durations) in &counters.durations {
+        let mut below = 0;
+        for (limit, count) in CLASSES.iter().zip(&durations.classes) {
+            below += count;
+            let limit = limit.to_string();
+            page.row(
+                "call_duration_seconds_bucket",
+                &[("operation", operation), ("le", &limit)],
+                &below.to_string(),
+            );
+        }
+        let (labels, count) = ([("operation", operation.as_str())], durations.count.to_string());
+        page.row("call_duration_seconds_bucket", &[labels[0], ("le", "+Inf")], &count);
+        page.row("call_duration_seconds_sum", &labels, &format!("{:.6}", durations.sum));
+        page.row("call_duration_seconds_count", &labels, &count);
+    }
+    page.family(
+        "refusals_total",
+        "counter",
+        "Tear-downs that the guard refused, each time they were asked for.",
+    );
+    for (operation, count) in &counters.refusals {
+        page.row("refusals_total", &[("operation", operation)], &count.to_string());
+    }
+    page.family(
+        "heals_total",
+        "counter",
+        "Heals by outcome: healed, partly (something stays on the old disk), failed.",
+    );
+    for (outcome, count) in &counters.heals {
+        page.row("heals_total", &[("outcome", outcome)], &count.to_string());
+    }
+    page.family("healed_mounts_total", "counter", "Mounts that were replaced by heals.");
+    page.row("healed_mounts_total", &[], &counters.healed_mounts.to_string());
+    let gauges = &counters.gauges;
+    page.family("volumes", "gauge", "Volumes that this machine remembers.");
+    page.row("volumes", &[], &gauges.volumes.to_string());
+    page.family("stale_mounts", "gauge", "Mounts that stand on a disk that is gone.");
+    for (volume, count) in &gauges.stale {
+        page.row("stale_mounts", &[("volume", volume)], &count.to_string());
+    }
+    page.family("refused", "gauge", "1 while a tear-down of the volume is asked for and refused.");
+    for one in &gauges.refused {
+        page.row("refused", &one.labels(), "1");
+    }
+    page.family("refused_since_timestamp_seconds", "gauge", "When that began.");
+    for one in &gauges.refused {
+        page.row("refused_since_timestamp_seconds", &one.labels(), &one.since.to_string());
+    }
+    page.text
+}
+
+impl Refused {
+    fn labels(&self) -> [(&str, &str); 5] {
+        [
+            ("volume", &self.volume),
+            ("persistentvolume", &self.name),
+            ("operation", &self.operation),
+            ("pod_uid", &self.pod),
+            ("pod_name", &self.pod_name),
+        ]
+    }
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP incloud_disk_{name} {help}");
+        let _ = writeln!(self.text, "# TYPE incloud_disk_{name} {kind}");
+    }
+
+    fn row(&mut self, name: &str, labels: &[(&str, &str)], value: &str) {
+        let labels: Vec<_> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.text, "incloud_disk_{name}{labels} {value}");
+    }
+}
+
+/// As label values are written.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_add_up_and_the_page_shows_them() {
+        let mut counters = Counters::default();
+        let call = |outcome: &str, seconds| Sample {
+            operation: "mount".to_owned(),
+            outcome: outcome.to_owned(),
+            seconds,
+            ..Sample::default()
+        };
+        for sample in [call("done", 0.02), call("done", 0.004), call("timeout", 999.0)] {
+            counters.add(&sample);
+        }
+        let refused = Refused {
+            volume: "v\"1".to_owned(),
+            name: "pv".to_owned(),
+            operation: "unmount".to_owned(),
+            pod: "u".to_owned(),
+            pod_name: "shop/orders-0".to_owned(),
+            since: 7,
+        };
+        counters.add(&Sample {
+            refusals: vec!["unmount".to_owned()],
+            heals: vec![("healed".to_owned(), 3)],
+            gauges: Some(Gauges {
+                refused: vec![refused],
+                volumes: 2,
+                stale: BTreeMap::from([("v".to_owned(), 4)]),
+                ..Gauges::default()
+            }),
+            ..call("guarded", 0.001)
+        });
+        // A call that cannot look leaves what was seen.
+        counters.add(&call("config", 0.001));
+        let page = page(&counters, "1");
+        for line in [
+            "incloud_disk_calls_total{operation=\"mount\",outcome=\"done\"} 2",
+            "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"0.005\"} 3",
+            "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"0.025\"} 4",
+            "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"300\"} 4",
+            "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"+Inf\"} 5",
+            "incloud_disk_refusals_total{operation=\"unmount\"} 1",
+            "incloud_disk_heals_total{outcome=\"healed\"} 1",
+            "incloud_disk_healed_mounts_total 3",
+            "incloud_disk_stale_mounts{volume=\"v\"} 4",
+            "incloud_disk_refused{volume=\"v\\\"1\",persistentvolume=\"pv\",operation=\"unmount\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+        let json = serde_json::to_string(&counters).unwrap();
+        assert_eq!(serde_json::from_str::<Counters>(&json).unwrap(), counters);
+    }
+
+    #[test]
+    fn counters_of_another_version_are_read_as_far_as_they_go() {
+        let read: Counters = serde_json::from_str(r#"{"healed_mounts": 3, "colour": 1}"#).unwrap();
+        assert_eq!(read.healed_mounts, 3);
+        let mut short = Counters::default();
+        short.durations.insert("x".to_owned(), Durations { classes: vec![1], count: 1, sum: 0.1 });
+        short.add(&Sample { operation: "x".to_owned(), seconds: 0.1, ..Sample::default() });
+        assert_eq!(short.durations["x"].classes.len(), CLASSES.len());
+    }
+}

@@ -1,0 +1,182 @@
+//! Moments as people write them: RFC 3339 in UTC, as the log has them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970.
+pub type Millis = u64;
+
+const DAY: u64 = 86_400_000;
+
+/// This moment.
+#[must_use]
+pub fn now() -> Millis {
+    of(SystemTime::now())
+}
+
+/// A moment of the system's clock.
+#[must_use]
+pub fn of(time: SystemTime) -> Millis {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `2026-11-21T03:50:23.5Z`, `2026-11-21 03:50`, `2026-11-21`: always UTC.
+#[must_use]
+pub fn parse(text: &str) -> Option<Millis> {
+    let (date, time) = match text.split_once(['T', ' ']) {
+        Some((date, time)) => (date, time.trim_end_matches('Z')),
+        None => (text, "00:00"),
+    };
+    let mut date = date.splitn(3, '-');
+    let (year, month, day) =
+        (number(date.next()?, 4)?, number(date.next()?, 2)?, number(date.next()?, 2)?);
+    let mut time = time.splitn(3, ':');
+    let (hour, minute) = (number(time.next()?, 2)?, number(time.next()?, 2)?);
+    let (second, millis) = match time.next() {
+        None => (0, 0),
+        Some(text) => match text.split_once('.') {
+            None => (number(text, 2)?, 0),
+            Some((whole, part)) if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) => {
+                let three: String = part.chars().chain("000".chars()).take(3).collect();
+                (number(whole, 2)?, number(&three, 3)?)
+            }
+            Some(_) => return None,
+        },
+    };
+    let is_sane = (1970..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 61;
+    let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    is_sane.then_some(seconds * 1000 + millis)
+}
+
+fn number(text: &str, digits: usize) -> Option<u64> {
+    let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_plain.then(|| text.parse().ok()).flatten()
+}
+
+/// Days since 1970 of a day of the Gregorian calendar, counted in years that begin in March.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// The day of a moment.
+#[must_use]
+pub fn day(at: Millis) -> String {
+    let z = at / DAY + 719_468;
+    let (era, of_era) = (z / 146_097, z % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, more) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{day:02}", year + era * 400 + more)
+}
+
+/// The time of day of a moment, to the millisecond.
+#[must_use]
+pub fn clock(at: Millis) -> String {
+    let (seconds, millis) = (at % DAY / 1000, at % 1000);
+    format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// A whole moment.
+#[must_use]
+pub fn text(at: Millis) -> String {
+    format!("{}T{}Z", day(at), clock(at))
+}
+
+/// `38 ms`, `1.2 s`, `3 min`, `5 h`, `2 d`: as exact as a person needs.
+#[must_use]
+pub fn duration(millis: Millis) -> String {
+    const SECOND: u64 = 1000;
+    const MINUTE: u64 = 60 * SECOND;
+    const HOUR: u64 = 60 * MINUTE;
+    match millis {
+        0..SECOND => format!("{millis} ms"),
+        SECOND..10_000 => format!("{}.{} s", millis / SECOND, millis % SECOND / 100),
+        10_000..MINUTE => format!("{} s", millis / SECOND),
+        MINUTE..HOUR => format!("{} min", millis / MINUTE),
+        HOUR..172_800_000 => format!("{} h", millis / HOUR),
+        _ => format!("{} d", millis / DAY),
+    }
+}
+
+/// A moment in the past: `90s`, `30m`, `2h`, `3d`, or one that is written out.
+#[must_use]
+pub fn since(text: &str, now: Millis) -> Option<Millis> {
+    let unit = match text.chars().last()? {
+        's' => 1000,
+        'm' => 60_000,
+        'h' => 3_600_000,
+        'd' => DAY,
+        _ => return parse(text),
+    };
+    let count: u64 = text[..text.len() - 1].parse().ok()?;
+    now.checked_sub(count.checked_mul(unit)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_and_written() {
+        let at = parse("2026-11-21T03:50:23.5Z").unwrap();
+        assert_eq!(at, 1_795_233_023_500);
+        assert_eq!(text(at), "2026-11-21T03:50:23.500Z");
+        assert_eq!(parse("2026-11-21 03:50").unwrap(), at - 23_500);
+        assert_eq!(parse("1970-01-01"), Some(0));
+        assert_eq!(day(parse("2024-02-29").unwrap()), "2024-02-29");
+        for bad in [
+            "",
+            "yesterday",
+            "2026-13-01",
+            "2026-1-1",
+            "2026-11-21T",
+            "2026-11-21T1:2",
+            "2026-11-21T03:50:2x",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn spans_are_as_exact_as_a_person_needs() {
+        for (millis, expected) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1250, "1.2 s"),
+            (12_900, "12 s"),
+            (61_000, "1 min"),
+            (7_200_000, "2 h"),
+            (400_000_000, "4 d"),
+        ] {
+            assert_eq!(duration(millis), expected);
+        }
+        assert_eq!(since("2h", 10_000_000), Some(2_800_000));
+        assert_eq!(since("90s", 100_000), Some(10_000));
+        assert_eq!(since("1970-01-02", 0), Some(DAY));
+        for bad in ["", "h", "xh", "soon", "99999999999999999999d"] {
+            assert_eq!(since(bad, 0), None, "{bad}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_moment_comes_back(at in 0u64..253_402_300_800_000) {
+            proptest::prop_assert_eq!(parse(&text(at)), Some(at));
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in ".{0,40}") {
+            let _ = (parse(&text), since(&text, 5));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether the cloud answers, knows this machine, and has the same time.
+
+use crate::driver::Driver;
+use crate::model::config::CloudKind;
+use crate::model::error::Kind;
+use crate::model::finding::{Finding, Level};
+use crate::model::health::several;
+use crate::operator::looking::Configured;
+use std::time::Instant;
+
+/// A token's times, and certificates, bear a difference of so many seconds.
+const A_LITTLE: u64 = 5;
+const FAR: u64 = 300;
+
+pub(super) fn look(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
+    let mut found = vec![answer(driver, configured)];
+    let is_remote = configured.config.cloud.kind == Some(CloudKind::OpenStack);
+    match driver.cloud.clock_ahead() {
+        Some(ahead) => found.push(clock(ahead)),
+        None if is_remote && found.iter().all(|one| one.level == Level::Ok) => {
+            found.push(Finding::ok("clock", "the cloud's answers have no date: not compared"));
+        }
+        None => {}
+    }
+    found
+}
+
+fn answer(driver: &Driver<'_>, configured: &Configured) -> Finding {
+    const CHECK: &str = "cloud";
+    let kind = match configured.config.cloud.kind {
+        Some(CloudKind::Local) => "the local cloud",
+        Some(CloudKind::OpenStack) => "OpenStack",
+        None => "no cloud",
+    };
+    let begin = Instant::now();
+    let asked = driver.cloud.server(driver.this_node, driver.deadline).and_then(|server| {
+        let attached = match &server {
+            Some(server) => driver.cloud.attached_to(server, driver.deadline)?.len(),
+            None => 0,
+        };
+        Ok((server, attached))
+    });
+    let took = begin.elapsed().as_millis();
+    match asked {
+        Ok((Some(server), attached)) => Finding::ok(
+            CHECK,
+            format!(
+                "{kind} answered in {took} ms; this machine is {server}, with {}",
+                several(attached, "volume", "volumes")
+            ),
+        ),
+        Ok((None, _)) => Finding::error(
+            CHECK,
+            format!("{kind} answers, and knows no server for node {}", driver.this_node),
+            "set node.server_id in the configuration to this machine's id in the cloud",
+        ),
+        Err(error) => {
+            let fix = error.hint.unwrap_or_else(|| match error.kind {
+                Kind::Config => "put the configuration right".to_owned(),
+                _ => "is it reachable from this machine, and are the credentials valid?".to_owned(),
+            });
+            Finding::error(CHECK, error.cause, fix)
+        }
+    }
+}
+
+/// By how many seconds the cloud is ahead.
+fn clock(ahead: i64) -> Finding {
+    const CHECK: &str = "clock";
+    let (by, where_to) = (ahead.unsigned_abs(), if ahead > 0 { "behind" } else { "ahead of" });
+    let found = format!("this machine is {by} s {where_to} the cloud's clock");
+    let fix = "let chronyd or systemd-timesyncd set it";
+    match by {
+        0..=A_LITTLE => Finding::ok(CHECK, "as the cloud's, to a few seconds"),
+        _ if by <= FAR => Finding::warning(CHECK, found, fix),
+        _ => Finding::error(
+            CHECK,
+            format!("{found}: tokens seem to be expired, or not valid yet"),
+            fix,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_may_differ_a_little() {
+        for (ahead, level, words) in [
+            (0, Level::Ok, "as the cloud's"),
+            (-5, Level::Ok, "as the cloud's"),
+            (60, Level::Warning, "60 s behind"),
+            (-301, Level::Error, "301 s ahead of"),
+        ] {
+            let found = clock(ahead);
+            assert_eq!(found.level, level, "{ahead}");
+            assert!(found.found.contains(words), "{found:?}");
+        }
+    }
+}

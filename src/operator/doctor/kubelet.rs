@@ -1,0 +1,151 @@
+//! Whether kubelet will find this driver, and nothing that it takes for another one.
+
+use crate::host::system::{self, Kubelet};
+use crate::model::finding::Finding;
+use crate::operator::looking::Configured;
+use std::path::{Path, PathBuf};
+
+const FOLDER: &str = "incloud~disk";
+
+pub(super) fn look(kubelet: Option<&Kubelet>, configured: &Configured) -> Vec<Finding> {
+    let Some(kubelet) = kubelet else {
+        let mut found = vec![Finding::warning(
+            "kubelet",
+            "no kubelet runs here, or its process cannot be seen",
+            "on a node: start it; where only the controller-manager runs nothing is to be done",
+        )];
+        if Path::new(system::USUAL_PLUGIN_DIR).is_dir() {
+            found.extend(plugins(
+                Path::new(system::USUAL_PLUGIN_DIR),
+                "where kubelet usually looks",
+            ));
+        }
+        return found;
+    };
+    let mut found = vec![told(kubelet)];
+    found.extend(plugins(&kubelet.plugin_dir, &kubelet.plugin_dir_from));
+    found.push(root(kubelet, configured));
+    found.extend(namespace(kubelet));
+    found
+}
+
+fn told(kubelet: &Kubelet) -> Finding {
+    if let Some((path, Some(why))) = &kubelet.config {
+        return Finding::warning(
+            "kubelet",
+            format!(
+                "process {} was told {} as its configuration, which cannot be read: {why}",
+                kubelet.pid,
+                path.display()
+            ),
+            "run this as root; if it is broken, mend it: kubelet does not start again with it",
+        );
+    }
+    let who = if kubelet.is_attached_by_controller {
+        "the controller-manager attaches"
+    } else {
+        "kubelet itself attaches"
+    };
+    Finding::ok("kubelet", format!("process {}; {who}", kubelet.pid))
+}
+
+/// The folder of plugins, and what is in it.
+fn plugins(folder: &Path, from: &str) -> Vec<Finding> {
+    const CHECK: &str = "plugin folder";
+    let driver = folder.join(FOLDER).join("disk");
+    let place = format!("{} ({from})", folder.display());
+    if !system::is_executable(&driver) {
+        return vec![Finding::error(
+            CHECK,
+            format!("kubelet looks in {place}, and there is no executable {FOLDER}/disk"),
+            format!("sudo ./install.sh install --plugin-dir {}", folder.display()),
+        )];
+    }
+    let mut found = Vec::new();
+    match is_this_program(&driver) {
+        Some(false) => found.push(Finding::warning(
+            CHECK,
+            format!("{} is another build than the one that looks now", driver.display()),
+            "run that one, or sudo ./install.sh upgrade",
+        )),
+        _ => found.push(Finding::ok(CHECK, format!("{} is there: {place}", driver.display()))),
+    }
+    let visible = visible_beside(&driver);
+    if !visible.is_empty() {
+        found.push(Finding::warning(
+            CHECK,
+            format!("kubelet probes the driver on every change of {}", visible.join(", ")),
+            "move them elsewhere: only disk, and names that begin with a dot, belong there",
+        ));
+    }
+    match system::broken_plugins(folder) {
+        Ok(broken) if broken.is_empty() => {}
+        Ok(broken) => found.push(Finding::warning(
+            CHECK,
+            format!("kubelet takes {} for drivers, and they have no program", broken.join(", ")),
+            "remove them, or put their drivers there: before Kubernetes 1.24 one broken driver keeps kubelet from seeing the others",
+        )),
+        Err(error) => found.push(Finding::warning(CHECK, error.cause, "run this as root")),
+    }
+    found
+}
+
+fn visible_beside(driver: &Path) -> Vec<String> {
+    let entries = driver.parent().map(std::fs::read_dir);
+    let names = entries.into_iter().flatten().flatten().flatten().map(|entry| entry.file_name());
+    let names = names.filter_map(|name| name.into_string().ok());
+    let mut names: Vec<_> = names.filter(|name| name != "disk" && !name.starts_with('.')).collect();
+    names.sort();
+    names
+}
+
+/// Whether a file is the program that runs now; nothing if that cannot be told.
+fn is_this_program(driver: &Path) -> Option<bool> {
+    let this = std::env::current_exe().ok()?;
+    if std::fs::canonicalize(driver).ok()? == std::fs::canonicalize(&this).ok()? {
+        return Some(true);
+    }
+    let size = |path: &Path| std::fs::metadata(path).map(|found| found.len()).ok();
+    if size(driver)? != size(&this)? {
+        return Some(false);
+    }
+    Some(std::fs::read(driver).ok()? == std::fs::read(this).ok()?)
+}
+
+fn root(kubelet: &Kubelet, configured: &Configured) -> Finding {
+    const CHECK: &str = "kubelet root";
+    let root: &PathBuf = &kubelet.root_dir;
+    match &configured.config.paths.kubelet_root {
+        Some(configured) if configured != root => Finding::error(
+            CHECK,
+            format!(
+                "kubelet works in {}, and paths.kubelet_root is {}: every mount is refused",
+                root.display(),
+                configured.display()
+            ),
+            format!("set paths.kubelet_root to {}", root.display()),
+        ),
+        Some(_) => Finding::ok(CHECK, format!("{}, as configured", root.display())),
+        None => Finding::ok(
+            CHECK,
+            format!("{}; paths.kubelet_root binds folders to none", root.display()),
+        ),
+    }
+}
+
+fn namespace(kubelet: &Kubelet) -> Option<Finding> {
+    const CHECK: &str = "namespace";
+    match kubelet.shares_our_mounts {
+        Some(true) => None,
+        Some(false) => Some(Finding::warning(
+            CHECK,
+            "kubelet lives in another mount namespace than this shell: what is shown here is not what its calls see",
+            format!("nsenter --target {} --mount -- disk doctor", kubelet.pid),
+        )),
+        None => Some(Finding::warning(
+            CHECK,
+            "whether kubelet sees the same mounts cannot be seen",
+            "run this as root",
+        )),
+    }
+}

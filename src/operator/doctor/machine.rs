@@ -1,0 +1,200 @@
+//! The machine: tools, udev and systemd, the kernel, and what can be seen from here.
+
+use crate::driver::Driver;
+use crate::host::machine;
+use crate::host::system::{self, System};
+use crate::model::finding::Finding;
+use crate::model::switch::{Method, Propagation};
+use crate::model::users::Answer;
+use std::path::Path;
+
+pub(super) fn look(system: &System) -> Vec<Finding> {
+    vec![tools(), udev(system), units(system)]
+}
+
+/// `root` is kubelet's.
+pub(super) fn by_driver(driver: &Driver<'_>, root: &Path) -> Vec<Finding> {
+    vec![kernel(driver.switches.method()), sight(driver), propagation(driver, root)]
+}
+
+/// What is run, and the package that has it: without the first ones no volume can be made or checked.
+const NEEDED: [(&str, &str); 3] =
+    [("mkfs.ext4", "e2fsprogs"), ("e2fsck", "e2fsprogs"), ("blkid", "util-linux")];
+/// Those of file systems that a volume must ask for.
+const OTHERS: [(&str, &str); 2] = [("mkfs.xfs", "xfsprogs"), ("mkfs.btrfs", "btrfs-progs")];
+
+fn tools() -> Finding {
+    const CHECK: &str = "tools";
+    let missing = |tools: &[(&str, &'static str)]| -> Vec<(String, &'static str)> {
+        let absent = tools.iter().filter(|(tool, _)| !system::has_program(tool));
+        absent.map(|(tool, package)| ((*tool).to_owned(), *package)).collect()
+    };
+    let names = |tools: &[(String, &str)]| {
+        tools.iter().map(|(tool, _)| tool.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let needed = missing(&NEEDED);
+    if !needed.is_empty() {
+        let mut packages: Vec<_> = needed.iter().map(|(_, package)| *package).collect();
+        packages.dedup();
+        return Finding::warning(
+            CHECK,
+            format!(
+                "not installed: {}; without them no disk can be formatted or mended here",
+                names(&needed)
+            ),
+            format!("install {}", packages.join(" ")),
+        );
+    }
+    let others = missing(&OTHERS);
+    if others.is_empty() {
+        return Finding::ok(CHECK, "all that format and check are installed");
+    }
+    Finding::ok(
+        CHECK,
+        format!(
+            "those for ext4 are installed; only who needs that file system misses {}",
+            names(&others)
+        ),
+    )
+}
+
+const RULES: [&str; 4] =
+    ["/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
+const UNITS: [&str; 4] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+fn udev(system: &System) -> Finding {
+    const CHECK: &str = "udev";
+    if !system.has("/run/udev/control") {
+        return Finding::warning(
+            CHECK,
+            "udevd does not run: disks are found all the same, by the kernel's events, but none is healed at the moment it comes back",
+            "start it, or run disk heal --watch as a service",
+        );
+    }
+    match system.file_in(&RULES, |name| has_ending(name, "rules"), "incloud-disk") {
+        Some(rule) => Finding::ok(CHECK, format!("runs; our rule is {}", rule.display())),
+        None => Finding::warning(
+            CHECK,
+            "runs, but our rule is not installed: a disk that comes back is healed by kubelet's next call only",
+            "sudo ./install.sh install puts it there",
+        ),
+    }
+}
+
+fn units(system: &System) -> Finding {
+    const CHECK: &str = "systemd";
+    if !system.has("/run/systemd/system") {
+        return Finding::ok(
+            CHECK,
+            "this machine has none; disk heal --watch does what its units would",
+        );
+    }
+    let find = |ending: &'static str| {
+        system.file_in(
+            &UNITS,
+            |name| name.starts_with("incloud-disk") && has_ending(name, ending),
+            "",
+        )
+    };
+    match (find("service"), find("timer")) {
+        (Some(service), Some(timer)) => {
+            let name = timer.file_name().map(|name| name.to_string_lossy().into_owned());
+            let wants =
+                format!("/etc/systemd/system/timers.target.wants/{}", name.unwrap_or_default());
+            if system.path(&wants).symlink_metadata().is_ok() {
+                Finding::ok(CHECK, format!("{}, {}", service.display(), timer.display()))
+            } else {
+                Finding::warning(
+                    CHECK,
+                    format!(
+                        "{} is not enabled: nothing heals what the rule missed",
+                        timer.display()
+                    ),
+                    format!(
+                        "systemctl enable --now {}",
+                        timer.file_name().unwrap_or_default().to_string_lossy()
+                    ),
+                )
+            }
+        }
+        _ => Finding::warning(
+            CHECK,
+            "our units are not installed: a disk that comes back is healed by kubelet's next call only",
+            "sudo ./install.sh install puts them there",
+        ),
+    }
+}
+
+fn has_ending(name: &str, ending: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found == ending)
+}
+
+fn kernel(method: Method) -> Finding {
+    const CHECK: &str = "kernel";
+    let release = system::kernel_release();
+    match method {
+        Method::Beneath | Method::Tuck => Finding::ok(
+            CHECK,
+            format!(
+                "Linux {release}; mounts in running containers are replaced by the method {method}"
+            ),
+        ),
+        Method::Stack => Finding::warning(
+            CHECK,
+            format!(
+                "Linux {release} cannot put a mount beneath another: new ones are stacked on the dead ones, or containers must be restarted"
+            ),
+            "a kernel from 5.12 on replaces them cleanly",
+        ),
+    }
+}
+
+fn sight(driver: &Driver<'_>) -> Finding {
+    const CHECK: &str = "sight";
+    match driver.census.sight() {
+        Answer::Told(()) => Finding::ok(CHECK, "every process of this machine can be seen"),
+        Answer::CannotTell(why) if !machine::is_root() => {
+            Finding::warning(CHECK, format!("not as this user: {why}"), "run this as root")
+        }
+        Answer::CannotTell(why) => Finding::error(
+            CHECK,
+            format!("who uses a volume cannot be told from here, so unmount is refused: {why}"),
+            "run the driver in the machine's own PID namespace, with a /proc that hides nothing",
+        ),
+    }
+}
+
+fn propagation(driver: &Driver<'_>, root: &Path) -> Finding {
+    const CHECK: &str = "propagation";
+    let table = match driver.mounts.table() {
+        Ok(table) => table,
+        Err(error) => return Finding::error(CHECK, error.cause, "is /proc mounted?"),
+    };
+    let Some(mount) = table.covering(root) else {
+        return Finding::warning(
+            CHECK,
+            format!("what {} is on is not in the mount table (a chroot?)", root.display()),
+            "run it in the machine's own root",
+        );
+    };
+    if Propagation::of(mount).is_shared {
+        return Finding::ok(
+            CHECK,
+            format!("{} is on {}, which is shared", root.display(), mount.target.display()),
+        );
+    }
+    Finding::warning(
+        CHECK,
+        format!(
+            "{} is on {}, which is not shared: pods that ask for mount propagation get none, and copies of mounts stay behind",
+            root.display(),
+            mount.target.display()
+        ),
+        format!("mount --make-rshared {}", mount.target.display()),
+    )
+}

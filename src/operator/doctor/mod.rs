@@ -1,0 +1,162 @@
+//! `disk doctor`: whether this machine is fit for the driver, and what to do where it is not.
+
+mod cloud;
+mod files;
+mod kubelet;
+mod machine;
+
+use super::looking::Configured;
+use super::stage::{Paint, Stage, hanging};
+use super::status;
+use crate::driver::Driver;
+use crate::host::system::{self, System};
+use crate::model::error::Result;
+use crate::model::finding::{Finding, Level, worst};
+use crate::model::health::{Health, several};
+use serde::Serialize;
+
+/// The answer for machines.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    format: u32,
+    worst: Level,
+    findings: &'a [Finding],
+}
+
+/// Looks at everything; the exit status tells the worst.
+pub(super) fn run(configured: &Configured, json: bool, stage: &mut Stage<'_>) -> Result<u8> {
+    let findings = findings(configured);
+    if json {
+        stage.say_json(&Report { format: 1, worst: worst(&findings), findings: &findings })?;
+    } else {
+        let paint = stage.paint();
+        stage.say(&text(&findings, paint));
+    }
+    Ok(worst(&findings).status())
+}
+
+fn findings(configured: &Configured) -> Vec<Finding> {
+    let system = System::default();
+    let running = system.kubelet();
+    let mut all = vec![configuration(configured)];
+    all.extend(kubelet::look(running.as_ref(), configured));
+    all.extend(machine::look(&system));
+    all.extend(files::look(configured, running.as_ref()));
+    let root = match (&configured.config.paths.kubelet_root, &running) {
+        (Some(root), _) => root.clone(),
+        (None, Some(kubelet)) => kubelet.root_dir.clone(),
+        (None, None) => system::USUAL_ROOT.into(),
+    };
+    let by_driver = configured.with_driver("doctor", |driver| {
+        Ok([
+            machine::by_driver(driver, &root),
+            cloud::look(driver, configured),
+            volumes(driver, configured),
+        ]
+        .concat())
+    });
+    match by_driver {
+        Ok(more) => all.extend(more),
+        Err(error) => all.push(Finding::error(
+            "driver",
+            error.cause,
+            error.hint.unwrap_or_else(|| "put that right, and look again".to_owned()),
+        )),
+    }
+    all
+}
+
+fn configuration(configured: &Configured) -> Finding {
+    const CHECK: &str = "configuration";
+    match (&configured.trouble, &configured.origin) {
+        (Some(error), _) => Finding::error(
+            CHECK,
+            error.cause.clone(),
+            error.hint.clone().unwrap_or_else(|| {
+                "every call that is not init fails until it is right".to_owned()
+            }),
+        ),
+        (None, Some(origin)) => Finding::ok(CHECK, origin.display().to_string()),
+        (None, None) => Finding::error(
+            CHECK,
+            "there is no configuration",
+            "sudo ./install.sh install --cloud openstack writes one; examples/config.toml shows every key",
+        ),
+    }
+}
+
+/// The volumes that are not well: by the same verdict as everywhere.
+fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
+    const CHECK: &str = "volumes";
+    let status = status::look(driver, &configured.config, &[], &[]);
+    let finding = |row: &status::Row| {
+        let id = row.facts.id.as_ref().map(ToString::to_string);
+        let id =
+            id.or_else(|| row.facts.name.as_ref().map(ToString::to_string)).unwrap_or_default();
+        let found = format!("{id} is {}: {}", row.verdict.health, row.verdict.because);
+        let fix = row.verdict.next.clone().unwrap_or_else(|| format!("disk explain {id}"));
+        match row.verdict.health {
+            Health::Ok => None,
+            Health::Guarded | Health::Leaked => Some(Finding::warning(CHECK, found, fix)),
+            Health::Stale | Health::Dead | Health::Ambiguous => {
+                Some(Finding::error(CHECK, found, fix))
+            }
+        }
+    };
+    let found: Vec<_> = status.volumes.iter().filter_map(finding).collect();
+    if found.is_empty() {
+        let count = several(status.volumes.len(), "volume is", "volumes are");
+        return vec![Finding::ok(
+            CHECK,
+            format!("{count} on this machine, and nothing is wrong with any"),
+        )];
+    }
+    found
+}
+
+/// The list, for people.
+fn text(findings: &[Finding], paint: Paint) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let colour = |line: &str| match finding.level {
+            Level::Ok => paint.good(line),
+            Level::Warning => paint.doubtful(line),
+            Level::Error => paint.bad(line),
+        };
+        let begin = format!("{:<8} {:<14} ", finding.level, finding.check);
+        let told = hanging(&begin, &finding.found, str::to_owned);
+        // Only the level is painted: the rest is for reading.
+        text += &told.replacen(&finding.level.to_string(), &colour(&finding.level.to_string()), 1);
+        if let Some(fix) = &finding.fix {
+            text += &hanging(&format!("{:24}fix: ", ""), fix, |line| paint.bold(line));
+        }
+    }
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    text + &format!(
+        "\n{}, {}, {} in order\n",
+        several(count(Level::Error), "error", "errors"),
+        several(count(Level::Warning), "warning", "warnings"),
+        count(Level::Ok),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_finding_fits_and_shows_its_fix() {
+        let long = "word ".repeat(60);
+        let findings = [
+            Finding::ok("kernel", "6.1"),
+            Finding::warning("clock", long.clone(), "set it"),
+            Finding::error("cloud", "silent", long),
+        ];
+        let text = text(&findings, Paint { is_on: false });
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(
+            text.contains("fix: set it") && text.contains("1 error, 1 warning, 1 in order"),
+            "{text}"
+        );
+    }
+}

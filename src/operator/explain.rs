@@ -1,0 +1,289 @@
+//! `disk explain`: every fact about one volume, where it was read, and what to do.
+
+use super::holders::{self, Holding};
+use super::stage::{Paint, Stage, hanging};
+use super::status::Row;
+use super::{history, journal};
+use crate::driver::Driver;
+use crate::host::records::Records;
+use crate::model::config::Config;
+use crate::model::error::Result;
+use crate::model::facts::{CloudFact, DiskFact, MountFact, Role, Standing, VolumeFacts};
+use crate::model::health::what_of;
+use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::moment;
+use crate::model::story::Entry;
+use serde::Serialize;
+
+/// So many of the last entries of the story.
+const LAST: usize = 8;
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Explanation<'a> {
+    pub(super) format: u32,
+    pub(super) volume: &'a Row,
+    pub(super) cloud_silence: Option<&'a str>,
+    #[serde(flatten)]
+    pub(super) holding: Holding,
+    pub(super) history: Vec<Entry>,
+}
+
+pub(super) fn run(
+    driver: &Driver<'_>,
+    config: &Config,
+    row: &Row,
+    cloud_silence: Option<&str>,
+    json: bool,
+    stage: &mut Stage<'_>,
+) -> Result<u8> {
+    let id = row.facts.id.as_ref().map(VolumeId::as_name);
+    let name = id.or_else(|| row.facts.name.clone());
+    let history = name.map(|name| last_entries(config, &name)).unwrap_or_default();
+    let holding = holders::look(driver, row);
+    let all = Explanation { format: 1, volume: row, cloud_silence, holding, history };
+    if json {
+        stage.say_json(&all)?;
+    } else {
+        let paint = stage.paint();
+        stage.say(&text(&all, paint));
+    }
+    Ok(0)
+}
+
+fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
+    let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
+    let wish = journal::Wish { volume: history::names_of(name, &records), ..Default::default() };
+    let mut entries = journal::story(&config.paths.log_dir, &wish).unwrap_or_default();
+    entries.drain(..entries.len().saturating_sub(LAST));
+    entries
+}
+
+/// The page, for people: the verdict, then the facts.
+pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
+    let Row { facts, verdict, .. } = all.volume;
+    let mut page = Page { text: String::new(), paint };
+    let id = facts
+        .id
+        .as_ref()
+        .map_or_else(|| "a volume without a known id".to_owned(), ToString::to_string);
+    let name = facts.name.as_ref().map(|name| format!("  {name}")).unwrap_or_default();
+    page.text += &format!("{}\n\n", paint.bold(&format!("{id}{name}")));
+    let health = verdict.health;
+    page.fact("verdict", &format!("{health}: {}", verdict.because), |line| paint.of(health, line));
+    if let Some(next) = &verdict.next {
+        page.fact("what to do", next, |line| paint.bold(line));
+    }
+    for note in &verdict.notes {
+        page.fact("note", note, |line| paint.doubtful(line));
+    }
+    for refusal in &facts.refused {
+        let times = format!(
+            "{}, {} times since {}, last {}: {}",
+            what_of(facts, &refusal.what),
+            refusal.count,
+            moment::text(refusal.since * 1000),
+            moment::text(refusal.last * 1000),
+            refusal.reason
+        );
+        page.fact(
+            if refusal.is_current { "refused" } else { "was refused" },
+            &times,
+            str::to_owned,
+        );
+    }
+    cloud(&mut page, facts);
+    disk(&mut page, facts);
+    mounts(&mut page, facts);
+    page.head("Holders", "/proc: open files, maps, folders, mounts; /sys: devices made of it");
+    page.text += &holders::text(&all.holding, paint);
+    memory(&mut page, facts);
+    if !all.history.is_empty() {
+        page.head("Last calls", "the log; all of it: disk history");
+        // The volume's name stands at the top of this page.
+        let story = history::text(&all.history, paint);
+        page.text += story.split_once('\n').map_or("", |(_, rest)| rest);
+    }
+    page.text
+}
+
+fn cloud(page: &mut Page, facts: &VolumeFacts) {
+    page.head("Cloud", "its services");
+    match &facts.cloud {
+        CloudFact::Unknown { why } => {
+            let paint = page.paint;
+            page.fact("says", &format!("unknown: {why}"), |line| paint.doubtful(line));
+        }
+        CloudFact::Missing => page.plain("says", "there is no such volume"),
+        CloudFact::Known(view) => {
+            page.plain("status", &format!("{} ({} bytes)", view.status, view.size));
+            for (server, since) in &view.servers {
+                let here =
+                    if view.is_here && view.servers.len() == 1 { " (this machine)" } else { "" };
+                let since =
+                    since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
+                page.plain("attached to", &format!("{server}{here}{since}"));
+            }
+            if view.servers.is_empty() {
+                page.plain("attached to", "nobody");
+            }
+            page.maybe("called", view.name.as_deref());
+            page.maybe("recorded as", view.recorded_name.as_ref().map(VolumeName::as_str));
+            page.maybe("mounted on", view.mounted_on.as_deref());
+        }
+    }
+}
+
+fn disk(page: &mut Page, facts: &VolumeFacts) {
+    page.head("Disk", "sysfs, on every disk of this machine");
+    page.plain("must show", &facts.identity);
+    match &facts.disk {
+        DiskFact::Proven(disk) => {
+            let proof = if disk.shows_whole_id {
+                "shows the whole id"
+            } else {
+                "shows its first 20 characters"
+            };
+            let access = if disk.read_only { ", refuses writes" } else { "" };
+            let sequence =
+                disk.sequence.map(|n| format!(", disk {n} since the start")).unwrap_or_default();
+            page.plain(
+                "is",
+                &format!(
+                    "/dev/{} ({}), {} bytes{access}{sequence}; {proof}",
+                    disk.name, disk.number, disk.size
+                ),
+            );
+            for shown in &disk.shows {
+                page.plain("shows", shown);
+            }
+        }
+        DiskFact::None => page.plain("is", "not here: no disk shows that"),
+        DiskFact::Ambiguous { why } => page.plain("is", &format!("not certain: {why}")),
+        DiskFact::Unseen { why } => page.plain("is", &format!("unknown: {why}")),
+    }
+    for link in &facts.links {
+        let target = link.target.as_ref().map(|target| format!(" -> {}", target.display()));
+        let fault = link.fault.as_ref().map(|fault| format!(" LIES: {fault}"));
+        let text = format!(
+            "{}{}{}",
+            link.link.display(),
+            target.unwrap_or_default(),
+            fault.unwrap_or_default()
+        );
+        page.plain("link", &text);
+    }
+}
+
+fn mounts(page: &mut Page, facts: &VolumeFacts) {
+    page.head("Mounts", "/proc/*/mountinfo, in every mount namespace");
+    for mount in &facts.mounts {
+        let paint = page.paint;
+        page.fact(role(mount.role), &mount_text(mount), |line| match mount.on {
+            Standing::Gone | Standing::Other => paint.bad(line),
+            Standing::Disk | Standing::Unknown => line.to_owned(),
+        });
+    }
+    if facts.mounts.is_empty() {
+        page.plain("none", "");
+    }
+    if let Some(why) = &facts.unseen_mounts {
+        page.plain("not seen", &format!("other namespaces: {why}"));
+    }
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Global => "global",
+        Role::Pod => "pod",
+        Role::Machine => "machine",
+        Role::Container => "container",
+        Role::Stranger => "stranger",
+    }
+}
+
+fn mount_text(mount: &MountFact) -> String {
+    let on = match mount.on {
+        Standing::Disk => "the disk",
+        Standing::Gone => "a disk that is GONE",
+        Standing::Other => "ANOTHER disk",
+        Standing::Unknown => "a disk that is not certain",
+    };
+    let below = if mount.root.as_os_str() == "/" {
+        String::new()
+    } else {
+        format!(", its folder {}", mount.root.display())
+    };
+    let namespace = mount.namespace.map(|id| format!(", namespace mnt:[{id}]")).unwrap_or_default();
+    let who = match mount.processes.as_slice() {
+        [] if mount.is_own() => String::new(),
+        [] => ", where nobody lives".to_owned(),
+        [first, rest @ ..] => {
+            let more =
+                if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            format!(", {} ({}){more}", first.pid, first.command)
+        }
+    };
+    let pod = mount.pod.as_ref().map(|pod| format!(" of pod {pod}")).unwrap_or_default();
+    format!(
+        "{} on {on} ({}){below}: {} {}, source {}{namespace}{who}{pod}",
+        mount.place.display(),
+        mount.number,
+        mount.fs_type,
+        mount.options,
+        mount.source
+    )
+}
+
+fn memory(page: &mut Page, facts: &VolumeFacts) {
+    let record = &facts.record;
+    page.head("Memory", &record.file.display().to_string());
+    if !record.is_there {
+        page.plain("none", "");
+    }
+    if let Some(staged) = &record.staged {
+        let from = record.staged_from.map(|number| format!(" from {number}")).unwrap_or_default();
+        page.plain("staged", &format!("{}{from}", staged.display()));
+    }
+    page.maybe("file system", record.uuid.as_deref());
+    if !record.former.is_empty() {
+        let numbers: Vec<_> = record.former.iter().map(ToString::to_string).collect();
+        page.plain("had numbers", &numbers.join(", "));
+    }
+    for pod in &facts.pods {
+        let now = if pod.has_it { "has it" } else { "had it" };
+        let name = pod.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        page.plain("pod", &format!("{}{name} {now}", pod.uid));
+    }
+    if record.refusals > 0 {
+        page.plain("refusals", &format!("{} since the volume came here", record.refusals));
+    }
+    let lock = facts.lock.as_deref();
+    page.plain("lock", lock.unwrap_or("free: no call works on it now"));
+}
+
+struct Page {
+    text: String,
+    paint: Paint,
+}
+
+impl Page {
+    fn head(&mut self, head: &str, source: &str) {
+        let (head, source) = (self.paint.bold(head), self.paint.dim(&format!("({source})")));
+        self.text += &format!("\n{head} {source}\n");
+    }
+
+    fn fact(&mut self, key: &str, text: &str, paint: impl Fn(&str) -> String) {
+        self.text += &hanging(&format!("  {key:<12} "), text, paint);
+    }
+
+    fn plain(&mut self, key: &str, text: &str) {
+        self.fact(key, text, str::to_owned);
+    }
+
+    fn maybe(&mut self, key: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.plain(key, text);
+        }
+    }
+}

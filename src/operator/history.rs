@@ -1,0 +1,196 @@
+//! `disk history`: what became of a volume or a pod, as a story.
+
+use super::journal::{self, Wish};
+use super::stage::{Paint, Stage, hanging};
+use crate::cli::VolumeNameArgument;
+use crate::cli::looking::HistoryArguments;
+use crate::host::records::Records;
+use crate::model::config::Config;
+use crate::model::error::Result;
+use crate::model::health::several;
+use crate::model::ids::VolumeName;
+use crate::model::moment::{self, Millis};
+use crate::model::record::VolumeRecord;
+use crate::model::refusal::Refusal;
+use crate::model::story::{Ending, Entry};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// The answer for machines.
+#[derive(Debug, Serialize)]
+struct History<'a> {
+    format: u32,
+    entries: &'a [Entry],
+}
+
+pub(super) fn run(
+    arguments: &HistoryArguments,
+    config: &Config,
+    stage: &mut Stage<'_>,
+) -> Result<u8> {
+    let volume = arguments.volume.as_ref().map(|VolumeNameArgument(name)| name);
+    let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
+    let mut entries = of(config, &records, volume, arguments)?;
+    entries.extend(now_refused(&entries, &records));
+    if arguments.json {
+        stage.say_json(&History { format: 1, entries: &entries })?;
+    } else if entries.is_empty() {
+        let folder = config.paths.log_dir.display();
+        stage.say(&format!("the log in {folder} tells nothing of that\n"));
+    } else {
+        let paint = stage.paint();
+        stage.say(&text(&entries, paint));
+    }
+    Ok(0)
+}
+
+fn of(
+    config: &Config,
+    records: &Records,
+    volume: Option<&VolumeName>,
+    arguments: &HistoryArguments,
+) -> Result<Vec<Entry>> {
+    let volume = volume.map(|name| names_of(name, records)).unwrap_or_default();
+    let wish = Wish { volume, pod: arguments.pod.clone(), since: arguments.since };
+    journal::story(&config.paths.log_dir, &wish)
+}
+
+/// A volume's names: what was typed, and what this machine remembers beside it.
+pub(super) fn names_of(name: &VolumeName, records: &Records) -> BTreeSet<String> {
+    let mut names = BTreeSet::from([name.to_string()]);
+    names.extend(records.named(name).map(|id| id.to_string()));
+    for record in records.list().unwrap_or_default() {
+        if record.volume.as_str() == name.as_str() {
+            names.extend(record.name.map(|name| name.to_string()));
+        }
+    }
+    names
+}
+
+/// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.
+fn now_refused(entries: &[Entry], records: &Records) -> Vec<Entry> {
+    let now = moment::now();
+    let told: BTreeSet<_> = entries.iter().filter_map(|entry| entry.volume.clone()).collect();
+    let all = records.list().unwrap_or_default();
+    let ours = all.iter().filter(|record| told.contains(record.volume.as_str()));
+    ours.filter_map(|record| refused_of(record, now)).collect()
+}
+
+fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
+    let current = record.refused.iter().filter(|(_, refusal)| refusal.is_current(now / 1000));
+    let current: Vec<_> = current.collect();
+    let since = current.iter().map(|(_, refusal)| refusal.since).min()?;
+    let one = |(what, refusal): &(&String, &Refusal)| {
+        let what = match what.split_once(' ') {
+            Some((call, uid)) => {
+                let label = record.consumers.iter().find(|(of, _)| of.as_str() == uid);
+                let label =
+                    label.map(|(_, label)| label.as_str()).filter(|label| !label.is_empty());
+                format!("{call} for {}", label.unwrap_or(uid))
+            }
+            None => (*what).clone(),
+        };
+        let count = usize::try_from(refusal.count).unwrap_or(usize::MAX);
+        format!("{what} ({})", several(count, "time", "times"))
+    };
+    let all: Vec<_> = current.iter().map(one).collect();
+    let span = moment::duration((now / 1000).saturating_sub(since) * 1000);
+    Some(Entry {
+        at: now,
+        written: moment::text(now),
+        until: None,
+        count: 1,
+        volume: Some(record.volume.to_string()),
+        name: record.name.as_ref().map(ToString::to_string),
+        op: "now".to_owned(),
+        by: None,
+        is_persons: false,
+        pod: None,
+        node: None,
+        disk: None,
+        ending: Ending::Refused,
+        kind: Some("guarded".to_owned()),
+        text: format!("still refused, for {span}: {}", all.join(", ")),
+        took_ms: None,
+        call: String::new(),
+    })
+}
+
+/// The story, for people.
+pub(super) fn text(entries: &[Entry], paint: Paint) -> String {
+    let volumes: BTreeSet<_> = entries.iter().filter_map(|entry| entry.volume.as_ref()).collect();
+    let mut text = String::new();
+    let mut day = String::new();
+    if let [volume] = volumes.iter().collect::<Vec<_>>()[..] {
+        let name = entries.iter().find_map(|entry| entry.name.as_ref());
+        let name = name.filter(|name| name != volume).map(|name| format!("  {name}"));
+        text += &paint.bold(&format!("{volume}{}", name.unwrap_or_default()));
+        text.push('\n');
+    }
+    for entry in entries {
+        let today = moment::day(entry.at);
+        if today != day {
+            text += &format!("{}\n", paint.dim(&format!("{today} (UTC)")));
+            day = today;
+        }
+        let took = entry.took_ms.map(moment::duration).unwrap_or_default();
+        let begin = format!("{}  {:<13}  {took:>7}  ", moment::clock(entry.at), entry.op);
+        let of = match &entry.volume {
+            Some(volume) if volumes.len() > 1 => {
+                format!("[{}] ", entry.name.as_ref().unwrap_or(volume))
+            }
+            _ => String::new(),
+        };
+        text += &hanging(&begin, &format!("{of}{}", sentence(entry)), |line| {
+            painted(entry.ending, paint, line)
+        });
+    }
+    text
+}
+
+fn painted(ending: Ending, paint: Paint, line: &str) -> String {
+    match ending {
+        Ending::Refused => paint.doubtful(line),
+        Ending::Failed | Ending::Open => paint.bad(line),
+        Ending::Already => paint.dim(line),
+        Ending::Done | Ending::Event => line.to_owned(),
+    }
+}
+
+fn sentence(entry: &Entry) -> String {
+    let times = match entry.until {
+        Some(until) if entry.count > 1 => {
+            format!(" ({} times until {})", entry.count, clock_of(entry.at, until))
+        }
+        _ => String::new(),
+    };
+    let by = by_whom(entry).map(|who| format!(" (by {who})")).unwrap_or_default();
+    match entry.ending {
+        Ending::Refused if entry.op == "now" => entry.text.clone(),
+        Ending::Refused => format!("REFUSED{by}{times}: {}", entry.text),
+        Ending::Failed => {
+            let kind = entry.kind.as_ref().map(|kind| format!(", {kind}")).unwrap_or_default();
+            format!("FAILED{kind}{by}{times}: {}", entry.text)
+        }
+        Ending::Done | Ending::Already | Ending::Open => format!("{}{by}{times}", entry.text),
+        Ending::Event => entry.text.clone(),
+    }
+}
+
+/// Who asked, where that is not who usually does: somebody's shell. A verb's own sentence says it.
+fn by_whom(entry: &Entry) -> Option<&str> {
+    const USUAL: [&str; 3] = ["kubelet", "kube-controller", "hyperkube"];
+    let by = entry.by.as_deref()?;
+    let is_on_the_way = matches!(entry.op.as_str(), "healing" | "guard" | "note" | "now");
+    (!entry.is_persons && !is_on_the_way && !USUAL.iter().any(|usual| by.starts_with(usual)))
+        .then_some(by)
+}
+
+fn clock_of(from: Millis, until: Millis) -> String {
+    let clock = moment::clock(until);
+    if moment::day(from) == moment::day(until) {
+        clock
+    } else {
+        format!("{} {clock}", moment::day(until))
+    }
+}

@@ -1,0 +1,88 @@
+//! `disk holders`: who uses a volume.
+
+use super::stage::{Paint, Stage, cut, hanging};
+use super::status::Row;
+use crate::driver::Driver;
+use crate::model::error::{Error, Result};
+use crate::model::facts::HolderFact;
+use crate::model::users::Answer;
+use serde::Serialize;
+
+/// The answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Holding {
+    /// Everybody who was found.
+    pub(super) holders: Vec<HolderFact>,
+    /// Why nobody could be looked for.
+    pub(super) unseen: Option<String>,
+    /// What could not be read.
+    pub(super) untold: Vec<String>,
+}
+
+pub(super) fn look(driver: &Driver<'_>, row: &Row) -> Holding {
+    match driver.holders(&row.facts) {
+        Answer::Told(found) => Holding { holders: found.all, unseen: None, untold: found.untold },
+        Answer::CannotTell(why) => {
+            Holding { holders: Vec::new(), unseen: Some(why), untold: Vec::new() }
+        }
+    }
+}
+
+pub(super) fn run(driver: &Driver<'_>, row: &Row, json: bool, stage: &mut Stage<'_>) -> Result<u8> {
+    let found = look(driver, row);
+    if json {
+        stage.say_json(&found)?;
+    } else if let Some(why) = &found.unseen {
+        return Err(Error::refused(format!("who uses the volume cannot be seen: {why}"))
+            .hint("run it as root, beside the machine's own processes"));
+    } else {
+        let paint = stage.paint();
+        stage.say(&text(&found, paint));
+    }
+    Ok(0)
+}
+
+/// The table, for people.
+pub(super) fn text(found: &Holding, paint: Paint) -> String {
+    let mut text = String::new();
+    if found.holders.is_empty() && found.unseen.is_none() {
+        text += "nobody holds it\n";
+    } else if !found.holders.is_empty() {
+        let heads = line(&["PID", "COMMAND", "CONTAINER", "POD"].map(str::to_owned)) + "HOLDS";
+        text += &format!("{}\n", paint.dim(&heads));
+    }
+    for holder in &found.holders {
+        let process = holder.process.as_ref();
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let gone = if holder.is_on_gone_disk { " (on the disk that is gone)" } else { "" };
+        let cells = [
+            or_dash(process.map(|process| process.pid.to_string())),
+            or_dash(process.map(|process| process.command.clone())),
+            or_dash(process.and_then(|process| process.container.clone())),
+            or_dash(holder.pod_name.clone().or_else(|| Some(process?.pod.as_ref()?.to_string()))),
+        ];
+        let holds = format!("{} {}{gone}", holder.how, holder.what);
+        text += &hanging(&line(&cells), &holds, |line| {
+            if holder.is_on_gone_disk { paint.bad(line) } else { line.to_owned() }
+        });
+    }
+    for what in found.unseen.iter().chain(&found.untold) {
+        text += &hanging("! ", &format!("Not seen: {what}"), |line| paint.doubtful(line));
+    }
+    text
+}
+
+/// Enough of a container's id for the runtime's own tools.
+const WIDTHS: [usize; 4] = [7, 15, 12, 20];
+
+fn line(cells: &[String; 4]) -> String {
+    let mut text = String::new();
+    for (place, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
+        // A container's id is known by its beginning.
+        let is_id = place == 2;
+        let cell =
+            if is_id { cell.get(..width).unwrap_or(cell).to_owned() } else { cut(cell, width) };
+        text += &format!("{cell:width$}  ");
+    }
+    text
+}

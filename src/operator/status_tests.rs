@@ -1,0 +1,163 @@
+use super::*;
+use crate::model::facts::{CloudFact, CloudView, Disk, PodFact, RecordFact};
+use crate::model::ids::{ConsumerId, VolumeName};
+
+fn facts(id: &str) -> VolumeFacts {
+    let mount = |role, on, place: &str| MountFact {
+        role,
+        place: place.into(),
+        on,
+        number: "7:1".parse().unwrap(),
+        root: "/".into(),
+        fs_type: "ext4".to_owned(),
+        options: "rw".to_owned(),
+        super_options: "rw".to_owned(),
+        source: String::new(),
+        namespace: None,
+        pod: None,
+        processes: Vec::new(),
+    };
+    VolumeFacts {
+        id: Some(VolumeId::parse(id).unwrap()),
+        name: Some(VolumeName::parse("pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44").unwrap()),
+        identity: String::new(),
+        disk: DiskFact::Proven(Disk {
+            name: "nvme10n1".to_owned(),
+            number: "7:2".parse().unwrap(),
+            size: 1,
+            read_only: false,
+            sequence: None,
+            shows_whole_id: true,
+            shows: Vec::new(),
+        }),
+        cloud: CloudFact::Known(CloudView {
+            status: "in-use".to_owned(),
+            size: 1,
+            name: None,
+            recorded_name: None,
+            mounted_on: None,
+            servers: vec![("s".to_owned(), None)],
+            is_here: true,
+        }),
+        mounts: vec![
+            mount(Role::Global, Standing::Disk, "/g"),
+            mount(Role::Pod, Standing::Disk, "/p"),
+            mount(Role::Pod, Standing::Gone, "/q"),
+        ],
+        unseen_mounts: None,
+        pods: vec![PodFact {
+            uid: ConsumerId::parse("u").unwrap(),
+            name: Some("shop/orders-0".to_owned()),
+            has_it: true,
+        }],
+        refused: Vec::new(),
+        record: RecordFact::default(),
+        links: Vec::new(),
+        lock: None,
+    }
+}
+
+fn status(facts: Vec<VolumeFacts>) -> Status {
+    let row = |facts: VolumeFacts| Row { verdict: judge(&facts), facts, last_call: None };
+    Status {
+        format: 1,
+        node: "n".to_owned(),
+        at: String::new(),
+        not_ours: Vec::new(),
+        cloud_answered: true,
+        cloud_silence: None,
+        unseen: Vec::new(),
+        volumes: facts.into_iter().map(row).collect(),
+    }
+}
+
+fn plain(status: &Status) -> String {
+    text(status, Paint { is_on: false }, 0)
+}
+
+#[test]
+fn the_table_is_aligned_and_fits() {
+    let long = facts(&"x".repeat(128));
+    let text = plain(&status(vec![facts("6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5"), long]));
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    let lines: Vec<_> = text.lines().collect();
+    let head = lines[0];
+    for (name, cell) in [
+        ("DISK", "nvme10n1 whole"),
+        ("CLOUD", "attached"),
+        ("GLOBAL", "yes"),
+        ("PODS", "1/2"),
+        ("CONTAINERS", "0"),
+        ("HEALTH", "stale"),
+    ] {
+        let at = head.find(name).unwrap();
+        assert!(lines[1][at..].starts_with(cell), "{name}: {text}");
+    }
+    assert_eq!(lines[2], "  pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44, used by shop/orders-0");
+    assert!(text.contains("2 volumes on n: 2 stale"), "{text}");
+}
+
+#[test]
+fn silence_of_the_cloud_and_of_the_kernel_is_said() {
+    let mut one = facts("v1");
+    one.cloud = CloudFact::Unknown { why: "no route".to_owned() };
+    one.unseen_mounts = Some("not root".to_owned());
+    let mut status = status(vec![one]);
+    status.cloud_silence = Some("no route".to_owned());
+    status.unseen.push("mounts in containers: not root".to_owned());
+    let text = plain(&status);
+    assert!(text.contains(" unknown ") && !text.contains("detached"), "{text}");
+    assert!(
+        text.contains("its view is unknown: no route") && text.contains("Not seen: mounts"),
+        "{text}"
+    );
+    let row = text.lines().nth(1).unwrap();
+    assert!(row.contains(" ? "), "{row}");
+}
+
+#[test]
+fn colour_changes_no_width() {
+    let status = status(vec![facts("v1")]);
+    let painted = text(&status, Paint { is_on: true }, 0);
+    assert!(painted.contains("\x1b[31mstale\x1b[0m"), "{painted:?}");
+    let mut bare = String::new();
+    let mut rest = painted.as_str();
+    while let Some((before, after)) = rest.split_once('\x1b') {
+        bare += before;
+        rest = after.split_once('m').unwrap().1;
+    }
+    assert_eq!(bare + rest, plain(&status));
+    assert_eq!(plain(&self::status(Vec::new())), "no volume is on n\n");
+}
+
+#[test]
+fn the_last_call_is_told_in_a_line() {
+    let entry = Entry {
+        at: 1000,
+        written: String::new(),
+        until: Some(61_000),
+        count: 38,
+        volume: None,
+        name: None,
+        op: "unmount".to_owned(),
+        by: None,
+        is_persons: false,
+        pod: Some("shop/orders-0".to_owned()),
+        node: None,
+        disk: None,
+        ending: Ending::Refused,
+        kind: None,
+        text: "why".to_owned(),
+        took_ms: Some(3),
+        call: String::new(),
+    };
+    assert_eq!(
+        last(&entry, 73_000),
+        "last: unmount for shop/orders-0 refused 38 times, 12 s ago, in 3 ms"
+    );
+    let failed = Entry { ending: Ending::Failed, count: 1, until: None, ..entry };
+    assert_eq!(
+        last(&failed, 73_000),
+        "last: unmount for shop/orders-0 failed, 1 min ago, in 3 ms: why"
+    );
+}

@@ -1,0 +1,372 @@
+//! The verbs that look, where there is little to see: no root, no disk, a cloud that is silent, a
+//! machine that is not fit.
+
+use crate::calls;
+use crate::scene::has_seams;
+use crate::support::Node;
+use serde_json::Value;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+const VERBS: [&str; 10] = [
+    "status", "explain", "history", "holders", "doctor", "local", "detach", "release", "heal",
+    "format",
+];
+
+/// Both streams, and the exit status.
+fn said(command: &mut Command) -> (String, i32) {
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (String::from_utf8(text).unwrap(), output.status.code().expect("no signal"))
+}
+
+#[track_caller]
+fn has(text: &str, words: &[&str]) {
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in words {
+        assert!(joined.contains(word), "{word}:\n{text}");
+    }
+}
+
+#[test]
+fn every_verb_has_help_with_examples() {
+    let node = Node::new();
+    for verb in VERBS {
+        let (text, status) = said(&mut node.command([verb, "--help"]));
+        assert_eq!(status, 0, "{verb}");
+        has(&text, &["Usage: disk", "Examples:", &format!("disk {verb}")]);
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+}
+
+#[test]
+fn shells_and_manuals_come_from_the_same_definition() {
+    let node = Node::new();
+    for (shell, words) in
+        [("bash", "complete -F _disk"), ("zsh", "#compdef disk"), ("fish", "complete -c disk")]
+    {
+        let (text, status) = said(&mut node.command(["completions", shell]));
+        assert_eq!(status, 0, "{text}");
+        assert!(text.contains(words), "{shell}: {text}");
+        for verb in VERBS {
+            assert!(text.contains(verb), "{shell}: {verb}");
+        }
+    }
+    let script = node.base().join("completions");
+    fs::write(&script, said(&mut node.command(["completions", "bash"])).0).unwrap();
+    assert!(Command::new("bash").arg("-n").arg(&script).status().unwrap().success());
+
+    let (page, status) = said(&mut node.command(["man"]));
+    assert_eq!(status, 0);
+    has(&page, &[".TH disk 8", "isattached JSON NODE"]);
+    let folder = node.base().join("man");
+    fs::create_dir(&folder).unwrap();
+    let (names, _) = said(&mut node.command(["man", "--out", folder.to_str().unwrap()]));
+    for verb in VERBS {
+        assert!(names.contains(&format!("disk-{verb}.8\n")), "{names}");
+        let page = fs::read_to_string(folder.join(format!("disk-{verb}.8"))).unwrap();
+        has(&page, &[".SH SYNOPSIS", "Examples:"]);
+    }
+    assert!(!names.contains("completions"), "what is for packagers is not for people: {names}");
+}
+
+/// A cloud whose service takes connections and says nothing.
+fn silent_cloud(node: &Node) -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = node.own();
+    let text = format!(
+        "[cloud]\nkind = \"openstack\"\n[openstack]\nauth_url = \"http://{}/v3\"\nusername = \"u\"\n\
+         password = \"p\"\nuser_domain_name = \"d\"\nproject_name = \"p\"\nproject_domain_name = \"d\"\n\
+         proxy = \"none\"\nmetadata_url = \"none\"\n[node]\nname = \"node-a\"\n\
+         server_id = \"0b5c3f0e-9a7d-4f5e-8d4b-1f2a3b4c5d6e\"\n\
+         [paths]\nstate_dir = '{}'\nrun_dir = '{}'\nlog_dir = '{}'\n",
+        listener.local_addr().unwrap(),
+        own.join("state").display(),
+        own.join("run").display(),
+        own.join("log").display()
+    );
+    fs::write(node.config_path(), text).unwrap();
+    listener
+}
+
+#[test]
+fn a_cloud_that_is_silent_is_unknown_and_never_detached() {
+    let node = Node::new();
+    let _listener = silent_cloud(&node);
+    // A volume that this machine remembers to have mounted.
+    let id = "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+    let folder = node.own().join("state/volumes");
+    fs::create_dir_all(&folder).unwrap();
+    let staged = r#"{"folder":"/k/g","disk":{"number":"253:16","size":1,"boot":"b"},"fs_type":"ext4","uuid":""}"#;
+    fs::write(
+        folder.join(format!("{id}.json")),
+        format!(r#"{{"format":1,"volume":"{id}","name":"pvc-1","staged":{staged}}}"#),
+    )
+    .unwrap();
+    let begin = Instant::now();
+    let (text, status) = said(&mut node.command(["status"]));
+    // Three seconds and what a slow machine needs: far from the thirty that a request may take.
+    assert!(begin.elapsed().as_secs() < 15, "{:?}", begin.elapsed());
+    assert_eq!(status, 0, "{text}");
+    has(&text, &[id, "pvc-1", "The cloud did not answer, so its view is unknown"]);
+    let row = text.lines().find(|line| line.starts_with(id)).unwrap();
+    assert!(row.contains(" unknown ") && !text.contains("detached"), "{text}");
+    let (text, _) = said(&mut node.command(["status", "--json"]));
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["cloud_answered"], false);
+    assert_eq!(found["volumes"][0]["cloud"]["says"], "unknown");
+    let (text, _) = said(&mut node.command(["explain", "pvc-1"]));
+    has(&text, &["says unknown:", "verdict ok: no disk of it is here"]);
+    let (text, status) = said(&mut node.command(["doctor"]));
+    assert_eq!(status, 2);
+    has(&text, &["error cloud", "does not answer"]);
+}
+
+#[test]
+fn a_machine_with_nothing_on_it_says_so() {
+    let node = Node::new();
+    let (text, status) = said(&mut node.command(["status"]));
+    assert_eq!(status, 0);
+    has(&text, &["no volume is on node-a"]);
+    let (text, status) = said(&mut node.command(["history", "vol-1"]));
+    assert_eq!(status, 1);
+    has(&text, &["read the log in", "paths.log_dir says where"]);
+    node.create("vol-1", "1M");
+    node.must(calls::attach("vol-1", "pv-1", "node-b"));
+    let (text, status) = said(&mut node.command(["history", "pv-1"]));
+    assert_eq!(status, 0);
+    has(&text, &["vol-1 pv-1", "attached to node-b"]);
+    has(&said(&mut node.command(["history", "vol-2"])).0, &["tells nothing of that"]);
+    // It is another machine's.
+    has(&said(&mut node.command(["status"])).0, &["no volume is on node-a"]);
+    has(
+        &said(&mut node.command(["explain", "pv-1"])).0,
+        &["attached to node-b", "no disk of it is here"],
+    );
+    for words in [&["history", "--since", "soon"][..], &["status", "--watch", "0"], &["explain"]] {
+        assert_eq!(said(&mut node.command(words)).1, 2, "{words:?}");
+    }
+}
+
+#[test]
+fn watching_goes_on_until_nobody_reads() {
+    let node = Node::new();
+    let mut command = node.command(["status", "--watch", "1"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    // Other tests of this machine may have mounts of theirs, which are told too.
+    let mut looks = 0;
+    while looks < 2 {
+        let mut line = String::new();
+        assert!(std::io::BufRead::read_line(&mut output, &mut line).unwrap() > 0, "it ended");
+        looks += usize::from(line == "no volume is on node-a\n");
+    }
+    drop(output);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_page_for_monitoring_is_written_by_any_call() {
+    let node = Node::new();
+    let page = node.own().join("disk.prom");
+    node.configure(&format!("[metrics]\ntextfile = '{}'", page.display()));
+    node.create("vol-1", "1M");
+    node.must(calls::attach("vol-1", "pv-1", "node-b"));
+    node.must(calls::attach("vol-1", "pv-1", "node-b"));
+    node.fails(calls::attach("vol-1", "pv-1", "node-c"));
+    node.fails(["attach", "{", "node-c"]);
+    let text = fs::read_to_string(&page).unwrap();
+    for outcome in ["done", "already", "elsewhere", "bad-call"] {
+        let row =
+            format!("incloud_disk_calls_total{{operation=\"attach\",outcome=\"{outcome}\"}} 1");
+        assert!(text.contains(&row), "{row}: {text}");
+    }
+    assert!(text.contains("incloud_disk_call_duration_seconds_count{operation=\"attach\"} 4"));
+    let mode = fs::metadata(&page).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "the collector is somebody else");
+}
+
+/// A call that is ended by its deadline is counted too.
+#[test]
+fn a_call_that_hangs_is_counted() {
+    if !has_seams("a_call_that_hangs_is_counted") {
+        return;
+    }
+    let node = Node::new();
+    let page = node.own().join("disk.prom");
+    node.configure(&format!("[metrics]\ntextfile = '{}'\n[deadline]\nattach = 1", page.display()));
+    node.create("vol-1", "1M");
+    let mut command = node.command(calls::attach("vol-1", "pv-1", "node-b"));
+    command.env(crate::scene::SEAM, "local.attach.recorded=sleep:60000");
+    let answer = crate::support::Answer::of(command);
+    assert_eq!(answer.json["status"], "Failure");
+    // A panic is counted as a defect.
+    let mut command = node.command(calls::attach("vol-1", "pv-1", "node-b"));
+    command.env(crate::scene::SEAM, "begin=panic");
+    crate::support::Answer::of(command);
+    let text = fs::read_to_string(&page).unwrap();
+    for outcome in ["timeout", "bug"] {
+        assert!(text.contains(&format!("outcome=\"{outcome}\"}} 1")), "{outcome}: {text}");
+    }
+}
+
+/// A made-up machine for the doctor.
+struct Patient {
+    node: Node,
+    root: PathBuf,
+}
+
+impl Patient {
+    fn new() -> Self {
+        let node = Node::new();
+        let root = node.base().join("root");
+        fs::create_dir_all(root.join("proc")).unwrap();
+        Self { node, root }
+    }
+
+    fn file(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn kubelet(&self, arguments: &[&str]) {
+        let all = [&["/usr/bin/kubelet"], arguments].concat();
+        self.file("proc/77/cmdline", &(all.join("\0") + "\0"));
+    }
+
+    fn plugin(&self, name: &str) -> PathBuf {
+        let program = self.file(&format!("plugins/{name}"), "#!/bin/sh\n");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    }
+
+    fn plugins(&self) -> String {
+        self.root.join("plugins").display().to_string()
+    }
+
+    fn findings(&self) -> Vec<Value> {
+        let mut command = self.node.command(["doctor", "--json"]);
+        command
+            .env("INCLOUD_DISK_ROOT", &self.root)
+            .env("INCLOUD_DISK_PROC", self.root.join("proc"));
+        let output = command.output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = found["findings"].as_array().unwrap().clone();
+        let worst = if findings.iter().any(|one| one["level"] == "error") { 2 } else { 1 };
+        assert!(output.status.code() <= Some(worst), "{found:#}");
+        for one in &findings {
+            assert_eq!(one["fix"].is_null(), one["level"] == "ok", "{one:#}");
+        }
+        findings
+    }
+
+    /// Demands a finding of this check, level and words.
+    #[track_caller]
+    fn shows(&self, check: &str, level: &str, words: &str) {
+        let findings = self.findings();
+        let is_it = |one: &&Value| {
+            one["check"] == check
+                && one["level"] == level
+                && one["found"].as_str().unwrap().contains(words)
+        };
+        assert!(findings.iter().any(|one| is_it(&one)), "{check} {level} {words}: {findings:#?}");
+    }
+}
+
+#[test]
+fn the_doctor_finds_what_is_wrong_with_kubelet() {
+    if !has_seams("the_doctor_finds_what_is_wrong_with_kubelet") {
+        return;
+    }
+    let patient = Patient::new();
+    let (plugins, root) = (patient.plugins(), patient.node.kubelet_root().display().to_string());
+    patient.shows("kubelet", "warning", "no kubelet runs here");
+    patient.kubelet(&["--volume-plugin-dir", &plugins, "--root-dir", &root]);
+    patient.shows("kubelet", "ok", "the controller-manager attaches");
+    patient.shows("plugin folder", "error", "there is no executable incloud~disk/disk");
+    patient.shows("kubelet root", "ok", "as configured");
+    patient.plugin("incloud~disk/disk");
+    patient.shows("plugin folder", "warning", "another build");
+    fs::copy(crate::support::DISK, patient.root.join("plugins/incloud~disk/disk")).unwrap();
+    patient.shows("plugin folder", "ok", "is there");
+    patient.plugin("nodeagent~uds/other");
+    patient.shows("plugin folder", "warning", "nodeagent~uds");
+    patient.plugin("incloud~disk/disk.bak");
+    patient.shows("plugin folder", "warning", "disk.bak");
+    patient.kubelet(&["--volume-plugin-dir", &plugins, "--config=/nowhere.yaml"]);
+    patient.shows("kubelet", "warning", "/nowhere.yaml");
+    patient.shows("kubelet root", "error", "every mount is refused");
+    let log = Path::new(&plugins).join("incloud~disk");
+    patient.node.configure("");
+    let text = fs::read_to_string(patient.node.config_path()).unwrap();
+    let own = patient.node.own().join("log").display().to_string();
+    fs::write(patient.node.config_path(), text.replace(&own, log.to_str().unwrap())).unwrap();
+    patient.shows("log", "error", "below kubelet's plugin folder");
+}
+
+#[test]
+fn the_doctor_finds_what_is_wrong_with_the_machine() {
+    if !has_seams("the_doctor_finds_what_is_wrong_with_the_machine") {
+        return;
+    }
+    let patient = Patient::new();
+    patient.shows("udev", "warning", "udevd does not run");
+    patient.file("run/udev/control", "");
+    patient.shows("udev", "warning", "our rule is not installed");
+    patient.file("etc/udev/rules.d/90-incloud-disk.rules", "# incloud-disk\n");
+    patient.shows("udev", "ok", "90-incloud-disk.rules");
+    patient.shows("systemd", "ok", "this machine has none");
+    fs::create_dir_all(patient.root.join("run/systemd/system")).unwrap();
+    patient.shows("systemd", "warning", "not installed");
+    patient.file("etc/systemd/system/incloud-disk-heal@.service", "");
+    patient.file("etc/systemd/system/incloud-disk-heal.timer", "");
+    patient.shows("systemd", "warning", "is not enabled");
+    patient.file("etc/systemd/system/timers.target.wants/incloud-disk-heal.timer", "");
+    patient.shows("systemd", "ok", "incloud-disk-heal.timer");
+
+    patient.node.configure("[metrics]\ntextfile = \"/nowhere/at/all.prom\"");
+    patient.shows("metrics", "warning", "/nowhere/at");
+    fs::set_permissions(patient.node.config_path(), fs::Permissions::from_mode(0o666)).unwrap();
+    patient.shows("credentials", "error", "others may write");
+    fs::write(patient.node.config_path(), "[cloud]\nkind = \"clouds\"").unwrap();
+    patient.shows("configuration", "error", "line 2");
+    fs::write(patient.node.config_path(), "").unwrap();
+    patient.shows("cloud", "error", "names no cloud");
+}
+
+#[test]
+fn credentials_that_others_may_read_are_told() {
+    let node = Node::new();
+    let _listener = silent_cloud(&node);
+    for (mode, words) in [(0o644, "others may read it"), (0o600, "only their owner may read")] {
+        fs::set_permissions(node.config_path(), fs::Permissions::from_mode(mode)).unwrap();
+        has(&said(&mut node.command(["doctor"])).0, &[words]);
+    }
+}
+
+/// The clock of the cloud, by the date of its answers.
+#[test]
+fn a_clock_that_is_off_is_told() {
+    let node = Node::new();
+    let listener = silent_cloud(&node);
+    let server = std::thread::spawn(move || {
+        for stream in listener.incoming().take(1) {
+            use std::io::{Read, Write};
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let answer = "HTTP/1.1 401 Unauthorized\r\nDate: Wed, 21 Oct 2015 07:28:00 GMT\r\n\
+                          Content-Length: 2\r\nConnection: close\r\n\r\n{}";
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let (text, status) = said(&mut node.command(["doctor"]));
+    assert_eq!(status, 2, "{text}");
+    has(&text, &["error clock", "ahead of the cloud's clock"]);
+    server.join().unwrap();
+}

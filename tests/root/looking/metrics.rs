@@ -1,0 +1,136 @@
+//! The page for `node_exporter`'s textfile collector, as real calls write it.
+
+use super::is_possible;
+use super::scene::{pull, running};
+use crate::support::pods::{Naming, Pod};
+use crate::support::{Node, output_of, skip};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn page_of(node: &Node) -> PathBuf {
+    node.own().join("textfile/incloud_disk.prom")
+}
+
+fn measured(node: &Node) {
+    fs::create_dir_all(page_of(node).parent().unwrap()).unwrap();
+    node.configure(&format!("[metrics]\ntextfile = '{}'", page_of(node).display()));
+}
+
+/// The value of a row; nothing if there is none.
+fn value(node: &Node, row: &str) -> Option<f64> {
+    let page = fs::read_to_string(page_of(node)).unwrap_or_default();
+    let found = page.lines().find_map(|line| line.strip_prefix(row)?.strip_prefix(' '));
+    found.map(|text| text.parse().unwrap())
+}
+
+/// Prometheus' own check of the page, where it is installed.
+fn check(test: &str, node: &Node) {
+    let program = std::env::var("PROMTOOL").unwrap_or_else(|_| "promtool".to_owned());
+    let mut command = Command::new(program);
+    command.args(["check", "metrics"]).stdin(fs::File::open(page_of(node)).unwrap());
+    match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            skip(test, "needs promtool (Debian's package prometheus)");
+        }
+        other => {
+            let output = other.unwrap();
+            let said =
+                String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            assert!(output.status.success() && said.is_empty(), "{said}");
+        }
+    }
+}
+
+#[test]
+fn refusals_heals_and_stale_mounts_are_counted() {
+    let test = "refusals_heals_and_stale_mounts_are_counted";
+    if !is_possible(test) {
+        return;
+    }
+    let node = Node::new();
+    measured(&node);
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "orders-0");
+    assert_eq!(
+        value(&node, "incloud_disk_calls_total{operation=\"mount\",outcome=\"done\"}"),
+        Some(1.0)
+    );
+    assert_eq!(value(&node, "incloud_disk_volumes"), Some(1.0));
+    let refused = format!(
+        "incloud_disk_refused{{volume=\"{}\",persistentvolume=\"{}\",operation=\"unmount\",pod_uid=\"{}\",pod_name=\"shop/orders-0\"}}",
+        volume.id,
+        volume.pv,
+        pod.uid()
+    );
+    assert_eq!(value(&node, &refused), None);
+    for count in 1..=3 {
+        node.fails(volume.unpublish(pod.uid()));
+        assert_eq!(value(&node, &refused), Some(1.0));
+        assert_eq!(
+            value(&node, "incloud_disk_refusals_total{operation=\"unmount\"}"),
+            Some(f64::from(count))
+        );
+    }
+    assert_eq!(
+        value(&node, "incloud_disk_calls_total{operation=\"unmount\",outcome=\"guarded\"}"),
+        Some(3.0)
+    );
+    check(test, &node);
+
+    pull(&volume, &mut container);
+    node.must(volume.is_attached());
+    let stale = format!("incloud_disk_stale_mounts{{volume=\"{}\"}}", volume.id);
+    assert_eq!(value(&node, &stale), Some(3.0), "global, pod, container");
+    node.must(volume.attach());
+    assert_eq!(value(&node, &stale), None);
+    assert_eq!(value(&node, "incloud_disk_heals_total{outcome=\"healed\"}"), Some(1.0));
+    assert_eq!(value(&node, "incloud_disk_healed_mounts_total"), Some(3.0));
+    check(test, &node);
+
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    assert_eq!(value(&node, &refused), None, "the refusal is over");
+    volume.take_away();
+    assert_eq!(value(&node, "incloud_disk_volumes"), Some(0.0));
+    let took = "incloud_disk_call_duration_seconds_count{operation=\"attach\"}";
+    assert_eq!(value(&node, took), Some(2.0));
+    check(test, &node);
+    // Nothing but the page is in the collector's folder.
+    let names: Vec<_> = fs::read_dir(page_of(&node).parent().unwrap()).unwrap().flatten().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+/// The collector's folder is gone, closed, or a file: calls do not notice.
+#[test]
+fn no_call_fails_for_its_metrics() {
+    if !is_possible("no_call_fails_for_its_metrics") {
+        return;
+    }
+    for place in ["/proc/incloud.prom", "/nowhere/at/all/incloud.prom", "/dev/null/incloud.prom"] {
+        let node = Node::new();
+        node.configure(&format!("[metrics]\ntextfile = {place:?}"));
+        let volume = crate::volume::Volume::create(&node, "ext4", "64M");
+        volume.bring_to_pod();
+        volume.take_away();
+    }
+    let node = Node::new();
+    measured(&node);
+    // Somebody holds the counters for ever.
+    let lock = node.own().join("state/metrics.lock");
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    let held = fs::File::create(&lock).unwrap();
+    held.lock().unwrap();
+    let volume = crate::volume::Volume::create(&node, "ext4", "64M");
+    volume.bring_to_pod();
+    volume.take_away();
+    assert!(!page_of(&node).exists());
+    drop(held);
+    let output = output_of(&mut node.command(["detach", &volume.pv, &node.name]));
+    assert!(output.status.success());
+    // What the others had to tell waited for this one.
+    assert_eq!(
+        value(&node, "incloud_disk_calls_total{operation=\"mount\",outcome=\"done\"}"),
+        Some(1.0)
+    );
+}

@@ -1,0 +1,321 @@
+//! What people see: status, explain, history, holders and doctor, on a node with one volume of each
+//! health, as text and as JSON.
+
+mod metrics;
+mod readme;
+mod scene;
+
+use crate::checks::nothing_is_left;
+use crate::support::pods::{Naming, Pod, pods_are_possible};
+use crate::support::{Node, output_of, private_mounts};
+use crate::volume::Volume;
+use scene::{Incident, Scene, running};
+use serde_json::Value;
+use std::os::unix::process::CommandExt;
+
+pub fn is_possible(test: &str) -> bool {
+    private_mounts(test) && pods_are_possible(test)
+}
+
+/// A verb's answer as JSON.
+#[track_caller]
+fn json(node: &Node, words: &[&str]) -> Value {
+    let text = node.verb(&[words, &["--json"]].concat()).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// What a verb says, whatever its exit status, and that.
+fn said(node: &Node, words: &[&str]) -> (String, i32) {
+    let output = output_of(&mut node.command(words));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    (text, output.status.code().unwrap())
+}
+
+#[track_caller]
+fn has(text: &str, words: &[&str]) {
+    // What was broken into lines is read as one.
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in words {
+        assert!(joined.contains(word), "{word}:\n{text}");
+    }
+}
+
+#[test]
+fn each_health_is_seen_by_every_verb() {
+    if !is_possible("each_health_is_seen_by_every_verb") {
+        return;
+    }
+    let node = Node::new();
+    let scene = Scene::set(&node);
+    let before = node.log();
+    status(&node, &scene);
+    explain(&node, &scene);
+    holders(&node, &scene);
+    history(&node, &scene);
+    doctor(&node, &scene);
+    assert_eq!(node.log(), before, "looking leaves no trace");
+}
+
+fn status(node: &Node, scene: &Scene<'_>) {
+    let (text, _) = said(node, &["status"]);
+    assert!(!text.contains('\x1b'), "nobody looks, so there is no colour");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let at = text.lines().next().unwrap().find("HEALTH").unwrap();
+    for (health, volume) in scene.each() {
+        let row = text.lines().find(|line| line.starts_with(&volume.id)).unwrap();
+        assert_eq!(&row[at..], health, "{text}");
+    }
+    has(&text, &["6 volumes on node-a: 1 ambiguous, 1 dead, 1 stale, 1 leaked, 1 guarded, 1 ok"]);
+    has(
+        &text,
+        &[
+            "used by shop/orders-0",
+            "unmount for shop/orders-0 is asked for and refused (2 times)",
+            "last: unmount for shop/orders-0 refused 2 times",
+            "last: mount for shop/web-0 done",
+        ],
+    );
+
+    let found = json(node, &["status"]);
+    assert_eq!((&found["format"], &found["cloud_answered"]), (&1.into(), &true.into()));
+    let of = |volume: &Volume<'_>| {
+        let all = found["volumes"].as_array().unwrap();
+        all.iter().find(|one| one["id"] == volume.id.as_str()).unwrap()
+    };
+    for (health, volume) in scene.each() {
+        let one = of(volume);
+        assert_eq!(one["verdict"]["health"], health, "{one:#}");
+        assert_eq!(one["name"], volume.pv.as_str());
+        assert_eq!(one["verdict"]["next"].is_null(), health == "ok", "{one:#}");
+        assert!(one["last_call"]["ending"].is_string(), "{one:#}");
+    }
+    let ok = of(&scene.ok);
+    assert_eq!(ok["disk"]["found"], "proven");
+    assert_eq!(ok["disk"]["name"], scene.ok.letter());
+    assert_eq!(ok["cloud"]["is_here"], true);
+    let roles: Vec<_> = ok["mounts"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
+    assert_eq!(roles, ["global", "pod", "container"]);
+    assert_eq!(ok["mounts"][2]["pod"], scene.pods[0].uid());
+    assert_eq!(of(&scene.dead)["cloud"]["is_here"], false);
+    assert!(of(&scene.stale)["mounts"].as_array().unwrap().iter().all(|m| m["on"] == "gone"));
+    assert_eq!(of(&scene.guarded)["refused"][0]["count"], 2);
+}
+
+fn explain(node: &Node, scene: &Scene<'_>) {
+    for (health, volume) in scene.each() {
+        for name in [&volume.id, &volume.pv] {
+            let (text, status) = said(node, &["explain", name]);
+            assert_eq!(status, 0);
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            has(
+                &text,
+                &[&format!("verdict {health}: "), "Cloud", "Disk", "Mounts", "Holders", "Memory"],
+            );
+        }
+        let found = json(node, &["explain", &volume.pv]);
+        assert_eq!(found["volume"]["verdict"]["health"], health);
+        assert!(!found["history"].as_array().unwrap().is_empty(), "{found:#}");
+    }
+    let (text, _) = said(node, &["explain", &scene.stale.id]);
+    has(
+        &text,
+        &[
+            "on a disk that is GONE",
+            "what to do disk heal",
+            &scene.stale.letter(),
+            "shop/prometheus-0",
+        ],
+    );
+    let (text, _) = said(node, &["explain", &scene.leaked.id]);
+    has(&text, &["stranger", &format!("{} (", scene.containers[0].pid())]);
+    let (text, _) = said(node, &["explain", &scene.ambiguous.id]);
+    has(&text, &["not certain", "shown by several disks"]);
+    let wrong = node.verb(&["explain", "pvc-nobody"]).unwrap_err();
+    assert!(wrong.contains("no volume goes by the name pvc-nobody"), "{wrong}");
+}
+
+fn holders(node: &Node, scene: &Scene<'_>) {
+    let found = json(node, &["holders", &scene.ok.pv]);
+    let all = found["holders"].as_array().unwrap();
+    let well = &scene.containers[1];
+    let ways: Vec<_> = all.iter().map(|one| one["how"].as_str().unwrap()).collect();
+    assert_eq!(ways, ["mount", "file"], "{found:#}");
+    for one in all {
+        assert_eq!(one["process"]["pid"], well.pid());
+        assert_eq!(one["process"]["container"], well.id());
+        assert_eq!(
+            (&one["pod_name"], &one["is_on_gone_disk"]),
+            (&"shop/web-0".into(), &false.into())
+        );
+    }
+    let (text, _) = said(node, &["holders", &scene.ok.id]);
+    has(&text, &[&format!("{} ", well.pid()), &well.id()[..12], "shop/web-0", "file /data/log"]);
+    let (text, _) = said(node, &["holders", &scene.stale.id]);
+    has(&text, &["mount /data (on the disk that is gone)"]);
+}
+
+fn history(node: &Node, scene: &Scene<'_>) {
+    let found = json(node, &["history", &scene.guarded.pv]);
+    let entries = found["entries"].as_array().unwrap();
+    let ops: Vec<_> = entries.iter().map(|one| one["op"].as_str().unwrap()).collect();
+    assert_eq!(ops, ["attach", "waitforattach", "mountdevice", "mount", "unmount", "now"]);
+    assert_eq!((&entries[4]["ending"], &entries[4]["count"]), (&"refused".into(), &2.into()));
+    assert_eq!(entries[3]["pod"], "shop/orders-0");
+    assert!(entries.iter().take(5).all(|one| one["took_ms"].is_u64()), "{found:#}");
+    assert_eq!(entries[1]["disk"], scene.guarded.letter());
+    // By pod: nothing of another pod, and the calls for its volume that name no pod.
+    for pod in ["shop/prometheus-0", "prometheus-0", scene.pods[3].uid()] {
+        let (text, _) = said(node, &["history", "--pod", pod]);
+        has(&text, &[&scene.stale.pv, "mounted for shop/prometheus-0", "attached to node-a"]);
+        assert!(!text.contains(&scene.ok.id), "{text}");
+    }
+    let (text, _) = said(node, &["history", "--since", "1h"]);
+    assert!(scene.each().iter().all(|(_, volume)| text.contains(&volume.pv)), "{text}");
+    let (text, _) = said(node, &["history", "--since", "2099-01-01"]);
+    has(&text, &["tells nothing of that"]);
+}
+
+fn doctor(node: &Node, scene: &Scene<'_>) {
+    let (text, status) = said(node, &["doctor"]);
+    assert_eq!(status, 2, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    has(
+        &text,
+        &[&format!("{} is stale", scene.stale.id), &format!("fix: disk heal {}", scene.stale.id)],
+    );
+    let output = output_of(&mut node.command(["doctor", "--json"]));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["worst"], output.status.code()), (&"error".into(), Some(2)));
+    let findings = found["findings"].as_array().unwrap();
+    let volumes: Vec<_> = findings.iter().filter(|one| one["check"] == "volumes").collect();
+    assert_eq!(volumes.len(), 5, "{found:#}");
+    for (health, volume) in scene.each() {
+        let told = volumes.iter().any(|one| {
+            one["found"].as_str().unwrap().starts_with(&format!("{} is {health}", volume.id))
+        });
+        assert_eq!(told, health != "ok", "{health}");
+    }
+}
+
+/// The whole of the report: the tear-down that is refused, a person who tries, the disk that goes
+/// and comes back under another letter.
+#[test]
+fn the_incident_is_a_story_of_about_ten_lines() {
+    if !is_possible("the_incident_is_a_story_of_about_ten_lines") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let Incident { volume, container, old } = Incident::happens(&node, &pod);
+    let new = volume.letter();
+    let (text, _) = said(&node, &["history", &volume.pv]);
+    has(
+        &text,
+        &[
+            &format!("formatted {old} as ext4 and mounted it"),
+            "mounted for shop/prometheus-0",
+            "(12 times until",
+            &format!("3 mounts in 2 namespaces put from {}", "7:"),
+            &format!("which is gone, onto {new}"),
+            &format!("the disk is {new}"),
+        ],
+    );
+    let begun = text.lines().filter(|line| line.as_bytes().first().is_some_and(u8::is_ascii_digit));
+    let begun = begun.filter(|line| line.contains(':')).count();
+    assert!((8..=13).contains(&begun), "{begun} entries:\n{text}");
+    assert!(!text.contains("still refused"), "kubelet has changed its mind: {text}");
+
+    // Yesterday's file is read as well.
+    let log = node.own().join("log");
+    let today = std::fs::read_dir(&log).unwrap().next().unwrap().unwrap().path();
+    std::fs::rename(today, log.join("incloud-disk.2026-01-02.log")).unwrap();
+    node.must(volume.is_attached());
+    let (again, _) = said(&node, &["history", &volume.id]);
+    has(&again, &["(12 times until", "asked"]);
+
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    let (text, _) = said(&node, &["history", &volume.pv]);
+    has(&text, &["unmounted for shop/prometheus-0", "detached from node-a"]);
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// Mounts that the predecessor made: the device by its letter, mounted twice, and no record.
+#[test]
+fn what_the_predecessor_mounted_is_shown() {
+    if !is_possible("what_the_predecessor_mounted_is_shown") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    volume.node.must(volume.unstage());
+    let device = format!("/dev/{}", volume.letter());
+    crate::volume::make_folder(&volume.pod(crate::volume::POD));
+    for place in [volume.global(), volume.pod(crate::volume::POD)] {
+        crate::holders::run("mount", &[&device, place.to_str().unwrap()]);
+    }
+    std::fs::remove_dir_all(node.own().join("state")).unwrap();
+    let found = json(&node, &["status"]);
+    let one = &found["volumes"][0];
+    assert_eq!(
+        (&one["id"], &one["name"]),
+        (&volume.id.as_str().into(), &volume.pv.as_str().into())
+    );
+    assert_eq!(one["verdict"]["health"], "ok", "{one:#}");
+    let mounts = one["mounts"].as_array().unwrap();
+    let all: Vec<_> = mounts.iter().map(|one| (&one["role"], &one["source"])).collect();
+    let source: Value = device.into();
+    assert_eq!(all, [(&"global".into(), &source), (&"pod".into(), &source)]);
+    // Its disk goes: nothing but the folder says whose it was.
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    let (text, _) = said(&node, &["status"]);
+    has(&text, &[&volume.pv, "dead"]);
+    has(
+        &said(&node, &["explain", &volume.pv]).0,
+        &["verdict dead: 2 mounts stand on a disk that is gone"],
+    );
+}
+
+/// Whoever is not root sees less, is told what, and nothing is taken for absent.
+#[test]
+fn without_root_it_is_said_what_was_not_seen() {
+    if !is_possible("without_root_it_is_said_what_was_not_seen") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Cgroupfs);
+    let (volume, container) = running(&node, &pod, "web-0");
+    for path in [node.base(), node.own()] {
+        crate::holders::run("chmod", &["755", path.to_str().unwrap()]);
+    }
+    // The binary may lie where only root may go.
+    let program = node.base().join("disk");
+    crate::holders::run("cp", &[crate::support::DISK, program.to_str().unwrap()]);
+    let as_nobody = |words: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.args(words).env("INCLOUD_DISK_CONFIG", node.config_path()).uid(65534).gid(65534);
+        let output = output_of(&mut command);
+        let all = [output.stdout, output.stderr].concat();
+        (String::from_utf8(all).unwrap(), output.status.code())
+    };
+    let (text, status) = as_nobody(&["status"]);
+    assert_eq!(status, Some(0), "{text}");
+    has(&text, &[&volume.pv, "Not seen", "run it with sudo"]);
+    assert!(!text.contains("detached"), "{text}");
+    let row = text.lines().find(|line| line.starts_with(&volume.id)).unwrap();
+    assert!(row.contains(" unknown "), "{text}");
+    has(&text, &["its view is unknown", "what this machine remembers"]);
+    // The configuration that install.sh writes is root's alone.
+    crate::holders::run("chmod", &["600", node.config_path().to_str().unwrap()]);
+    let (text, status) = as_nobody(&["status"]);
+    assert_eq!(status, Some(0), "{text}");
+    has(&text, &["Not seen: the configuration, so the defaults are taken"]);
+    let (text, status) = as_nobody(&["doctor"]);
+    assert_eq!(status, Some(2), "{text}");
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+}
