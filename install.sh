@@ -42,7 +42,8 @@ Rust toolchain that is here. On a node:
                             puts the driver into kubelet's plugin folder, tested before and in one
                             step, and writes a configuration if there is none. Takes the driver of
                             an unpacked release, else builds one; with --binary it needs neither
-                            network nor toolchain
+                            network nor toolchain. Where systemd runs, a udev rule and a timer let
+                            the driver heal volumes whose disk comes back
   sudo ./install.sh upgrade the same, with the same options, where it is installed already
   sudo ./install.sh rollback [--plugin-dir DIR] [--dry-run]
                             puts back the driver that was there before; again: the newer one
@@ -127,6 +128,7 @@ word_rollback() {
         stage_if_other "$previous" 'the driver that was here before'
         put_staged_in_place
     fi
+    change_trigger
     change "noting what is installed in $manifest" note_what_is_installed
     change "the command, its completions and manual pages below $destdir/usr/local" put_pages
 }
@@ -138,9 +140,11 @@ word_uninstall() {
     begin_change
     if is_installed || [ -d "$driver" ]; then
         refuse_while_in_use
+        remove_trigger
         change "removing $driver" remove_driver
     else
         say "there is no $driver"
+        remove_trigger
     fi
     change "removing the command, its completions and manual pages" remove_pages
     change "forgetting what was installed" rm -rf "$manifest" "$previous_folder"
@@ -185,8 +189,8 @@ host_triple() { as_builder "$(dirname "$cargo")/rustc" -vV | sed -n 's/^host: //
 word_options_of_install='--cloud --plugin-dir --kubelet-root --binary --dry-run'
 
 # Test seam: INSTALL_SEAM names a step at which this script kills itself, as a machine that loses
-# its power would. The steps: begun, staged, tested, configured, kept, switched, settled, noted;
-# of uninstall: removed.
+# its power would. The steps: begun, staged, tested, configured, kept, switched, settled, triggered,
+# noted; of uninstall: untriggered, removed.
 step() {
     [ "${INSTALL_SEAM:-}" != "$1" ] || kill -KILL $$
 }
@@ -284,6 +288,7 @@ put_new_driver() {
     ask_for_root
     [ -e "$config" ] || [ -f "$here/examples/config.toml" ] ||
         die "$here/examples/config.toml is missing, of which the configuration is made"
+    [ -d "$here/examples/systemd" ] || die "$here/examples/systemd is missing, with what systemd and udev are told"
     find_new_binary
     begin_change
     [ -z "$leftover_elsewhere" ] || warn "$leftover_elsewhere"
@@ -293,6 +298,7 @@ put_new_driver() {
     [ -d "$log_folder" ] || change "making $log_folder" make_folder 0750 "$log_folder"
     step configured
     put_staged_in_place
+    change_trigger
     change "noting what is installed in $manifest" note_what_is_installed
     change "the command, its completions and manual pages below $destdir/usr/local" put_pages
 }
@@ -646,6 +652,10 @@ note_what_is_installed() {
         printf 'time=%s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
         # As the machine will see it that DESTDIR becomes.
         printf 'plugin_dir=%s\n' "${plugin_folder#"$destdir"}"
+        for file in $trigger_files; do
+            path=$(place_of "$file")
+            [ ! -f "$path" ] || printf 'trigger=%s  %s\n' "$(checksum "$path")" "$file"
+        done
     } >"$manifest.new"
     flush "$manifest.new"
     mv -f "$manifest.new" "$manifest"
@@ -752,6 +762,18 @@ find_drift() {
         differs "others may read the configuration, which may hold credentials: $config"
     fi
     [ -d "$log_folder" ] || differs "the log folder is gone: $log_folder"
+    for file in $trigger_files; do
+        path=$(place_of "$file")
+        wanted=$(noted trigger | sed -n "s/  $file\$//p")
+        [ -n "$wanted" ] || continue
+        if [ ! -f "$path" ]; then
+            differs "disks that come back are not noticed: $path is gone"
+        elif [ "$(checksum "$path")" != "$wanted" ]; then
+            differs "$path is another one than was installed (what is to be changed belongs into a drop-in)"
+        fi
+    done
+    [ -z "$(noted trigger)" ] || [ -L "$timer_link" ] ||
+        differs "the timer is not enabled: $timer_link is gone"
 }
 
 differs() {
@@ -778,6 +800,125 @@ make_folder() {
 # flush PATH...: to the disk. An old `sync` takes no path and flushes all.
 flush() {
     sync "$@" 2>/dev/null || sync
+}
+
+# --- the trigger -----------------------------------------------------------------------------
+#
+# A disk that comes back is healed without a call: udev tells systemd, which starts the driver for
+# that disk; beneath it a timer. Nothing stays in memory. The timer is enabled by its link, as
+# `systemctl enable` does, so that images get it too.
+
+trigger_files='incloud-disk-heal.service incloud-disk-heal@.service incloud-disk-heal.timer 90-incloud-disk.rules'
+units_folder=$destdir/etc/systemd/system
+rules_folder=$destdir/etc/udev/rules.d
+timer_link=$units_folder/timers.target.wants/incloud-disk-heal.timer
+
+# Test seam: INSTALL_SYSTEMD is a folder in place of the one that a running systemd has.
+systemd_folder=${INSTALL_SYSTEMD:-/run/systemd/system}
+
+systemd_runs() {
+    [ -z "$destdir" ] || [ -n "${INSTALL_SYSTEMD:-}" ] || return 1
+    [ -d "$systemd_folder" ] && have systemctl
+}
+
+# place_of FILE
+place_of() {
+    case $1 in
+        *.rules) printf '%s\n' "$rules_folder/$1" ;;
+        *) printf '%s\n' "$units_folder/$1" ;;
+    esac
+}
+
+# The trigger for the driver that is in place now.
+change_trigger() {
+    if [ -z "$destdir" ] && ! systemd_runs; then
+        say "no systemd runs here: let a supervisor run $driver/disk heal --watch, so that a disk that
+comes back is healed without a call"
+        return 0
+    fi
+    if [ -z "$dry_run" ] && ! has_heal "$driver/disk"; then
+        say "this driver cannot be asked to heal all volumes, so nothing asks it"
+        remove_trigger
+        return 0
+    fi
+    case $driver in
+        *[\"\'\\]*)
+            warn "systemd cannot run a program of this path, so nothing calls it when a disk comes back: $driver/disk"
+            remove_trigger
+            return 0
+            ;;
+    esac
+    changed=''
+    [ -n "$dry_run" ] || rm -f "$units_folder"/.incloud-disk-heal*.new "$rules_folder"/.90-incloud-disk.rules.new
+    for file in $trigger_files; do
+        [ -f "$here/examples/systemd/$file" ] || continue
+        if ! trigger_text "$file" | cmp -s - "$(place_of "$file")"; then
+            change "writing $(place_of "$file")" write_trigger "$file"
+            changed=yes
+        fi
+    done
+    if [ ! -L "$timer_link" ] && [ -f "$here/examples/systemd/incloud-disk-heal.timer" ]; then
+        change "enabling the timer: $timer_link" link_timer
+        changed=yes
+    fi
+    step triggered
+    [ -z "$changed" ] || tell_systemd
+    ! systemd_runs || change "starting the timer" systemctl start incloud-disk-heal.timer
+}
+
+# has_heal FILE: not what was there before this driver.
+has_heal() {
+    [ "$(first_bytes "$1" 0 4)" = 7f454c46 ] && ask_for_heal "$1"
+}
+
+ask_for_heal() {
+    case $(run_driver "$1" heal --help 2>&1) in
+        *--device*) ;;
+        *) return 1 ;;
+    esac
+}
+
+# In a unit's command a percent sign is doubled.
+trigger_text() {
+    path=$(printf '%s' "${driver#"$destdir"}/disk" | sed -e 's/%/%%/g' -e 's/[\&|]/\\&/g')
+    sed "s|^ExecStart=\"[^\"]*\"|ExecStart=\"$path\"|" "$here/examples/systemd/$1"
+}
+
+write_trigger() {
+    path=$(place_of "$1")
+    make_folder 0755 "$(dirname "$path")"
+    trigger_text "$1" >"$(dirname "$path")/.$1.new"
+    path=$(place_of "$1")
+    mv -f "$(dirname "$path")/.$1.new" "$path"
+}
+
+link_timer() {
+    make_folder 0755 "$(dirname "$timer_link")"
+    ln -s ../incloud-disk-heal.timer "$timer_link"
+}
+
+# systemd that does not listen is no reason to stop: it reads all at the next start.
+tell_systemd() {
+    systemd_runs || return 0
+    change "telling systemd" systemctl daemon-reload || warn "systemd did not read its units again"
+    if have udevadm; then
+        change "telling udev" udevadm control --reload || warn "udev did not read its rules again"
+    fi
+}
+
+remove_trigger() {
+    there=''
+    for file in $trigger_files; do
+        [ ! -e "$(place_of "$file")" ] || there=yes
+    done
+    [ -n "$there" ] || [ -L "$timer_link" ] || return 0
+    ! systemd_runs || change "stopping the timer" systemctl stop incloud-disk-heal.timer || true
+    change "removing what tells the driver of disks" rm -f "$timer_link"
+    for file in $trigger_files; do
+        [ -n "$dry_run" ] || rm -f "$(place_of "$file")"
+    done
+    tell_systemd
+    step untriggered
 }
 
 # --- uninstalling ----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -115,11 +116,32 @@ pub enum Verb {
     /// Put mounts of a volume's dead disk right: onto the disk that came back
     #[command(after_help = HEAL)]
     Heal {
-        /// The volume: its id in the cloud, or its name in the cluster
-        volume: VolumeNameArgument,
+        /// The volume, by id or name; without one all of this machine, as heal.mode says
+        volume: Option<VolumeNameArgument>,
+        /// The volume whose disk this is; a disk of nobody's is left alone
+        #[arg(long, value_name = "NODE", conflicts_with = "volume")]
+        device: Option<PathBuf>,
+        /// Stay, and look again with every disk that comes, and each minute
+        #[arg(long, conflicts_with_all = ["volume", "device", "dry_run"])]
+        watch: bool,
+        /// Also mounts that this driver did not make, whose disk died before it came
+        #[arg(long, requires = "volume")]
+        adopt: bool,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Run a word of this release's install.sh on the machine whose root is mounted here
+    Node {
+        /// Where the machine's root is mounted
+        #[arg(long, default_value = "/host")]
+        root: PathBuf,
+        /// Again each so many seconds, and say what is new
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+        every: Option<u64>,
+        /// The word and its options
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
     },
     /// Show what is on a volume's disk; with --yes lose all of it and make a new file system
     #[command(after_help = FORMAT)]

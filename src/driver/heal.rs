@@ -92,7 +92,12 @@ impl Driver<'_> {
         self.counted_heal(id, mode, None)
     }
 
-    fn counted_heal(&self, id: &VolumeId, mode: HealMode, disk: Option<&Device>) -> Result<Healed> {
+    pub(super) fn counted_heal(
+        &self,
+        id: &VolumeId,
+        mode: HealMode,
+        disk: Option<&Device>,
+    ) -> Result<Healed> {
         let done = self.heal(id, mode, disk);
         match &done {
             Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() => {
@@ -106,7 +111,12 @@ impl Driver<'_> {
 
     /// Replaces every mount of the volume that stands on a disk which is gone, by mounts of its
     /// disk, which is looked for if the caller has not just done so.
-    fn heal(&self, id: &VolumeId, mode: HealMode, disk: Option<&Device>) -> Result<Healed> {
+    pub(super) fn heal(
+        &self,
+        id: &VolumeId,
+        mode: HealMode,
+        disk: Option<&Device>,
+    ) -> Result<Healed> {
         if mode == HealMode::Off {
             return Ok(Healed::default());
         }
@@ -348,7 +358,7 @@ impl Driver<'_> {
         let noted = self.records.update(id, |record| {
             let Some(staged) = record.staged.clone() else { return };
             let uuid = found.uuid.clone();
-            let mounts = mounts_after(found, staged.untouched);
+            let mounts = self.counted(disk, found, staged.untouched);
             record.is_staged(Staged { disk: moment(disk), uuid, mounts, ..staged });
         });
         if let Err(error) = noted {

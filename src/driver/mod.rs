@@ -4,6 +4,7 @@
 //! called. Each operation can be repeated, and killed at any point: the next try looks at what is
 //! there and goes on.
 
+pub mod adopt;
 mod aftercare;
 pub mod attach;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod stale;
 pub mod survey;
 mod takeover;
 pub mod tally;
+pub mod tend;
 pub mod unmount;
 pub mod wait;
 

@@ -81,7 +81,7 @@ impl Driver<'_> {
         Ok(label.and_then(|label| VolumeId::parse(label.to_str()?).ok()))
     }
 
-    fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {
+    pub(super) fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {
         let shown = self.devices.shown_by(number)?.unwrap_or_default();
         let ids = shown.iter().filter_map(|one| match one {
             Shown::Serial { text, .. } => VolumeId::parse(text).ok(),

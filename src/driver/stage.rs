@@ -9,7 +9,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::Mount;
-use crate::model::record::Staged;
+use crate::model::record::{DiskMoment, Staged};
 use crate::model::target::Target;
 use crate::model::text::shown;
 use crate::seam;
@@ -85,10 +85,10 @@ impl Driver<'_> {
         self.report_hidden(&volume.id, &folder);
         self.prove_again(&volume.id, &disk)?;
         self.mount_verified(volume, &disk, &found, wish, &folder)?;
-        let mut staged = staged(&folder, &disk, found.kind.name(), &found.uuid);
+        let mut staged = staged(&folder, &moment(&disk), found.kind.name(), &found.uuid);
         staged.options = wish.mount_options.to_string();
         staged.untouched = wish.untouched;
-        staged.mounts = mounts_after(&found, disk.read_only || wish.untouched);
+        staged.mounts = self.counted(&disk, &found, disk.read_only || wish.untouched);
         if let Err(error) = self.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.undo(&folder, error));
@@ -103,17 +103,21 @@ impl Driver<'_> {
 
     /// A mount that is there without its record: of a call that was killed, of the predecessor,
     /// or of before the records were wiped.
-    fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
+    pub(super) fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
         let record = self.records.load(id);
         let is_known = record.staged.is_some_and(|staged| staged.disk == moment(disk));
         if is_known && record.was_mounted {
             return;
         }
-        let uuid = match self.file_systems.look(disk) {
-            Ok(Contents::FileSystem(found)) => found.uuid,
-            _ => String::new(),
+        let (uuid, mounts) = match self.file_systems.look(disk) {
+            Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
+            _ => (String::new(), None),
         };
-        let staged = staged(&mount.target, disk, &mount.fs_type, &uuid);
+        let mut staged = staged(&mount.target, &moment(disk), &mount.fs_type, &uuid);
+        // It was counted when it was made.
+        staged.mounts = mounts;
+        // After an error the kernel lets a file system refuse writes whose mount allows them.
+        staged.untouched = mount.is_read_only() && mount.is_super_read_only();
         if let Err(error) = self.remember_staged(id, staged) {
             tracing::warn!(volume = %id, %error, "the mount is not remembered");
         }
@@ -256,6 +260,21 @@ impl Driver<'_> {
         verified.map_err(|error| self.undo(folder, error))
     }
 
+    /// What an ext file system counts now that it is mounted. The disk tells: a mount that joined
+    /// one that was there, in whatever namespace, is not counted.
+    pub(super) fn counted(
+        &self,
+        disk: &Device,
+        found: &FileSystem,
+        read_only: bool,
+    ) -> Option<u16> {
+        let expected = mounts_after(found, read_only)?;
+        match self.file_systems.look(disk) {
+            Ok(Contents::FileSystem(now)) => now.mounts,
+            _ => Some(expected),
+        }
+    }
+
     fn undo(&self, folder: &Path, error: Error) -> Error {
         match self.mounts.unmount(folder, self.deadline) {
             Ok(()) => error,
@@ -264,10 +283,10 @@ impl Driver<'_> {
     }
 }
 
-fn staged(folder: &Path, disk: &Device, fs_type: &str, uuid: &str) -> Staged {
+pub(super) fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str) -> Staged {
     Staged {
         folder: folder.to_path_buf(),
-        disk: moment(disk),
+        disk: disk.clone(),
         fs_type: fs_type.to_owned(),
         uuid: uuid.to_owned(),
         options: String::new(),

@@ -114,9 +114,11 @@ impl Driver<'_> {
             return Ok(sources.contains(label_of(id).as_path()));
         }
         // The predecessor's mounts have no label: then only what stands in the folder where this
-        // machine staged the volume is its.
-        let staged = record.staged.as_ref();
-        Ok(staged.is_some_and(|staged| own.iter().any(|mount| mount.target == staged.folder)))
+        // machine staged the volume is its, or what has its file system's id.
+        Ok(record.staged.as_ref().is_some_and(|staged| {
+            own.iter().any(|mount| mount.target == staged.folder)
+                || self.is_file_system(number, &staged.fs_type, &staged.uuid)
+        }))
     }
 
     fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {

@@ -231,6 +231,8 @@ pub trait Census {
     /// Everything that uses one of the file systems or its disk, but this process and this
     /// thread's namespace. It is slower: it looks at every open file of the machine.
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses>;
+    /// The numbers of all ext file systems, in whatever namespace, of which statfs(2) tells this id.
+    fn file_systems_with_id(&self, id: u64) -> Answer<Vec<DeviceNumber>>;
     /// Opens a namespace that was found, for setns(2).
     fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File>;
 }

@@ -7,11 +7,22 @@ use crate::model::error::Result;
 use crate::model::ids::VolumeName;
 use crate::model::switch::{Outcome, Switched};
 
-pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Result<String> {
+pub(super) fn run(
+    driver: &Driver<'_>,
+    name: &VolumeName,
+    adopt: bool,
+    dry_run: bool,
+) -> Result<String> {
     let id = volume_named(driver, name)?;
     let mode = if dry_run { HealMode::Report } else { HealMode::Auto };
-    let healed = driver.heal_by_hand(&id, mode)?;
     let mut text = String::new();
+    if adopt {
+        let numbers = driver.adopt_dead(&id)?;
+        let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+        let numbers = if numbers.is_empty() { "no mount".to_owned() } else { numbers.join(", ") };
+        text += &format!("adopted, of dead disks: {numbers}\n");
+    }
+    let healed = driver.heal_by_hand(&id, mode)?;
     for (place, done) in &healed.places {
         text += &format!("{place}\n");
         for one in done {
@@ -28,7 +39,7 @@ pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Resu
     Ok(if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text })
 }
 
-fn word(one: &Switched) -> &'static str {
+pub(super) fn word(one: &Switched) -> &'static str {
     match one.outcome {
         Outcome::Switched => "switched",
         Outcome::DetachedOnly => "finished",
@@ -38,7 +49,7 @@ fn word(one: &Switched) -> &'static str {
     }
 }
 
-fn notes(one: &Switched) -> String {
+pub(super) fn notes(one: &Switched) -> String {
     let why = match &one.outcome {
         Outcome::Skipped(why) => vec![why.clone()],
         _ => Vec::new(),

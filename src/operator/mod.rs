@@ -9,9 +9,11 @@ mod holders;
 mod journal;
 pub mod local;
 mod looking;
+mod node;
 mod release;
 mod stage;
 mod status;
+mod tend;
 
 use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
 use crate::driver::Driver;
@@ -45,9 +47,12 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
 
 /// Does what the verb says; answers the text to print.
 fn act(verb: Verb) -> Result<String> {
+    if let Verb::Node { root, every, words } = &verb {
+        return node::run(root, *every, words);
+    }
     let (config, origin) = app::load_config()?;
     match verb {
-        Verb::Look(_) => Ok(String::new()),
+        Verb::Look(_) | Verb::Node { .. } => Ok(String::new()),
         Verb::Local(verb) => local::run(verb, &config),
         Verb::Detach { volume: VolumeNameArgument(volume), node, dry_run, .. } => {
             let node = node.map(|NodeNameArgument(node)| node);
@@ -60,10 +65,18 @@ fn act(verb: Verb) -> Result<String> {
                 release::release(driver, &volume, dry_run)
             })
         }
-        Verb::Heal { volume: VolumeNameArgument(volume), dry_run } => {
+        Verb::Heal { volume: Some(VolumeNameArgument(volume)), adopt, dry_run, .. } => {
             recorded("heal", &volume, &config, origin.as_deref(), |driver| {
-                heal::run(driver, &volume, dry_run)
+                heal::run(driver, &volume, adopt, dry_run)
             })
+        }
+        Verb::Heal { device, watch, dry_run, .. } => {
+            let whom = match device {
+                Some(node) => tend::Whom::Disk(node),
+                None if watch => tend::Whom::Coming,
+                None => tend::Whom::All,
+            };
+            tend::run(&whom, dry_run, &config, origin.as_deref())
         }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
             let wish = format::Wish { fs_type, mkfs_options, yes };
@@ -88,7 +101,26 @@ fn recorded(
     let object = format!("volume {volume}");
     tracing::info!(who = host::machine::who_asks(), object, "begin");
     let begin = Instant::now();
-    let deadline = Deadline::after(PATIENCE);
+    let done = measured(verb, config, origin, Deadline::after(PATIENCE), work);
+    let duration_ms = begin.elapsed().as_millis();
+    match &done {
+        Ok(_) => tracing::info!(duration_ms, "end"),
+        Err(error) => {
+            tracing::error!(duration_ms, kind = error.kind.word(), reason = %error, "end");
+        }
+    }
+    done
+}
+
+/// Lets a driver work, and writes what came of it where the metrics are collected.
+fn measured<T>(
+    verb: &str,
+    config: &Config,
+    origin: Option<&Path>,
+    deadline: Deadline,
+    work: impl FnOnce(&Driver<'_>) -> Result<T>,
+) -> Result<T> {
+    let begin = Instant::now();
     let tally = Tally::default();
     let setting =
         Setting { config, origin, operation: verb, region: None, deadline, tally: &tally };
@@ -100,13 +132,6 @@ fn recorded(
         }
         done
     });
-    let duration_ms = begin.elapsed().as_millis();
-    match &done {
-        Ok(_) => tracing::info!(duration_ms, "end"),
-        Err(error) => {
-            tracing::error!(duration_ms, kind = error.kind.word(), reason = %error, "end");
-        }
-    }
     if let Some(textfile) = config.metrics.textfile.clone() {
         let outcome = done.as_ref().map_or_else(|error| error.kind.word(), |_| "done");
         let sample = Sample {

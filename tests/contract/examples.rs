@@ -75,6 +75,20 @@ fn the_configuration_has_every_key_with_its_default() {
 }
 
 #[test]
+fn the_small_configurations_choose_a_cloud_and_leave_the_rest() {
+    for (name, kind) in [("config-local.toml", "Local"), ("config-openstack.toml", "OpenStack")] {
+        let text = example(name);
+        let written = Config::parse(&text, name).unwrap();
+        assert_eq!(format!("{:?}", written.cloud.kind), format!("Some({kind})"), "{name}");
+        assert_eq!(written.paths.state_dir, Config::default().paths.state_dir);
+    }
+    // The other way in, too.
+    let text = example("config-openstack.toml");
+    let (head, _) = text.split_once("auth_url").unwrap();
+    Config::parse(&format!("{head}cloud_conf = \"/etc/kubernetes/cloud.conf\""), "x").unwrap();
+}
+
+#[test]
 fn the_volume_the_claim_and_the_pod_belong_together() {
     let (volume, claim, pod) = (manifest("pv.yaml"), manifest("pvc.yaml"), manifest("pod.yaml"));
     assert_eq!(volume["spec"]["flexVolume"]["driver"], "incloud/disk");

@@ -30,6 +30,7 @@ mod journal;
 mod journal_trouble;
 mod locks;
 mod looking;
+mod manifests;
 mod names;
 mod panics;
 mod places;

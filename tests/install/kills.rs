@@ -8,12 +8,21 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The steps of `install.sh`, in their order.
-const STEPS: [&str; 8] =
-    ["begun", "staged", "tested", "configured", "kept", "switched", "settled", "noted"];
+const STEPS: [&str; 9] = [
+    "begun",
+    "staged",
+    "tested",
+    "configured",
+    "kept",
+    "switched",
+    "settled",
+    "triggered",
+    "noted",
+];
 
 /// Whether the new driver is in its place once this step is reached.
 fn is_switched(step: &str) -> bool {
-    ["switched", "settled", "noted"].contains(&step)
+    ["switched", "settled", "triggered", "noted"].contains(&step)
 }
 
 #[track_caller]
@@ -80,7 +89,7 @@ fn a_rollback_called_again_goes_back_once() {
         must(&mut machine.put("upgrade", &new));
         killed_at(step, machine.command(["rollback"]));
         is_whole(&machine, &[if is_switched(step) { &old } else { &new }]);
-        if !["settled", "noted"].contains(&step) {
+        if !["settled", "triggered", "noted"].contains(&step) {
             must(&mut machine.command(["rollback"]));
         }
         is_whole(&machine, &[&old]);
@@ -116,6 +125,8 @@ fn an_uninstall_is_finished_by_the_next_word() {
         let machine = Machine::new();
         let driver = machine.make_driver("a");
         machine.installed(&driver);
+        killed_at("untriggered", machine.command(["uninstall"]));
+        is_whole(&machine, &[&driver]);
         killed_at("removed", machine.command(["uninstall"]));
         assert!(fails(&mut machine.command(["verify"])).contains("the driver is gone"));
         if word == "install" {

@@ -13,7 +13,8 @@ fn unpacked(machine: &Machine) -> PathBuf {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     must(Command::new("cp").arg("-R").arg(script()).arg(examples).arg(&folder));
     must(Command::new("cp").arg(machine.make_driver("a")).arg(folder.join("disk")));
-    let sums = "cd \"$0\" && sha256sum disk install.sh examples/* >SHA256SUMS";
+    let sums =
+        "cd \"$0\" && find disk install.sh examples -type f -exec sha256sum {} + >SHA256SUMS";
     must(Command::new("sh").args(["-c", sums]).arg(&folder));
     folder
 }

@@ -9,12 +9,12 @@ use crate::support::{Node, loop_devices_below, private_mounts};
 use crate::volume::{Volume, make_folder};
 use std::time::Duration;
 
-fn is_possible(test: &str) -> bool {
+pub fn is_possible(test: &str) -> bool {
     private_mounts(test) && pods_are_possible(test)
 }
 
 /// A pod with a container that writes without pause.
-fn running<'n>(
+pub fn running<'n>(
     node: &'n Node,
     pod: &Pod,
     fs_type: &'static str,
@@ -32,7 +32,7 @@ fn running<'n>(
 }
 
 /// The disk goes without a warning, and every write fails from then on.
-fn pull(volume: &Volume<'_>, container: &mut Container) -> String {
+pub fn pull(volume: &Volume<'_>, container: &mut Container) -> String {
     let old = volume.letter();
     volume.node.verb(&["local", "yank", &volume.id]).unwrap();
     let before = container.report().errors;
@@ -40,9 +40,17 @@ fn pull(volume: &Volume<'_>, container: &mut Container) -> String {
     old
 }
 
+/// It is as before: no write succeeds.
+#[track_caller]
+pub fn still_fails(container: &mut Container) {
+    let before = container.report();
+    eventually("writes fail", || container.report().errors > before.errors + 3);
+    assert_eq!(container.report().writes, before.writes, "a write succeeded");
+}
+
 /// Its writes succeed again, and none fails any more.
 #[track_caller]
-fn goes_on(container: &mut Container, count: u64) -> Report {
+pub fn goes_on(container: &mut Container, count: u64) -> Report {
     let before = container.report();
     eventually("the container's writes go on", || {
         container.report().writes >= before.writes + count
@@ -142,6 +150,11 @@ fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
     node.must(volume.unstage());
     node.must(volume.attach());
     node.must(volume.stage());
+    goes_on(&mut container, 5);
+    // That mount joined the container's and was not counted: the next heal must not take its count
+    // for another machine's.
+    pull(&volume, &mut container);
+    node.must(volume.attach());
     goes_on(&mut container, 5);
     container.die();
     node.must(volume.unpublish(pod.uid()));

@@ -21,6 +21,7 @@ mod holders;
 mod volume;
 
 mod access;
+mod adoption;
 mod aftercare;
 mod census;
 mod crash;
@@ -46,6 +47,7 @@ mod refusals;
 mod staleness;
 mod static_build;
 mod switch;
+mod tend;
 mod unmount;
 mod unreadable;
 mod wishes;

@@ -15,6 +15,7 @@
 mod atlas;
 mod cgroups;
 mod files;
+mod ids;
 mod inside;
 mod kernel_users;
 mod nobodys;
@@ -166,6 +167,13 @@ impl Census for KernelCensus {
             let nodes = found.nodes.into_iter().map(node).collect();
             let namespaces = words.namespaces(&atlas, numbers);
             Ok(DeviceUses { namespaces, files, nodes, kernel: kernel.uses, untold })
+        })
+    }
+
+    fn file_systems_with_id(&self, id: u64) -> Answer<Vec<DeviceNumber>> {
+        self.seeing(|proc, _| {
+            let atlas = self.atlas(proc, &pids(proc)?, &[])?;
+            Ok(ids::numbers_with(id, proc, &atlas))
         })
     }
 

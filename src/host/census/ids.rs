@@ -1,0 +1,47 @@
+//! ext file systems by the id that statfs(2) tells of them. It is asked of the mount, never of the disk:
+//! a dead file system answers too.
+
+use super::atlas::{Atlas, Namespace};
+use super::proc::Proc;
+use crate::host::nodes;
+use crate::model::device::DeviceNumber;
+use crate::model::mountinfo::Mount;
+use nix::fcntl::OFlag;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+
+/// The numbers of all mounted file systems with this id.
+pub(super) fn numbers_with(id: u64, proc: &Proc, atlas: &Atlas) -> Vec<DeviceNumber> {
+    let mut told: BTreeMap<DeviceNumber, Option<u64>> = BTreeMap::new();
+    for namespace in &atlas.namespaces {
+        let is_own = namespace.id == Some(atlas.own);
+        // Others tell nothing by it, and a walk into somebody's FUSE may take for ever.
+        let mounts =
+            namespace.table.mounts().iter().filter(|mount| mount.fs_type.starts_with("ext"));
+        for mount in mounts {
+            let known = told.entry(mount.number).or_default();
+            if known.is_none() {
+                *known = id_of(mount, &doors(namespace, is_own), proc);
+            }
+        }
+    }
+    told.into_iter().filter(|(_, told)| *told == Some(id)).map(|(number, _)| number).collect()
+}
+
+/// Root folders through which the namespace's paths can be walked.
+fn doors(namespace: &Namespace, is_own: bool) -> Vec<String> {
+    if is_own {
+        return vec!["thread-self/root".to_owned()];
+    }
+    namespace.tasks.iter().take(4).map(|task| format!("{}/root", task.pid)).collect()
+}
+
+fn id_of(mount: &Mount, doors: &[String], proc: &Proc) -> Option<u64> {
+    let below = str::from_utf8(mount.target.as_os_str().as_bytes()).ok()?;
+    doors.iter().find_map(|door| {
+        let place = proc.open(&format!("{door}{below}"), OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
+        // Something else may be mounted over it, or a link may have led away.
+        let number = nodes::number_below(&place.metadata().ok()?);
+        (number == mount.number).then(|| rustix::fs::fstatvfs(&place).ok().map(|all| all.f_fsid))?
+    })
+}

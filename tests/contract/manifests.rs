@@ -1,0 +1,273 @@
+//! What stands in `examples` for the cluster, checked against Kubernetes' own types: what they do not
+//! know is lost on the way through them, and so is found.
+
+use crate::support::{output_of, skip};
+use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use serde::Deserialize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn path_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
+}
+
+#[track_caller]
+fn example(name: &str) -> String {
+    fs::read_to_string(path_of(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[track_caller]
+fn read<T: DeserializeOwned>(name: &str) -> T {
+    serde_saphyr::from_str(&example(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Nothing of the manifest is unknown to the type, or of another kind there.
+#[track_caller]
+fn check<T: DeserializeOwned + Serialize>(manifest: &Value) -> Result<T, String> {
+    let object: T = serde_json::from_value(manifest.clone()).map_err(|error| error.to_string())?;
+    let known = serde_json::to_value(&object).map_err(|error| error.to_string())?;
+    let mut lost = Vec::new();
+    compare("", manifest, &known, &mut lost);
+    if lost.is_empty() { Ok(object) } else { Err(lost.join(", ")) }
+}
+
+fn compare(place: &str, written: &Value, known: &Value, lost: &mut Vec<String>) {
+    match (written, known) {
+        (Value::Object(written), Value::Object(known)) => {
+            for (key, value) in written {
+                let known = known.get(key).unwrap_or(&Value::Null);
+                compare(&format!("{place}.{key}"), value, known, lost);
+            }
+        }
+        (Value::Array(written), Value::Array(known)) if written.len() == known.len() => {
+            for (number, (one, other)) in written.iter().zip(known).enumerate() {
+                compare(&format!("{place}[{number}]"), one, other, lost);
+            }
+        }
+        _ if written == known => {}
+        _ => lost.push(format!("{place} is {written}, and Kubernetes has {known}")),
+    }
+}
+
+#[test]
+fn kubernetes_knows_every_key() {
+    check::<PersistentVolume>(&read("pv.yaml")).unwrap();
+    check::<PersistentVolumeClaim>(&read("pvc.yaml")).unwrap();
+    check::<Pod>(&read("pod.yaml")).unwrap();
+    check::<StatefulSet>(&read("statefulset.yaml")).unwrap();
+    check::<DaemonSet>(&read("daemonset.yaml")).unwrap();
+}
+
+/// The check above is one.
+#[test]
+fn a_manifest_that_is_wrong_is_told() {
+    let good: Value = read("daemonset.yaml");
+    let wrong = |change: fn(&mut Value)| {
+        let mut manifest = good.clone();
+        change(&mut manifest);
+        check::<DaemonSet>(&manifest).err().unwrap_or_default()
+    };
+    assert_eq!(wrong(|_| {}), "");
+    let misspelt = wrong(|all| all["spec"]["template"]["spec"]["hostPid"] = json!(true));
+    assert!(misspelt.contains("hostPid"), "{misspelt}");
+    let probe = wrong(|all| {
+        all["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["every"] = json!(1);
+    });
+    assert!(probe.contains("every"), "{probe}");
+    assert!(wrong(|all| all["kind"] = json!("Daemonset")).contains("Daemonset"));
+    assert!(!wrong(|all| all["spec"]["selector"] = json!([])).is_empty());
+}
+
+/// The API server refuses a set whose selector does not take its own pods, and names that are none.
+#[test]
+fn the_sets_take_their_own_pods() {
+    for name in ["daemonset.yaml", "statefulset.yaml"] {
+        let set: Value = read(name);
+        let spec = &set["spec"];
+        let labels = &spec["template"]["metadata"]["labels"];
+        for (key, value) in spec["selector"]["matchLabels"].as_object().unwrap() {
+            assert_eq!(&labels[key], value, "{name}");
+        }
+        let pod = &spec["template"]["spec"];
+        let claims = spec["volumeClaimTemplates"].as_array().cloned().unwrap_or_default();
+        let mut volumes: Vec<_> =
+            claims.iter().map(|claim| claim["metadata"]["name"].clone()).collect();
+        volumes.extend(pod["volumes"].as_array().into_iter().flatten().map(|v| v["name"].clone()));
+        let containers = ["initContainers", "containers"].map(|key| pod[key].as_array());
+        for container in containers.into_iter().flatten().flatten() {
+            for mount in container["volumeMounts"].as_array().unwrap() {
+                assert!(volumes.contains(&mount["name"]), "{name}: {mount}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_claim_of_the_stateful_set_is_the_one_that_the_volume_waits_for() {
+    let (set, volume): (Value, Value) = (read("statefulset.yaml"), read("pv.yaml"));
+    let claim = &set["spec"]["volumeClaimTemplates"][0];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let name = format!("{}-{}-0", text(&claim["metadata"]["name"]), text(&set["metadata"]["name"]));
+    assert_eq!(volume["spec"]["claimRef"]["name"], name.as_str());
+    assert_eq!(volume["spec"]["claimRef"]["namespace"], set["metadata"]["namespace"]);
+    assert_eq!(claim["spec"]["volumeName"], volume["metadata"]["name"]);
+    assert_eq!(claim["spec"]["accessModes"], volume["spec"]["accessModes"]);
+    assert_eq!(claim["spec"]["storageClassName"], volume["spec"]["storageClassName"]);
+    assert_eq!(
+        claim["spec"]["resources"]["requests"]["storage"],
+        volume["spec"]["capacity"]["storage"]
+    );
+}
+
+/// The words that the `DaemonSet` gives to the driver are words of the driver and of `install.sh`.
+#[test]
+fn the_daemon_set_calls_what_there_is() {
+    let set: Value = read("daemonset.yaml");
+    let pod = &set["spec"]["template"]["spec"];
+    let words = |value: &Value| {
+        let all = value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned());
+        all.collect::<Vec<_>>()
+    };
+    let probe = words(&pod["containers"][0]["readinessProbe"]["exec"]["command"]);
+    assert_eq!(probe[0], "/disk");
+    let script = fs::read_to_string(path_of("../install.sh")).unwrap();
+    for words in [
+        words(&pod["initContainers"][0]["args"]),
+        words(&pod["containers"][0]["args"]),
+        probe[1..].to_vec(),
+    ] {
+        let arguments: Vec<std::ffi::OsString> = words.iter().map(Into::into).collect();
+        let incloud_disk::cli::Wanted::Verb(incloud_disk::cli::Verb::Node { words, .. }) =
+            incloud_disk::cli::read(arguments, false)
+        else {
+            panic!("no verb: {words:?}");
+        };
+        assert!(script.contains(&format!("\n        {0}) word_{0} ", words[0])), "{words:?}");
+    }
+    // Whoever enters the machine's root sees its processes and may change it.
+    assert_eq!(pod["hostPID"], true);
+    for container in [&pod["initContainers"][0], &pod["containers"][0]] {
+        assert_eq!(container["securityContext"]["privileged"], true);
+        assert_eq!(container["volumeMounts"][0]["mountPath"], "/host");
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Kubeadm<Arguments> {
+    api_version: String,
+    kind: String,
+    controller_manager: ControlPlaneComponent<Arguments>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ControlPlaneComponent<Arguments> {
+    extra_args: Arguments,
+    #[serde(default)]
+    extra_volumes: Vec<HostPathMount>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Argument {
+    name: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct HostPathMount {
+    name: String,
+    host_path: String,
+    mount_path: String,
+    read_only: bool,
+    path_type: String,
+}
+
+/// kubeadm refuses what it does not know, and its types are not in any schema that Kubernetes
+/// publishes: these are theirs of v1beta2 and v1beta4.
+#[test]
+fn kubeadm_is_told_in_its_own_words() {
+    let before: Kubeadm<BTreeMap<String, String>> = read("kubeadm-before-1.36.yaml");
+    assert_eq!(before.api_version, "kubeadm.k8s.io/v1beta2");
+    assert_eq!(before.kind, "ClusterConfiguration");
+    assert!(before.controller_manager.extra_args["flex-volume-plugin-dir"].starts_with('/'));
+    assert!(before.controller_manager.extra_volumes.is_empty());
+
+    let from: Kubeadm<Vec<Argument>> = read("kubeadm-from-1.36.yaml");
+    assert_eq!(from.api_version, "kubeadm.k8s.io/v1beta4");
+    assert_eq!(from.kind, "ClusterConfiguration");
+    let (arguments, volumes) =
+        (from.controller_manager.extra_args, from.controller_manager.extra_volumes);
+    let ([argument], [volume]) = (&arguments[..], &volumes[..]) else { panic!("one of each") };
+    assert_eq!(argument.name, "flex-volume-plugin-dir");
+    assert_eq!(argument.value, volume.mount_path);
+    assert_eq!(volume.host_path, volume.mount_path);
+    assert!(volume.read_only && !volume.name.is_empty());
+    assert_eq!(volume.path_type, "DirectoryOrCreate");
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    name: String,
+    rules: Vec<Alert>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Alert {
+    #[serde(rename = "alert")]
+    name: String,
+    expr: String,
+    #[serde(rename = "for", default)]
+    lasts: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+#[test]
+fn the_alerts_are_whole_and_name_what_the_driver_measures() {
+    let rules: Rules = read("alerts.yaml");
+    let metrics = fs::read_to_string(path_of("../src/model/metrics.rs")).unwrap();
+    let source: String = metrics.split_whitespace().collect();
+    let name = regex_lite::Regex::new("incloud_disk_([a-z_]+)").unwrap();
+    for group in rules.groups {
+        assert!(!group.name.is_empty() && !group.rules.is_empty());
+        for rule in group.rules {
+            assert!(["critical", "warning"].contains(&rule.labels["severity"].as_str()));
+            for key in ["summary", "description"] {
+                assert!(!rule.annotations[key].is_empty(), "{}: {key}", rule.name);
+            }
+            assert!(rule.lasts.is_empty() || rule.lasts.ends_with('m'), "{}", rule.name);
+            let mut names = name.captures_iter(&rule.expr).map(|found| found[1].to_owned());
+            let used = names.next().expect("a metric of ours");
+            let base = used.strip_suffix("_bucket").unwrap_or(&used);
+            assert!(source.contains(&format!("family(\"{base}\"")), "{}: {used}", rule.name);
+        }
+    }
+}
+
+#[test]
+fn prometheus_takes_the_alerts() {
+    let mut command = Command::new("promtool");
+    command.args(["check", "rules"]).arg(path_of("alerts.yaml"));
+    if Command::new("promtool").arg("--version").output().is_err() {
+        return skip("prometheus_takes_the_alerts", "needs promtool (Debian: prometheus)");
+    }
+    let output = output_of(&mut command);
+    assert!(output.status.success(), "{output:?}");
+}

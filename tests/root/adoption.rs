@@ -1,0 +1,282 @@
+//! Volumes that the predecessor mounted: by a letter, the disk itself at both of kubelet's folders,
+//! and nothing of it written down.
+
+use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
+use crate::files;
+use crate::heal::{goes_on, is_possible, pull, still_fails};
+use crate::holders::run;
+use crate::support::pods::{Container, Naming, Pod};
+use crate::support::{Node, loop_devices_below};
+use crate::volume::{Volume, make_folder};
+use std::fs;
+use std::time::Duration;
+
+/// The predecessor's life of a volume: made by hand, attached, formatted and mounted by its letter.
+fn mounted_by_the_predecessor<'n>(node: &'n Node, pod: &Pod, fs_type: &'static str) -> Volume<'n> {
+    let volume = Volume::create(node, fs_type, if fs_type == "xfs" { "320M" } else { "64M" });
+    node.must(volume.attach());
+    let device = format!("/dev/{}", volume.letter());
+    run(&format!("mkfs.{fs_type}"), &["-q", &device]);
+    mount_by_letter(&volume, pod);
+    // It kept no records.
+    forget(node);
+    volume
+}
+
+fn mount_by_letter(volume: &Volume<'_>, pod: &Pod) {
+    let device = format!("/dev/{}", volume.letter());
+    for folder in [volume.global(), volume.pod(pod.uid())] {
+        make_folder(&folder);
+        // xfs refuses a second one of the same id, also beside its dead self.
+        let options = if volume.fs_type == "xfs" { "nouuid" } else { "defaults" };
+        run("mount", &["-o", options, &device, folder.to_str().unwrap()]);
+    }
+}
+
+fn forget(node: &Node) {
+    for folder in ["state", "run"] {
+        let _ = fs::remove_dir_all(node.own().join(folder));
+    }
+}
+
+fn writing(volume: &Volume<'_>, pod: &Pod) -> Container {
+    let mut container = pod.container_with(&volume.pod(pod.uid()));
+    container.write("/data/log", Duration::from_millis(2));
+    container.must_write_on(5);
+    container
+}
+
+/// What the superblock says, 0x68 bytes into it.
+fn uuid_of_ext(volume: &Volume<'_>) -> String {
+    let head: [u8; 0x478] = files::head(&volume.image());
+    let number = u128::from_be_bytes(*head[0x468..].first_chunk().unwrap());
+    let mut uuid = format!("{number:032x}");
+    for place in [20, 16, 12, 8] {
+        uuid.insert(place, '-');
+    }
+    uuid
+}
+
+/// The whole end of a volume, as kubelet brings it about.
+#[track_caller]
+fn ends(volume: &Volume<'_>, pod: &Pod, container: Container) {
+    let node = volume.node;
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    fs::remove_dir(volume.pod(pod.uid())).unwrap();
+    volume.take_away();
+    volume.must_be_sound();
+    nothing_is_left(node, &[volume]);
+}
+
+#[test]
+fn a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted() {
+    if !is_possible("a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
+    let mut container = writing(&volume, &pod);
+    // The incident's first half, before anything of ours has looked.
+    let message = node.fails(volume.unpublish(pod.uid()));
+    assert!(message.contains("still runs"), "{message}");
+    forget(&node);
+
+    let said = node.verb(&["heal"]).unwrap();
+    assert_eq!(said, format!("volume {}: adopted {}\n", volume.id, volume.global().display()));
+    let record = volume.record();
+    assert_eq!(record["name"], volume.pv.as_str(), "{record}");
+    assert_eq!(record["staged"]["folder"], volume.global().to_str().unwrap());
+    assert_eq!(record["staged"]["disk"]["number"], number_of(&volume.letter()).to_string());
+    assert!(record["consumers"].get(pod.uid()).is_some(), "{record}");
+    assert_eq!(node.verb(&["heal"]).unwrap(), "", "once");
+
+    for call in [volume.unpublish(pod.uid()), volume.unstage(), volume.detach()] {
+        let message = node.fails(call);
+        assert!(message.contains("still run") || message.contains("mounted at"), "{message}");
+    }
+    container.must_write_on(5);
+    ends(&volume, &pod, container);
+}
+
+#[test]
+fn an_adopted_mount_is_healed_like_one_of_ours() {
+    if !is_possible("an_adopted_mount_is_healed_like_one_of_ours") {
+        return;
+    }
+    for fs_type in ["ext4", "xfs"] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Cgroupfs);
+        let volume = mounted_by_the_predecessor(&node, &pod, fs_type);
+        let mut container = writing(&volume, &pod);
+        node.verb(&["heal"]).unwrap();
+        for _ in 0..2 {
+            pull(&volume, &mut container);
+            node.must(volume.attach());
+            goes_on(&mut container, 5);
+            for place in [volume.global(), volume.pod(pod.uid())] {
+                assert_eq!(only_mount_at(&place).number, number_of(&volume.letter()));
+            }
+            eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+        }
+        ends(&volume, &pod, container);
+    }
+}
+
+#[test]
+fn a_file_system_that_was_mounted_elsewhere_since_its_adoption_is_refused() {
+    if !is_possible("a_file_system_that_was_mounted_elsewhere_since_its_adoption_is_refused") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
+    let mut container = writing(&volume, &pod);
+    node.verb(&["heal"]).unwrap();
+    pull(&volume, &mut container);
+    let (image, other) = (volume.image(), node.base().join("elsewhere"));
+    make_folder(&other);
+    run("mount", &["-o", "loop", image.to_str().unwrap(), other.to_str().unwrap()]);
+    run("umount", &[other.to_str().unwrap()]);
+    node.must(volume.attach());
+    assert!(node.log().contains("somebody else has mounted it since"), "{}", node.log());
+    ends(&volume, &pod, container);
+}
+
+/// The folder's name is a wish. The predecessor went by letters, and may have mounted another disk.
+#[test]
+fn a_folder_that_holds_another_volumes_disk_is_not_adopted() {
+    if !is_possible("a_folder_that_holds_another_volumes_disk_is_not_adopted") {
+        return;
+    }
+    let node = Node::new();
+    let (wanted, other) =
+        (Volume::create(&node, "ext4", "64M"), Volume::create(&node, "ext4", "64M"));
+    for volume in [&wanted, &other] {
+        // attach remembers which name is whose.
+        node.must(volume.attach());
+        run("mkfs.ext4", &["-q", &format!("/dev/{}", volume.letter())]);
+    }
+    make_folder(&wanted.global());
+    let (device, folder) = (format!("/dev/{}", other.letter()), wanted.global());
+    run("mount", &[&device, folder.to_str().unwrap()]);
+    let said = node.verb(&["heal"]).unwrap_err();
+    assert!(said.contains("not adopted") && said.contains(&wanted.id), "{said}");
+    assert!(said.contains(&other.id), "{said}");
+    assert!(wanted.record()["staged"].is_null() && other.record()["staged"].is_null());
+    run("umount", &[folder.to_str().unwrap()]);
+    // A disk of nobody's is not a volume either.
+    run("mount", &["-t", "tmpfs", "none", folder.to_str().unwrap()]);
+    let said = node.verb(&["heal"]).unwrap_err();
+    assert!(said.contains("not adopted"), "{said}");
+    run("umount", &[folder.to_str().unwrap()]);
+    node.must(wanted.detach());
+    node.must(other.detach());
+}
+
+/// The incident under the predecessor, seen by this driver for the first time after it: the host
+/// has the disk that came back, the container the dead one, and nothing is written down.
+fn after_the_incident<'n>(
+    node: &'n Node,
+    pod: &Pod,
+    fs_type: &'static str,
+) -> (Volume<'n>, Container) {
+    let volume = mounted_by_the_predecessor(node, pod, fs_type);
+    let mut container = writing(&volume, pod);
+    for folder in [volume.pod(pod.uid()), volume.global()] {
+        run("umount", &[folder.to_str().unwrap()]);
+    }
+    pull(&volume, &mut container);
+    node.must(volume.attach());
+    mount_by_letter(&volume, pod);
+    forget(node);
+    (volume, container)
+}
+
+#[test]
+fn the_incident_is_healed_afterwards_by_a_persons_word() {
+    if !is_possible("the_incident_is_healed_afterwards_by_a_persons_word") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = after_the_incident(&node, &pod, "ext4");
+    // By itself the driver takes what it can prove: the mounts of the living disk.
+    let said = node.verb(&["heal"]).unwrap();
+    assert_eq!(said, format!("volume {}: adopted {}\n", volume.id, volume.global().display()));
+    node.verb(&["heal", &volume.pv]).unwrap();
+    still_fails(&mut container);
+
+    let said = node.verb(&["heal", "--adopt", &volume.pv]).unwrap();
+    assert!(
+        said.contains("adopted, of dead disks: ") && said.contains("switched     /data"),
+        "{said}"
+    );
+    goes_on(&mut container, 5);
+    eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+    // And from here on without a word.
+    pull(&volume, &mut container);
+    node.must(volume.attach());
+    goes_on(&mut container, 5);
+    ends(&volume, &pod, container);
+}
+
+/// Nothing was mounted anew yet: the dead mounts stand in kubelet's folders.
+#[test]
+fn dead_mounts_in_the_folders_are_told_with_the_command_that_heals_them() {
+    if !is_possible("dead_mounts_in_the_folders_are_told_with_the_command_that_heals_them") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Cgroupfs);
+    let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
+    let mut container = writing(&volume, &pod);
+    pull(&volume, &mut container);
+    let said = node.verb(&["heal"]).unwrap_err();
+    let command = format!("disk heal --adopt {}", volume.pv);
+    assert!(said.contains("not adopted") && said.contains(&command), "{said}");
+    node.must(volume.attach());
+    // An attach does not know whose they are.
+    still_fails(&mut container);
+    node.verb(&["heal", "--adopt", &volume.pv]).unwrap();
+    goes_on(&mut container, 5);
+    ends(&volume, &pod, container);
+}
+
+#[test]
+fn what_cannot_be_proven_is_not_adopted_at_a_persons_word_either() {
+    if !is_possible("what_cannot_be_proven_is_not_adopted_at_a_persons_word_either") {
+        return;
+    }
+    // A dead xfs does not say whose it was.
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, container) = after_the_incident(&node, &pod, "xfs");
+    let error = node.verb(&["heal", "--adopt", &volume.id]).unwrap_err();
+    assert!(error.contains("restart the pods"), "{error}");
+    ends(&volume, &pod, container);
+
+    // Another volume has a copy of the same file system.
+    let node = Node::new();
+    let (pod, another) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
+    let (volume, mut container) = after_the_incident(&node, &pod, "ext4");
+    let copy = Volume::create(&node, "ext4", "64M");
+    let uuid = uuid_of_ext(&volume);
+    node.must(copy.attach());
+    let device = format!("/dev/{}", copy.letter());
+    run("mkfs.ext4", &["-q", "-U", &uuid, &device]);
+    mount_by_letter(&copy, &another);
+    let error = node.verb(&["heal", "--adopt", &volume.id]).unwrap_err();
+    assert!(error.contains("of the same id"), "{error}");
+    still_fails(&mut container);
+    for folder in [copy.pod(another.uid()), copy.global()] {
+        run("umount", &[folder.to_str().unwrap()]);
+    }
+    node.must(copy.detach());
+    container.die();
+    for folder in [volume.pod(pod.uid()), volume.global()] {
+        run("umount", &[folder.to_str().unwrap()]);
+    }
+    node.must(volume.detach());
+}

@@ -1,0 +1,269 @@
+//! The heal without a call of kubelet: by a timer, by the disk's event, by a process that waits.
+
+use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
+use crate::files;
+use crate::heal::{goes_on, is_possible, pull, running, still_fails};
+use crate::support::pods::{Naming, Pod};
+use crate::support::{Node, start};
+use crate::volume::{Volume, make_folder};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+/// The disk is back under another number, by somebody who does not heal.
+fn bring_back(volume: &Volume<'_>) -> PathBuf {
+    volume.node.configure("[heal]\nmode = \"off\"");
+    volume.node.must(volume.attach());
+    volume.node.configure("");
+    PathBuf::from("/dev").join(volume.letter())
+}
+
+#[track_caller]
+fn say(node: &Node, words: &[&str]) -> String {
+    node.verb(words).unwrap()
+}
+
+#[test]
+fn all_volumes_are_healed_without_a_call() {
+    if !is_possible("all_volumes_are_healed_without_a_call") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let well = Volume::create(&node, "ext4", "64M");
+    well.bring();
+    assert_eq!(say(&node, &["heal"]), "", "nothing is wrong yet");
+    let log = node.log();
+
+    pull(&volume, &mut container);
+    let waiting = say(&node, &["heal"]);
+    assert!(!waiting.contains("switched"), "{waiting}");
+    bring_back(&volume);
+    let plan = say(&node, &["heal", "--dry-run"]);
+    assert!(plan.contains(&volume.id) && plan.contains("would be healed"), "{plan}");
+    assert!(!plan.contains(&well.id), "{plan}");
+    // A plan changes nothing.
+    still_fails(&mut container);
+
+    let said = say(&node, &["heal"]);
+    let global = volume.global();
+    for place in [global.to_str().unwrap(), "/data"] {
+        let line = format!("volume {}: switched {place} of ", volume.id);
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    assert!(!said.contains(&well.id), "{said}");
+    goes_on(&mut container, 5);
+    assert_eq!(only_mount_at(&global).number, number_of(&volume.letter()));
+    assert_eq!(say(&node, &["heal"]), "", "it is well again");
+    assert!(node.log().len() > log.len(), "what was done is in the log");
+
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    well.take_away();
+    volume.take_away();
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume, &well]);
+}
+
+#[test]
+fn the_disk_that_came_heals_its_own_volume_and_no_other() {
+    if !is_possible("the_disk_that_came_heals_its_own_volume_and_no_other") {
+        return;
+    }
+    let node = Node::new();
+    let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
+    let (first, mut in_first) = running(&node, &one, "ext4", "64M");
+    let (second, mut in_second) = running(&node, &two, "xfs", "320M");
+    pull(&first, &mut in_first);
+    pull(&second, &mut in_second);
+    let (first_disk, second_disk) = (bring_back(&first), bring_back(&second));
+
+    let said = say(&node, &["heal", "--device", first_disk.to_str().unwrap()]);
+    assert!(said.contains(&first.id) && !said.contains(&second.id), "{said}");
+    goes_on(&mut in_first, 3);
+    still_fails(&mut in_second);
+    say(&node, &["heal", "--device", second_disk.to_str().unwrap()]);
+    goes_on(&mut in_second, 3);
+
+    for (volume, pod, container) in [(&first, &one, in_first), (&second, &two, in_second)] {
+        container.die();
+        node.must(volume.unpublish(pod.uid()));
+        volume.take_away();
+    }
+    nothing_is_left(&node, &[&first, &second]);
+}
+
+/// udev asks for every disk of the machine: whoever has nothing to do with it is not kept busy, and
+/// a wrong one is told from a foreign one.
+#[test]
+fn a_disk_of_nobodys_ends_at_once() {
+    if !is_possible("a_disk_of_nobodys_ends_at_once") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    node.must(volume.attach());
+    let disk = PathBuf::from("/dev").join(volume.letter());
+    assert_eq!(say(&node, &["heal", "--device", disk.to_str().unwrap()]), "");
+    assert_eq!(say(&node, &["heal", "--device", "/dev/gone"]), "there is no /dev/gone\n");
+    let error = node.verb(&["heal", "--device", "/dev/null"]).unwrap_err();
+    assert!(error.contains("/dev/null is no disk's node"), "{error}");
+    for words in [
+        &["heal", "--device", "/dev/vdb", "pv"][..],
+        &["heal", "--watch", "pv"],
+        &["heal", "--watch", "--dry-run"],
+        &["heal", "--adopt"],
+    ] {
+        let error = node.verb(words).unwrap_err();
+        assert!(error.contains("Usage"), "{words:?}: {error}");
+    }
+    node.must(volume.detach());
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn heal_mode_off_is_obeyed_unless_a_person_names_a_volume() {
+    if !is_possible("heal_mode_off_is_obeyed_unless_a_person_names_a_volume") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    pull(&volume, &mut container);
+    let disk = bring_back(&volume);
+    node.configure("[heal]\nmode = \"off\"");
+    assert_eq!(say(&node, &["heal"]), "heal.mode is off\n");
+    assert_eq!(say(&node, &["heal", "--device", disk.to_str().unwrap()]), "heal.mode is off\n");
+    let error = node.verb(&["heal", "--watch"]).unwrap_err();
+    assert!(error.contains("heal.mode is off"), "{error}");
+    node.configure("[heal]\nmode = \"report\"");
+    let said = say(&node, &["heal"]);
+    assert!(said.contains("would be healed"), "{said}");
+    still_fails(&mut container);
+    say(&node, &["heal", &volume.id]);
+    goes_on(&mut container, 3);
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// What cannot be healed is told with its cause, does not stop the others, and fails.
+#[test]
+fn one_that_cannot_be_healed_does_not_stop_the_others() {
+    if !is_possible("one_that_cannot_be_healed_does_not_stop_the_others") {
+        return;
+    }
+    let node = Node::new();
+    let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
+    let (first, mut in_first) = running(&node, &one, "ext4", "64M");
+    let (second, mut in_second) = running(&node, &two, "ext4", "64M");
+    pull(&first, &mut in_first);
+    pull(&second, &mut in_second);
+    crate::holders::run("mkfs.ext4", &["-q", "-F", first.image().to_str().unwrap()]);
+    bring_back(&first);
+    bring_back(&second);
+    let said = node.verb(&["heal"]).unwrap_err();
+    assert!(said.contains(&format!("volume {}: not healed: ", first.id)), "{said}");
+    assert!(said.contains(&format!("volume {}: switched ", second.id)), "{said}");
+    assert!(said.contains("1 could not be put right"), "{said}");
+    goes_on(&mut in_second, 3);
+    in_first.die();
+    in_second.die();
+    for (volume, pod) in [(&first, &one), (&second, &two)] {
+        node.must(volume.unpublish(pod.uid()));
+        node.must(volume.unstage());
+        node.must(volume.detach());
+    }
+}
+
+/// `disk heal --watch` in the background.
+struct Watching(Child);
+
+impl Watching {
+    fn begin(node: &Node) -> Self {
+        let mut command = node.command(["heal", "--watch"]);
+        Self(start(command.stdout(Stdio::piped()).stderr(Stdio::piped())))
+    }
+
+    /// Ends it by a signal; what it said.
+    #[track_caller]
+    fn end(mut self, signal: Signal) -> String {
+        kill(Pid::from_raw(i32::try_from(self.0.id()).unwrap()), signal).unwrap();
+        let status = self.0.wait().unwrap();
+        let mut said = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(status.success(), "{status}: {said}");
+        said
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_that_waits_heals_each_time_a_disk_comes_back() {
+    if !is_possible("a_process_that_waits_heals_each_time_a_disk_comes_back") {
+        return;
+    }
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let watching = Watching::begin(&node);
+        for _ in 0..3 {
+            pull(&volume, &mut container);
+            bring_back(&volume);
+            // No minute is waited: the kernel's event wakes it.
+            goes_on_by_itself(&mut container);
+        }
+        let said = watching.end(signal);
+        let line = format!("volume {}: switched /data of ", volume.id);
+        assert_eq!(said.matches(&line).count(), 3, "{said}");
+        container.die();
+        node.must(volume.unpublish(pod.uid()));
+        volume.take_away();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// Its writes succeed again; until then they fail.
+#[track_caller]
+fn goes_on_by_itself(container: &mut crate::support::pods::Container) {
+    let before = container.report().writes;
+    eventually("the container's writes go on", || container.report().writes >= before + 3);
+    goes_on(container, 3);
+}
+
+/// It can be ended while it waits and nothing is wrong, and says nothing then.
+#[test]
+fn a_process_that_waits_is_silent_while_all_is_well() {
+    if !is_possible("a_process_that_waits_is_silent_while_all_is_well") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    make_folder(&volume.pod("uid-1"));
+    files::write_synced(&volume.global().join("kept"), b"x");
+    let watching = Watching::begin(&node);
+    let status = format!("/proc/{}/status", watching.0.id());
+    // It is in its wait once the thread that ends it is there, and both sleep.
+    eventually("it waits", || {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        text.contains("Threads:\t2") && text.contains("State:\tS")
+    });
+    assert_eq!(watching.end(Signal::SIGTERM), "");
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
