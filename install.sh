@@ -29,6 +29,9 @@ disk: a FlexVolume driver for cloud block disks
                             the real driver on loop devices, in a mount namespace of its own;
                             nothing is left behind
   sudo ./install.sh test    all tests; without root those that need it are skipped and counted
+  ./install.sh test vm [WORD...]
+                            the driver in a virtual machine whose disks are plugged and pulled; with
+                            words only the scenarios whose name or setting has them all
   ./install.sh release [--out DIR]
                             a tarball for nodes without a toolchain: a static driver, this script,
                             completions, manual pages, the examples, checksums
@@ -86,7 +89,12 @@ word_demo() {
 }
 
 word_test() {
-    [ $# -eq 0 ] || misused "test takes no further word: $*"
+    if [ "${1:-}" = vm ]; then
+        shift
+        test_in_machine "$@"
+        return
+    fi
+    [ $# -eq 0 ] || misused "test takes no further word but vm: $*"
     prepare
     install_makers
     is_root || say "not root: the tests that need loop devices and mounts will be skipped"
@@ -1042,6 +1050,19 @@ run_tests_built_by_another() {
     done <"$scratch/programs"
     as_builder "$cargo" test --locked --doc || outcome=1
     return "$outcome"
+}
+
+# test_in_machine WORD...: the release is what runs in the guest. What the guest is made of the test
+# gets by itself; none of it is installed here, and nothing of it needs root.
+test_in_machine() {
+    prepare
+    have apt-get dpkg-deb || die "the virtual machine is made of Debian's packages, and here is no apt-get"
+    say "building the driver (release) and the test; the first time this takes one to three minutes"
+    quietly as_builder "$cargo" build --release --locked
+    quietly as_builder "$cargo" test --locked --test vm --no-run
+    program=$(sed -n 's/^ *Executable .* (\(.*\))$/\1/p' "$scratch/output")
+    say "playing the scenarios in virtual machines; on a machine without KVM this takes a while"
+    as_builder env INCLOUD_DISK_VM_DRIVER="$(target_folder)/release/disk" "$program" "$@" </dev/null
 }
 
 # Sums the `test result:` lines of a log. A test that skips itself counts as passed there, and

@@ -192,8 +192,17 @@ impl Driver<'_> {
         Ok(())
     }
 
+    /// What is remembered of the volume goes, unless somebody here still stands on a disk that it
+    /// had: detached by force, or without the guard. The volume may come back, and the heal then
+    /// finds those mounts only by the numbers that are remembered.
     fn forget(&self, id: &VolumeId, name: &VolumeName) {
-        if let Err(error) = self.records.forget(id) {
+        let done = if self.is_left_behind(id) {
+            tracing::warn!(volume = %id, %name, "mounts of it are left on a disk that is gone: remembered for the heal");
+            self.records.update(id, |record| record.is_marked = false)
+        } else {
+            self.records.forget(id)
+        };
+        if let Err(error) = done {
             tracing::debug!(volume = %id, %name, %error, "the record stays");
         }
     }

@@ -214,7 +214,15 @@ impl Driver<'_> {
 
     /// A plain unmount from inside: whoever uses the copy makes it busy.
     fn take_down(&self, leak: &NamespaceUse) -> Result<()> {
-        tracing::warn!(namespace = namespace(leak), "taking down a copy of the mount that leaked");
+        // Services that have mounts of their own (udevd, on every machine with systemd) follow the
+        // machine's: their copy would go with its own, and is no news.
+        let follows = leak.mounts.iter().all(|mount| mount.propagation.contains("master:"));
+        let namespace = namespace(leak);
+        if follows {
+            tracing::debug!(namespace, "taking down a copy that follows this machine's mounts");
+        } else {
+            tracing::warn!(namespace, "taking down a copy of the mount that leaked");
+        }
         let door = self.census.open_namespace(leak)?;
         // What was mounted last goes first.
         let mut mounts = leak.mounts.clone();

@@ -71,9 +71,10 @@ impl Driver<'_> {
     /// An attach never fails because a heal could not finish.
     pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
         let boot = crate::host::machine::boot_id();
-        let staged = self.records.load(&volume.id).staged;
-        let is_staged = staged.is_some_and(|staged| staged.disk.boot == boot);
-        if self.heal == HealMode::Off || !is_staged {
+        let record = self.records.load(&volume.id);
+        let is_staged = record.staged.is_some_and(|staged| staged.disk.boot == boot);
+        let was_here = record.former.iter().any(|former| former.boot == boot);
+        if self.heal == HealMode::Off || !(is_staged || was_here) {
             return;
         }
         match self.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {

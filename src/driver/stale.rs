@@ -97,6 +97,30 @@ impl Driver<'_> {
         Ok(verdicts)
     }
 
+    /// Whether any mount of the volume's disks of this boot lives on, here or in anybody's
+    /// namespace; where that cannot be seen it may.
+    pub(super) fn is_left_behind(&self, id: &VolumeId) -> bool {
+        let record = self.records.load(id);
+        let boot = crate::host::machine::boot_id();
+        let former = record.former.iter().filter(|former| former.boot == boot);
+        let numbers: Vec<DeviceNumber> = former.map(|former| former.number).collect();
+        let Ok(table) = self.mounts.table() else { return true };
+        if labelled(&table, id).next().is_some() {
+            return true;
+        }
+        if numbers.is_empty() {
+            return false;
+        }
+        match self.census.namespaces_with(&numbers) {
+            // A number that was given away again shows other volumes' labels.
+            Answer::Told(uses) => {
+                let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
+                mounts.any(|mount| Path::new(&mount.source) == label_of(id))
+            }
+            Answer::CannotTell(_) => true,
+        }
+    }
+
     /// Whether the mounts of a dead number are this volume's.
     fn stand_for(
         &self,

@@ -133,6 +133,37 @@ fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// The whole log of the incident: kubelet takes everything down, the detach included, and a minute
+/// later it mounts the volume again. A detach forgets a volume, but not whom it leaves behind.
+#[test]
+fn a_container_is_remembered_over_a_detach() {
+    if !is_possible("a_container_is_remembered_over_a_detach") {
+        return;
+    }
+    let node = Node::new();
+    node.configure("[guard]\nmode = \"off\"");
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    node.must(volume.unpublish(pod.uid()));
+    node.must(volume.unstage());
+    let old = pull(&volume, &mut container);
+    node.must(volume.detach());
+    node.must(volume.attach());
+    assert_ne!(old, volume.letter());
+    goes_on(&mut container, 10);
+    node.must(volume.wait(""));
+    node.must(volume.stage());
+    node.must(volume.publish(pod.uid()));
+
+    // Detached when nobody is left behind it is forgotten.
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
+    assert!(!volume.record_path().exists());
+}
+
 /// The machine's own mounts were lost, and kubelet asks to unmount what is not mounted: that says
 /// nothing of the containers.
 #[test]

@@ -1,0 +1,82 @@
+//! What the virtual machine is made of: `parts.sh` gets it, this knows where it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The kernels, oldest first, as `parts.sh` calls them.
+pub(crate) const KERNELS: [&str; 4] = ["5.10", "6.1", "6.12", "newest"];
+
+/// A folder that stays from run to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    pub(crate) cache: PathBuf,
+}
+
+/// A kernel that is here.
+#[derive(Debug, Clone)]
+pub(crate) struct Kernel {
+    /// As `parts.sh` calls it, such as `6.1`.
+    pub(crate) name: &'static str,
+    /// The whole version.
+    pub(crate) version: String,
+    folder: PathBuf,
+}
+
+impl Kernel {
+    pub(crate) fn image(&self) -> PathBuf {
+        self.folder.join("vmlinuz")
+    }
+
+    pub(crate) fn modules(&self) -> PathBuf {
+        self.folder.join("modules")
+    }
+}
+
+impl Parts {
+    /// Gets what is missing.
+    pub(crate) fn get() -> Result<Self, String> {
+        let parts = Self { cache: cache() };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/parts.sh");
+        let status = Command::new(script).arg(&parts.cache).status();
+        match status.map_err(|error| format!("parts.sh: {error}"))? {
+            status if status.success() => Ok(parts),
+            status => Err(format!("the parts of the virtual machine are not here: {status}")),
+        }
+    }
+
+    /// The kernel of that name, or why it is not here.
+    pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel, String> {
+        let folder = self.cache.join(format!("kernel-{name}"));
+        match fs::read_to_string(folder.join("version")) {
+            Ok(version) => Ok(Kernel { name, version: version.trim().to_owned(), folder }),
+            Err(_) => Err(fs::read_to_string(folder.join("missing"))
+                .map_or_else(|error| error.to_string(), |text| text.trim().to_owned())),
+        }
+    }
+
+    pub(crate) fn guest(&self) -> PathBuf {
+        self.cache.join("guest")
+    }
+
+    /// A program of the parts, with the libraries and the loader that came with it.
+    pub(crate) fn program(&self, root: &str, program: &str) -> Command {
+        let root = self.cache.join(root);
+        let mut command = Command::new(root.join("lib64/ld-linux-x86-64.so.2"));
+        let libraries = root.join("usr/lib/x86_64-linux-gnu");
+        command.arg("--library-path").arg(&libraries).arg(root.join(program));
+        // QEMU's own parts that are loaded when they are needed.
+        command.env("QEMU_MODULE_DIR", libraries.join("qemu"));
+        command
+    }
+}
+
+/// Beside what cargo builds, or where the person keeps such things.
+fn cache() -> PathBuf {
+    if let Some(folder) = std::env::var_os("INCLOUD_DISK_VM_CACHE") {
+        return folder.into();
+    }
+    // target/debug/deps/vm-…
+    let program = std::env::current_exe().unwrap_or_default();
+    program.ancestors().nth(3).unwrap_or(Path::new("target")).join("vm")
+}

@@ -1,0 +1,65 @@
+//! The scenarios, and where each is played.
+
+mod again;
+mod by_hand;
+mod first_life;
+mod grow;
+mod incident;
+mod late;
+mod letters;
+mod mounts;
+mod restart;
+mod unasked;
+
+use crate::host::plug::Bus;
+use crate::scene::{Outcome, Scene};
+
+/// Kernels on which a scenario is played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kernels {
+    All,
+    /// The one that most nodes have; controls too.
+    One,
+}
+
+/// The kernel of [`Kernels::One`].
+pub(crate) const ONE: &str = "6.1";
+
+/// Where a scenario is played: the file system of its volumes, their bus, the kernels.
+pub(crate) type Setting = (&'static str, Bus, Kernels);
+
+/// A story that must end well.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// In a sentence.
+    pub(crate) about: &'static str,
+    pub(crate) settings: &'static [Setting],
+    /// The check at which it must fail when the part of the driver that it is about is switched
+    /// off: what it begins with.
+    pub(crate) control: &'static str,
+    pub(crate) play: fn(&mut Scene<'_>) -> Outcome,
+}
+
+/// All of them, in the order in which they are played.
+pub(crate) const ALL: [Scenario; 14] = [
+    first_life::SCENARIO,
+    late::SCENARIO,
+    grow::SCENARIO,
+    incident::GUARDED,
+    incident::HEALED,
+    by_hand::SCENARIO,
+    unasked::SCENARIO,
+    mounts::SCENARIO,
+    again::SCENARIO,
+    letters::REUSED,
+    letters::SWAPPED,
+    letters::CROSSED,
+    letters::STRANGER,
+    restart::SCENARIO,
+];
+
+/// The UID of a scenario's pod.
+pub(crate) const POD: &str = "7a5c1e0b-3d52-4f0e-9a35-6f1d0c8b2e44";
+/// And of another one.
+pub(crate) const OTHER_POD: &str = "0c9d7f62-51aa-4b8e-8d0e-2f6b1a3c4d5e";
