@@ -4,7 +4,9 @@
 //! `INCLOUD_DISK_SEAM=step=action[,step=action…]` makes the named step panic (`panic`), end the
 //! process at once (`kill`), wait (`sleep:MILLISECONDS`), or make a file and wait until somebody
 //! removes it (`hold:PATH`). `INCLOUD_DISK_SYSFS` and `INCLOUD_DISK_BY_ID` put other folders in
-//! the place of `/sys` and `/dev/disk/by-id`. In a release build all this is nothing.
+//! the place of `/sys` and `/dev/disk/by-id`; `INCLOUD_DISK_SWITCH` names the method by which mounts
+//! are replaced, as an older kernel would have it, and with `INCLOUD_DISK_KEEPER_HANGS` the last one
+//! to let go of a dead disk does not come back. In a release build all this is nothing.
 
 use crate::model::error::Result;
 #[cfg(debug_assertions)]
@@ -16,6 +18,12 @@ use std::path::PathBuf;
 pub fn folder(variable: &str, usual: &str) -> PathBuf {
     let other = cfg!(debug_assertions).then(|| std::env::var_os(variable)).flatten();
     other.map_or_else(|| PathBuf::from(usual), PathBuf::from)
+}
+
+/// What a test wishes.
+#[must_use]
+pub fn wish(variable: &str) -> Option<String> {
+    cfg!(debug_assertions).then(|| std::env::var(variable).ok()).flatten()
 }
 
 /// Marks a step.

@@ -45,6 +45,7 @@ impl Driver<'_> {
         }
         let server = self.existing_server(node)?;
         let state = self.existing(&volume.id)?;
+        let marked = state.mounted_on.clone();
         let outcome = if is_settled(&state, &server) {
             self.record_pair(volume, &state)?;
             self.remember_name(volume);
@@ -54,6 +55,7 @@ impl Driver<'_> {
             Outcome::Done
         };
         if node == self.this_node {
+            self.forget_lost_mark(&volume.id, marked.as_ref());
             self.heal_when_it_shows(volume);
         }
         Ok((self.cloud.link(&volume.id), outcome))

@@ -1,6 +1,7 @@
 //! Ports for unit tests: they behave, they do not record calls.
 
 use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
+use crate::host::helper::Keeper;
 use crate::host::{
     Census, Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
     Processes, SwitchRequest, Switches,
@@ -13,7 +14,7 @@ use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
 use crate::model::staleness::Presence;
-use crate::model::switch::{Method, Switched};
+use crate::model::switch::{Method, Standing, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
 use crate::model::users::{Answer, DeviceUses, Holder, NamespaceId, NamespaceUse, NamespaceUses};
@@ -408,6 +409,10 @@ impl Census for NoHost {
     fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
         nothing()
     }
+
+    fn find_namespace(&self, _: NamespaceId) -> Result<Option<File>> {
+        nothing()
+    }
 }
 
 impl Switches for NoHost {
@@ -419,11 +424,15 @@ impl Switches for NoHost {
         nothing()
     }
 
-    fn will_share(&self, _: &SwitchRequest<'_>) -> Result<Vec<Mount>> {
+    fn will_change(&self, _: &SwitchRequest<'_>) -> Result<Vec<Standing>> {
         nothing()
     }
 
-    fn set_back(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<()> {
+    fn set_back(&self, _: Option<&File>, _: &[Standing], _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn keep(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<Option<Keeper>> {
         nothing()
     }
 }

@@ -80,6 +80,7 @@ impl Driver<'_> {
             record.formatting = Some(plan.clone());
             record.was_mounted = false;
             record.staged = None;
+            record.unstaged = None;
         })?;
         seam::step("format.intent");
         self.prove_again(&volume.id, disk)?;

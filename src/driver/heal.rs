@@ -7,22 +7,20 @@
 //! proven and the new one is checked.
 
 use super::guard;
-use super::stage::{belongs, mounts_after};
+use super::stage::belongs;
 use super::stale::Patient;
 use super::{Driver, Volume, moment};
-use crate::host::{MountRequest, SwitchRequest};
+use crate::host::MountRequest;
 use crate::model::config::HealMode;
 use crate::model::contents::{Contents, FileSystem, FsType};
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount_options::MountOptions;
-use crate::model::record::Staged;
 use crate::model::switch::{Outcome, Switched};
 use crate::model::users::{Answer, DeviceUses, NamespaceUse};
 use crate::seam;
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,6 +41,12 @@ pub struct Healed {
 }
 
 impl Healed {
+    /// How many mounts stand on the new disk now.
+    fn switched(&self) -> usize {
+        let all = self.places.iter().flat_map(|(_, done)| done);
+        all.filter(|one| !matches!(one.outcome, Outcome::Skipped(_) | Outcome::Gone)).count()
+    }
+
     fn is_nothing(&self) -> bool {
         self.places.is_empty() && self.left.is_empty()
     }
@@ -56,8 +60,10 @@ impl Driver<'_> {
         match self.counted_heal(id, self.heal, Some(disk)) {
             Ok(healed) if healed.is_nothing() => None,
             Ok(healed) => {
-                let places = healed.places.len();
-                tracing::info!(volume = %id, places, left = ?healed.left, "healed");
+                let switched = healed.switched();
+                if switched > 0 {
+                    tracing::info!(volume = %id, switched, left = ?healed.left, "healed");
+                }
                 (!healed.left.is_empty()).then(|| healed.left.join("; "))
             }
             Err(error) => {
@@ -72,7 +78,7 @@ impl Driver<'_> {
     pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
         let boot = crate::host::machine::boot_id();
         let record = self.records.load(&volume.id);
-        let is_staged = record.staged.is_some_and(|staged| staged.disk.boot == boot);
+        let is_staged = record.mounted_as().is_some_and(|staged| staged.disk.boot == boot);
         let was_here = record.former.iter().any(|former| former.boot == boot);
         if self.heal == HealMode::Off || !(is_staged || was_here) {
             return;
@@ -80,6 +86,9 @@ impl Driver<'_> {
         match self.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
             Ok(disk) => {
                 self.heal_on_the_way(&volume.id, &disk);
+                if record.staged.is_some() {
+                    self.mark_mounted(&volume.id);
+                }
             }
             Err(error) => {
                 tracing::warn!(volume = %volume.id, %error, "not healed: the disk did not show");
@@ -122,7 +131,13 @@ impl Driver<'_> {
             return Ok(Healed::default());
         }
         self.clear_scratch(id)?;
-        let Some(patient) = self.examine(id, disk)? else { return Ok(Healed::default()) };
+        let again = mode != HealMode::Report && self.set_back(id).is_some();
+        let Some(patient) = self.examine(id, disk)? else {
+            if again {
+                self.set_back_for_good(id);
+            }
+            return Ok(Healed::default());
+        };
         let plan = plan_of(&patient);
         let Some(disk) = &patient.disk else {
             let waiting = |place| format!("its disk is gone, and none is here yet: {place}");
@@ -141,17 +156,24 @@ impl Driver<'_> {
         let scratch = self.scratch(id)?;
         self.mount_aside(id, disk, &found, &scratch)?;
         seam::step("heal.mounted");
+        let mut hangs = Vec::new();
         let healed = File::open(&scratch)
             .map_err(|error| Error::io(format!("open {}", scratch.display()), &error))
-            .and_then(|fresh| self.switch_everywhere(id, &patient, &fresh));
+            .and_then(|fresh| {
+                let kept = self.keep_dead(&patient)?;
+                let healed = self.switch_everywhere(id, (&patient, disk), &fresh, again);
+                hangs = self.let_go(kept);
+                healed
+            });
         // Only the switched mounts keep the new file system from here on.
         let left = self.mounts.unmount(&scratch, self.deadline);
         if let Err(error) = left.and_then(|()| self.mounts.remove_folder(&scratch)) {
             tracing::warn!(volume = %id, %error, "the scratch mount stays, until the next heal");
         }
         let mut healed = healed?;
-        self.remember_healed(id, disk, &found);
+        self.remember_healed(id, disk, &found.uuid);
         let users = self.census.device_users(&patient.dead);
+        healed.left.extend(hangs);
         healed.left.extend(still_held(&users));
         for left in &healed.left {
             tracing::warn!(volume = %id, left, "not healed");
@@ -177,7 +199,7 @@ impl Driver<'_> {
             );
         }
         let record = self.records.load(id);
-        if let Some(staged) = record.staged {
+        if let Some(staged) = record.mounted_as() {
             if !staged.uuid.is_empty() && staged.uuid != found.uuid {
                 return refuse(format!(
                     "file system {} was mounted, {} is there now",
@@ -245,12 +267,13 @@ impl Driver<'_> {
         found: &FileSystem,
         scratch: &Path,
     ) -> Result<()> {
-        let staged = self.records.load(id).staged;
-        let options = staged.as_ref().map(|staged| MountOptions::parse(&staged.options));
+        let record = self.records.load(id);
+        let staged = record.mounted_as();
+        let options = staged.map(|staged| MountOptions::parse(&staged.options));
         let options = options.transpose()?.unwrap_or_default();
         let untouched = staged.is_some_and(|staged| staged.untouched);
         // A heal that is killed from here on has mounted the file system once more.
-        let counts = mounts_after(found, untouched || disk.read_only);
+        let counts = self.mounts_counted(found, disk, untouched)?;
         self.records.update(id, |record| record.healing = counts)?;
         self.prove_again(id, disk)?;
         self.mounts.mount(&MountRequest {
@@ -299,25 +322,32 @@ impl Driver<'_> {
 
     /// The machine's own mounts first, so that new containers start right; then everybody's, round
     /// by round until nothing that can be reached is stale.
-    fn switch_everywhere(&self, id: &VolumeId, patient: &Patient, fresh: &File) -> Result<Healed> {
+    fn switch_everywhere(
+        &self,
+        id: &VolumeId,
+        (patient, disk): (&Patient, &Device),
+        fresh: &File,
+        again: bool,
+    ) -> Result<Healed> {
         let mut healed = Healed::default();
+        let mut unknown = Vec::new();
+        let mut known = self.intend(id, &patient.own, &patient.elsewhere, fresh)?;
         if !patient.own.is_empty() {
-            let done = self.switches.switch(&SwitchRequest {
-                namespace: None,
-                stale: &patient.own,
-                fresh: fresh.as_fd(),
-                deadline: self.deadline,
-            })?;
+            let done = self.switch_own(id, disk, &patient.own, fresh)?;
             tell(id, "this machine", &done);
             healed.places.push(("this machine".to_owned(), done));
             seam::step("heal.own");
         }
         let mut next = patient.elsewhere.clone();
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            if round > 0 {
+                known = self.intend(id, &[], &next, fresh)?;
+            }
+            let company = self.company(id, disk);
             let mut progress = false;
-            for one in &next {
+            for one in &known {
                 let place = place_of(one);
-                match self.switch_in(one, fresh) {
+                match self.switch_in(&company, one, fresh) {
                     Ok(done) => {
                         tell(id, &place, &done);
                         progress |= done.iter().any(|one| one.outcome == Outcome::Switched);
@@ -325,6 +355,7 @@ impl Driver<'_> {
                     }
                     Err(error) => {
                         tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
+                        unknown.extend(one.id);
                     }
                 }
                 seam::step("heal.namespace");
@@ -340,27 +371,15 @@ impl Driver<'_> {
                 break;
             }
         }
+        self.is_switched(id, again, unknown);
         healed.left =
             next.iter().map(|one| format!("still on the dead disk: {}", place_of(one))).collect();
         Ok(healed)
     }
 
-    fn switch_in(&self, one: &NamespaceUse, fresh: &File) -> Result<Vec<Switched>> {
-        let door = self.census.open_namespace(one)?;
-        self.switches.switch(&SwitchRequest {
-            namespace: Some(&door),
-            stale: &one.mounts,
-            fresh: fresh.as_fd(),
-            deadline: self.deadline,
-        })
-    }
-
-    fn remember_healed(&self, id: &VolumeId, disk: &Device, found: &FileSystem) {
+    fn remember_healed(&self, id: &VolumeId, disk: &Device, uuid: &str) {
         let noted = self.records.update(id, |record| {
-            let Some(staged) = record.staged.clone() else { return };
-            let uuid = found.uuid.clone();
-            let mounts = self.counted(disk, found, staged.untouched);
-            record.is_staged(Staged { disk: moment(disk), uuid, mounts, ..staged });
+            record.is_healed(moment(disk), uuid.to_owned(), record.healing);
         });
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "the heal is not remembered");

@@ -38,6 +38,16 @@ impl Driver<'_> {
         }
     }
 
+    /// Another machine's detach by force took the mark away: then it is left anew.
+    pub(super) fn forget_lost_mark(&self, id: &VolumeId, mark: Option<&ServerId>) {
+        if !self.leaves_marks() || mark.is_some() || !self.records.load(id).is_marked {
+            return;
+        }
+        if let Err(error) = self.records.update(id, |record| record.is_marked = false) {
+            tracing::warn!(volume = %id, %error, "the lost mark is not left anew");
+        }
+    }
+
     /// Takes the mark back, now or with a later call.
     pub(super) fn unmark_mounted(&self, id: &VolumeId) {
         let record = self.records.load(id);

@@ -9,6 +9,7 @@ mod aftercare;
 pub mod attach;
 #[cfg(test)]
 mod cloud_table;
+mod company;
 pub mod detach;
 pub mod expand;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod fakes;
 pub mod format;
 mod guard;
 pub mod heal;
+mod interrupted;
 pub mod look;
 mod mark;
 pub mod names;

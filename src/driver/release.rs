@@ -49,7 +49,7 @@ impl Driver<'_> {
             released.push(folder.clone());
         }
         self.records.update(id, |record| {
-            record.staged = None;
+            record.is_unstaged();
             record.published.clear();
             record.refused.clear();
         })?;

@@ -84,11 +84,12 @@ impl Driver<'_> {
         self.mounts.make_folder(&folder)?;
         self.report_hidden(&volume.id, &folder);
         self.prove_again(&volume.id, &disk)?;
+        let mounts = self.mounts_counted(&found, &disk, wish.untouched)?;
         self.mount_verified(volume, &disk, &found, wish, &folder)?;
         let mut staged = staged(&folder, &moment(&disk), found.kind.name(), &found.uuid);
         staged.options = wish.mount_options.to_string();
         staged.untouched = wish.untouched;
-        staged.mounts = self.counted(&disk, &found, disk.read_only || wish.untouched);
+        staged.mounts = mounts;
         if let Err(error) = self.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.undo(&folder, error));
@@ -260,19 +261,17 @@ impl Driver<'_> {
         verified.map_err(|error| self.undo(folder, error))
     }
 
-    /// What an ext file system counts now that it is mounted. The disk tells: a mount that joined
-    /// one that was there, in whatever namespace, is not counted.
-    pub(super) fn counted(
+    /// What an ext file system will count when it is mounted now: one more, if it may write, and if
+    /// this is no further mount of what is mounted already.
+    pub(super) fn mounts_counted(
         &self,
-        disk: &Device,
         found: &FileSystem,
-        read_only: bool,
-    ) -> Option<u16> {
-        let expected = mounts_after(found, read_only)?;
-        match self.file_systems.look(disk) {
-            Ok(Contents::FileSystem(now)) => now.mounts,
-            _ => Some(expected),
-        }
+        disk: &Device,
+        untouched: bool,
+    ) -> Result<Option<u16>> {
+        let Some(before) = found.mounts else { return Ok(None) };
+        let is_counted = !untouched && !disk.read_only && self.devices.is_free(disk)?;
+        Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
     }
 
     fn undo(&self, folder: &Path, error: Error) -> Error {
@@ -293,11 +292,6 @@ pub(super) fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str
         mounts: None,
         untouched: false,
     }
-}
-
-/// What an ext file system counts after a mount: one more, if it may write.
-pub(super) fn mounts_after(found: &FileSystem, read_only: bool) -> Option<u16> {
-    found.mounts.map(|before| if read_only { before } else { before.saturating_add(1) })
 }
 
 /// Whether a mount at the volume's folder is the volume's disk.

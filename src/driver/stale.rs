@@ -139,7 +139,7 @@ impl Driver<'_> {
         }
         // The predecessor's mounts have no label: then only what stands in the folder where this
         // machine staged the volume is its, or what has its file system's id.
-        Ok(record.staged.as_ref().is_some_and(|staged| {
+        Ok(record.mounted_as().is_some_and(|staged| {
             own.iter().any(|mount| mount.target == staged.folder)
                 || self.is_file_system(number, &staged.fs_type, &staged.uuid)
         }))

@@ -49,13 +49,16 @@ impl Driver<'_> {
             if is_mounted { self.lock(&key).map(Some) } else { self.lock_if_possible(&key) }
         };
         let _lock = key.map(lock).transpose()?;
+        if let Some(id) = &id {
+            self.set_back_for_good(id);
+        }
         let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
         // The record may name a mount that is gone since a reboot: it is put right either way.
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
             let gone = |record: &mut VolumeRecord| match ward {
                 Ward::Consumer(consumer) => drop(record.published.remove(*consumer)),
                 Ward::Stage => {
-                    record.staged = None;
+                    record.is_unstaged();
                     // The guard has just looked, and it never consents without: nobody stands on
                     // any of them any more, and to look for them with each call takes longer than
                     // the call. Where nothing was mounted it was not asked.
@@ -64,6 +67,7 @@ impl Driver<'_> {
                         && self.guard.give_up_after.is_none();
                     if guard_looked {
                         record.former.clear();
+                        record.unstaged = None;
                     }
                 }
             };

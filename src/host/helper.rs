@@ -14,9 +14,9 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use std::ffi::CString;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -129,12 +129,82 @@ fn mount_id_of(path: &CString) -> nix::Result<u32> {
     }
 }
 
+/// A process that has a place open, and by that keeps its file system from being let go of by
+/// anybody else: the last one who lets go of a dead disk may wait for it for good.
+#[derive(Debug)]
+pub struct Keeper {
+    child: Option<Pid>,
+    /// Whose end the child waits for: also if this process is killed.
+    line: Option<OwnedFd>,
+}
+
+/// Lets a child process keep this place.
+pub fn keep(place: OwnedFd) -> Result<Keeper> {
+    let wrong = |errno: Errno| Error::io("start a child process", &errno.into());
+    let (wait_for, line) = pipe2(OFlag::O_CLOEXEC).map_err(wrong)?;
+    let kept = [place.as_raw_fd(), wait_for.as_raw_fd()];
+    let hangs = crate::seam::wish("INCLOUD_DISK_KEEPER_HANGS").is_some();
+    // SAFETY: as above.
+    match unsafe { fork() }.map_err(wrong)? {
+        ForkResult::Child => {
+            close_all_but(kept);
+            let mut nothing = [0];
+            while nix::unistd::read(&wait_for, &mut nothing) == Err(Errno::EINTR) || hangs {}
+            // SAFETY: ends the process at once, and closes the place by that.
+            unsafe { nix::libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => {
+            drop(place);
+            Ok(Keeper { child: Some(child), line: Some(line) })
+        }
+    }
+}
+
+impl Keeper {
+    /// Lets go of the place. The process that hangs then is left alone with it.
+    #[must_use]
+    pub fn release(mut self, deadline: Deadline) -> Ended {
+        self.line = None;
+        self.child.take().map_or(Ended::Done, |child| wait(child, deadline))
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.child.map_or(0, Pid::as_raw)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.line = None;
+        if let Some(child) = self.child.take() {
+            let _ = wait(child, Deadline::after(Duration::ZERO));
+        }
+    }
+}
+
+fn close_all_but(mut kept: [RawFd; 2]) {
+    kept.sort_unstable();
+    let [low, high] = kept;
+    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
+        close_range(first, last);
+    }
+}
+
 fn close_everything() {
+    close_range(0, RawFd::MAX);
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    if last < first {
+        return;
+    }
     // SAFETY: closing files is always allowed; nothing in the child uses them any more.
     unsafe {
-        if nix::libc::syscall(nix::libc::SYS_close_range, 0, u32::MAX, 0) != 0 {
+        if nix::libc::syscall(nix::libc::SYS_close_range, first, last, 0) != 0 {
             // Before Linux 5.9 one by one.
-            for descriptor in 0..4096 {
+            for descriptor in first..=last.min(4095) {
                 nix::libc::close(descriptor);
             }
         }

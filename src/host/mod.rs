@@ -34,10 +34,11 @@ use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::staleness::Presence;
-use crate::model::switch::{Method, Switched};
+use crate::model::switch::{Method, Standing, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
 use crate::model::users::{Answer, DeviceUses, Holder, NamespaceId, NamespaceUse, NamespaceUses};
+use helper::Keeper;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -235,6 +236,18 @@ pub trait Census {
     fn file_systems_with_id(&self, id: u64) -> Answer<Vec<DeviceNumber>>;
     /// Opens a namespace that was found, for setns(2).
     fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File>;
+    /// Opens a namespace that is remembered; nothing if there is none of that number any more.
+    fn find_namespace(&self, id: NamespaceId) -> Result<Option<File>>;
+}
+
+/// The peer group that the machine's own old mounts were in, and who stands for it now.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerGroup<'a> {
+    /// What it was called.
+    pub number: u32,
+    /// The root of a mount of the new file system in this thread's namespace, which is shared with
+    /// its new peers and slaves.
+    pub place: BorrowedFd<'a>,
 }
 
 /// Mounts to be replaced in one mount namespace.
@@ -245,9 +258,11 @@ pub struct SwitchRequest<'a> {
     /// The old mounts there: all of one dead file system, as the table of that namespace has them.
     pub stale: &'a [Mount],
     /// The root of a healthy mount of the new file system: a folder of this thread's namespace
-    /// that is open, or, from Linux 6.15 on, a detached mount. What was a slave becomes a slave of
-    /// this one, if it is shared.
+    /// that is open, or, from Linux 6.15 on, a detached mount.
     pub fresh: BorrowedFd<'a>,
+    /// Where those go that were in a peer group of the machine's own, or followed it. Nobody
+    /// shares with or follows anything else.
+    pub group: Option<PeerGroup<'a>>,
     /// When no answer is waited for any more: those who live in the namespace can make a walk
     /// through it take for ever.
     pub deadline: Deadline,
@@ -272,14 +287,23 @@ pub trait Switches {
     /// each old mount, in no order. An error means that nothing was changed, except when the time
     /// is over: then it is not known.
     fn switch(&self, request: &SwitchRequest<'_>) -> Result<Vec<Switched>>;
-    /// The parents whose propagation a switch will change for a moment, as they are now; a switch
-    /// that is killed then leaves them changed. None where the method changes none.
-    fn will_share(&self, request: &SwitchRequest<'_>) -> Result<Vec<Mount>>;
-    /// Gives parents that a killed switch left shared the propagation that they had.
+    /// The mounts whose propagation a switch will change for a moment, with what it is to be in the
+    /// end. To be remembered before: a switch that is killed leaves them changed.
+    fn will_change(&self, request: &SwitchRequest<'_>) -> Result<Vec<Standing>>;
+    /// Gives mounts that a killed switch left otherwise the propagation that they are to have. One
+    /// that is gone, or that is as it is to be, is left alone.
     fn set_back(
         &self,
         namespace: Option<&File>,
-        parents: &[Mount],
+        mounts: &[Standing],
         deadline: Deadline,
     ) -> Result<()>;
+    /// Keeps the file system of one of these mounts from being the last that anybody of this
+    /// process lets go of; nothing if none of them can be reached.
+    fn keep(
+        &self,
+        namespace: Option<&File>,
+        mounts: &[Mount],
+        deadline: Deadline,
+    ) -> Result<Option<Keeper>>;
 }

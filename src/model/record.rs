@@ -7,6 +7,7 @@
 use super::device::DeviceNumber;
 use super::ids::{ConsumerId, VolumeId, VolumeName};
 use super::refusal::Refusal;
+use super::switch::Standing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,11 +17,13 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 8] = [
+pub const OF_THE_BOOT: [&str; 10] = [
     "staged",
+    "unstaged",
     "former",
     "tenure",
     "healing",
+    "switching",
     "told_lost_writes",
     "refused",
     "published",
@@ -44,6 +47,9 @@ pub struct VolumeRecord {
     /// The stage mount as it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
+    /// The last one, once it was taken off: whoever still stands on its disk is healed by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unstaged: Option<Staged>,
     /// The disks of this boot that the volume was mounted from: their mounts may live on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<DiskMoment>,
@@ -53,6 +59,9 @@ pub struct VolumeRecord {
     /// What the file system counts once the mount of a heal was made that may have been killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<u16>,
+    /// Mounts of other places that a heal changes for a moment: there until it has put them right.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub switching: Vec<Switching>,
     /// The mount whose lost writes were told: they are told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
@@ -95,6 +104,50 @@ impl VolumeRecord {
         self.formatting = None;
         self.healing = None;
         self.staged = Some(staged);
+        self.unstaged = None;
+    }
+
+    /// The stage mount was taken off.
+    pub fn is_unstaged(&mut self) {
+        if self.staged.is_some() {
+            self.unstaged = self.staged.take();
+        }
+    }
+
+    /// How the volume was mounted, by what is staged or was last.
+    #[must_use]
+    pub fn mounted_as(&self) -> Option<&Staged> {
+        self.staged.as_ref().or(self.unstaged.as_ref())
+    }
+
+    /// All that stood on a dead disk stands on this one now.
+    pub fn is_healed(&mut self, disk: DiskMoment, uuid: String, mounts: Option<u16>) {
+        let Some(before) = self.mounted_as().cloned() else { return };
+        let was_staged = self.staged.is_some();
+        self.is_staged(Staged { disk, uuid, mounts, ..before });
+        if !was_staged {
+            self.is_unstaged();
+        }
+    }
+
+    /// Remembers what a heal is about to change in one mount namespace. What an earlier one wrote
+    /// of a mount stays: that one may have been killed, and what is there now is its half of the
+    /// work.
+    pub fn will_switch(&mut self, boot: &str, namespace: u64, mounts: Vec<Standing>) {
+        self.switching.retain(|one| one.boot == boot);
+        let known = self.switching.iter_mut().find(|one| one.namespace == namespace);
+        let Some(known) = known else {
+            let boot = boot.to_owned();
+            self.switching.push(Switching { boot, namespace, mounts });
+            return;
+        };
+        for mount in mounts {
+            let is_new =
+                !known.mounts.iter().any(|one| (one.id, &one.target) == (mount.id, &mount.target));
+            if is_new {
+                known.mounts.push(mount);
+            }
+        }
     }
 
     /// An empty record.
@@ -106,9 +159,11 @@ impl VolumeRecord {
             name: None,
             formatting: None,
             staged: None,
+            unstaged: None,
             former: Vec::new(),
             tenure: None,
             healing: None,
+            switching: Vec::new(),
             told_lost_writes: None,
             is_marked: false,
             refused: BTreeMap::new(),
@@ -119,6 +174,17 @@ impl VolumeRecord {
             other: BTreeMap::new(),
         }
     }
+}
+
+/// Mounts of one mount namespace that a heal changes for a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switching {
+    /// The boot of the machine: namespaces and mounts are numbered anew with each.
+    pub boot: String,
+    /// The namespace.
+    pub namespace: u64,
+    /// What is to be in the end.
+    pub mounts: Vec<Standing>,
 }
 
 /// The disk as it was when something was begun on it: the same disk is the same plug-in of it.
@@ -190,6 +256,35 @@ mod tests {
         lasting.retain(|key, _| !OF_THE_BOOT.contains(&key.as_str()));
         let record: VolumeRecord = serde_json::from_value(lasting.into()).unwrap();
         assert_eq!(record, VolumeRecord::new(record.volume.clone()));
+    }
+
+    #[test]
+    fn what_the_first_of_two_heals_found_is_what_is_to_be() {
+        let mut record = VolumeRecord::new(VolumeId::parse("v1").unwrap());
+        let number = DeviceNumber { major: 7, minor: 1 };
+        let standing = |id, target: &str, propagation: &str| Standing {
+            id,
+            number,
+            target: target.into(),
+            propagation: propagation.to_owned(),
+        };
+        record.will_switch("b1", 5, vec![standing(Some(3), "/", "master:1 ")]);
+        record.will_switch(
+            "b1",
+            5,
+            vec![standing(Some(3), "/", "shared:9 "), standing(None, "/data", "")],
+        );
+        record.will_switch("b1", 6, vec![standing(Some(4), "/", "")]);
+        assert_eq!(record.switching.len(), 2);
+        assert_eq!(
+            record.switching[0].mounts,
+            [standing(Some(3), "/", "master:1 "), standing(None, "/data", "")]
+        );
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<VolumeRecord>(&text).unwrap(), record);
+        // After a reboot all of it is gone.
+        record.will_switch("b2", 5, Vec::new());
+        assert_eq!((record.switching.len(), record.switching[0].mounts.len()), (1, 0));
     }
 
     #[test]

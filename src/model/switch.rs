@@ -1,7 +1,10 @@
 //! Mounts that take another's place: how the kernel does it, and what became of each.
 
+use super::device::DeviceNumber;
 use super::mountinfo::Mount;
+use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::PathBuf;
 
 /// How a mount is put in the place of another one, so that no look-up between the two meets
 /// anything else.
@@ -11,10 +14,28 @@ pub enum Method {
     /// Linux 6.5).
     Beneath,
     /// The new one is let come by propagation, which puts it beneath what is mounted at the place
-    /// already (Linux 4.11; by calls of Linux 5.2).
+    /// already (`mount_setattr(2)`, Linux 5.12).
     Tuck,
+    /// The same where no call gives a mount its flags while nobody sees it: it gets them in a
+    /// scratch namespace (`open_tree(2)`, Linux 5.2).
+    TuckRemounted,
+    /// The same by mount(2) alone: the disk is mounted once more, in a scratch copy of the
+    /// namespace (Linux 4.11).
+    TuckByMount,
     /// The new one is put on the old one, which stays until its namespace ends.
     Stack,
+}
+
+impl Method {
+    /// All of them, the best first.
+    pub const ALL: [Self; 5] =
+        [Self::Beneath, Self::Tuck, Self::TuckRemounted, Self::TuckByMount, Self::Stack];
+
+    /// The method of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.to_string() == name)
+    }
 }
 
 impl fmt::Display for Method {
@@ -22,6 +43,8 @@ impl fmt::Display for Method {
         f.write_str(match self {
             Self::Beneath => "beneath",
             Self::Tuck => "tuck",
+            Self::TuckRemounted => "tuck-remounted",
+            Self::TuckByMount => "tuck-by-mount",
             Self::Stack => "stack",
         })
     }
@@ -78,7 +101,13 @@ impl Propagation {
     /// That of a mount.
     #[must_use]
     pub fn of(mount: &Mount) -> Self {
-        let has = |tag: &str| mount.propagation.split(' ').any(|field| field.starts_with(tag));
+        Self::parse(&mount.propagation)
+    }
+
+    /// What these fields of the mount table say.
+    #[must_use]
+    pub fn parse(fields: &str) -> Self {
+        let has = |tag: &str| fields.split(' ').any(|field| field.starts_with(tag));
         Self {
             is_shared: has("shared:"),
             is_slave: has("master:"),
@@ -87,10 +116,47 @@ impl Propagation {
     }
 }
 
+/// The peer group that these fields of the mount table name behind a tag, such as `shared:`.
+#[must_use]
+pub fn group_of(fields: &str, tag: &str) -> Option<u32> {
+    fields.split(' ').find_map(|field| field.strip_prefix(tag)?.parse().ok())
+}
+
+/// A mount whose propagation a switch changes for a moment, and what it is to be in the end: a
+/// switch that is killed in between leaves it otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Its id, where it stays the same mount; nothing if it takes another one's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u32>,
+    /// Its file system.
+    pub number: DeviceNumber,
+    /// Where it is, as seen in its namespace.
+    pub target: PathBuf,
+    /// The fields of the mount table that it is to have.
+    #[serde(default)]
+    pub propagation: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::mountinfo::MountTable;
+
+    #[test]
+    fn fields_name_their_groups() {
+        let fields = "shared:12 master:3 propagate_from:2 ";
+        assert_eq!((group_of(fields, "shared:"), group_of(fields, "master:")), (Some(12), Some(3)));
+        assert_eq!(group_of("", "shared:"), None);
+    }
+
+    #[test]
+    fn methods_are_known_by_their_names() {
+        for method in Method::ALL {
+            assert_eq!(Method::named(&method.to_string()), Some(method));
+        }
+        assert_eq!(Method::named("swap"), None);
+    }
 
     #[test]
     fn the_fields_of_a_mount_tell_its_propagation() {

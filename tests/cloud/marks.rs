@@ -87,3 +87,28 @@ fn a_mark_that_cannot_be_left_or_removed_fails_nothing() {
     here.detach();
     assert_eq!(mark(&life), None);
 }
+
+/// An xfs does not count its mounts. So a heal asks who had the volume since.
+#[test]
+fn what_another_server_had_meanwhile_is_not_put_under_running_programs() {
+    if !can_run("what_another_server_had_meanwhile_is_not_put_under_running_programs") {
+        return;
+    }
+    let life = Life::new("xfs");
+    let (here, there) = (&life.here, &life.there);
+    let letter = life.up(here, "xfs");
+    there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
+    there.attach();
+    there.detach();
+    here.attach();
+    assert_ne!(here.letter(), letter, "the disk is back under another name");
+    let log = here.node.log();
+    assert!(log.contains("was attached to another server since it was mounted here"), "{log}");
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()), "the lost mark is left anew");
+    for uid in PODS {
+        here.unpublish(uid);
+    }
+    here.unstage();
+    here.detach();
+    assert!(life.attached_to().is_empty());
+}

@@ -42,9 +42,10 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 3;
 
 /// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
-const ELSEWHERE: [&str; 15] = [
+const ELSEWHERE: [&str; 16] = [
     "heal.attached",
     "heal.detached",
+    "heal.intended",
     "heal.tuck.sent",
     "heal.tuck.shared",
     "heal.mounted",

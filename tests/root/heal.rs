@@ -4,9 +4,16 @@
 use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
 use crate::crash::{kill_at, seams_are_built_in};
 use crate::files;
-use crate::support::pods::{Container, Naming, Order, Pod, Report, pods_are_possible};
-use crate::support::{Node, loop_devices_below, private_mounts};
+use crate::support::disks::table_of;
+use crate::support::pods::{Container, Naming, Order, Plan, Pod, Report, pods_are_possible};
+use crate::support::tracer::{self, CAN_FORBID, Fate, tracing_is_possible};
+use crate::support::{Node, loop_devices_below, private_mounts, with_files};
+use crate::switch::kinds::{propagate, tmpfs};
+use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
+use incloud_disk::model::mountinfo::{Mount, MountTable};
+use incloud_disk::model::switch::Method;
+use nix::mount::MsFlags;
 use std::time::Duration;
 
 pub fn is_possible(test: &str) -> bool {
@@ -164,6 +171,31 @@ fn a_container_is_remembered_over_a_detach() {
     assert!(!volume.record_path().exists());
 }
 
+/// What was mounted is known although kubelet, with the guard off, has unmounted it.
+#[test]
+fn another_file_system_is_refused_after_an_unmount_too() {
+    if !is_possible("another_file_system_is_refused_after_an_unmount_too") {
+        return;
+    }
+    let node = Node::new();
+    node.configure("[guard]\nmode = \"off\"");
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    node.must(volume.unpublish(pod.uid()));
+    node.must(volume.unstage());
+    pull(&volume, &mut container);
+    node.must(volume.detach());
+    crate::holders::run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);
+    node.must(volume.attach());
+    assert!(node.log().contains("was mounted, "), "{}", node.log());
+    let before = container.report().writes;
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(container.report().writes, before, "it must not write anywhere");
+    container.die();
+    node.must(volume.detach());
+    nothing_is_left(&node, &[&volume]);
+}
+
 /// The machine's own mounts were lost, and kubelet asks to unmount what is not mounted: that says
 /// nothing of the containers.
 #[test]
@@ -243,6 +275,213 @@ fn what_a_process_holds_on_the_dead_disk_is_told() {
     holder.must(&Order::LetGo);
     eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
     holder.die();
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// The real thing is in `switch::hangs`; here the process that lets go never comes back.
+#[test]
+fn a_dead_disk_that_the_kernel_does_not_let_go_of_is_told() {
+    let test = "a_dead_disk_that_the_kernel_does_not_let_go_of_is_told";
+    if !is_possible(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    pull(&volume, &mut container);
+    let mut call = node.command(volume.attach());
+    call.env("INCLOUD_DISK_KEEPER_HANGS", "1");
+    let begin = std::time::Instant::now();
+    assert_eq!(crate::support::Answer::of(call).json["status"], "Success");
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(node.log().contains("does not let go of the dead disk"), "{}", node.log());
+    goes_on(&mut container, 3);
+    // That process could be killed.
+    eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// The method is chosen by what the kernel answers, and needs no call that it does not have.
+#[test]
+fn older_kernels_heal_by_the_calls_that_they_have() {
+    use nix::libc::{
+        SYS_close_range, SYS_fsconfig, SYS_fsmount, SYS_fsopen, SYS_mount_setattr, SYS_move_mount,
+        SYS_open_tree, SYS_openat2,
+    };
+    let test = "older_kernels_heal_by_the_calls_that_they_have";
+    if !is_possible(test) || !seams_are_built_in(test) || !tracing_is_possible(test) {
+        return;
+    }
+    if !CAN_FORBID {
+        crate::support::skip(test, "needs an x86_64");
+        return;
+    }
+    // What came with Linux 5.12, with 5.6 and 5.9, and with 5.2.
+    let flags: &[i64] = &[SYS_mount_setattr];
+    let walks: &[i64] = &[SYS_mount_setattr, SYS_openat2, SYS_close_range];
+    let mounts: &[i64] = &[
+        SYS_mount_setattr,
+        SYS_openat2,
+        SYS_close_range,
+        SYS_open_tree,
+        SYS_move_mount,
+        SYS_fsopen,
+        SYS_fsconfig,
+        SYS_fsmount,
+    ];
+    let kernels = [(flags, "tuck-remounted"), (walks, "tuck-remounted"), (mounts, "tuck-by-mount")];
+    for (without, method) in kernels {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        pull(&volume, &mut container);
+        let fate = Fate { without, ..Fate::default() };
+        let traced = tracer::run(node.command(volume.attach()), fate).unwrap();
+        assert!(traced.text.contains("Success"), "{}", traced.text);
+        assert!(node.log().contains(&format!("method={method}")), "{method}: {}", node.log());
+        let report = goes_on(&mut container, 3);
+        let number = number_of(&volume.letter());
+        assert!(report.file_systems.contains(&number.to_string()), "{method}: {report:?}");
+        for place in [volume.global(), volume.pod(pod.uid())] {
+            assert_eq!(only_mount_at(&place).number, number, "{method} {}", place.display());
+        }
+        container.die();
+        for call in [volume.unpublish(pod.uid()), volume.unstage(), volume.detach()] {
+            let traced = tracer::run(node.command(call), fate).unwrap();
+            assert!(traced.text.contains("Success"), "{method}: {}", traced.text);
+        }
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// No heal may ever come again: an unmount puts right what a killed one left, and also one that is
+/// refused.
+#[test]
+fn an_unmount_puts_right_what_a_killed_heal_left() {
+    let test = "an_unmount_puts_right_what_a_killed_heal_left";
+    if !is_possible(test) || !seams_are_built_in(test) || !methods().contains(&Method::Tuck) {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    pull(&volume, &mut container);
+    let shared = || {
+        let is_shared = |mount: &&Mount| mount.propagation.contains("shared:");
+        table().mounts().iter().filter(is_shared).count()
+    };
+    let before = shared();
+    for step in ["heal.intended", "heal.tuck.shared"] {
+        let mut heal = node.command(volume.attach());
+        heal.env("INCLOUD_DISK_SWITCH", "tuck").env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+        let (mut child, _output) = crate::support::spawn(heal);
+        assert!(!child.wait().unwrap().success(), "it did not come to {step}");
+        assert_ne!(volume.record()["switching"], serde_json::Value::Null, "{step}");
+        assert_eq!(shared() > before, step == "heal.tuck.shared");
+        node.fails(volume.unpublish(pod.uid()));
+        assert_eq!(shared(), before, "{step}");
+        assert_eq!(volume.record()["switching"], serde_json::Value::Null, "{step}");
+    }
+    node.must(volume.wait(""));
+    goes_on(&mut container, 3);
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// kubelet's folders are shared on a real machine: a mount in one of the volume's folders comes to
+/// the others, and to containers that asked for it (`HostToContainer`); after a heal too.
+#[test]
+fn folders_that_share_and_containers_that_follow_go_on_to() {
+    let test = "folders_that_share_and_containers_that_follow_go_on_to";
+    if !is_possible(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let methods = methods().into_iter().filter(|method| *method != Method::TuckByMount);
+    let steps = ["", "heal.own", "heal.namespace"];
+    for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
+        let node = Node::new();
+        let root = node.kubelet_root().to_str().unwrap().to_owned();
+        tmpfs(&root);
+        propagate(&root, MsFlags::MS_SHARED);
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let ours = volume.pod(pod.uid());
+        std::fs::create_dir(ours.join("nested")).unwrap();
+        with_files(|| nix::unistd::syncfs(std::fs::File::open(&ours).unwrap()).unwrap());
+        let follower = Plan::outside().copying_all_mounts().following_our_mounts().start();
+        let goes_along = |when: &str| {
+            let nested = ours.join("nested");
+            tmpfs(nested.to_str().unwrap());
+            let places = |table: &MountTable| {
+                let all = [&ours, &volume.global()].map(|place| place.join("nested"));
+                all.map(|place| table.at(&place).count())
+            };
+            assert_eq!(places(&table()), [1, 1], "{method} {step} {when}");
+            assert_eq!(places(&table_of(follower.pid())), [1, 1], "{method} {step} {when}");
+            nix::mount::umount2(&nested, nix::mount::MntFlags::empty()).unwrap();
+            assert_eq!(places(&table_of(follower.pid())), [0, 0], "{method} {step} {when}");
+        };
+        goes_along("before");
+        pull(&volume, &mut container);
+        let mut heal = node.command(volume.attach());
+        heal.env("INCLOUD_DISK_SWITCH", method.to_string());
+        if step.is_empty() {
+            assert_eq!(crate::support::Answer::of(heal).json["status"], "Success");
+        } else {
+            heal.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+            let (mut child, _output) = crate::support::spawn(heal);
+            assert!(!child.wait().unwrap().success());
+            node.must(volume.attach());
+        }
+        goes_on(&mut container, 3);
+        goes_along("after");
+        follower.die();
+        container.die();
+        node.must(volume.unpublish(pod.uid()));
+        volume.take_away();
+        nix::mount::umount2(root.as_str(), nix::mount::MntFlags::empty()).unwrap();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// As on kernels before Linux 4.11.
+#[test]
+fn without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said() {
+    let test = "without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said";
+    if !is_possible(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    pull(&volume, &mut container);
+    for call in [volume.attach(), volume.wait("")] {
+        let mut command = node.command(call);
+        command.env("INCLOUD_DISK_SWITCH", "stack");
+        assert_eq!(crate::support::Answer::of(command).json["status"], "Success");
+    }
+    let log = node.log();
+    assert!(log.contains("no way to replace this mount inside a container"), "{log}");
+    assert!(log.contains("still on the dead disk") && log.contains("/data"), "{log}");
+    let before = container.report();
+    assert_eq!(container.report().writes, before.writes, "it is on the dead disk");
+    // Restarted, it is on the new one.
+    container.die();
+    let mut container = pod.container_with(&volume.pod(pod.uid()));
+    container.write("/data/log", Duration::from_millis(2));
+    container.must_write_on(5);
+    let number = number_of(&volume.letter()).to_string();
+    assert_eq!(container.report().file_systems, [number]);
+    assert_eq!(layers_at(&volume.global()), 2, "one of each, and no third one by the second call");
     container.die();
     node.must(volume.unpublish(pod.uid()));
     volume.take_away();

@@ -32,6 +32,7 @@ mod foreign;
 mod format_verb;
 mod guard;
 mod identity;
+mod killed_heal;
 mod kills;
 mod letters;
 mod life;

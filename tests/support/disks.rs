@@ -6,7 +6,7 @@ use incloud_disk::host::heal::KernelSwitches;
 use incloud_disk::host::{SwitchRequest, Switches};
 use incloud_disk::model::device::DeviceNumber;
 use incloud_disk::model::mountinfo::{Mount, MountTable};
-use incloud_disk::model::switch::{Method, Switched};
+use incloud_disk::model::switch::{Method, Standing, Switched};
 use incloud_disk::model::time::Deadline;
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::{self, File};
@@ -65,12 +65,22 @@ pub struct Disks {
 impl Disks {
     /// Two mounted ones with the files that were made in the first.
     pub fn with(fs_type: &str, fill: impl FnOnce(&Path)) -> Self {
+        Self::prepared(fs_type, |_| {}, fill).0
+    }
+
+    /// The same, the first one over a file that something was done with.
+    pub fn prepared<T>(
+        fs_type: &str,
+        prepare: impl FnOnce(&Path) -> T,
+        fill: impl FnOnce(&Path),
+    ) -> (Self, T) {
         let dir = TempDir::with_prefix("incloud-disk-switch-").expect("a folder");
         let base = fs::canonicalize(dir.path()).expect("its path");
         let image = |name: &str| base.join(name);
         let size = if fs_type == "xfs" { 320 << 20 } else { 64 << 20 };
         File::create(image("old.img")).expect("a file").set_len(size).expect("its size");
         run(&format!("mkfs.{fs_type}"), &["-q", image("old.img").to_str().expect("UTF-8")]);
+        let prepared = prepare(&image("old.img"));
         let old = Disk::mounted(&image("old.img"), base.join("old"), "rw");
         fill(&old.place);
         nix::unistd::syncfs(File::open(&old.place).expect("its root")).expect("on the disk");
@@ -79,7 +89,7 @@ impl Disks {
         // An xfs with the UUID of a mounted one is not mounted otherwise.
         let twin = if fs_type == "xfs" { "nouuid" } else { "rw" };
         let new = Disk::mounted(&image("new.img"), base.join("new"), twin);
-        Self { old, new, dir }
+        (Self { old, new, dir }, prepared)
     }
 
     pub fn base(&self) -> PathBuf {
@@ -109,9 +119,30 @@ pub fn replace(
         namespace: namespace.as_ref(),
         stale,
         fresh: fresh.as_fd(),
+        group: None,
         deadline: Deadline::after(Duration::from_secs(20)),
     };
     switches.switch(&request).expect("an answer")
+}
+
+/// What replacing them will change for a moment.
+#[track_caller]
+pub fn will_change(
+    switches: KernelSwitches,
+    pid: u32,
+    stale: &[Mount],
+    to: &Disk,
+) -> Vec<Standing> {
+    let namespace = File::open(format!("/proc/{pid}/ns/mnt")).expect("its namespace");
+    let fresh = File::open(&to.place).expect("the new disk");
+    let request = SwitchRequest {
+        namespace: Some(&namespace),
+        stale,
+        fresh: fresh.as_fd(),
+        group: None,
+        deadline: Deadline::after(Duration::from_secs(20)),
+    };
+    switches.will_change(&request).expect("an answer")
 }
 
 /// The mounts that a process sees.

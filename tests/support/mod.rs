@@ -14,6 +14,7 @@ pub mod disks;
 mod failing_disk;
 pub mod pods;
 mod processes;
+pub mod tracer;
 
 pub use failing_disk::{Counts, FailingDisk, private_mounts_and_fuse};
 pub use processes::{output_of, spawn, start, with_files};

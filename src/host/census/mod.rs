@@ -203,6 +203,18 @@ impl Census for KernelCensus {
             .find(|door| door.metadata().is_ok_and(|found| found.ino() == wanted.0))
             .map_or_else(|| nobodys::open(&proc, wanted).ok().flatten().ok_or_else(gone), Ok)
     }
+
+    fn find_namespace(&self, id: NamespaceId) -> Result<Option<File>> {
+        let proc = self.proc()?;
+        let is_it = |door: &File| door.metadata().is_ok_and(|found| found.ino() == id.0);
+        let by_process = pids(&proc)?.into_iter().find_map(|pid| {
+            let (task, found) = proc.living(pid).ok().flatten()?;
+            let door = (found == id).then(|| proc.open(&format!("{task}/ns/mnt"), OFlag::O_RDONLY));
+            door?.ok().filter(is_it)
+        });
+        // Before Linux 6.12 one where nobody lives is not found, and nobody misses anything there.
+        Ok(by_process.or_else(|| nobodys::open(&proc, id).ok().flatten()))
+    }
 }
 
 /// Processes in words, each looked up once.

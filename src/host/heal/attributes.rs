@@ -1,5 +1,7 @@
 //! The properties of a mount alone, from the words of the mount table to the numbers of
-//! `mount_setattr(2)`.
+//! `mount_setattr(2)`, or to the flags of mount(2).
+
+use nix::mount::MsFlags;
 
 const READ_ONLY: u64 = 0x1;
 const NO_SUID: u64 = 0x2;
@@ -39,6 +41,32 @@ pub(super) fn of(options: &str) -> (u64, u64) {
     (set | atime, (USUAL & !set) | ATIME_MASK)
 }
 
+/// The same as flags of mount(2), which are all that the mount then has.
+pub(super) fn flags_of(options: &str) -> MsFlags {
+    /// `MS_NOSYMFOLLOW`, Linux 5.10.
+    const NO_SYMLINK_FOLLOW: MsFlags = MsFlags::from_bits_retain(0x100);
+    let mut flags = MsFlags::empty();
+    // Without a word for it the kernel would leave the way of access times as it is.
+    let mut atime = MsFlags::MS_STRICTATIME;
+    for option in options.split(',') {
+        flags |= match option {
+            "ro" => MsFlags::MS_RDONLY,
+            "nosuid" => MsFlags::MS_NOSUID,
+            "nodev" => MsFlags::MS_NODEV,
+            "noexec" => MsFlags::MS_NOEXEC,
+            "nodiratime" => MsFlags::MS_NODIRATIME,
+            "nosymfollow" => NO_SYMLINK_FOLLOW,
+            _ => MsFlags::empty(),
+        };
+        match option {
+            "noatime" => atime = MsFlags::MS_NOATIME,
+            "relatime" => atime = MsFlags::MS_RELATIME,
+            _ => {}
+        }
+    }
+    flags | atime
+}
+
 /// Whether the options say that owners are shown through a user namespace.
 pub(super) fn is_id_mapped(options: &str) -> bool {
     options.split(',').any(|option| option == "idmapped")
@@ -59,6 +87,10 @@ mod tests {
         ] {
             assert_eq!(of(options), (set, clear), "{options}");
         }
+        let strict = MsFlags::MS_STRICTATIME | MsFlags::MS_RDONLY | MsFlags::MS_NODEV;
+        assert_eq!(flags_of("ro,nodev"), strict);
+        assert_eq!(flags_of("rw,noatime"), MsFlags::MS_NOATIME);
+        assert_eq!(flags_of("rw,relatime,nosymfollow").bits(), MsFlags::MS_RELATIME.bits() | 0x100);
         assert!(is_id_mapped("rw,relatime,idmapped") && !is_id_mapped("rw,relatime"));
     }
 }

@@ -4,6 +4,8 @@
 //! used by descriptor alone. Mounts are told by the ids in fdinfo, which asks no file system: a
 //! dead one answers nothing.
 
+use super::walk::Way;
+use crate::host::kernel::owner_of_namespace;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::{Mount, MountTable};
 use nix::fcntl::{OFlag, openat as nix_openat};
@@ -11,17 +13,14 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode as NixMode;
 use nix::unistd::{chroot, fchdir};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::ResolveFlags;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// No path element may lead elsewhere than it says.
-pub(super) const STRAIGHT: ResolveFlags =
-    ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 
 /// The path of a descriptor itself.
 const EMPTY: &str = "";
@@ -38,24 +37,41 @@ pub(super) struct Inside {
     namespace: File,
     /// The root folder, where it need not be the namespace's root.
     root: Option<OwnedFd>,
+    pub(super) way: Way,
 }
 
 impl Inside {
-    /// Takes this thread into the namespace, for good; or keeps it where it is.
+    /// Where this thread is, which from now on has a root and a working folder of its own, for
+    /// good.
     ///
-    /// The kernel lets no thread in that shares its root and working folder with others (EINVAL),
-    /// and what a thread changes of those must not reach the others.
-    pub(super) fn enter(namespace: Option<File>) -> Result<Self> {
+    /// The kernel lets no thread into another namespace that shares them with others (EINVAL), and
+    /// what a thread changes of them must not reach the others.
+    pub(super) fn here(way: Way) -> Result<Self> {
         unshare(CloneFlags::CLONE_FS).map_err(|errno| failed("leave the common root", errno))?;
         let proc = File::open("/proc").map_err(|error| failed("open /proc", error))?;
-        if let Some(namespace) = namespace {
-            let inside = Self { proc, namespace, root: None };
-            inside.back()?;
-            return Ok(inside);
+        let namespace = namespace_of(&proc)?;
+        Ok(Self { proc, namespace, root: Some(way.open(Path::new("/"))?), way })
+    }
+
+    /// Takes this thread into a namespace, for good.
+    pub(super) fn into(self, namespace: File) -> Result<Self> {
+        let inside = Self { namespace, root: None, ..self };
+        inside.back()?;
+        Ok(inside)
+    }
+
+    /// The same in one step; without a namespace it stays where it is.
+    pub(super) fn enter(namespace: Option<File>, way: Way) -> Result<Self> {
+        let here = Self::here(way)?;
+        match namespace {
+            Some(namespace) => here.into(namespace),
+            None => Ok(here),
         }
-        let path = "/proc/thread-self/ns/mnt";
-        let namespace = File::open(path).map_err(|error| failed(format!("open {path}"), error))?;
-        Ok(Self { proc, namespace, root: Some(open(Path::new("/"))?) })
+    }
+
+    /// Whether it is the namespace that the thread began in.
+    pub(super) fn is_own(&self) -> bool {
+        self.root.is_some()
     }
 
     /// Out of a scratch copy, which ends by that.
@@ -78,6 +94,27 @@ impl Inside {
         let done = work();
         self.back()?;
         done
+    }
+
+    /// Steps out of a scratch copy, which goes on to be, and in again. Only where the root need not
+    /// be another one than the namespace's.
+    pub(super) fn out_of_scratch<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let scratch = namespace_of(&self.proc)?;
+        self.back()?;
+        let done = work();
+        setns(&scratch, CloneFlags::CLONE_NEWNS)
+            .map_err(|errno| failed("enter the scratch namespace", errno))?;
+        done
+    }
+
+    /// The namespace's owner, to tell whether it is this process's.
+    pub(super) fn is_of_our_users(&self) -> bool {
+        let id = |namespace: &File| namespace.metadata().map(|found| found.ino()).ok();
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let own = nix_openat(&self.proc, "thread-self/ns/user", flags, NixMode::empty()).ok();
+        let own = own.map(File::from);
+        let owner = owner_of_namespace(&self.namespace).ok();
+        own.and_then(|own| id(&own)) == owner.and_then(|owner| id(&owner))
     }
 
     /// The mounts here.
@@ -107,13 +144,23 @@ impl Inside {
 
     /// Opens the root of a mount, if the way to it leads there.
     pub(super) fn pin(&self, mount: &Mount) -> Result<OwnedFd> {
-        let place = open(&mount.target)?;
+        let place = self.way.open(&mount.target)?;
         let found = self.mount_id(&place)?;
         if found == mount.id {
             return Ok(place);
         }
         let target = mount.target.display();
         Err(Error::refused(format!("{target} leads to mount {found}, not to {}", mount.id)))
+    }
+
+    /// Opens a place below an open one and on the same mount.
+    pub(super) fn below(&self, folder: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+        let place = self.way.below(folder, path, ResolveFlags::NO_XDEV)?;
+        let mount = |place| self.mount_id(place).map_err(|_| rustix::io::Errno::XDEV);
+        if self.way == Way::OnFoot && mount(&place)? != mount(folder)? {
+            return Err(rustix::io::Errno::XDEV);
+        }
+        Ok(place)
     }
 
     /// Calls with a path that is the descriptor: mount(2) and umount2(2) take no descriptors.
@@ -141,6 +188,34 @@ impl Inside {
             .map_err(|errno| failed("take the dead mount off", errno))
     }
 
+    /// Mounts something at a place: what it is made of is told by a path.
+    pub(super) fn mount(
+        &self,
+        place: &OwnedFd,
+        source: &str,
+        fs_type: &str,
+        flags: MsFlags,
+        data: Option<&str>,
+    ) -> Result<()> {
+        self.by_path(place, |path| mount(Some(source), path, Some(fs_type), flags, data))
+            .map_err(|errno| failed(format!("mount {fs_type} of {source}"), errno))
+    }
+
+    /// Binds a place to another one.
+    pub(super) fn bind(&self, from: &OwnedFd, to: &OwnedFd, also: MsFlags) -> Result<()> {
+        let source = format!("thread-self/fd/{}", from.as_raw_fd());
+        let (source, none) = (Some(source.as_str()), None::<&str>);
+        self.by_path(to, |path| mount(source, path, none, MsFlags::MS_BIND | also, none))
+            .map_err(|errno| failed("bind a mount", errno))
+    }
+
+    /// Gives a mount these flags and no others.
+    pub(super) fn give_flags(&self, place: &OwnedFd, flags: MsFlags) -> Result<()> {
+        let how = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags;
+        self.by_path(place, |path| mount(None::<&str>, path, None::<&str>, how, None::<&str>))
+            .map_err(|errno| failed("give the new mount its flags", errno))
+    }
+
     /// Changes whether and with whom a mount shares.
     pub(super) fn propagate(&self, place: &OwnedFd, how: MsFlags) -> Result<()> {
         self.by_path(place, |path| mount(None::<&str>, path, None::<&str>, how, None::<&str>))
@@ -148,22 +223,16 @@ impl Inside {
     }
 }
 
-/// Opens a place of the namespace that this thread is in.
-pub(super) fn open(path: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    openat2(CWD, path, flags, Mode::empty(), STRAIGHT)
-        .map_err(|errno| failed(format!("open {}", path.display()), errno))
+/// Makes a folder the root of this thread, until it goes to a namespace.
+pub(super) fn take_root(folder: &OwnedFd) -> Result<()> {
+    fchdir(folder).and_then(|()| chroot(".")).map_err(|errno| failed("take another root", errno))
 }
 
-/// Opens a place below an open one.
-pub(super) fn open_below(
-    folder: impl AsFd,
-    path: &Path,
-    how: ResolveFlags,
-) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    openat2(folder, path, flags, Mode::empty(), STRAIGHT | ResolveFlags::BENEATH | how)
+fn namespace_of(proc: &File) -> Result<File> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    nix_openat(proc, "thread-self/ns/mnt", flags, NixMode::empty())
+        .map(File::from)
+        .map_err(|errno| failed("open this thread's mount namespace", errno))
 }
 
 /// A detached copy of the mount that a place is on, with the place as its root.

@@ -3,27 +3,33 @@
 //! what is under both.
 
 mod attributes;
+mod classic;
 mod clones;
 mod inside;
 mod one;
+mod order;
 mod probe;
 mod settle;
 mod tree;
 mod tuck;
+mod walk;
 
+use super::helper::{self, Keeper};
 use super::{SwitchRequest, Switches};
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mountinfo::{Mount, MountTable};
-use crate::model::switch::{Method, Propagation, Switched};
+use crate::model::mountinfo::Mount;
+use crate::model::switch::{Method, Standing, Switched};
 use crate::model::time::Deadline;
+use crate::seam;
+use classic::Origin;
 use inside::{Inside, failed};
 use one::Work;
-use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
+use walk::Way;
 
 /// The kernel's ways to replace a mount.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,74 +47,80 @@ impl KernelSwitches {
 
 impl Switches for KernelSwitches {
     fn method(&self) -> Method {
-        self.method.unwrap_or_else(probe::best)
+        let wished = || Method::named(&seam::wish("INCLOUD_DISK_SWITCH")?);
+        self.method.or_else(wished).unwrap_or_else(probe::best)
     }
 
     fn switch(&self, request: &SwitchRequest<'_>) -> Result<Vec<Switched>> {
         let method = self.method();
         let namespace = copied(request.namespace)?;
         let stale = request.stale.to_vec();
-        let fresh = descriptor(request.fresh)?;
+        let root = descriptor(request.fresh)?;
+        let number = request.group.map(|group| group.number);
+        let place = request.group.map(|group| descriptor(group.place)).transpose()?;
         aside(request.deadline, move || {
-            let number = number_of(&fresh)?;
-            let mut clones = BTreeMap::new();
-            let mut refusals = HashMap::new();
-            for old in &stale {
-                match clones::of(&fresh, old, namespace.as_ref()) {
-                    Ok(tree) => drop(clones.insert(old.id, tree)),
-                    Err(error) => drop(refusals.insert(old.id, error.to_string())),
-                }
-            }
-            let inside = Inside::enter(namespace)?;
+            let fresh = number_of(&root)?;
+            let here = Inside::here(Way::of(method))?;
+            let is_mounted_again = method == Method::TuckByMount;
+            let origin = is_mounted_again.then(|| Origin::of(&here, &root)).transpose()?;
+            let group = number.zip(place.as_ref());
+            let family = clones::Family { here: &here, fresh: &root, group };
+            let (news, refusals) = family.all(&stale, namespace.as_ref(), method)?;
+            let group = number;
+            let inside = match namespace {
+                Some(namespace) => here.into(namespace)?,
+                None => here,
+            };
             let table = inside.table()?;
-            let inside = &inside;
-            let stale = &stale;
-            Ok(Work { inside, table, stale, clones, refusals, fresh: number, method }.run())
+            let (inside, stale) = (&inside, &stale);
+            let work =
+                Work { inside, table, stale, news, refusals, root, fresh, group, origin, method };
+            Ok(work.run())
         })
     }
 
-    fn will_share(&self, request: &SwitchRequest<'_>) -> Result<Vec<Mount>> {
-        if self.method() != Method::Tuck {
-            return Ok(Vec::new());
-        }
+    fn will_change(&self, request: &SwitchRequest<'_>) -> Result<Vec<Standing>> {
+        let method = self.method();
         let namespace = copied(request.namespace)?;
         let stale = request.stale.to_vec();
+        let fresh = number_of(request.fresh)?;
         aside(request.deadline, move || {
-            let table = Inside::enter(namespace)?.table()?;
-            let is_asked = |mount: &&Mount| {
-                !Propagation::of(mount).is_shared
-                    && stale.iter().any(|old| old.parent == mount.id && old.id != mount.id)
-            };
-            Ok(table.mounts().iter().filter(is_asked).cloned().collect())
+            let inside = Inside::enter(namespace, Way::of(method))?;
+            Ok(settle::changes(&inside.table()?, &stale, fresh, method, inside.is_own()))
         })
     }
 
     fn set_back(
         &self,
         namespace: Option<&File>,
-        parents: &[Mount],
+        mounts: &[Standing],
         deadline: Deadline,
     ) -> Result<()> {
+        let way = Way::of(self.method());
         let namespace = copied(namespace)?;
-        let parents = parents.to_vec();
+        let mounts = mounts.to_vec();
         aside(deadline, move || {
-            let inside = Inside::enter(namespace)?;
+            let inside = Inside::enter(namespace, way)?;
             let table = inside.table()?;
-            parents.iter().try_for_each(|was| set_back_one(&inside, &table, was))
+            mounts.iter().try_for_each(|one| settle::set_back(&inside, &table, one))
         })
     }
-}
 
-fn set_back_one(inside: &Inside, table: &MountTable, was: &Mount) -> Result<()> {
-    // One that is gone needs nothing; its id may be another one's by now.
-    let is_it =
-        |now: &&Mount| now.id == was.id && now.number == was.number && now.target == was.target;
-    let Some(now) = table.mounts().iter().find(is_it) else { return Ok(()) };
-    let (wanted, now_is) = (Propagation::of(was), Propagation::of(now));
-    if wanted == now_is {
-        return Ok(());
+    fn keep(
+        &self,
+        namespace: Option<&File>,
+        mounts: &[Mount],
+        deadline: Deadline,
+    ) -> Result<Option<Keeper>> {
+        let way = Way::of(self.method());
+        let namespace = copied(namespace)?;
+        let mounts = mounts.to_vec();
+        aside(deadline, move || {
+            let inside = Inside::enter(namespace, way)?;
+            let place = mounts.iter().find_map(|mount| inside.pin(mount).ok());
+            place.map(helper::keep).transpose()
+        })
     }
-    settle::restore(inside, &inside.pin(now)?, wanted, now_is)
 }
 
 fn copied(namespace: Option<&File>) -> Result<Option<File>> {

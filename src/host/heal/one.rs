@@ -1,8 +1,12 @@
-//! The old mounts of one namespace, each in its turn.
+//! The old mounts of one namespace, each in its turn; or, by propagation, many at once.
 
+use super::classic::{self, Origin, Workshop};
+use super::clones::{New, is_peer};
 use super::inside::{Inside, attach, failed};
-use super::tree::{Nested, children, descendants};
-use super::{settle, tuck};
+use super::order::{ancestors, children, descendants, has, ids_below, in_order};
+use super::settle;
+use super::tree::Nested;
+use super::tuck::{self, Ready};
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::{Mount, MountTable};
@@ -10,7 +14,8 @@ use crate::model::switch::{Method, Outcome, Propagation, Switched};
 use crate::seam;
 use nix::mount::MsFlags;
 use rustix::mount::MoveMountFlags;
-use std::collections::{BTreeMap, HashMap};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 /// The work in one namespace.
@@ -21,10 +26,15 @@ pub(super) struct Work<'a> {
     /// The old ones among them.
     pub(super) stale: &'a [Mount],
     /// A new mount for each, or why there is none.
-    pub(super) clones: BTreeMap<u32, OwnedFd>,
+    pub(super) news: BTreeMap<u32, New>,
     pub(super) refusals: HashMap<u32, String>,
-    /// The new file system.
+    /// The root of the new file system.
+    pub(super) root: OwnedFd,
     pub(super) fresh: DeviceNumber,
+    /// The peer group for which its mount stands.
+    pub(super) group: Option<u32>,
+    /// What it was mounted from, where it is to be mounted once more.
+    pub(super) origin: Option<Origin>,
     pub(super) method: Method,
 }
 
@@ -42,113 +52,292 @@ impl Done {
     }
 }
 
-impl Work<'_> {
+/// What is to be done with an old mount.
+enum Step<'a> {
+    Done(Done),
+    Switch(Ready<'a>),
+}
+
+impl<'a> Work<'a> {
     pub(super) fn run(mut self) -> Vec<Switched> {
         let mut answers: HashMap<u32, Switched> = HashMap::new();
-        for old in in_order(&self.table, self.stale) {
-            if answers.contains_key(&old.id) {
-                continue;
+        self.uncover(&mut answers);
+        let order = in_order(&self.table, self.stale);
+        let order: Vec<_> =
+            order.into_iter().filter(|old| !answers.contains_key(&old.id)).collect();
+        let is_current = !self.all_at_once(&order, &mut answers);
+        for (nth, old) in order.into_iter().enumerate() {
+            if !answers.contains_key(&old.id) {
+                let done = self.one(old, is_current && nth == 0);
+                self.note(old, done, &mut answers);
             }
-            let done = self
-                .one(old)
-                .unwrap_or_else(|error| Done::only(Outcome::Skipped(error.to_string())));
-            for with in self.stale.iter().filter(|mount| done.with.contains(&mount.id)) {
-                answers.insert(with.id, Switched::new(with, done.outcome.clone()));
-            }
-            let mount = old.clone();
-            answers.insert(old.id, Switched { mount, outcome: done.outcome, notes: done.notes });
         }
         let mut answers: Vec<_> = answers.into_values().collect();
         self.look_after(&mut answers);
         answers
     }
 
+    fn note(&self, old: &Mount, done: Result<Done>, answers: &mut HashMap<u32, Switched>) {
+        let done = done.unwrap_or_else(|error| Done::only(Outcome::Skipped(error.to_string())));
+        for with in self.stale.iter().filter(|mount| done.with.contains(&mount.id)) {
+            answers.insert(with.id, Switched::new(with, done.outcome.clone()));
+        }
+        let mount = old.clone();
+        answers.insert(old.id, Switched { mount, outcome: done.outcome, notes: done.notes });
+    }
+
+    /// A switch was killed before its end, and then its new disk died too: of two dead mounts on
+    /// each other the upper one goes first. Whoever looks meets a dead one before and after.
+    fn uncover(&mut self, answers: &mut HashMap<u32, Switched>) {
+        let is_twin = |one: &Mount, other: &Mount| {
+            one.id == other.parent && one.target == other.target && one.root == other.root
+        };
+        let covers: Vec<_> = in_order(&self.table, self.stale)
+            .into_iter()
+            // Those that are there still: ids that became free are given again.
+            .filter(|old| has(&self.table, old))
+            .filter(|old| self.stale.iter().any(|below| is_twin(below, old)))
+            .collect();
+        for old in covers.iter().rev() {
+            let done = self.inside.pin(old).and_then(|at| self.take_off(old, &at));
+            let with = ids_below(&self.table, old);
+            let done = done.map(|()| Done { with, ..Done::only(Outcome::DetachedOnly) });
+            self.note(old, done, answers);
+        }
+        if !covers.is_empty()
+            && let Ok(now) = self.inside.table()
+        {
+            self.table = now;
+        }
+    }
+
+    /// Switches by propagation all old mounts that have nothing to do with each other; the others
+    /// have their own turn then. Says whether anything was done.
+    fn all_at_once(&mut self, order: &[&'a Mount], answers: &mut HashMap<u32, Switched>) -> bool {
+        let is_tuck =
+            matches!(self.method, Method::Tuck | Method::TuckRemounted | Method::TuckByMount);
+        let stale: HashSet<u32> = self.stale.iter().map(|mount| mount.id).collect();
+        let stands_free = |old: &&Mount| {
+            // What is mounted in a shared place also comes to others, perhaps of these.
+            let parent = self.parent_of(old);
+            parent.is_some_and(|parent| !Propagation::of(parent).is_shared)
+                && ancestors(&self.table, old).all(|id| !stale.contains(&id))
+        };
+        let free: Vec<_> = order.iter().copied().filter(stands_free).collect();
+        if !is_tuck || free.len() < 2 {
+            return false;
+        }
+        let mut ready = Vec::new();
+        for old in free {
+            match self.prepare(old) {
+                Ok(Step::Switch(one)) => ready.push(one),
+                Ok(Step::Done(done)) => self.note(old, Ok(done), answers),
+                Err(error) => self.note(old, Err(error), answers),
+            }
+        }
+        for (old, done) in self.tuck(ready) {
+            self.note(old, done, answers);
+        }
+        true
+    }
+
+    fn parent_of(&self, old: &Mount) -> Option<&Mount> {
+        self.table.mounts().iter().find(|mount| mount.id == old.parent && mount.id != old.id)
+    }
+
     fn is_fresh_twin(&self, mount: &Mount, old: &Mount) -> bool {
         mount.number == self.fresh && mount.root == old.root && mount.target == old.target
     }
 
-    fn one(&mut self, old: &Mount) -> Result<Done> {
+    fn one(&mut self, old: &'a Mount, is_current: bool) -> Result<Done> {
         // Each switch may have reached others, and ids that became free are given again.
-        self.table = self.inside.table()?;
+        if !is_current {
+            self.table = self.inside.table()?;
+        }
+        let one = match self.prepare(old)? {
+            Step::Done(done) => return Ok(done),
+            Step::Switch(one) => one,
+        };
+        if self.method != Method::Beneath {
+            let (_, done) = self.tuck(vec![one]).remove(0);
+            return done;
+        }
+        seam::effect("heal.beneath")?;
+        let tree = one.tree.as_ref().ok_or_else(|| Error::new(Kind::Bug, "no new mount"))?;
+        attach(tree, &one.at, MoveMountFlags::MOVE_MOUNT_BENEATH).map_err(wrong(old))?;
+        seam::step("heal.attached");
+        self.finish(one)
+    }
+
+    /// Finds out what is to be done with an old mount, and makes all that is needed for it.
+    fn prepare(&mut self, old: &'a Mount) -> Result<Step<'a>> {
         if !has(&self.table, old) {
-            return Ok(Done::only(Outcome::Gone));
+            return Ok(Step::Done(Done::only(Outcome::Gone)));
         }
         if children(&self.table, old.id).any(|mount| self.is_fresh_twin(mount, old)) {
             let with = ids_below(&self.table, old);
-            return Ok(Done { with, ..Done::only(Outcome::Stacked) });
+            return Ok(Step::Done(Done { with, ..Done::only(Outcome::Stacked) }));
         }
         let at = self.inside.pin(old)?;
-        let parent = self.table.mounts().iter().find(|mount| mount.id == old.parent).cloned();
+        let parent = self.parent_of(old).cloned();
         if parent.as_ref().is_some_and(|parent| self.is_fresh_twin(parent, old)) {
             // A switch that was killed before its end: the new tree is whole.
             let with = ids_below(&self.table, old);
             self.take_off(old, &at)?;
-            return Ok(Done { with, ..Done::only(Outcome::DetachedOnly) });
+            let notes = self.settle(old)?;
+            return Ok(Step::Done(Done { outcome: Outcome::DetachedOnly, notes, with }));
         }
-        let Some(tree) = self.clones.remove(&old.id) else {
+        let new = self.news.remove(&old.id).ok_or_else(|| {
             let why = self.refusals.get(&old.id).cloned();
-            return Err(Error::new(Kind::Host, why.unwrap_or_else(|| "no new mount".to_owned())));
-        };
-        let mut nested = Nested::of(self.inside, &self.table, old, &mut self.clones)?;
-        let has_nested = !nested.is_empty();
-        let tree = nested.put_into(self.inside, tree, &old.target)?;
-        let outcome = self.replace(old, parent.as_ref(), &at, &tree)?;
-        let parent_shares = parent.as_ref().is_some_and(|one| Propagation::of(one).is_shared);
-        if has_nested || parent_shares || self.method == Method::Tuck || !old.propagation.is_empty()
-        {
-            let mut all = descendants(&self.table, old.id);
-            all.insert(0, old);
-            let now = self.inside.table()?;
-            nested.notes.extend(settle::like(self.inside, &now, &all));
-        }
-        Ok(Done { outcome, notes: nested.notes, with: nested.replaced })
-    }
-
-    fn replace(
-        &self,
-        old: &Mount,
-        parent: Option<&Mount>,
-        at: &OwnedFd,
-        tree: &OwnedFd,
-    ) -> Result<Outcome> {
+            Error::new(Kind::Host, why.unwrap_or_else(|| "no new mount".to_owned()))
+        })?;
+        let news = &self.news;
+        let old_of = |mount: &Mount| news.contains_key(&mount.id).then_some(mount.id);
+        let mut nested = Nested::of(self.inside, &self.table, old, &old_of);
+        let (with, has_nested) = (nested.replaced(), !nested.is_empty());
         // Found out before, not by a failure: a tucked one could not be taken back.
-        if self.method == Method::Stack || self.inside.is_locked(at) {
-            return put_on(old, at, tree);
-        }
-        if self.method == Method::Tuck {
-            let parent = parent.ok_or_else(|| {
-                Error::refused("the mount that it stands on cannot be seen from here")
-            })?;
-            seam::effect("heal.tuck")?;
-            if !tuck::beneath(self.inside, parent, old, tree)? {
-                return put_on(old, at, tree);
+        let is_locked = self.inside.is_locked(&at);
+        let tree = match new {
+            New::Tree(tree) => {
+                let tree = nested.put_into(
+                    self.inside,
+                    tree,
+                    &old.target,
+                    is_peer(old, self.group),
+                    &mut self.news,
+                )?;
+                if is_locked {
+                    let outcome = put_on(old, &at, &tree)?;
+                    return Ok(Step::Done(Done { outcome, notes: nested.notes, with }));
+                }
+                Some(tree)
             }
-            // Those who live here may have renamed a folder on the way: then it came elsewhere, and
-            // the old one must stay.
-            let now = self.inside.table()?;
-            let below = now.mounts().iter().find(|mount| mount.id == old.id).map(|old| old.parent);
-            let came = now.mounts().iter().any(|mount| {
-                Some(mount.id) == below && mount.number == self.fresh && mount.root == old.root
-            });
-            if !came {
-                self.take_back(&now);
-                return Err(Error::new(Kind::Host, "the new mount did not come to its place"));
+            New::ToMake if self.method == Method::Stack || is_locked => {
+                return self.cover(old, &at).map(Done::only).map(Step::Done);
             }
-        } else {
-            seam::effect("heal.beneath")?;
-            attach(tree, at, MoveMountFlags::MOVE_MOUNT_BENEATH).map_err(wrong(old))?;
-        }
-        seam::step("heal.attached");
-        self.take_off(old, at)?;
-        Ok(Outcome::Switched)
+            New::ToMake => {
+                // It is made where it is needed, and what does not come along is told there.
+                nested.notes.clear();
+                self.news.insert(old.id, New::ToMake);
+                None
+            }
+        };
+        let parent = match (parent, self.method) {
+            (Some(parent), _) => Some(parent),
+            (None, Method::Beneath) => None,
+            (None, _) => {
+                return Err(Error::refused("the mount that it stands on cannot be seen from here"));
+            }
+        };
+        let mut all = descendants(&self.table, old.id);
+        all.push(old);
+        let of = |mount: &Mount| Propagation::of(mount);
+        let shares = all.iter().any(|mount| of(mount).is_shared);
+        // Another namespace's mounts follow their copies for the time, and nothing stays of that.
+        let stays_shared = self.method == Method::TuckByMount && self.inside.is_own();
+        let changes = has_nested
+            || stays_shared
+            || all.iter().any(|mount| !mount.propagation.is_empty())
+            || parent
+                .as_ref()
+                .is_some_and(|parent| of(parent).is_shared || of(parent).is_unbindable);
+        let notes = nested.notes;
+        Ok(Step::Switch(Ready { old, at, parent, tree, shares, changes, notes, with }))
     }
 
-    /// Takes off what came to a place where it was not sent.
-    fn take_back(&self, now: &MountTable) {
-        let is_astray = |mount: &&Mount| mount.number == self.fresh && !has(&self.table, mount);
+    /// Puts new mounts beneath old ones by propagation, and takes those off.
+    fn tuck(&self, mut ready: Vec<Ready<'a>>) -> Vec<(&'a Mount, Result<Done>)> {
+        // What one needs, all that stand on the same have.
+        let sharing: HashSet<Option<u32>> =
+            ready.iter().filter(|one| one.shares).map(Ready::ground).collect();
+        for one in &mut ready {
+            one.shares = sharing.contains(&one.ground());
+            one.changes |= one.shares;
+        }
+        let all: Vec<&Mount> = ready.iter().map(|one| one.old).collect();
+        if let Err(error) = seam::effect("heal.tuck") {
+            return all.into_iter().map(|old| (old, Err(error.clone()))).collect();
+        }
+        let workshop = self.origin.as_ref().map(|origin| Workshop {
+            origin,
+            stale: self.stale,
+            news: &self.news,
+            notes: RefCell::default(),
+        });
+        let sent = tuck::beneath(self.inside, &ready, workshop.as_ref());
+        let mut notes = workshop.map(|workshop| workshop.notes.into_inner()).unwrap_or_default();
+        let now = self.inside.table();
+        let mut done = Vec::new();
+        for (mut one, sent) in ready.into_iter().zip(sent) {
+            let old = one.old;
+            one.notes.extend(notes.remove(&old.id).unwrap_or_default());
+            let result = match (sent, one.tree.as_ref()) {
+                (Ok(true), _) => {
+                    seam::step("heal.attached");
+                    let now = now.as_ref().map_err(Clone::clone);
+                    now.and_then(|now| self.came(now, old, &all)).and_then(|()| self.finish(one))
+                }
+                (Ok(false), Some(tree)) => put_on(old, &one.at, tree).map(|outcome| Done {
+                    outcome,
+                    notes: one.notes,
+                    with: one.with,
+                }),
+                (Ok(false), None) => Err(Error::refused("it cannot be replaced from here")),
+                (Err(error), _) => Err(error),
+            };
+            done.push((old, result));
+        }
+        done
+    }
+
+    /// Those who live here may have renamed a folder on the way: then the new mount came elsewhere,
+    /// and the old one must stay.
+    fn came(&self, now: &MountTable, old: &Mount, all: &[&Mount]) -> Result<()> {
+        let below = |old: &Mount| {
+            now.mounts().iter().find(|mount| mount.id == old.id).map(|mount| mount.parent)
+        };
+        let is_below = |mount: &&Mount| Some(mount.id) == below(old);
+        let ground = now.mounts().iter().find(is_below);
+        if ground.is_some_and(|one| one.number == self.fresh && one.root == old.root) {
+            return Ok(());
+        }
+        let awaited: HashSet<u32> = all.iter().filter_map(|old| below(old)).collect();
+        // Takes off what came to a place where it was not sent.
+        let is_astray = |mount: &&Mount| {
+            mount.number == self.fresh && !has(&self.table, mount) && !awaited.contains(&mount.id)
+        };
         for mount in now.mounts().iter().filter(is_astray) {
             let _ = self.inside.pin(mount).and_then(|at| self.inside.detach(&at));
         }
+        Err(Error::new(Kind::Host, "the new mount did not come to its place"))
+    }
+
+    /// The new mount is under the old one.
+    fn finish(&self, one: Ready<'a>) -> Result<Done> {
+        let Ready { old, at, changes, mut notes, with, .. } = one;
+        self.take_off(old, &at)?;
+        if changes {
+            notes.extend(self.settle(old)?);
+        }
+        Ok(Done { outcome: Outcome::Switched, notes, with })
+    }
+
+    /// Gives what is at the old one's place, and in it, the propagation that was there.
+    fn settle(&self, old: &Mount) -> Result<Vec<String>> {
+        let mut all = descendants(&self.table, old.id);
+        all.insert(0, old);
+        Ok(settle::like(self.inside, &self.inside.table()?, &all))
+    }
+
+    /// Where the kernel has no way to put a mount beneath another one.
+    fn cover(&self, old: &Mount, at: &OwnedFd) -> Result<Outcome> {
+        if !self.inside.is_own() {
+            let why = "this kernel has no way to replace this mount inside a container";
+            return Err(Error::new(Kind::Host, why).hint("restart the container"));
+        }
+        seam::effect("heal.stack")?;
+        classic::put_on(self.inside, &self.root, old, at)?;
+        Ok(Outcome::Stacked)
     }
 
     fn take_off(&self, old: &Mount, at: &OwnedFd) -> Result<()> {
@@ -192,10 +381,6 @@ impl Work<'_> {
     }
 }
 
-fn ids_below(table: &MountTable, old: &Mount) -> Vec<u32> {
-    descendants(table, old.id).iter().map(|mount| mount.id).collect()
-}
-
 fn put_on(old: &Mount, at: &OwnedFd, tree: &OwnedFd) -> Result<Outcome> {
     seam::effect("heal.stack")?;
     attach(tree, at, MoveMountFlags::empty()).map_err(wrong(old))?;
@@ -204,31 +389,4 @@ fn put_on(old: &Mount, at: &OwnedFd, tree: &OwnedFd) -> Result<Outcome> {
 
 fn wrong(old: &Mount) -> impl Fn(rustix::io::Errno) -> Error {
     move |errno| failed(format!("mount the new disk at {}", old.target.display()), errno)
-}
-
-/// Whether a mount is in the table still. Its id alone says nothing: the next new mount gets it.
-fn has(table: &MountTable, wanted: &Mount) -> bool {
-    table.mounts().iter().any(|mount| mount.id == wanted.id && mount.number == wanted.number)
-}
-
-/// Parents before children.
-fn in_order<'a>(table: &MountTable, stale: &'a [Mount]) -> Vec<&'a Mount> {
-    let parents: HashMap<u32, u32> =
-        table.mounts().iter().map(|mount| (mount.id, mount.parent)).collect();
-    let depth = |mount: &Mount| {
-        let mut at = mount.id;
-        // No deeper than the table is long: a torn one may run in a circle.
-        (0..parents.len())
-            .take_while(|_| match parents.get(&at) {
-                Some(parent) if *parent != at => {
-                    at = *parent;
-                    true
-                }
-                _ => false,
-            })
-            .count()
-    };
-    let mut ordered: Vec<_> = stale.iter().collect();
-    ordered.sort_by_key(|mount| depth(mount));
-    ordered
 }

@@ -3,8 +3,10 @@
 //! The whole tree is built where nobody sees it, and attached at once: whoever kills this program
 //! leaves the old tree or the new one, never half of it.
 
-use super::inside::{Inside, attach, clone, failed, open, open_below};
-use crate::model::error::Result;
+use super::clones::New;
+use super::inside::{Inside, attach, clone, failed};
+use super::order::{children, descendants};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::{Mount, MountTable};
 use nix::mount::MsFlags;
 use rustix::fs::ResolveFlags;
@@ -13,56 +15,40 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// A mount that stands on another one.
-pub(super) fn children(table: &MountTable, of: u32) -> impl Iterator<Item = &Mount> {
-    // The root of a namespace is written as standing on itself.
-    table.mounts().iter().filter(move |mount| mount.parent == of && mount.id != of)
+/// What comes to the place of a nested mount.
+pub(super) enum What {
+    /// A copy of what is there, alone or with all that is mounted in it.
+    Copy { place: OwnedFd, with_all: bool },
+    /// The new mount for this old one.
+    New(u32),
 }
 
-/// Everything that stands on a mount, the lower ones first.
-pub(super) fn descendants(table: &MountTable, of: u32) -> Vec<&Mount> {
-    let mut found: Vec<&Mount> = Vec::new();
-    let mut layer = vec![of];
-    // No deeper than the table is long: a torn one may run in a circle.
-    for _ in 0..table.mounts().len() {
-        let next: Vec<_> = layer.iter().flat_map(|id| children(table, *id)).collect();
-        if next.is_empty() {
-            break;
-        }
-        layer = next.iter().map(|mount| mount.id).collect();
-        found.extend(next);
-    }
-    found
-}
-
-/// One nested mount, detached, and where it goes.
-struct Piece {
-    target: PathBuf,
-    tree: OwnedFd,
+/// One nested mount, and where it goes.
+pub(super) struct Piece {
+    pub(super) target: PathBuf,
+    pub(super) what: What,
 }
 
 /// The nested mounts of one old mount.
 #[derive(Default)]
 pub(super) struct Nested {
-    pieces: Vec<Piece>,
-    /// Old mounts that are replaced with the one that they stand on.
-    pub(super) replaced: Vec<u32>,
+    pub(super) pieces: Vec<Piece>,
     /// What does not come along.
     pub(super) notes: Vec<String>,
 }
 
 impl Nested {
-    /// Copies what is mounted in this mount. Where an old mount of the dead file system is nested,
-    /// its clone takes the place, and is used up.
+    /// Finds what is mounted in this mount. `old_of` tells of which old mount one of them is to be
+    /// replaced by the new one.
     pub(super) fn of(
         inside: &Inside,
         table: &MountTable,
         old: &Mount,
-        clones: &mut BTreeMap<u32, OwnedFd>,
-    ) -> Result<Self> {
+        old_of: &dyn Fn(&Mount) -> Option<u32>,
+    ) -> Self {
         let mut nested = Self::default();
-        nested.collect(inside, table, old, clones, table.mounts().len())?;
-        Ok(nested)
+        nested.collect(inside, table, old, old_of, table.mounts().len());
+        nested
     }
 
     fn collect(
@@ -70,90 +56,133 @@ impl Nested {
         inside: &Inside,
         table: &MountTable,
         parent: &Mount,
-        clones: &mut BTreeMap<u32, OwnedFd>,
+        old_of: &dyn Fn(&Mount) -> Option<u32>,
         deepest: usize,
-    ) -> Result<()> {
+    ) {
         // A torn table may run in a circle.
-        let Some(deeper) = deepest.checked_sub(1) else { return Ok(()) };
+        let Some(deeper) = deepest.checked_sub(1) else { return };
         for child in children(table, parent.id) {
             let is_covered = children(table, child.id).any(|other| other.target == child.target);
             if is_covered {
                 // Nobody sees it. What covers it comes along.
-                self.collect(inside, table, child, clones, deeper)?;
+                self.collect(inside, table, child, old_of, deeper);
                 continue;
             }
             let target = child.target.clone();
-            if let Some(tree) = clones.remove(&child.id) {
-                self.replaced.push(child.id);
-                self.pieces.push(Piece { target, tree });
-                self.collect(inside, table, child, clones, deeper)?;
+            if let Some(old) = old_of(child) {
+                self.pieces.push(Piece { target, what: What::New(old) });
+                self.collect(inside, table, child, old_of, deeper);
                 continue;
             }
             let place = match inside.pin(child) {
                 Ok(place) => place,
                 Err(error) => {
-                    self.leave(child, &error.cause);
+                    self.leave(&target, &error.cause);
                     continue;
                 }
             };
             let below = descendants(table, child.id);
-            let is_whole = !below.iter().any(|mount| clones.contains_key(&mount.id));
-            let also = if is_whole { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
-            let tree = clone(&place, also).map_err(|errno| {
-                failed(format!("copy the mount at {}", target.display()), errno)
-            })?;
-            if !is_whole {
-                // What is attached in a peer comes out in the mount that it was copied from.
-                inside.propagate(&tree, MsFlags::MS_PRIVATE)?;
-            }
-            self.pieces.push(Piece { target, tree });
-            if !is_whole {
-                self.collect(inside, table, child, clones, deeper)?;
+            let with_all = !below.iter().any(|mount| old_of(mount).is_some());
+            self.pieces.push(Piece { target, what: What::Copy { place, with_all } });
+            if !with_all {
+                self.collect(inside, table, child, old_of, deeper);
             }
         }
-        Ok(())
     }
 
-    fn leave(&mut self, mount: &Mount, why: &str) {
-        let note =
-            format!("what was mounted at {} did not come along: {why}", mount.target.display());
-        self.notes.push(note);
+    pub(super) fn leave(&mut self, target: &Path, why: &str) {
+        self.notes
+            .push(format!("what was mounted at {} did not come along: {why}", target.display()));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Puts them into the new mount, which is to come to this place; answers the whole.
+    /// The old mounts that are replaced with the one that they stand on.
+    pub(super) fn replaced(&self) -> Vec<u32> {
+        let old = |piece: &Piece| match piece.what {
+            What::New(old) => Some(old),
+            What::Copy { .. } => None,
+        };
+        self.pieces.iter().filter_map(old).collect()
+    }
+
+    /// Puts them into the detached new mount, which is to come to this place; answers the whole.
     pub(super) fn put_into(
         &mut self,
         inside: &Inside,
         tree: OwnedFd,
         at: &Path,
+        is_peer: bool,
+        news: &mut BTreeMap<u32, New>,
     ) -> Result<OwnedFd> {
         if self.is_empty() {
             return Ok(tree);
         }
+        if is_peer {
+            // What is nested in each of its peers would come to all of them.
+            self.notes.push(format!("the mount at {} shares with no other one", at.display()));
+        }
+        let mut trees = Vec::new();
+        for Piece { target, what } in std::mem::take(&mut self.pieces) {
+            trees.push((detached(inside, &target, what, news)?, target));
+        }
         // In a detached mount nothing can be mounted before Linux 6.15.
         inside.in_scratch(|| {
-            let place = open(at)?;
+            let place = inside.way.open(at)?;
             inside.propagate(&place, MsFlags::MS_PRIVATE)?;
             let wrong = |errno| failed(format!("attach a mount at {}", at.display()), errno);
             attach(&tree, &place, MoveMountFlags::empty()).map_err(wrong)?;
-            for Piece { target, tree: piece } in std::mem::take(&mut self.pieces) {
-                let below = target.strip_prefix(at).unwrap_or(Path::new(""));
-                let attached = open_below(&tree, below, ResolveFlags::empty())
+            if is_peer {
+                inside.propagate(&tree, MsFlags::MS_PRIVATE)?;
+            }
+            for (piece, target) in trees {
+                let attached = place_in(inside, &tree, at, &target)
                     .and_then(|place| attach(&piece, &place, MoveMountFlags::empty()));
                 if let Err(errno) = attached {
-                    let why = failed("its place on the new disk", errno).cause;
-                    self.notes.push(format!(
-                        "what was mounted at {} did not come along: {why}",
-                        target.display()
-                    ));
+                    self.leave(&target, &failed("its place on the new disk", errno).cause);
                 }
             }
             clone(&tree, OpenTreeFlags::AT_RECURSIVE)
                 .map_err(|errno| failed("copy the new mount with what is in it", errno))
         })
     }
+}
+
+/// The place in the new mount that a nested one had in the old one.
+pub(super) fn place_in(
+    inside: &Inside,
+    tree: &OwnedFd,
+    at: &Path,
+    target: &Path,
+) -> rustix::io::Result<OwnedFd> {
+    let below = target.strip_prefix(at).unwrap_or(Path::new(""));
+    // A nested one may stand in another nested one.
+    inside.way.below(tree, below, ResolveFlags::empty())
+}
+
+fn detached(
+    inside: &Inside,
+    target: &Path,
+    what: What,
+    news: &mut BTreeMap<u32, New>,
+) -> Result<OwnedFd> {
+    let (place, with_all) = match what {
+        What::Copy { place, with_all } => (place, with_all),
+        What::New(old) => {
+            return match news.remove(&old) {
+                Some(New::Tree(tree)) => Ok(tree),
+                _ => Err(Error::new(Kind::Bug, "a new mount was used twice")),
+            };
+        }
+    };
+    let also = if with_all { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
+    let tree = clone(&place, also)
+        .map_err(|errno| failed(format!("copy the mount at {}", target.display()), errno))?;
+    if !with_all {
+        // What is attached in a peer comes out in the mount that it was copied from.
+        inside.propagate(&tree, MsFlags::MS_PRIVATE)?;
+    }
+    Ok(tree)
 }

@@ -138,18 +138,20 @@ fn kernel(method: Method) -> Finding {
     const CHECK: &str = "kernel";
     let release = system::kernel_release();
     match method {
-        Method::Beneath | Method::Tuck => Finding::ok(
-            CHECK,
-            format!(
-                "Linux {release}; mounts in running containers are replaced by the method {method}"
-            ),
-        ),
+        Method::Beneath | Method::Tuck | Method::TuckRemounted | Method::TuckByMount => {
+            Finding::ok(
+                CHECK,
+                format!(
+                    "Linux {release}; mounts in running containers are replaced by the method {method}"
+                ),
+            )
+        }
         Method::Stack => Finding::warning(
             CHECK,
             format!(
                 "Linux {release} cannot put a mount beneath another: new ones are stacked on the dead ones, or containers must be restarted"
             ),
-            "a kernel from 5.12 on replaces them cleanly",
+            "a kernel from 4.11 on replaces them cleanly",
         ),
     }
 }

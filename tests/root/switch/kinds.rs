@@ -1,15 +1,16 @@
 //! One container with every kind of mount: all is as it was but the disk.
 
 use super::{is_possible, methods};
-use crate::support::disks::{Disk, Disks, switch, table_of, within};
+use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::pods::Plan;
+use incloud_disk::model::device::DeviceNumber;
 use incloud_disk::model::mountinfo::MountTable;
 use incloud_disk::model::switch::Outcome;
 use nix::mount::{MsFlags, mount};
 use std::fs::{self, File};
 use std::path::Path;
 
-fn bind(from: &str, to: &str, flags: MsFlags) {
+pub fn bind(from: &str, to: &str, flags: MsFlags) {
     let none = None::<&str>;
     if Path::new(from).is_dir() {
         fs::create_dir_all(to).unwrap();
@@ -22,18 +23,18 @@ fn bind(from: &str, to: &str, flags: MsFlags) {
     }
 }
 
-fn propagate(place: &str, how: MsFlags) {
+pub fn propagate(place: &str, how: MsFlags) {
     mount(None::<&str>, place, None::<&str>, how, None::<&str>).unwrap();
 }
 
-fn tmpfs(place: &str) {
+pub fn tmpfs(place: &str) {
     mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
 }
 
 /// The table in an order of its own, without what may differ: ids, and which of the disks it is.
 /// Peer groups keep their numbers where no disk is.
-fn essence(table: &MountTable, disks: [&Disk; 2]) -> Vec<String> {
-    let is_disk = |number| disks.iter().any(|disk| disk.number == number);
+pub fn essence(table: &MountTable, disks: &[DeviceNumber]) -> Vec<String> {
+    let is_disk = |number| disks.contains(&number);
     let mut lines: Vec<String> = table
         .mounts()
         .iter()
@@ -130,8 +131,8 @@ fn every_kind_of_mount_is_as_it_was() {
         }
         let after = table_of(pid);
         assert_eq!(disks.old.among(&after), [], "{method}");
-        let (before, after) =
-            (essence(&before, [&disks.old, &disks.new]), essence(&after, [&disks.old, &disks.new]));
+        let both = [disks.old.number, disks.new.number];
+        let (before, after) = (essence(&before, &both), essence(&after, &both));
         let lost: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
         let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
         assert_eq!((lost, new), (vec![], vec![]), "{method}");

@@ -7,8 +7,8 @@ use incloud_disk::model::switch::Outcome;
 use std::time::Duration;
 
 #[test]
-fn twenty_containers_come_to_the_new_disk() {
-    if !is_possible("twenty_containers_come_to_the_new_disk") {
+fn a_hundred_containers_come_to_the_new_disk() {
+    if !is_possible("a_hundred_containers_come_to_the_new_disk") {
         return;
     }
     for method in methods() {
@@ -16,7 +16,7 @@ fn twenty_containers_come_to_the_new_disk() {
         let plan = Plan::outside()
             .seeing(&disks.old.place, "/data")
             .seeing(&disks.old.place.join("sub"), "/sub");
-        let mut containers = Plan::start_all((0..20).map(|_| plan.clone()));
+        let mut containers = Plan::start_all((0..100).map(|_| plan.clone()));
         for (nth, container) in containers.iter_mut().enumerate() {
             container.write(&format!("/sub/{nth}"), Duration::from_millis(10));
             container.must_write_on(1);

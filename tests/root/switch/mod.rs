@@ -1,6 +1,7 @@
 //! Mounts replaced under running containers.
 
-mod kinds;
+mod hangs;
+pub mod kinds;
 mod many;
 mod owners;
 
@@ -20,13 +21,10 @@ fn is_possible(test: &str) -> bool {
     private_mounts(test) && containers_are_possible(test)
 }
 
-/// What this kernel can.
-fn methods() -> Vec<Method> {
-    match KernelSwitches::default().method() {
-        Method::Beneath => vec![Method::Beneath, Method::Tuck],
-        Method::Tuck => vec![Method::Tuck],
-        Method::Stack => Vec::new(),
-    }
+/// What this kernel can: its own method, and those that older ones have.
+pub fn methods() -> Vec<Method> {
+    let best = KernelSwitches::default().method();
+    Method::ALL.into_iter().filter(|one| *one >= best && *one != Method::Stack).collect()
 }
 
 /// Both disks live: so every write of the writer succeeds, and each moment is looked at.
@@ -113,21 +111,24 @@ fn a_parent_that_was_left_shared_is_set_back() {
     );
     let deadline = Deadline::after(Duration::from_secs(20));
     let fresh = fresh.as_fd();
-    let request = SwitchRequest { namespace: Some(&door), stale: &stale, fresh, deadline };
-    assert_eq!(KernelSwitches::by(Method::Beneath).will_share(&request), Ok(Vec::new()));
-    let tuck = KernelSwitches::by(Method::Tuck);
-    let parents = tuck.will_share(&request).unwrap();
-    let targets: Vec<_> = parents.iter().map(|parent| parent.target.as_path()).collect();
-    assert_eq!(targets, [Path::new("/"), &area]);
-    within(pid, || {
-        for place in [Path::new("/"), &area] {
-            mount(none, place, none, MsFlags::MS_SHARED, none).unwrap();
+    let request =
+        SwitchRequest { namespace: Some(&door), stale: &stale, fresh, group: None, deadline };
+    assert_eq!(KernelSwitches::by(Method::Beneath).will_change(&request), Ok(Vec::new()));
+    for method in [Method::Tuck, Method::TuckRemounted, Method::TuckByMount] {
+        let tuck = KernelSwitches::by(method);
+        let parents = tuck.will_change(&request).unwrap();
+        let targets: Vec<_> = parents.iter().map(|parent| parent.target.as_path()).collect();
+        assert_eq!(targets, [Path::new("/"), &area], "{method}");
+        within(pid, || {
+            for place in [Path::new("/"), &area] {
+                mount(none, place, none, MsFlags::MS_SHARED, none).unwrap();
+            }
+        });
+        assert_ne!(table_of(pid), before);
+        for _ in 0..2 {
+            tuck.set_back(Some(&door), &parents, deadline).unwrap();
+            assert_eq!(table_of(pid), before, "{method}");
         }
-    });
-    assert_ne!(table_of(pid), before);
-    for _ in 0..2 {
-        tuck.set_back(Some(&door), &parents, deadline).unwrap();
-        assert_eq!(table_of(pid), before);
     }
     drop(container);
     nix::mount::umount2(&area, nix::mount::MntFlags::MNT_DETACH).unwrap();

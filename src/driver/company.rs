@@ -1,0 +1,121 @@
+//! With whom mounts shared and whom they followed: their new ones go where those are now.
+
+use super::Driver;
+use crate::host::{PeerGroup, SwitchRequest};
+use crate::model::device::Device;
+use crate::model::error::Result;
+use crate::model::ids::VolumeId;
+use crate::model::mountinfo::Mount;
+use crate::model::record::Switching;
+use crate::model::switch::{Propagation, Switched, group_of};
+use crate::model::users::{NamespaceId, NamespaceUse};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// What is known of it at the beginning of a round.
+pub(super) struct Company {
+    own: Option<NamespaceId>,
+    was: Vec<Switching>,
+    group: Option<u32>,
+    /// A mount of the machine's own that has come to the group's place.
+    peer: Option<File>,
+}
+
+impl Company {
+    /// Old mounts with the propagation that they had before an interrupted heal: what they shared
+    /// with or followed may be gone with what that has switched.
+    fn as_they_were(&self, namespace: Option<NamespaceId>, mounts: &[Mount]) -> Vec<Mount> {
+        let known = of(&self.was, namespace).map_or(&[][..], |one| &one.mounts);
+        let as_it_was = |mount: &Mount| {
+            let was = known.iter().find(|was| was.id.is_none() && was.target == mount.target);
+            let propagation = was.map_or(&mount.propagation, |was| &was.propagation).clone();
+            Mount { propagation, ..mount.clone() }
+        };
+        mounts.iter().map(as_it_was).collect()
+    }
+
+    /// The group with who stands for it.
+    fn group<'f>(&self, peer: Option<&'f File>) -> Option<PeerGroup<'f>> {
+        self.group.zip(peer).map(|(number, peer)| PeerGroup { number, place: peer.as_fd() })
+    }
+}
+
+fn of(was: &[Switching], namespace: Option<NamespaceId>) -> Option<&Switching> {
+    was.iter().find(|one| Some(NamespaceId(one.namespace)) == namespace)
+}
+
+impl Driver<'_> {
+    /// The peer group that the machine's own old mounts were in, those included that an interrupted
+    /// heal has switched already. All of it was written down before anything was switched.
+    pub(super) fn company(&self, id: &VolumeId, disk: &Device) -> Company {
+        let was = Self::switching(&self.records.load(id));
+        let own = self.census.own_namespace().ok();
+        // What they stand on is in groups of its own.
+        let mounts = of(&was, own).into_iter().flat_map(|one| &one.mounts);
+        let shared: Vec<(u32, &PathBuf)> = mounts
+            .filter(|mount| mount.id.is_none())
+            .filter_map(|mount| Some((group_of(&mount.propagation, "shared:")?, &mount.target)))
+            .collect();
+        let group = shared.first().map(|(group, _)| *group);
+        let places = shared.iter().filter(|(of, _)| Some(*of) == group).map(|(_, place)| *place);
+        let table = self.mounts.table().unwrap_or_default();
+        let has_come = |place: &&PathBuf| {
+            table.top_at(place).is_some_and(|top| {
+                top.number == disk.number
+                    && top.root == Path::new("/")
+                    && Propagation::of(top).is_shared
+            })
+        };
+        let peer = places.clone().find(has_come).and_then(|place| File::open(place).ok());
+        Company { own, was, group, peer }
+    }
+
+    /// Switches the machine's own mounts: those first whose new one came already, under the old one,
+    /// for in what it shares with the others are to be.
+    pub(super) fn switch_own(
+        &self,
+        id: &VolumeId,
+        disk: &Device,
+        own: &[Mount],
+        fresh: &File,
+    ) -> Result<Vec<Switched>> {
+        let table = self.mounts.table()?;
+        let has_come = |old: &Mount| {
+            table.mounts().iter().any(|below| {
+                below.id == old.parent && below.number == disk.number && below.target == old.target
+            })
+        };
+        let (halves, others): (Vec<Mount>, Vec<Mount>) =
+            own.iter().cloned().partition(|old| has_come(old));
+        let mut done = Vec::new();
+        for part in [halves, others].iter().filter(|part| !part.is_empty()) {
+            let company = self.company(id, disk);
+            done.extend(self.switches.switch(&SwitchRequest {
+                namespace: None,
+                stale: &company.as_they_were(company.own, part),
+                fresh: fresh.as_fd(),
+                group: company.group(company.peer.as_ref().or(Some(fresh))),
+                deadline: self.deadline,
+            })?);
+        }
+        Ok(done)
+    }
+
+    /// Switches the mounts of another namespace.
+    pub(super) fn switch_in(
+        &self,
+        company: &Company,
+        one: &NamespaceUse,
+        fresh: &File,
+    ) -> Result<Vec<Switched>> {
+        let door = self.census.open_namespace(one)?;
+        self.switches.switch(&SwitchRequest {
+            namespace: Some(&door),
+            stale: &company.as_they_were(one.id, &one.mounts),
+            fresh: fresh.as_fd(),
+            group: company.group(company.peer.as_ref()),
+            deadline: self.deadline,
+        })
+    }
+}

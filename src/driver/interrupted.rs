@@ -1,0 +1,176 @@
+//! Heals that were killed: what one changes for a moment is remembered before, and put right by the
+//! next call.
+
+use super::Driver;
+use super::stale::Patient;
+use crate::host::SwitchRequest;
+use crate::host::helper::{Ended, Keeper};
+use crate::host::machine::boot_id;
+use crate::model::device::DeviceNumber;
+use crate::model::error::Result;
+use crate::model::ids::VolumeId;
+use crate::model::mountinfo::Mount;
+use crate::model::record::{Switching, VolumeRecord};
+use crate::model::users::{NamespaceId, NamespaceUse};
+use crate::seam;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// How long the last reference to a dead disk may take to go.
+const LET_GO_WAIT: Duration = Duration::from_secs(3);
+
+impl Driver<'_> {
+    /// Writes down what the switches will change for a moment, in this thread's namespace and in
+    /// others. Nothing is changed before this is on the disk; answers those others where it is.
+    pub(super) fn intend(
+        &self,
+        id: &VolumeId,
+        own: &[Mount],
+        elsewhere: &[NamespaceUse],
+        fresh: &File,
+    ) -> Result<Vec<NamespaceUse>> {
+        let mut all = Vec::new();
+        let mut look = |namespace: Option<&File>, number: NamespaceId, stale: &[Mount]| {
+            let (fresh, deadline) = (fresh.as_fd(), self.deadline);
+            let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
+            let changes = self.switches.will_change(&request)?;
+            if !changes.is_empty() {
+                all.push((number, changes));
+            }
+            Ok(())
+        };
+        if !own.is_empty() {
+            look(None, self.census.own_namespace()?, own)?;
+        }
+        tracing::info!(volume = %id, method = %self.switches.method(), "how mounts are replaced");
+        let mut known = Vec::new();
+        for one in elsewhere {
+            let looked = self.census.open_namespace(one).and_then(|door| match one.id {
+                Some(number) => look(Some(&door), number, &one.mounts),
+                None => Ok(()),
+            });
+            match looked {
+                Ok(()) => known.push(one.clone()),
+                Err(error) => {
+                    tracing::warn!(volume = %id, namespace = ?one.id, %error, "a namespace was not reached");
+                }
+            }
+        }
+        if all.is_empty() {
+            return Ok(known);
+        }
+        let boot = boot_id();
+        self.records.update(id, |record| {
+            for (number, changes) in all {
+                record.will_switch(&boot, number.0, changes);
+            }
+        })?;
+        seam::step("heal.intended");
+        Ok(known)
+    }
+
+    /// What is remembered and still means something.
+    pub(super) fn switching(record: &VolumeRecord) -> Vec<Switching> {
+        let boot = boot_id();
+        record.switching.iter().filter(|one| one.boot == boot).cloned().collect()
+    }
+
+    /// Puts right what a killed heal left changed; answers the namespaces where that failed, or
+    /// nothing if there was no such heal.
+    pub(super) fn set_back(&self, id: &VolumeId) -> Option<Vec<NamespaceId>> {
+        let record = self.records.load(id);
+        let mut failed = Vec::new();
+        for one in &Self::switching(&record) {
+            let number = NamespaceId(one.namespace);
+            let put_right = self.census.find_namespace(number).and_then(|door| match door {
+                Some(door) => self.switches.set_back(Some(&door), &one.mounts, self.deadline),
+                None => Ok(()),
+            });
+            if let Err(error) = put_right {
+                tracing::warn!(volume = %id, namespace = %number, %error, "what an interrupted heal left is not put right");
+                failed.push(number);
+            }
+        }
+        (!record.switching.is_empty()).then_some(failed)
+    }
+
+    /// Where nothing is to be switched any more: what is put right is forgotten.
+    pub(super) fn set_back_for_good(&self, id: &VolumeId) {
+        if let Some(failed) = self.set_back(id) {
+            self.forget_switching(id, &failed);
+        }
+    }
+
+    /// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
+    /// nobody knows. `again` is whether an earlier one was interrupted: what that changed is
+    /// looked after once more, for only now all of it is in its place.
+    pub(super) fn is_switched(&self, id: &VolumeId, again: bool, mut unknown: Vec<NamespaceId>) {
+        if again {
+            unknown.extend(self.set_back(id).unwrap_or_default());
+        }
+        self.forget_switching(id, &unknown);
+    }
+
+    fn forget_switching(&self, id: &VolumeId, but: &[NamespaceId]) {
+        if self.records.load(id).switching.is_empty() {
+            return;
+        }
+        let forgotten = self.records.update(id, |record| {
+            record.switching.retain(|one| but.contains(&NamespaceId(one.namespace)));
+        });
+        if let Err(error) = forgotten {
+            tracing::warn!(volume = %id, %error, "the end of the heal is not remembered");
+        }
+    }
+
+    /// Lets other processes keep the dead file systems, so that none of the many that let go of
+    /// them here is the last. Of one that cannot be reached nothing is switched either.
+    pub(super) fn keep_dead(&self, patient: &Patient) -> Result<Vec<(DeviceNumber, Keeper)>> {
+        let mut all = Vec::new();
+        for number in &patient.dead {
+            let of = |mounts: &[Mount]| -> Vec<Mount> {
+                mounts.iter().filter(|mount| mount.number == *number).cloned().collect()
+            };
+            let own = || self.switches.keep(None, &of(&patient.own), self.deadline);
+            let there = |one: &NamespaceUse| {
+                let mounts = of(&one.mounts);
+                if mounts.is_empty() {
+                    return Ok(None);
+                }
+                let door = self.census.open_namespace(one)?;
+                self.switches.keep(Some(&door), &mounts, self.deadline)
+            };
+            let others = patient.elsewhere.iter().map(there);
+            let (mut kept, mut failure) = (None, None);
+            for tried in std::iter::once_with(own).chain(others) {
+                match tried {
+                    Ok(Some(keeper)) => kept = Some(keeper),
+                    Ok(None) => {}
+                    Err(error) => failure = Some(error),
+                }
+                if kept.is_some() {
+                    break;
+                }
+            }
+            match (kept, failure) {
+                (Some(keeper), _) => all.push((*number, keeper)),
+                (None, Some(error)) => return Err(error),
+                (None, None) => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Ends that. What hangs is left alone, and told.
+    pub(super) fn let_go(&self, kept: Vec<(DeviceNumber, Keeper)>) -> Vec<String> {
+        let ended = |(number, keeper): (DeviceNumber, Keeper)| {
+            let pid = keeper.pid();
+            let hangs = keeper.release(self.deadline.at_most(LET_GO_WAIT)) == Ended::Hangs;
+            hangs.then(|| {
+                format!("the kernel does not let go of the dead disk {number}: process {pid} waits for it, and goes with it; see the kernel's log")
+            })
+        };
+        kept.into_iter().filter_map(ended).collect()
+    }
+}

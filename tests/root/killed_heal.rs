@@ -1,0 +1,212 @@
+//! A heal that is killed at each of its system calls that change something; the next one comes to
+//! the same end.
+//!
+//! After some of the kills the disk goes once more. `HEAL_KILLS=1` strikes every call of every
+//! method; otherwise one in seven.
+
+use crate::checks::{eventually, nothing_is_left, number_of, table};
+use crate::crash::seams_are_built_in;
+use crate::heal::goes_on;
+use crate::support::disks::{table_of, within};
+use crate::support::pods::{Container, Naming, Plan, Pod, pods_are_possible};
+use crate::support::tracer::{self, Fate, Traced, tracing_is_possible};
+use crate::support::{Node, loop_devices_below, output_of, private_mounts, with_files};
+use crate::switch::kinds::{bind, essence, propagate, tmpfs};
+use crate::switch::methods;
+use crate::volume::{Volume, make_folder};
+use incloud_disk::model::device::DeviceNumber;
+use incloud_disk::model::mountinfo::MountTable;
+use incloud_disk::model::switch::{Method, group_of};
+use nix::mount::MsFlags;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A volume in two namespaces besides the machine's own: a pod's container, and a service with
+/// mounts of every propagation.
+struct Scene<'n> {
+    volume: Volume<'n>,
+    pod: Pod,
+    container: Container,
+    service: Container,
+    area: PathBuf,
+    /// What its disks were, one after the other.
+    numbers: Vec<DeviceNumber>,
+    before: Vec<Vec<String>>,
+}
+
+impl<'n> Scene<'n> {
+    /// `shares` is whether kubelet's folders are shared, as on a real machine.
+    fn set_up(node: &'n Node, shares: bool) -> Self {
+        if shares {
+            let root = node.kubelet_root();
+            tmpfs(root.to_str().unwrap());
+            propagate(root.to_str().unwrap(), MsFlags::MS_SHARED);
+        }
+        let area = node.base().join("area");
+        fs::create_dir(&area).unwrap();
+        tmpfs(area.to_str().unwrap());
+        propagate(area.to_str().unwrap(), MsFlags::MS_SHARED);
+        let volume = Volume::create(node, "ext4", "64M");
+        let pod = Pod::new(Naming::Systemd);
+        volume.bring();
+        make_folder(&volume.pod(pod.uid()));
+        node.must(volume.publish(pod.uid()));
+        let source = volume.pod(pod.uid());
+        for folder in ["sub", "nested", "inner"] {
+            fs::create_dir(source.join(folder)).unwrap();
+        }
+        // What is not on the disk when that is pulled is lost.
+        with_files(|| nix::unistd::syncfs(fs::File::open(&source).unwrap()).unwrap());
+        let mut container = pod.container().seeing(&source, "/data").start();
+        within(container.pid(), || {
+            bind("/data/sub", "/sub", MsFlags::MS_RDONLY | MsFlags::MS_NOATIME);
+            tmpfs("/data/nested");
+        });
+        container.write("/data/log", Duration::from_millis(2));
+        container.must_write_on(5);
+        let service = Plan::outside().copying_all_mounts().following_our_mounts().start();
+        let from = source.to_str().unwrap();
+        within(service.pid(), || {
+            let at = |name: &str| area.join(name).to_str().unwrap().to_owned();
+            bind(from, &at("data"), MsFlags::empty());
+            tmpfs(&at("data/inner"));
+            propagate(&at("data/inner"), MsFlags::MS_SHARED);
+            fs::create_dir(at("shared")).unwrap();
+            tmpfs(&at("shared"));
+            propagate(&at("shared"), MsFlags::MS_SHARED);
+            bind(from, &at("shared/data"), MsFlags::empty());
+            bind(from, &at("shared/private"), MsFlags::empty());
+            propagate(&at("shared/private"), MsFlags::MS_PRIVATE);
+        });
+        let numbers = vec![number_of(&volume.letter())];
+        let mut scene = Self { volume, pod, container, service, area, numbers, before: Vec::new() };
+        scene.before = scene.now();
+        scene
+    }
+
+    fn tables(&self) -> [MountTable; 3] {
+        [table(), table_of(self.container.pid()), table_of(self.service.pid())]
+    }
+
+    fn now(&self) -> Vec<Vec<String>> {
+        self.tables().iter().map(|table| essence(table, &self.numbers)).collect()
+    }
+
+    /// The disk goes and comes back; nothing heals it yet.
+    fn lose_the_disk(&mut self) {
+        let node = self.volume.node;
+        node.configure("[heal]\nmode = \"off\"");
+        node.verb(&["local", "yank", &self.volume.id]).unwrap();
+        node.must(self.volume.attach());
+        self.numbers.push(number_of(&self.volume.letter()));
+        node.configure("");
+    }
+
+    /// Heals, and is killed at this one of its changing calls.
+    fn heal_and_kill(&self, method: Method, at: usize) -> Traced {
+        let node = self.volume.node;
+        let mut command = node.command(["heal", &self.volume.id]);
+        command.env("INCLOUD_DISK_SWITCH", method.to_string());
+        let own = node.own();
+        let fate = Fate { written: Some(&own), killed_at: Some(at), ..Fate::default() };
+        tracer::run(command, fate).unwrap()
+    }
+
+    /// All is as it was, but the disk.
+    #[track_caller]
+    fn must_be_as_before(&mut self, what: &str) {
+        let now = self.now();
+        for (before, now) in self.before.iter().zip(&now) {
+            let lost: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
+            let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
+            assert_eq!((lost, new), (vec![], vec![]), "{what}");
+            assert_eq!(before.len(), now.len(), "{what}");
+        }
+        let (newest, older) = self.numbers.split_last().unwrap();
+        for table in self.tables() {
+            assert!(table.of(*newest).count() > 0, "{what}: nothing of the disk");
+            let label = self.volume.label();
+            // By its label the next heal knows whose mount it is.
+            assert!(
+                table.of(*newest).all(|mount| label == Path::new(&mount.source)),
+                "{what}: label"
+            );
+            // A number may be another test's by now, but not in these namespaces.
+            assert!(
+                older.iter().all(|old| old == newest || table.of(*old).count() == 0),
+                "{what}: a dead one"
+            );
+        }
+        let own = table();
+        let groups: BTreeSet<_> =
+            own.of(*newest).filter_map(|one| group_of(&one.propagation, "shared:")).collect();
+        assert!(groups.len() <= 1, "{what}: the machine's own share with others: {groups:?}");
+        goes_on(&mut self.container, 3);
+        assert_eq!(self.volume.record()["switching"], serde_json::Value::Null, "{what}");
+        let base = self.volume.node.base();
+        eventually("the dead disk is let go", || loop_devices_below(&base).len() == 1);
+        for path in self.volume.label_and_lock() {
+            assert!(fs::symlink_metadata(&path).is_err(), "{what}: {} is left", path.display());
+        }
+    }
+
+    fn take_down(self) {
+        let Self { volume, pod, container, service, area, .. } = self;
+        container.die();
+        service.die();
+        nix::mount::umount2(&area, nix::mount::MntFlags::MNT_DETACH).unwrap();
+        volume.node.must(volume.unpublish(pod.uid()));
+        volume.take_away();
+        volume.must_be_sound();
+        let _ = nix::mount::umount2(&volume.node.kubelet_root(), nix::mount::MntFlags::empty());
+        nothing_is_left(volume.node, &[&volume]);
+    }
+}
+
+#[test]
+fn a_heal_killed_at_any_change_is_finished_by_the_next_one() {
+    let test = "a_heal_killed_at_any_change_is_finished_by_the_next_one";
+    if !private_mounts(test)
+        || !pods_are_possible(test)
+        || !seams_are_built_in(test)
+        || !tracing_is_possible(test)
+    {
+        return;
+    }
+    let every = if std::env::var_os("HEAL_KILLS").is_some() { 1 } else { 7 };
+    let mut struck: Vec<&str> = Vec::new();
+    for (nth, method) in methods().into_iter().enumerate() {
+        let node = Node::new();
+        // A mount by mount(2) is nobody's peer.
+        let mut scene = Scene::set_up(&node, method != Method::TuckByMount);
+        // Not the same calls of each method.
+        let first = if every == 1 { 0 } else { nth };
+        for at in (first..).step_by(every) {
+            scene.lose_the_disk();
+            let traced = scene.heal_and_kill(method, at);
+            let what = format!("{method}, {at}: {:?}, {}", traced.changes.last(), traced.text);
+            if !traced.is_killed {
+                scene.must_be_as_before(&what);
+                println!("{method}: it makes {} changes", traced.changes.len());
+                break;
+            }
+            struck.extend(traced.changes.last());
+            if at % 3 == 2 {
+                // And before anybody calls again.
+                scene.lose_the_disk();
+            }
+            let mut again = node.command(["heal", &scene.volume.id]);
+            again.env("INCLOUD_DISK_SWITCH", method.to_string());
+            let output = output_of(&mut again);
+            assert!(output.status.success(), "{what}: {output:?}");
+            scene.must_be_as_before(&what);
+        }
+        scene.take_down();
+    }
+    let total = struck.len();
+    struck.sort_unstable();
+    struck.dedup();
+    println!("{total} kills, at {struck:?}");
+}
