@@ -16,6 +16,7 @@ use crate::model::contents::{Contents, FileSystem, FsType};
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::moment::{Millis, now, text as in_full};
 use crate::model::mount_options::MountOptions;
 use crate::model::switch::{Outcome, Switched};
 use crate::model::users::{Answer, DeviceUses, NamespaceUse};
@@ -38,6 +39,8 @@ pub struct Healed {
     pub places: Vec<(String, Vec<Switched>)>,
     /// What stays on the dead disk, in words.
     pub left: Vec<String>,
+    /// Between which moments writes may be lost, if anything was replaced.
+    pub lost: Option<String>,
 }
 
 impl Healed {
@@ -141,14 +144,12 @@ impl Driver<'_> {
         let plan = plan_of(&patient);
         let Some(disk) = &patient.disk else {
             let waiting = |place| format!("its disk is gone, and none is here yet: {place}");
-            return Ok(Healed {
-                places: Vec::new(),
-                left: plan.into_iter().map(waiting).collect(),
-            });
+            let left = plan.into_iter().map(waiting).collect();
+            return Ok(Healed { left, ..Healed::default() });
         };
         if mode == HealMode::Report {
             tracing::warn!(volume = %id, ?plan, "would be healed: heal.mode is report");
-            return Ok(Healed { places: Vec::new(), left: plan });
+            return Ok(Healed { left: plan, ..Healed::default() });
         }
         tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&patient.dead), ?plan, "healing: the disk came back under another number");
         let found = self.checked_file_system(id, disk)?;
@@ -171,6 +172,11 @@ impl Driver<'_> {
             tracing::warn!(volume = %id, %error, "the scratch mount stays, until the next heal");
         }
         let mut healed = healed?;
+        if healed.switched() > 0 {
+            let lost = lost_since(self.records.load(id).seen);
+            tracing::warn!(volume = %id, lost, "writes may be lost");
+            healed.lost = Some(lost);
+        }
         self.remember_healed(id, disk, &found.uuid);
         let users = self.census.device_users(&patient.dead);
         healed.left.extend(hangs);
@@ -380,6 +386,7 @@ impl Driver<'_> {
     fn remember_healed(&self, id: &VolumeId, disk: &Device, uuid: &str) {
         let noted = self.records.update(id, |record| {
             record.is_healed(moment(disk), uuid.to_owned(), record.healing);
+            record.seen = Some(now());
         });
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "the heal is not remembered");
@@ -402,6 +409,16 @@ fn place_of(one: &NamespaceUse) -> String {
 fn listed(numbers: &[DeviceNumber]) -> String {
     let texts: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     texts.join(", ")
+}
+
+/// A disk that goes takes with it what was not written yet, and older kernels let writes to it
+/// succeed for a while. When it went nobody knows who was not there.
+fn lost_since(seen: Option<Millis>) -> String {
+    let from = seen.map_or_else(|| "an unknown moment".to_owned(), in_full);
+    let until = in_full(now());
+    format!(
+        "writes between {from}, when the disk was last seen, and {until}, but for those that an fsync confirmed (before Linux 6.5 also some that seemed to succeed)"
+    )
 }
 
 /// What became of each mount, for the log.

@@ -4,6 +4,7 @@ use super::stage::{Wish, belongs};
 use super::{Driver, Outcome, Volume};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
+use crate::model::moment::now;
 use crate::model::mountinfo::MountTable;
 use crate::model::target::Target;
 use crate::seam;
@@ -56,6 +57,7 @@ impl Driver<'_> {
         let recorded = self.records.update(&volume.id, |record| {
             record.published.insert(publication.consumer.clone(), folder.clone());
             let label = publication.label.unwrap_or_default().to_owned();
+            record.seen = Some(now());
             record.consumers.insert(publication.consumer.clone(), label);
         });
         if let Err(error) = recorded {

@@ -7,6 +7,7 @@ use crate::model::contents::{Contents, FileSystem, FsType};
 use crate::model::device::{Device, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::moment::now;
 use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::Mount;
 use crate::model::record::{DiskMoment, Staged};
@@ -99,7 +100,10 @@ impl Driver<'_> {
     }
 
     fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
-        self.records.update(id, |record| record.is_staged(staged))
+        self.records.update(id, |record| {
+            record.is_staged(staged);
+            record.seen = Some(now());
+        })
     }
 
     /// A mount that is there without its record: of a call that was killed, of the predecessor,

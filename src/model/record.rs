@@ -17,7 +17,8 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 10] = [
+pub const OF_THE_BOOT: [&str; 11] = [
+    "seen",
     "staged",
     "unstaged",
     "former",
@@ -47,6 +48,10 @@ pub struct VolumeRecord {
     /// The stage mount as it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
+    /// When its disk was last proven, in milliseconds since 1970: what was written later may be lost
+    /// with the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u64>,
     /// The last one, once it was taken off: whoever still stands on its disk is healed by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstaged: Option<Staged>,
@@ -159,6 +164,7 @@ impl VolumeRecord {
             name: None,
             formatting: None,
             staged: None,
+            seen: None,
             unstaged: None,
             former: Vec::new(),
             tenure: None,

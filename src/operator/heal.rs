@@ -36,6 +36,9 @@ pub(super) fn run(
             text += &format!("  {line}\n");
         }
     }
+    if let Some(lost) = &healed.lost {
+        text += &format!("may be lost:\n  {lost}\n");
+    }
     Ok(if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text })
 }
 

@@ -97,7 +97,9 @@ fn an_attach_alone_heals_a_running_container() {
         node.must(volume.stage());
         node.must(volume.publish(pod.uid()));
         node.fails(volume.unpublish(pod.uid()));
-        assert!(node.log().contains("healed"), "{}", node.log());
+        let log = node.log();
+        assert!(log.contains("healed") && log.contains("when the disk was last seen"), "{log}");
+        assert!(!log.contains("an unknown moment"), "{log}");
 
         container.die();
         node.must(volume.unpublish(pod.uid()));
