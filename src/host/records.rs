@@ -10,7 +10,9 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::record::{FORMAT, OF_THE_BOOT, VolumeRecord};
 use serde_json::{Map, Value};
+use std::cell::RefCell;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The records of this machine.
@@ -19,7 +21,13 @@ pub struct Records {
     volumes: PathBuf,
     names: PathBuf,
     of_the_boot: PathBuf,
+    /// The record that was read last, and of which files: a call asks for its volume's many times.
+    last: RefCell<Option<(Stamps, VolumeRecord)>>,
 }
+
+/// What tells that a file is the one that was read. Records are replaced, never written in place.
+type Stamp = Option<(u64, i64, i64)>;
+type Stamps = [Stamp; 2];
 
 impl Records {
     /// Records below the state folder, and below the run folder what ends with the boot.
@@ -29,12 +37,27 @@ impl Records {
             volumes: state_dir.join("volumes"),
             names: state_dir.join("names"),
             of_the_boot: run_dir.join("boot"),
+            last: RefCell::new(None),
         }
     }
 
     /// What is remembered of a volume. A record that cannot be read is none: it is a cache.
     #[must_use]
     pub fn load(&self, id: &VolumeId) -> VolumeRecord {
+        let stamps = [stamp(&self.path(id)), stamp(&self.passing_path(id))];
+        if let Some((of, record)) = self.last.borrow().as_ref()
+            && *of == stamps
+            && record.volume == *id
+        {
+            return record.clone();
+        }
+        let record = self.read(id);
+        // Looked at before they were read: what changed meanwhile is read again.
+        self.last.replace(Some((stamps, record.clone())));
+        record
+    }
+
+    fn read(&self, id: &VolumeId) -> VolumeRecord {
         let mut keys = read(&self.path(id), id).unwrap_or_default();
         if let Some(passing) = read(&self.passing_path(id), id) {
             // Also keys that are not there tell something.
@@ -154,6 +177,11 @@ impl Records {
     }
 }
 
+fn stamp(path: &Path) -> Stamp {
+    let found = fs::metadata(path).ok()?;
+    Some((found.ino(), found.mtime(), found.mtime_nsec()))
+}
+
 /// A record's two files. Both name the volume.
 #[derive(PartialEq)]
 struct Parts {
@@ -226,7 +254,6 @@ mod tests {
         let id = VolumeId::parse("v1").unwrap();
         records.update(&id, |record| record.was_mounted = true).unwrap();
         let inode = || {
-            use std::os::unix::fs::MetadataExt;
             fs::metadata(state.join("volumes/v1.json")).unwrap().ino()
         };
         let before = inode();
