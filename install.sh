@@ -32,6 +32,11 @@ disk: a FlexVolume driver for cloud block disks
   ./install.sh test vm [WORD...]
                             the driver in a virtual machine whose disks are plugged and pulled; with
                             words only the scenarios whose name or setting has them all
+  sudo ./install.sh test kubernetes [SCENARIO...]
+                            the driver in a real Kubernetes 1.20 on one node, in namespaces of its
+                            own; the first time it is built from Debian's source
+  sudo ./install.sh test all
+                            all three of them
   ./install.sh release [--out DIR]
                             a tarball for nodes without a toolchain: a static driver, this script,
                             completions, manual pages, the examples, checksums
@@ -89,12 +94,27 @@ word_demo() {
 }
 
 word_test() {
-    if [ "${1:-}" = vm ]; then
-        shift
-        test_in_machine "$@"
-        return
-    fi
-    [ $# -eq 0 ] || misused "test takes no further word but vm: $*"
+    case "${1:-}" in
+        vm)
+            shift
+            test_in_machine "$@"
+            return
+            ;;
+        kubernetes)
+            shift
+            test_in_cluster "$@"
+            return
+            ;;
+        all)
+            [ $# -eq 1 ] || misused "test all takes no further word"
+            outcome=0
+            "$0" test || outcome=1
+            "$0" test vm || outcome=1
+            "$0" test kubernetes || outcome=1
+            return "$outcome"
+            ;;
+    esac
+    [ $# -eq 0 ] || misused "test takes no further word but vm, kubernetes and all: $*"
     prepare
     install_makers
     is_root || say "not root: the tests that need loop devices and mounts will be skipped"
@@ -1039,6 +1059,18 @@ run_tests() {
     else
         run_tests_built_by_another
     fi
+}
+
+# test_in_cluster SCENARIO...: the release is what is installed there. What the cluster is made of the
+# test gets by itself; none of it is installed here.
+test_in_cluster() {
+    is_root || die "a cluster makes namespaces, cgroups and loop devices, which needs root: sudo ./install.sh test kubernetes"
+    have apt-get dpkg-deb || die "the cluster is made of Debian's packages, and here is no apt-get"
+    have bash || die "the test is written for bash"
+    prepare
+    say "building the driver (release); the first time this takes one to three minutes"
+    quietly as_builder "$cargo" build --release --locked
+    bash "$here/tests/kubernetes/run.sh" "$(target_folder)/release/disk" "$@" </dev/null
 }
 
 # The person behind sudo builds, so that the build folder stays theirs; root runs what was built.

@@ -1,0 +1,218 @@
+#!/bin/bash
+# Gets the parts of the cluster: parts.sh CACHE
+#
+# Debian's packages are downloaded and unpacked below CACHE, with apt state of its own and from the
+# mirrors that this machine's own sources name; nothing is installed. Kubernetes 1.20 is built there
+# from Debian's source package. What is there already is neither fetched nor built again.
+#
+#   CACHE/root     the root of the cluster's machine: etcd, containerd, runc and their company
+#   CACHE/built    what was built, as a second root
+#   CACHE/images   the containers' images
+#   CACHE/version  what was built
+set -euo pipefail
+shopt -s nullglob
+
+cache=$1
+here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# The release whose source package has Kubernetes 1.20, with a Go that builds it.
+release=bookworm
+
+# The cluster's programs; then the tools that kubelet, containerd, the driver and install.sh call.
+machine_packages=(
+    etcd-server etcd-client containerd runc containernetworking-plugins
+    iptables conntrack ethtool socat iproute2 kmod ebtables
+    bash dash coreutils util-linux mount grep sed gawk findutils procps diffutils
+    e2fsprogs xfsprogs udev openssl ca-certificates base-files base-passwd libc6 libudev1 libgcc-s1
+)
+builder_packages=(golang-go patch)
+image_packages=(busybox-static)
+
+commands=(kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl)
+# They tell each other their versions, which the project's own build takes from git.
+versions=k8s.io/kubernetes/vendor/k8s.io/component-base/version
+flags="-s -w -X $versions.gitVersion=v1.20.2 -X $versions.gitMajor=1 -X $versions.gitMinor=20"
+
+say() { printf '    %s\n' "$*"; }
+die() {
+    printf 'parts.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+main() {
+    [[ $(dpkg --print-architecture 2>/dev/null) == amd64 ]] ||
+        die "the cluster is made of Debian's packages for amd64, and this machine has no dpkg of that kind"
+    mkdir -p "$cache/log"
+    # Two at once would build into each other.
+    exec 8>"$cache/lock"
+    flock 8
+    if [[ -f $cache/done && $(<"$cache/done") == "$(wanted)" ]]; then
+        return
+    fi
+    find_mirrors
+    use_mirrors
+    unpack_once root "${machine_packages[@]}"
+    unpack_once busybox "${image_packages[@]}"
+    if ! is_built; then
+        unpack_once builder "${builder_packages[@]}"
+        get_source
+        build
+        build_key >"$cache/built.done"
+    fi
+    bash "$here/images.sh" "$cache"
+    rm -rf "$cache"/{apt,builder,builder.done,download,source,source.done,gopath,gocache}
+    wanted >"$cache/done"
+}
+
+# Kept, whatever else of this changes: the build takes longest.
+build_key() { printf '%s\n' "$flags" "${commands[*]}" | cat - "$here/openapi.sh" | sha256sum; }
+
+is_built() {
+    local command
+    [[ -f $cache/built.done && $(<"$cache/built.done") == "$(build_key)" ]] || return 1
+    for command in "${commands[@]}"; do
+        [[ -x $cache/built/usr/bin/$command ]] || return 1
+    done
+}
+
+# What the cache was made by.
+wanted() {
+    cat "$here/parts.sh" "$here/images.sh" "$here/openapi.sh" | sha256sum
+}
+
+# --- packages ----------------------------------------------------------------------------------
+
+find_mirrors() {
+    mirror=$(mirror_of "$release")
+    [[ -n $mirror ]] || die "apt's sources name no mirror of Debian's $release, which has Kubernetes 1.20"
+    security=$(mirror_of "$release-security")
+}
+
+mirror_of() {
+    # shellcheck disable=SC2016 # apt's own words
+    apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
+        awk -v release="$1" '$1 == release { print $2; exit }'
+}
+
+# apt with this release and its sources, and with the idea that nothing is installed.
+use_mirrors() {
+    local signed='' from
+    state=$cache/apt
+    mkdir -p "$state/lists/partial" "$state/archives/partial"
+    : >"$state/status"
+    [[ ! -f $keyring ]] || signed="[signed-by=$keyring] "
+    for from in "$mirror $release" ${security:+"$security $release-security"}; do
+        printf 'deb %s%s main\ndeb-src %s%s main\n' "$signed" "$from" "$signed" "$from"
+    done >"$state/sources.list"
+    cat >"$state/apt.conf" <<TEXT
+Dir::State::lists "$state/lists";
+Dir::State::status "$state/status";
+Dir::Cache "$state";
+Dir::Cache::archives "$state/archives";
+Dir::Etc::sourcelist "$state/sources.list";
+Dir::Etc::sourceparts "-";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "$state/archives";
+Acquire::Languages "none";
+Acquire::Retries "2";
+APT::Sandbox::User "";
+APT::Default-Release "";
+Debug::NoLocking "1";
+TEXT
+    logged update apt_here update
+}
+
+apt_here() { APT_CONFIG=$state/apt.conf apt-get "$@"; }
+
+# logged NAME COMMAND...: its output is shown only if it fails.
+logged() {
+    local log=$cache/log/$1
+    shift
+    "$@" >"$log" 2>&1 </dev/null || {
+        tail -n 20 "$log" >&2
+        die "this failed: $*; all that it said is in $log"
+    }
+}
+
+# unpack_once NAME PACKAGE...: the packages and all that they depend on, as a root in CACHE/NAME.
+unpack_once() {
+    local name=$1 package
+    shift
+    [[ ! -f $cache/$name.done || $(<"$cache/$name.done") != "$*" ]] || return 0
+    say "downloading: $*"
+    rm -rf "${cache:?}/$name" "$cache/$name.done" "$state/archives"
+    mkdir -p "$state/archives/partial"
+    logged "packages-$name" apt_here -y --no-install-recommends --download-only install "$@"
+    make_root "$cache/$name"
+    for package in "$state/archives"/*.deb; do
+        dpkg-deb --fsys-tarfile "$package" |
+            tar -x -C "$cache/$name" --keep-directory-symlink --no-same-owner
+    done
+    rm -rf "$state/archives" "$cache/$name"/usr/share/{doc,man,locale,info,lintian,zoneinfo}
+    printf '%s\n' "$*" >"$cache/$name.done"
+}
+
+# A root in which /bin and /lib are those of /usr, as every Debian has it.
+make_root() {
+    local part
+    mkdir -p "$1"
+    for part in bin sbin lib lib64; do
+        mkdir -p "$1/usr/$part"
+        ln -s "usr/$part" "$1/$part"
+    done
+}
+
+# --- Kubernetes --------------------------------------------------------------------------------
+
+get_source() {
+    source=$cache/source
+    [[ ! -f $cache/source.done ]] || return 0
+    say "downloading the source of Kubernetes 1.20 (34 MB)"
+    rm -rf "$source" "$cache/download"
+    mkdir -p "$cache/download" "$source"
+    (cd "$cache/download" && logged source apt_here source --download-only kubernetes)
+    local part patch
+    for part in "$cache/download"/*.orig.tar.*; do
+        tar -x -f "$part" -C "$source" --strip-components 1 --no-same-owner
+    done
+    for part in "$cache/download"/*.debian.tar.*; do
+        tar -x -f "$part" -C "$source" --no-same-owner
+    done
+    while read -r patch; do
+        logged "patch-${patch##*/}" "$cache/builder/usr/bin/patch" -d "$source" -p1 -i "$source/debian/patches/$patch"
+    done < <(sed -E 's/ .*//; /^(#|$)/d' "$source/debian/patches/series")
+    sed -n '1s/.*(\(.*\)).*/\1/p' "$source/debian/changelog" >"$cache/version"
+    : >"$cache/source.done"
+}
+
+# Module mode fails with this Go ("updates to go.mod needed"), so the tree stands in a GOPATH.
+build() {
+    local command
+    export GOROOT=$cache/builder/usr/lib/go-1.19 GOPATH=$cache/gopath GOCACHE=$cache/gocache
+    export GO111MODULE=off GOFLAGS=-trimpath CGO_ENABLED=0 GOTOOLCHAIN=local HOME=$cache
+    go=$GOROOT/bin/go
+    mkdir -p "$GOPATH/src/k8s.io" "$cache/built/usr/bin"
+    if [[ -f $cache/built.done || ! -f $cache/built.begun || $(<"$cache/built.begun") != "$(build_key)" ]]; then
+        rm -rf "$cache"/built.done "$cache"/built/usr/bin/*
+        build_key >"$cache/built.begun"
+    fi
+    ln -sfn "$source" "$GOPATH/src/k8s.io/kubernetes"
+    cd "$GOPATH/src/k8s.io/kubernetes"
+    for command in "${commands[@]}"; do
+        build_once "$command"
+    done
+}
+
+# build_once COMMAND
+build_once() {
+    [[ ! -x $cache/built/usr/bin/$1 ]] || return 0
+    if [[ $1 == kube-apiserver && ! -f pkg/generated/openapi/zz_generated.openapi.go ]]; then
+        say "generating what kube-apiserver says of its types"
+        logged openapi bash "$here/openapi.sh" "$go"
+    fi
+    say "building $1; all five take six minutes on two idle cores"
+    logged "build-$1" nice -n 10 "$go" build -ldflags "$flags" -o "$cache/fresh" "./cmd/$1"
+    mv "$cache/fresh" "$cache/built/usr/bin/$1"
+}
+
+main

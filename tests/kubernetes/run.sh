@@ -1,0 +1,145 @@
+#!/bin/bash
+# A real Kubernetes 1.20 on one node, and the driver in it: run.sh DISK [SCENARIO...]
+#
+# The node is a root of Debian's packages in namespaces of its own (mounts, network with nothing but
+# loopback, host name), with cgroups of its own. Only PIDs are the machine's: the driver's guard asks
+# all processes, and refuses where it cannot see them. So what was started is ended by its cgroup.
+set -euo pipefail
+shopt -s nullglob
+
+disk=$(realpath -- "$1")
+shift
+here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+project=$(dirname -- "$(dirname -- "$here")")
+cache=${INCLOUD_DISK_KUBERNETES_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/incloud-disk/kubernetes}
+readonly name=incloud-disk-kubernetes
+
+say() { printf '%s\n' "$*"; }
+stop() {
+    printf 'kubernetes: %s\n' "$*" >&2
+    say ''
+    say '0 passed, 1 failed, 0 skipped'
+    exit 1
+}
+
+# --- what a run has, and leaves --------------------------------------------------------------------
+
+# The trees of cgroups, each by the folder where it is mounted from its root on.
+cgroup_trees() {
+    awk '$4 == "/" && $6 ~ /^rw/ {
+        for (i = 7; $i != "-"; i++) {}
+        if ($(i + 1) ~ /^cgroup2?$/) print $5
+    }' /proc/self/mountinfo | sort -u
+}
+
+processes_in() {
+    find "$1" -name cgroup.procs -exec cat {} + 2>/dev/null || true
+}
+
+# remove_run NAME: ends the processes of a run, and removes its cgroups, loop devices and folder.
+remove_run() {
+    local tree pid tries=0 file loop folder
+    mapfile -t trees < <(cgroup_trees)
+    while ((tries++ < 200)); do
+        local found=
+        for tree in "${trees[@]}"; do
+            [[ -d $tree/$1 ]] || continue
+            for pid in $(processes_in "$tree/$1"); do
+                found=yes
+                kill -KILL "$pid" 2>/dev/null || true
+            done
+        done
+        [[ -n $found ]] || break
+        sleep 0.05
+    done
+    for tree in "${trees[@]}"; do
+        [[ ! -d $tree/$1 ]] || find "$tree/$1" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    done
+    folder=${TMPDIR:-/tmp}/$1
+    # Its mounts went with the last process of its mount namespace; a loop device stays.
+    for file in /sys/block/loop*/loop/backing_file; do
+        [[ $(<"$file") == *"$1"/* ]] || continue
+        loop=${file#/sys/block/}
+        losetup --detach "/dev/${loop%%/*}" 2>/dev/null || true
+    done
+    rm -rf --one-file-system "$folder"
+}
+
+# A run that was killed cleaned nothing up; its name has the process that it was.
+remove_dead_runs() {
+    local tree folder run
+    {
+        for tree in $(cgroup_trees); do
+            for folder in "$tree/$name".*; do basename "$folder"; done
+        done
+        for folder in "${TMPDIR:-/tmp}/$name".*; do basename "$folder"; done
+    } | sort -u | while read -r run; do
+        [[ -e /proc/${run##*.} ]] || remove_run "$run"
+    done
+}
+
+make_cgroups() {
+    local tree
+    for tree in $(cgroup_trees); do
+        # A unified tree hands controllers down only where it is told to; a hybrid one has none.
+        if [[ -f $tree/cgroup.controllers ]]; then
+            enable_controllers "$tree"
+        fi
+        mkdir "$tree/$run" "$tree/$run/parts"
+        if [[ -f $tree/cgroup.controllers ]]; then
+            enable_controllers "$tree/$run"
+        fi
+        # Version 1 makes a folder in which nothing may run until it is told where.
+        if [[ -f $tree/cpuset.cpus ]]; then
+            for folder in "$tree/$run" "$tree/$run/parts"; do
+                cat "$tree/cpuset.cpus" >"$folder/cpuset.cpus"
+                cat "$tree/cpuset.mems" >"$folder/cpuset.mems"
+            done
+        fi
+    done
+}
+
+enable_controllers() {
+    local controller
+    for controller in $(<"$1/cgroup.controllers"); do
+        echo "+$controller" 2>/dev/null >"$1/cgroup.subtree_control" || true
+    done
+}
+
+enter_cgroups() {
+    local tree
+    for tree in $(cgroup_trees); do
+        echo "$BASHPID" >"$tree/$run/parts/cgroup.procs"
+    done
+}
+
+# --- the run ----------------------------------------------------------------------------------------
+
+[[ $EUID -eq 0 ]] || stop 'a cluster needs root'
+say '--- the parts of the cluster'
+bash "$here/parts.sh" "$cache" || stop "the cluster's parts could not be made"
+
+remove_dead_runs
+run=$name.$$
+scratch=${TMPDIR:-/tmp}/$run
+trap 'trap "" INT TERM HUP PIPE; remove_run "$run"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 141' PIPE
+trap 'exit 143' TERM
+
+(umask 077 && mkdir "$scratch")
+mkdir "$scratch"/{upper,work,root,containerd,state,log}
+rm -rf "$cache/logs"
+mkdir -p "$cache/logs"
+make_cgroups
+
+# In the background, and waited for: a signal is answered at once.
+(
+    enter_cgroups
+    exec unshare --mount --net --uts --ipc -- bash "$here/node.sh" \
+        "$cache" "$scratch" "$project" "$disk" "$run" "$@" </dev/null
+) &
+status=0
+wait $! || status=$?
+exit "$status"
