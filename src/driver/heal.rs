@@ -65,7 +65,8 @@ impl Driver<'_> {
             Ok(healed) => {
                 let switched = healed.switched();
                 if switched > 0 {
-                    tracing::info!(volume = %id, switched, left = ?healed.left, "healed");
+                    let places = healed.places.len();
+                    tracing::info!(volume = %id, places, switched, left = ?healed.left, "healed");
                 }
                 (!healed.left.is_empty()).then(|| healed.left.join("; "))
             }
@@ -174,7 +175,7 @@ impl Driver<'_> {
         let mut healed = healed?;
         if healed.switched() > 0 {
             let lost = lost_since(self.records.load(id).seen);
-            tracing::warn!(volume = %id, lost, "writes may be lost");
+            tracing::warn!(volume = %id, "may be lost: {lost}");
             healed.lost = Some(lost);
         }
         self.remember_healed(id, disk, &found.uuid);
