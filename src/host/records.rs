@@ -253,9 +253,7 @@ mod tests {
         let records = Records::below(&state, &run);
         let id = VolumeId::parse("v1").unwrap();
         records.update(&id, |record| record.was_mounted = true).unwrap();
-        let inode = || {
-            fs::metadata(state.join("volumes/v1.json")).unwrap().ino()
-        };
+        let inode = || fs::metadata(state.join("volumes/v1.json")).unwrap().ino();
         let before = inode();
         records.update(&id, |record| record.healing = Some(7)).unwrap();
         assert_eq!((inode(), records.load(&id).healing), (before, Some(7)));
