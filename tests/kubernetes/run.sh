@@ -38,7 +38,7 @@ processes_in() {
 
 # remove_run NAME: ends the processes of a run, and removes its cgroups, loop devices and folder.
 remove_run() {
-    local tree pid tries=0 file loop folder
+    local tree pid tries=0 loop folder images device inode
     mapfile -t trees < <(cgroup_trees)
     while ((tries++ < 200)); do
         local found=
@@ -56,12 +56,14 @@ remove_run() {
         [[ ! -d $tree/$1 ]] || find "$tree/$1" -depth -type d -exec rmdir {} + 2>/dev/null || true
     done
     folder=${TMPDIR:-/tmp}/$1
-    # Its mounts went with the last process of its mount namespace; a loop device stays.
-    for file in /sys/block/loop*/loop/backing_file; do
-        [[ $(<"$file") == *"$1"/* ]] || continue
-        loop=${file#/sys/block/}
-        losetup --detach "/dev/${loop%%/*}" 2>/dev/null || true
-    done
+    # Its mounts went with the last process of its mount namespace; a loop device stays, and shows the
+    # path that its image had in there. So it is told by the image itself.
+    images=$(find "$folder" -xdev -type f -name '*.img' -exec stat --format '%Hd:%Ld %i' {} + 2>/dev/null || true)
+    while read -r loop device inode; do
+        if grep -qx "$device $inode" <<<"$images"; then
+            losetup --detach "$loop" 2>/dev/null || true
+        fi
+    done < <(losetup --list --noheadings --output NAME,BACK-MAJ:MIN,BACK-INO)
     rm -rf --one-file-system "$folder"
 }
 
