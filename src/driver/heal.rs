@@ -83,7 +83,7 @@ impl Driver<'_> {
         let boot = crate::host::machine::boot_id();
         let record = self.records.load(&volume.id);
         let is_staged = record.mounted_as().is_some_and(|staged| staged.disk.boot == boot);
-        let was_here = record.former.iter().any(|former| former.boot == boot);
+        let was_here = record.former_numbers(&boot).next().is_some();
         if self.heal == HealMode::Off || !(is_staged || was_here) {
             return;
         }

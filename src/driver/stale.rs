@@ -1,6 +1,7 @@
 //! Which mounts of a volume stand on a dead disk.
 
 use super::Driver;
+use crate::host::machine::boot_id;
 use crate::host::nodes;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
@@ -35,7 +36,7 @@ impl Driver<'_> {
         let table = self.mounts.table()?;
         let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
         let mut dead = Vec::new();
-        for (number, verdict) in self.verdicts(id, &table, here)? {
+        for (number, verdict) in self.verdicts(id, &table, here, |_| true)? {
             match verdict {
                 Verdict::Healthy => {}
                 Verdict::Stale | Verdict::Waiting => dead.push(number),
@@ -60,26 +61,25 @@ impl Driver<'_> {
         id: &VolumeId,
         table: &MountTable,
     ) -> Result<Vec<DeviceNumber>> {
-        let verdicts = self.verdicts(id, table, Here::Nothing)?;
-        let dead = verdicts.into_iter().filter(|(_, verdict)| verdict.is_dead());
-        Ok(dead.map(|(number, _)| number).collect())
+        let dead = self.verdicts(id, table, Here::Nothing, Verdict::is_dead)?;
+        Ok(dead.into_iter().map(|(number, _)| number).collect())
     }
 
     /// What each number is from which this very volume was mounted. A number that was the volume's
     /// may be another disk's by now: so the mounts themselves must say whose they are, by the label
     /// that they were made with. While a mount stands its number is nobody else's, so one label
-    /// tells for all mounts of a number.
+    /// tells for all mounts of a number. That may take a look at every namespace: so it is asked
+    /// only of verdicts that matter.
     fn verdicts(
         &self,
         id: &VolumeId,
         table: &MountTable,
         here: Here<'_>,
+        matters: impl Fn(&Verdict) -> bool,
     ) -> Result<Vec<(DeviceNumber, Verdict)>> {
         let record = self.records.load(id);
-        let boot = crate::host::machine::boot_id();
-        let former = record.former.iter().filter(|former| former.boot == boot);
         let ours: BTreeSet<_> = labelled(table, id).map(|mount| mount.disk).collect();
-        let mut numbers: BTreeSet<_> = former.map(|former| former.number).collect();
+        let mut numbers: BTreeSet<_> = record.former_numbers(&boot_id()).collect();
         numbers.extend(&ours);
         let wanted = self.cloud.identity(id);
         let mut verdicts = Vec::new();
@@ -90,8 +90,10 @@ impl Driver<'_> {
             }
             let presence = self.devices.presence(number, &wanted)?;
             let is_reused = matches!(presence, Presence::Other(_)) && !ours.contains(&number);
-            if !is_reused && self.stand_for(id, number, table, &record)? {
-                verdicts.push((number, judge(number, &presence, here)));
+            let verdict = judge(number, &presence, here);
+            let counts = !is_reused && matters(&verdict);
+            if counts && self.stand_for(id, number, table, &record)? {
+                verdicts.push((number, verdict));
             }
         }
         Ok(verdicts)
@@ -100,10 +102,7 @@ impl Driver<'_> {
     /// Whether any mount of the volume's disks of this boot lives on, here or in anybody's
     /// namespace; where that cannot be seen it may.
     pub(super) fn is_left_behind(&self, id: &VolumeId) -> bool {
-        let record = self.records.load(id);
-        let boot = crate::host::machine::boot_id();
-        let former = record.former.iter().filter(|former| former.boot == boot);
-        let numbers: Vec<DeviceNumber> = former.map(|former| former.number).collect();
+        let numbers: Vec<_> = self.records.load(id).former_numbers(&boot_id()).collect();
         let Ok(table) = self.mounts.table() else { return true };
         if labelled(&table, id).next().is_some() {
             return true;

@@ -112,6 +112,11 @@ impl VolumeRecord {
         self.unstaged = None;
     }
 
+    /// The numbers of the disks that it was mounted from since this boot.
+    pub fn former_numbers(&self, boot: &str) -> impl Iterator<Item = DeviceNumber> {
+        self.former.iter().filter(move |former| former.boot == boot).map(|former| former.number)
+    }
+
     /// The stage mount was taken off.
     pub fn is_unstaged(&mut self) {
         if self.staged.is_some() {
