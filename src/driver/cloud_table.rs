@@ -18,6 +18,10 @@ use std::time::Duration;
 /// Short, so that "wait" ends soon; the driver's own patience follows it.
 const DEADLINE: Duration = Duration::from_millis(240);
 
+/// For what was not as expected: on a machine that is busy the short one may pass before the driver
+/// has come to its answer, and no answer depends on how long it may take.
+const PATIENT: Duration = Duration::from_secs(5);
+
 /// Which finished attachments the volume lists.
 const LISTINGS: [(&str, &[&str]); 3] =
     [("none", &[]), ("here", &["server"]), ("other", &["other"])];
@@ -31,7 +35,7 @@ const VIEWS: [(&str, ComputeView); 3] = [
 /// attach and detach: `ok` already so, `ask` one request and then so, `wait` not settled within
 /// the deadline, `refuse` an error that a person must look at, `else` another server has it.
 /// isattached: `yes`, `no`, `doubt`.
-fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
+fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration) -> String {
     let call = |run: &dyn Fn(&Driver<'_>, &Volume, &NodeName) -> Result<bool, Error>| {
         let folder = tempfile::tempdir().unwrap();
         let cloud = FakeCloud::default().with("volume", 1, servers);
@@ -57,7 +61,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
             guard: &GuardConfig::default(),
             operation: "test",
             tally: &Tally::default(),
-            deadline: Deadline::after(DEADLINE),
+            deadline: Deadline::after(deadline),
         };
         let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);
         let answer = run(&driver, &volume, &NodeName::parse("server").unwrap());
@@ -88,31 +92,28 @@ fn answers(status: &str, servers: &[&str], view: ComputeView) -> String {
     format!("{attach} {detach} {is_attached}")
 }
 
-/// One line per status and listing: the answers under each view, in the order of `VIEWS`.
-fn rows() -> Vec<String> {
-    let row = |status: &str, (listing, servers): (&str, &[&str])| {
-        let cells: Vec<_> = VIEWS
-            .iter()
-            .map(|(name, view)| format!("{name}: {}", answers(status, servers, *view)))
-            .collect();
-        format!("{status}, {listing} | {}", cells.join(" | "))
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = STATUSES
-            .iter()
-            .map(|status| scope.spawn(move || LISTINGS.map(|listing| row(status, listing))))
-            .collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-    })
+/// The answers under each view, in the order of `VIEWS`.
+fn row(status: &str, (listing, servers): (&str, &[&str]), deadline: Duration) -> String {
+    let cells: Vec<_> = VIEWS
+        .iter()
+        .map(|(name, view)| format!("{name}: {}", answers(status, servers, *view, deadline)))
+        .collect();
+    format!("{status}, {listing} | {}", cells.join(" | "))
 }
 
 #[test]
 fn every_cell_has_the_expected_answer() {
     let expected: Vec<&str> = include_str!("cloud_table.txt").lines().collect();
-    let found = rows();
-    assert_eq!(found.len(), STATUSES.len() * LISTINGS.len());
-    for (found, expected) in found.iter().zip(&expected) {
-        assert_eq!(found, expected);
-    }
-    assert_eq!(found.len(), expected.len());
+    assert_eq!(expected.len(), STATUSES.len() * LISTINGS.len());
+    std::thread::scope(|scope| {
+        for (status, expected) in STATUSES.iter().zip(expected.chunks(LISTINGS.len())) {
+            scope.spawn(move || {
+                for (listing, expected) in LISTINGS.iter().zip(expected) {
+                    if row(status, *listing, DEADLINE) != *expected {
+                        assert_eq!(row(status, *listing, PATIENT), *expected);
+                    }
+                }
+            });
+        }
+    });
 }
