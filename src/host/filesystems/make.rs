@@ -20,6 +20,12 @@ const YOUNG_XFS: [((u32, u32), [&str; 2]); 5] = [
     ((6, 10), ["-i", "exchange=0"]),
 ];
 
+/// Inode tables are zeroed by the kernel after the mount, the journal by mkfs. Where a disk cannot
+/// write zeroes by itself the tables of 100 GiB took 4.6 s and 1.6 GiB of writes, and of 2 TiB would
+/// take longer than kubelet waits; and until then the kernel takes no old block for a table. An old
+/// journal's blocks may be taken for new ones when its superblock is lost, and it is 1 GiB at most.
+const EXT_EXTENDED: &str = "nodiscard,lazy_itable_init=1,lazy_journal_init=0";
+
 pub(super) fn make(
     id: &VolumeId,
     device: &Device,
@@ -72,7 +78,7 @@ fn fixed<'a>(plan: &'a NewFileSystem, wished: &[&str], uuid: &'a str) -> Vec<&'a
                 all.extend(["-m", "0"]);
             }
             if !wished.contains(&"-E") {
-                all.extend(["-E", "nodiscard"]);
+                all.extend(["-E", EXT_EXTENDED]);
             }
             all
         }
