@@ -5,6 +5,7 @@
 //! `/dev/incloud-disk/<volume id>`, made from the number and gone after the mount. The name stays
 //! in the mount table as a label for people.
 
+use crate::model::contents::places;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -200,16 +201,14 @@ pub fn open_to_write(device: &Device) -> Result<File> {
     open(device, OpenOptions::new().read(true).write(true))
 }
 
-/// Tells the kernel that the disk's two ends will be asked for: what marks a file system, and most
-/// of what its mount reads one piece after the other, comes while other things are looked at. The
-/// reads themselves come later and say what is wrong.
+/// Tells the kernel that the places which tell a file system will be asked for: they come while
+/// other things are looked at. The reads themselves come later and say what is wrong.
 pub fn read_ahead(disk: &File, size: u64) {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-    const HEAD: i64 = 128 * 1024;
-    const TAIL: i64 = 128 * 1024;
-    let size = i64::try_from(size).unwrap_or(i64::MAX);
-    for (offset, length) in [(0, HEAD), ((size - TAIL).max(0), TAIL)] {
-        let _ = posix_fadvise(disk, offset, length, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+    for (begin, end) in places::stretches(&places::of_marks(size)).map(places::extent) {
+        if let (Ok(begin), Ok(length)) = (i64::try_from(begin), i64::try_from(end - begin)) {
+            let _ = posix_fadvise(disk, begin, length, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+        }
     }
 }
 

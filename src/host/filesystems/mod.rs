@@ -155,8 +155,7 @@ fn ended(status: Option<i32>) -> String {
 fn sampled(disk: &File, device: &Device, places: &[(u64, u64)]) -> Result<Vec<Sample>> {
     let mut samples = Vec::with_capacity(places.len());
     for stretch in places::stretches(places) {
-        let begin = stretch[0].0;
-        let end = stretch.iter().map(|(offset, length)| offset + length).max().unwrap_or(begin);
+        let (begin, end) = places::extent(stretch);
         may_read()?;
         match read(disk, device, begin, end - begin) {
             Ok(whole) => samples.extend(stretch.iter().map(|place| whole.cut(*place))),

@@ -95,6 +95,13 @@ pub fn stretches(places: &[(u64, u64)]) -> impl Iterator<Item = &[(u64, u64)]> {
     })
 }
 
+/// Where a stretch begins and ends.
+#[must_use]
+pub fn extent(stretch: &[(u64, u64)]) -> (u64, u64) {
+    let begin = stretch.first().map_or(0, |(offset, _)| *offset);
+    (begin, stretch.iter().map(|(offset, length)| offset + length).max().unwrap_or(begin))
+}
+
 /// Offset and length of the disk's head and tail.
 #[must_use]
 pub fn edges(size: u64) -> [(u64, u64); 2] {
