@@ -34,7 +34,8 @@ disk: a FlexVolume driver for cloud block disks
                             words only the scenarios whose name or setting has them all
   sudo ./install.sh test kubernetes [SCENARIO...]
                             the driver in a real Kubernetes 1.20 on one node, in namespaces of its
-                            own; the first time it is built from Debian's source
+                            own; the first time it is built from Debian's source; a scenario
+                            brings its control along, which must fail
   sudo ./install.sh test all
                             all three of them
   ./install.sh release [--out DIR]
@@ -1061,16 +1062,18 @@ run_tests() {
     fi
 }
 
-# test_in_cluster SCENARIO...: the release is what is installed there. What the cluster is made of the
+# test_in_cluster SCENARIO...: a packed release is what is installed there. What the cluster is made of the
 # test gets by itself; none of it is installed here.
 test_in_cluster() {
     is_root || die "a cluster makes namespaces, cgroups and loop devices, which needs root: sudo ./install.sh test kubernetes"
     have apt-get dpkg-deb || die "the cluster is made of Debian's packages, and here is no apt-get"
     have bash || die "the test is written for bash"
     prepare
-    say "building the driver (release); the first time this takes one to three minutes"
-    quietly as_builder "$cargo" build --release --locked
-    bash "$here/tests/kubernetes/run.sh" "$(target_folder)/release/disk" "$@" </dev/null
+    say "building the static driver (release); the first time this takes one to three minutes"
+    quietly build_static --release
+    packed=$(target_folder)/release-tarball
+    pack_release "$(target_folder)/$(host_triple)/release/disk" "$packed"
+    bash "$here/tests/kubernetes/run.sh" "$packed/$name.tar.gz" "$@" </dev/null
 }
 
 # The person behind sudo builds, so that the build folder stays theirs; root runs what was built.

@@ -20,9 +20,12 @@ start() {
 
 pid_of() { cat "$pids/$1"; }
 
-runs() {
+runs() { runs_as "$(pid_of "$1")"; }
+
+# runs_as PID
+runs_as() {
     local state
-    state=$(awk '/^State:/ { print $2 }' "/proc/$(pid_of "$1")/status" 2>/dev/null) && [[ $state != [ZX] ]]
+    state=$(awk '/^State:/ { print $2 }' "/proc/$1/status" 2>/dev/null) && [[ $state != [ZX] ]]
 }
 
 # stop_part NAME: as a service manager does it.
@@ -92,12 +95,14 @@ start_api() {
         --disable-admission-plugins ServiceAccount \
         --service-account-issuer "$api" --service-account-key-file /run/kubernetes/accounts.key \
         --service-account-signing-key-file /run/kubernetes/accounts.key \
-        --service-cluster-ip-range 10.78.0.0/24 --allow-privileged --request-timeout 15s --v 2
+        --service-cluster-ip-range 10.78.0.0/24 --allow-privileged --request-timeout 5s --v 2
 }
 
-# Without an election, which it would lose, and end, while etcd is frozen.
+# Without an election, which it would lose, and end, while etcd is frozen. It asks each minute whether
+# what it attached still is; here more often.
 start_controllers() {
     start controller-manager kube-controller-manager --kubeconfig "$KUBECONFIG" --leader-elect=false \
+        --attach-detach-reconcile-sync-period 10s \
         --flex-volume-plugin-dir "$plugins" --cert-dir /run/kubernetes --v 4
     start scheduler kube-scheduler --kubeconfig "$KUBECONFIG" --leader-elect=false
 }
@@ -115,7 +120,10 @@ thaw_etcd() {
 start_containerd() {
     start containerd containerd --config /etc/containerd-config.toml
     until_true 30 ctr version >/dev/null 2>&1 || fail "containerd does not answer"
-    ctr -n k8s.io images import /opt/images/box.tar >/dev/null
+    local image
+    for image in /opt/images/*.tar; do
+        ctr -n k8s.io images import "$image" >/dev/null || fail "containerd does not take $image"
+    done
 }
 
 # start_kubelet [ATTACHER]: the attacher is kubelet, as in the incident, or the controller-manager.
@@ -141,6 +149,7 @@ resolvConf: ""
 evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%"}
 imageGCHighThresholdPercent: 100
 syncFrequency: 10s
+nodeStatusUpdateFrequency: 2s
 YAML
     start kubelet kubelet --config /etc/kubernetes/kubelet.yaml --kubeconfig "$KUBECONFIG" \
         --container-runtime remote --container-runtime-endpoint unix:///run/containerd/containerd.sock \
@@ -152,7 +161,7 @@ node_is_ready() {
 }
 
 install_driver() {
-    sh /opt/project/install.sh install --cloud local --binary "$DRIVER" --plugin-dir "$plugins"
+    sh /opt/release/install.sh install --cloud local --plugin-dir "$plugins"
 }
 
 start_cluster() {

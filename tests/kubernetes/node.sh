@@ -1,18 +1,18 @@
 #!/bin/bash
-# Makes the node's root and goes in there: node.sh CACHE SCRATCH PROJECT DISK RUN [SCENARIO...]
+# Makes the node's root and goes in there: node.sh CACHE SCRATCH PROJECT RUN [SCENARIO...]
 #
 # It is called in namespaces of its own. The root is an overlay over the unpacked packages, so that
 # a run leaves them as they were.
 set -euo pipefail
 
-cache=$1 scratch=$2 project=$3 disk=$4 run=$5
-shift 5
+cache=$1 scratch=$2 project=$3 run=$4
+shift 4
 root=$scratch/root
 
 mount --make-rprivate /
 mount -t overlay -o "lowerdir=$cache/built:$cache/root,upperdir=$scratch/upper,workdir=$scratch/work" overlay "$root"
 
-mkdir -p "$root"/{dev,proc,sys,run,tmp,opt/project,opt/driver,opt/images,opt/kept,old} \
+mkdir -p "$root"/{dev,proc,sys,run,tmp,opt/project,opt/release,opt/images,opt/kept,old} \
     "$root"/var/lib/{containerd,incloud-disk} "$root"/var/log "$root"/etc/cni/net.d
 
 mount -t proc proc "$root/proc"
@@ -55,10 +55,10 @@ mount --bind "$scratch/containerd" "$root/var/lib/containerd"
 mount --bind "$scratch/state" "$root/var/lib/incloud-disk"
 mount --bind "$scratch/log" "$root/var/log"
 mount --bind "$cache/logs" "$root/opt/kept"
-mount --bind "$cache/images" "$root/opt/images"
-mount --bind "$(dirname -- "$disk")" "$root/opt/driver"
+mount --bind "$scratch/images" "$root/opt/images"
+mount --bind "$scratch/release" "$root/opt/release"
 mount --bind "$project" "$root/opt/project"
-for folder in images driver project; do
+for folder in images release project; do
     mount -o remount,bind,ro "$root/opt/$folder"
 done
 
@@ -84,5 +84,5 @@ ip link set lo up
 # kubelet wants an address that is not loopback's own.
 ip address add 10.77.0.1/32 dev lo
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LC_ALL=C \
-    RUN="$run" KEPT_AS="$cache/logs" DRIVER="/opt/driver/$(basename -- "$disk")" \
+    RUN="$run" KEPT_AS="$cache/logs" \
     bash /opt/project/tests/kubernetes/play.sh "$@"

@@ -34,6 +34,9 @@ versions=k8s.io/kubernetes/vendor/k8s.io/component-base/version
 flags="-s -w -X $versions.gitVersion=v1.20.2 -X $versions.gitMajor=1 -X $versions.gitMinor=20"
 
 say() { printf '    %s\n' "$*"; }
+
+# done_after WHAT BEGAN
+done_after() { say "$1: $((SECONDS - $2)) s"; }
 die() {
     printf 'parts.sh: %s\n' "$*" >&2
     exit 1
@@ -49,6 +52,7 @@ main() {
     if [[ -f $cache/done && $(<"$cache/done") == "$(wanted)" ]]; then
         return
     fi
+    say "making them in $cache (0.8 GB); what is there already stays"
     find_mirrors
     use_mirrors
     unpack_once root "${machine_packages[@]}"
@@ -59,9 +63,11 @@ main() {
         build
         build_key >"$cache/built.done"
     fi
+    say 'making the image of the containers'
     bash "$here/images.sh" "$cache"
     rm -rf "$cache"/{apt,builder,builder.done,download,source,source.done,gopath,gocache}
     wanted >"$cache/done"
+    done_after 'all parts are made' 0
 }
 
 # Kept, whatever else of this changes: the build takes longest.
@@ -77,7 +83,7 @@ is_built() {
 
 # What the cache was made by.
 wanted() {
-    cat "$here/parts.sh" "$here/images.sh" "$here/openapi.sh" | sha256sum
+    cat "$here"/{parts,images,image,openapi}.sh | sha256sum
 }
 
 # --- packages ----------------------------------------------------------------------------------
@@ -119,37 +125,64 @@ APT::Sandbox::User "";
 APT::Default-Release "";
 Debug::NoLocking "1";
 TEXT
+    say "reading the package lists of $release from this machine's mirrors"
     logged update apt_here update
 }
 
 apt_here() { APT_CONFIG=$state/apt.conf apt-get "$@"; }
 
-# logged NAME COMMAND...: its output is shown only if it fails.
+# logged NAME COMMAND...: what it says goes into a log, and is shown only if it fails. One that takes long
+# is told of every 15 seconds, with its last line.
 logged() {
-    local log=$cache/log/$1
+    local log=$cache/log/$1 status=0 teller
     shift
-    "$@" >"$log" 2>&1 </dev/null || {
+    : >"$log"
+    tell_of "$log" &
+    teller=$!
+    "$@" >"$log" 2>&1 </dev/null || status=$?
+    kill "$teller" 2>/dev/null || true
+    wait "$teller" 2>/dev/null || true
+    ((status == 0)) || {
         tail -n 20 "$log" >&2
         die "this failed: $*; all that it said is in $log"
     }
 }
 
+# tell_of LOG
+tell_of() {
+    local began=$SECONDS
+    # The lock is not its own.
+    exec 8>&-
+    trap 'kill "$sleeper" 2>/dev/null; exit' TERM
+    while :; do
+        sleep 15 &
+        sleeper=$!
+        wait "$sleeper"
+        # Who was killed does not end it.
+        kill -0 $$ 2>/dev/null || exit
+        say "  $((SECONDS - began)) s, $(wc -l <"$1") lines; the last: $(tail -n 1 "$1" | cut -c 1-80)"
+    done
+}
+
 # unpack_once NAME PACKAGE...: the packages and all that they depend on, as a root in CACHE/NAME.
 unpack_once() {
-    local name=$1 package
+    local name=$1 package packages began=$SECONDS
     shift
     [[ ! -f $cache/$name.done || $(<"$cache/$name.done") != "$*" ]] || return 0
     say "downloading: $*"
     rm -rf "${cache:?}/$name" "$cache/$name.done" "$state/archives"
     mkdir -p "$state/archives/partial"
     logged "packages-$name" apt_here -y --no-install-recommends --download-only install "$@"
+    packages=("$state/archives"/*.deb)
+    say "unpacking ${#packages[@]} packages ($(du -shc "${packages[@]}" | tail -n 1 | cut -f 1)) into $cache/$name"
     make_root "$cache/$name"
-    for package in "$state/archives"/*.deb; do
+    for package in "${packages[@]}"; do
         dpkg-deb --fsys-tarfile "$package" |
             tar -x -C "$cache/$name" --keep-directory-symlink --no-same-owner
     done
     rm -rf "$state/archives" "$cache/$name"/usr/share/{doc,man,locale,info,lintian,zoneinfo}
     printf '%s\n' "$*" >"$cache/$name.done"
+    done_after 'done' "$began"
 }
 
 # A root in which /bin and /lib are those of /usr, as every Debian has it.
@@ -167,7 +200,7 @@ make_root() {
 get_source() {
     source=$cache/source
     [[ ! -f $cache/source.done ]] || return 0
-    say "downloading the source of Kubernetes 1.20 (34 MB)"
+    say "downloading the source of Kubernetes 1.20 (34 MB), applying Debian's patches"
     rm -rf "$source" "$cache/download"
     mkdir -p "$cache/download" "$source"
     (cd "$cache/download" && logged source apt_here source --download-only kubernetes)
@@ -206,13 +239,16 @@ build() {
 # build_once COMMAND
 build_once() {
     [[ ! -x $cache/built/usr/bin/$1 ]] || return 0
+    local began=$SECONDS
     if [[ $1 == kube-apiserver && ! -f pkg/generated/openapi/zz_generated.openapi.go ]]; then
         say "generating what kube-apiserver says of its types"
         logged openapi bash "$here/openapi.sh" "$go"
     fi
-    say "building $1; all five take six minutes on two idle cores"
-    logged "build-$1" nice -n 10 "$go" build -ldflags "$flags" -o "$cache/fresh" "./cmd/$1"
+    say "building $1, of: ${commands[*]} (six minutes for all five, on two idle cores)"
+    # It names each package when it is compiled.
+    logged "build-$1" nice -n 10 "$go" build -v -ldflags "$flags" -o "$cache/fresh" "./cmd/$1"
     mv "$cache/fresh" "$cache/built/usr/bin/$1"
+    done_after "$1 is built" "$began"
 }
 
 main

@@ -7,50 +7,92 @@ here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/cluster.sh"
 # shellcheck source-path=SCRIPTDIR source=scene.sh
 . "$here/scene.sh"
+# shellcheck source-path=SCRIPTDIR source=set.sh
+. "$here/set.sh"
+# shellcheck source-path=SCRIPTDIR source=control.sh
+. "$here/control.sh"
 for file in "$here"/scenarios/*.sh; do
     # shellcheck disable=SC1090 # each has functions play_NAME and a line in `scenarios`
     . "$file"
 done
 
-# In this order: the function is play_NAME with _ for -, then what it is about.
+# In this order: name, who attaches, what it is about. A scenario is played by play_NAME with _ for -;
+# NAME-control plays the same after control_NAME.
 readonly scenarios=(
-    'incident|etcd stalls, kubelet restarts: the guard refuses, the pod never notices'
-    'incident-unguarded|the same without the guard: torn down, and healed when it is back'
-    'incident-lost|control, the same without guard and heal: the pod loses its disk'
-    'incident-care|after a refusal: what kubelet does for the pod, and what ends that'
-    'first-life|a pod comes up, writes, is deleted'
-    'kubelet-restart|kubelet restarts while the API is healthy'
-    'recreate|the pod is deleted and made again on the same node, at once'
-    'orphan|the pod is deleted by force and made again while kubelet is down'
-    'resize|the claim grows while the pod writes'
-    'controller|the controller-manager attaches and detaches'
-    'controller-incident|the incident with the controller-manager attaching'
-    'second-node|a pod of another node wants the same volume'
+    'incident|kubelet|etcd stalls, kubelet restarts: the guard refuses, the pod never notices'
+    'incident-control|kubelet|without guard and heal: the pod loses its disk'
+    'incident-unguarded|kubelet|the same without the guard: torn down, and healed when it is back'
+    'incident-lost|kubelet|its control, without guard and heal: kubelet says all is well, the disk is lost'
+    'incident-care|kubelet|after a refusal: what kubelet does for the pod, and what ends that'
+    'incident-care-control|kubelet|without guard and heal: what the container wrote is lost'
+    'first-life|kubelet|a pod comes up, writes, is deleted'
+    "first-life-control|kubelet|mount only says so: the pod writes onto the machine's own disk"
+    'kubelet-restart|kubelet|kubelet restarts while the API is healthy'
+    'kubelet-restart-control|kubelet|attach does not look what is attached: the pod loses its disk'
+    'recreate|kubelet|the pod is deleted and made again on the same node, at once'
+    'recreate-control|kubelet|the second mount only says so: the new pod finds nothing'
+    'orphan|kubelet|the pod is deleted by force and made again while kubelet is down'
+    'orphan-control|kubelet|without guard: unmounted under the old container'
+    'resize|kubelet|the claim grows while the pod writes'
+    'resize-control|kubelet|expandfs only says so: the claim has grown, the disk has not'
+    'controller|controller-manager|the controller-manager attaches and detaches'
+    'controller-control|controller-manager|isattached says no: it attaches again'
+    'controller-incident|controller-manager|the incident with the controller-manager attaching'
+    'controller-incident-control|controller-manager|without guard: unmounted under the pod, though not detached'
+    'second-node|controller-manager|a pod of another node wants the same volume'
+    'second-node-control|controller-manager|attach takes it from the first node: its pod loses its disk'
+    'daemonset|kubelet|the DaemonSet of examples/ installs the driver, and reports drift'
+    'daemonset-control|kubelet|it installs nothing: the pod gets no volume'
 )
+
+# control_of NAME: of which scenario it is the control; nothing if it is none.
+control_of() {
+    case $1 in
+        incident-lost) echo incident-unguarded ;;
+        *-control) echo "${1%-control}" ;;
+    esac
+}
 
 passed=0 failed=0 skipped=0 lines=()
 
-# play NAME ABOUT
+# play NAME ATTACHER ABOUT
 play() {
-    local name=$1 status=0 began=$SECONDS word
-    printf '\n--- %s: %s\n' "$name" "$2"
+    local began=$SECONDS word
+    printf '\n--- %s: %s\n' "$1" "$3"
+    if play_row "$1" "$2"; then
+        word=passed passed=$((passed + 1))
+    else
+        word=FAILED failed=$((failed + 1))
+        keep_logs "$1"
+        (clear_away)
+    fi
+    lines+=("$(printf '%-8s %-28s %4d s  %s' "$word" "$1" $((SECONDS - began)) "$3")")
+    printf '  %s  %d s\n' "$word" $((SECONDS - began))
+}
+
+# play_row NAME ATTACHER
+play_row() {
+    local me=$1 scenario=${1%-control} status=0
     (
         row_began=$(now_ms)
         mark
         trap show_calls EXIT
         configure enforce auto
-        "play_${name//-/_}"
+        attached_by "$2"
+        if [[ $me == "$scenario" ]]; then
+            "play_${me//-/_}"
+        else
+            "control_${scenario//-/_}"
+            "play_${scenario//-/_}"
+            fail "no check failed: $decisive"
+        fi
+    ) || status=$?
+    [[ $me != "$scenario" ]] || return "$status"
+    ((status == failed_as_it_must)) || return 1
+    (
+        row_began=$(now_ms)
+        put_back
     )
-    status=$?
-    if ((status == 0)); then
-        word=passed passed=$((passed + 1))
-    else
-        word=FAILED failed=$((failed + 1))
-        keep_logs "$name"
-        clear_away
-    fi
-    lines+=("$(printf '%-8s %-22s %4d s  %s' "$word" "$name" $((SECONDS - began)) "$2")")
-    printf '  %s  %d s\n' "$word" $((SECONDS - began))
 }
 
 keep_logs() {
@@ -65,15 +107,24 @@ keep_logs() {
     done
 }
 
-# wanted NAME WORD...: without words all are.
+# wanted NAME WORD...: without words all are; a scenario brings its control along.
 wanted() {
     local name=$1 word
     shift
     (($#)) || return 0
     for word in "$@"; do
-        [[ $word != "$name" ]] || return 0
+        [[ $word != "$name" && $word != "$(control_of "$name")" ]] || return 0
     done
     return 1
+}
+
+# The checks and steps that took longest, over all rows.
+show_times() {
+    printf '\nwhere the time went:\n'
+    awk -F '|' '
+        { took[$2] += $1; count[$2]++; all += $1 }
+        END { for (what in took) printf "%6.1f s  %3d times  %s\n", took[what] / 1000, count[what], what }
+    ' "$times_taken" | sort -rn | head -n 15 | sed 's/^/  /'
 }
 
 for word in "$@"; do
@@ -97,13 +148,16 @@ if ! (start_cluster); then
     exit 1
 fi
 did "$(kubelet --version) is up on one node"
+cluster_took=$SECONDS
 for scenario in "${scenarios[@]}"; do
     name=${scenario%%|*}
     wanted "$name" "$@" || continue
-    play "$name" "${scenario#*|}"
+    rest=${scenario#*|}
+    play "$name" "${rest%%|*}" "${rest#*|}"
 done
 
 printf '\n'
 printf '%s\n' "${lines[@]}"
-printf '\nall of it took %d s\n\n%d passed, %d failed, %d skipped\n' "$SECONDS" "$passed" "$failed" "$skipped"
+show_times
+printf '\nall of it took %d s, the start of the cluster %d s\n\n%d passed, %d failed, %d skipped\n' "$SECONDS" "$cluster_took" "$passed" "$failed" "$skipped"
 ((failed == 0))

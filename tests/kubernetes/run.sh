@@ -1,13 +1,14 @@
 #!/bin/bash
-# A real Kubernetes 1.20 on one node, and the driver in it: run.sh DISK [SCENARIO...]
+# A real Kubernetes 1.20 on one node, and the driver in it: run.sh RELEASE.tar.gz [SCENARIO...]
 #
+# The release is what `install.sh release` packs: a node gets its driver by that, or by an image of it.
 # The node is a root of Debian's packages in namespaces of its own (mounts, network with nothing but
 # loopback, host name), with cgroups of its own. Only PIDs are the machine's: the driver's guard asks
 # all processes, and refuses where it cannot see them. So what was started is ended by its cgroup.
 set -euo pipefail
 shopt -s nullglob
 
-disk=$(realpath -- "$1")
+release=$(realpath -- "$1")
 shift
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 project=$(dirname -- "$(dirname -- "$here")")
@@ -118,6 +119,7 @@ enter_cgroups() {
 # --- the run ----------------------------------------------------------------------------------------
 
 [[ $EUID -eq 0 ]] || stop 'a cluster needs root'
+[[ $release == *.tar.gz && -f $release ]] || stop "$release is no packed release; ./install.sh test kubernetes packs one"
 say '--- the parts of the cluster'
 bash "$here/parts.sh" "$cache" || stop "the cluster's parts could not be made"
 
@@ -131,7 +133,12 @@ trap 'exit 141' PIPE
 trap 'exit 143' TERM
 
 (umask 077 && mkdir "$scratch")
-mkdir "$scratch"/{upper,work,root,containerd,state,log}
+mkdir "$scratch"/{upper,work,root,containerd,state,log,release,images}
+tar -x -f "$release" -C "$scratch/release" --strip-components 1 --no-same-owner
+cp "$cache/images/box.tar" "$scratch/images/box.tar"
+# As the Dockerfile in examples/ makes it, under the name that the DaemonSet there has.
+bash "$here/image.sh" "$scratch/release" \
+    "$(sed -n 's/^ *image: //p' "$project/examples/daemonset.yaml" | head -n 1)" '["/disk"]' "$scratch/images/disk.tar"
 rm -rf "$cache/logs"
 mkdir -p "$cache/logs"
 make_cgroups
@@ -140,7 +147,7 @@ make_cgroups
 (
     enter_cgroups
     exec unshare --mount --net --uts --ipc -- bash "$here/node.sh" \
-        "$cache" "$scratch" "$project" "$disk" "$run" "$@" </dev/null
+        "$cache" "$scratch" "$project" "$run" "$@" </dev/null
 ) &
 status=0
 wait $! || status=$?

@@ -1,20 +1,28 @@
 # What happens every day: a pod comes, kubelet restarts, the claim grows, the pod goes and comes again.
-# shellcheck shell=bash disable=SC2154 # what scene.sh and cluster.sh set
+# shellcheck shell=bash disable=SC2034,SC2154 # what the other files set and use
 
 play_first_life() {
-    begin first-life
+    begin
     expect 'attached' 1 called attach Success
     expect '... waited for' 1 called waitforattach Success
     expect '... mounted for the machine' 1 called mountdevice Success
     expect '... and for the pod' 1 called mount Success
     expect 'the container writes' 5 goes_on
-    expect 'the file is whole' 1 whole first-life
-    put_away first-life
+    expect 'the file is whole' 1 whole
+    put_away
+    expect '... and the pod is gone' 30 is_gone
     expect 'unmounted' 1 called unmount Success
     expect '... for the machine' 1 called unmountdevice Success
     expect '... detached' 1 called detach Success
     expect 'nothing was refused' 1 nothing_failed
 }
+
+control_first_life() {
+    only_says mount
+    decisive="... on its volume's disk"
+}
+
+put_back_first_life() { sweep; }
 
 nothing_failed() {
     saw=$(calls | awk '$3 != "Success"' | head -n 1)
@@ -22,7 +30,7 @@ nothing_failed() {
 }
 
 play_kubelet_restart() {
-    begin kubelet-restart
+    begin
     local attached waited
     attached=$(times attach Success) waited=$(times waitforattach Success)
     stop_part kubelet
@@ -31,13 +39,20 @@ play_kubelet_restart() {
     start_kubelet
     did 'kubelet started'
     expect 'kubelet attaches again, and finds it attached' 60 called attach Success $((attached + 1))
-    expect '... and waits for the disk' 30 called waitforattach Success $((waited + 1))
     sleep 10
-    expect 'nothing was torn down' 1 called_never unmount unmountdevice detach
-    expect 'the same container, never restarted' 10 is_same kubelet-restart
+    expect 'the same container, never restarted' 10 is_same
+    expect '... lost nothing' 1 lost_none
     expect '... on the same disk' 1 on_first_disk
-    expect '... lost nothing' 1 lost_none kubelet-restart
-    put_away kubelet-restart
+    expect 'kubelet waited for the disk' 1 called waitforattach Success $((waited + 1))
+    expect 'nothing was torn down' 1 called_never unmount unmountdevice detach
+    put_away
+}
+
+# Whoever is told to attach begins with a detach, to be sure.
+control_kubelet_restart() {
+    configure enforce off
+    stand_before "[ \"\$1\" != attach ] || \"\$real\" detach --force vol-$me >/dev/null 2>&1"
+    decisive='... lost nothing'
 }
 
 play_resize() {
@@ -47,23 +62,28 @@ play_resize() {
     capabilities=$(awk '/^CapEff:/ { print $2 }' /proc/self/status)
     ((0x$capabilities >> 24 & 1)) || fs_type=xfs size=320
     did "a volume of ${size} MiB with $fs_type"
-    begin resize
-    kubectl patch pvc data-resize-0 --type merge \
+    begin
+    kubectl patch pvc "data-$me-0" --type merge \
         -p '{"spec":{"resources":{"requests":{"storage":"512Mi"}}}}' >/dev/null || fail 'the claim cannot grow'
     did 'the claim wants 512 MiB'
-    expect 'kubelet has it grown' 120 called expandfs Success
-    expect '... and says so in the claim' 60 claim_has resize 512Mi
+    expect 'kubelet has it grown, and says so in the claim' 120 claim_has 512Mi
     expect 'the container sees it' 5 container_has_more_than 400000
-    expect 'the cloud has it' 5 cloud_has resize 512M
-    expect 'the same container, never restarted' 10 is_same resize
-    expect '... lost nothing' 1 lost_none resize
-    expect 'the file is whole' 1 whole resize
-    put_away resize
+    expect 'the driver did it' 1 called expandfs Success
+    expect 'the cloud has it' 5 cloud_has 512M
+    expect 'the same container, never restarted' 10 is_same
+    expect '... lost nothing' 1 lost_none
+    expect 'the file is whole' 1 whole
+    put_away
+}
+
+control_resize() {
+    only_says expandfs
+    decisive='the container sees it'
 }
 
 claim_has() {
-    saw=$(kubectl get pvc "data-$1-0" -o 'jsonpath={.status.capacity.storage}')
-    [[ $saw == "$2" ]]
+    saw=$(kubectl get pvc "data-$me-0" -o 'jsonpath={.status.capacity.storage}')
+    [[ $saw == "$1" ]]
 }
 
 # container_has_more_than KIB
@@ -75,6 +95,6 @@ container_has_more_than() {
 }
 
 cloud_has() {
-    saw=$(disk local list | awk -v id="vol-$1" '$1 == id { print $2 }')
-    [[ $saw == "$2" ]]
+    saw=$(disk local list | awk -v id="vol-$me" '$1 == id { print $2 }')
+    [[ $saw == "$1" ]]
 }

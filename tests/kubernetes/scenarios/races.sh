@@ -1,45 +1,57 @@
 # A pod that goes and comes again on the same node faster than its volume is put away.
-# shellcheck shell=bash disable=SC2154 # what scene.sh and cluster.sh set
+# shellcheck shell=bash disable=SC2034,SC2154 # what the other files set and use
 
-# is_another NAME: another pod than the one that was remembered is up.
+# is_another: another pod than the one that was remembered is up.
 is_another() {
-    is_up "$1" && [[ $uid != "$first_uid" ]]
+    is_up && [[ $uid != "$first_uid" ]]
 }
 
 # went_on_after NUMBER: the new pod found what the old one had written.
 went_on_after() {
-    local now
-    now=$(last_number)
-    saw="number $1 before, $now now"
-    ((now >= $1))
+    local found
+    found=$(sed -n 's/.* began after \([0-9]*\)$/\1/p' /var/log/pods/"default_$me-0_$uid"/writer/*.log 2>/dev/null)
+    saw="number $1 before, it began after $found"
+    [[ -n $found ]] && ((found >= $1))
 }
 
-# again NAME WHAT DELETE-OPTION...
+# again WHAT DELETE-OPTION...
 again() {
-    local name=$1 what=$2 number
-    shift 2
+    local what=$1 number
+    shift
     number=$(last_number)
-    kubectl delete pod "$name-0" --wait=false "$@" >/dev/null 2>&1 || fail "the pod cannot be deleted"
-    expect "$what: another pod is up" 90 is_another "$name"
+    kubectl delete pod "$me-0" --wait=false "$@" >/dev/null 2>&1 || fail "the pod cannot be deleted"
+    expect "$what: another pod is up" 90 is_another
     expect '... has what the old one wrote' 1 went_on_after "$number"
     expect '... and writes' 5 goes_on
-    expect '... without loss' 1 lost_none "$name"
+    expect '... without loss' 1 lost_none
     remember
 }
 
 play_recreate() {
     local turn
-    begin recreate
+    begin
     for turn in 1 2 3; do
-        again recreate "deleted ($turn)"
+        again "deleted ($turn)"
     done
     for turn in 1 2 3; do
-        again recreate "deleted by force ($turn)" --force --grace-period 0
+        again "deleted by force ($turn)" --force --grace-period 0
     done
-    again recreate 'deleted with a second of grace' --grace-period 1
+    again 'deleted with a second of grace' --grace-period 1
     expect 'it is one disk still, in one layer' 1 one_layer
-    put_away recreate
+    put_away
 }
+
+# The new pod stands on the machine's own disk, which is blank.
+control_recreate() {
+    rm -f /run/mounted-once
+    stand_before "if [ \"\$1\" = mount ]; then
+    if [ -e /run/mounted-once ]; then echo '{\"status\":\"Success\"}'; exit; fi
+    : >/run/mounted-once
+fi"
+    decisive='... has what the old one wrote'
+}
+
+put_back_recreate() { sweep; }
 
 one_layer() {
     saw="$(layers_in_container) layer"
@@ -47,24 +59,41 @@ one_layer() {
 }
 
 play_orphan() {
-    begin orphan
+    begin
     stop_part kubelet
     did 'kubelet stopped'
-    local number old=$first_pid
+    local number folder old=$first_pid
+    folder=$(pod_folder)
     number=$(last_number)
-    kubectl delete pod orphan-0 --force --grace-period 0 >/dev/null 2>&1
+    kubectl delete pod "$me-0" --force --grace-period 0 >/dev/null 2>&1
     did 'the pod deleted by force, its container runs on'
     start_kubelet
     did 'kubelet started'
-    expect 'another pod is up' 120 is_another orphan
+    lost_early=''
+    expect 'its folder stays mounted until the old container has ended' 60 stays_until_end "$old" "$folder"
+    expect 'another pod is up' 120 is_another
     expect '... has what the old one wrote' 1 went_on_after "$number"
     expect '... and writes' 5 goes_on
-    expect 'the old container has ended' 60 has_ended "$old"
     expect 'it is one disk still, in one layer' 1 one_layer
-    put_away orphan
+    expect 'the guard had refused' 1 called unmount Failure
+    put_away
 }
 
-has_ended() {
-    saw="pid $1"
-    [[ ! -e /proc/$1 ]]
+control_orphan() {
+    configure off off
+    decisive='its folder stays mounted until the old container has ended'
+}
+
+# stays_until_end PID FOLDER: what was seen once is not forgotten.
+stays_until_end() {
+    [[ -z $lost_early ]] || return 1
+    while runs_as "$1"; do
+        if ! grep -qF " $2 " /proc/self/mountinfo && runs_as "$1"; then
+            saw="pid $1 runs, and the folder is not mounted"
+            lost_early=yes
+            return 1
+        fi
+        sleep 0.02
+    done
+    saw="pid $1 has ended"
 }
