@@ -30,8 +30,9 @@ disk: a FlexVolume driver for cloud block disks
                             nothing is left behind
   sudo ./install.sh test    all tests; without root those that need it are skipped and counted
   ./install.sh test vm [WORD...]
-                            the driver in a virtual machine whose disks are plugged and pulled; with
-                            words only the scenarios whose name or setting has them all
+                            the driver in virtual machines whose disks are plugged and pulled; with
+                            words only the scenarios whose name or setting has them all; brief: the
+                            incident and its kin, in a few minutes
   sudo ./install.sh test kubernetes [SCENARIO...]
                             the driver in a real Kubernetes 1.20 on one node, in namespaces of its
                             own; the first time it is built from Debian's source; a scenario
@@ -720,7 +721,7 @@ put_command() {
         make_folder 0755 "$command_folder"
         ln -s "$target" "$command_folder/disk"
     fi
-    printf '%s\n' "$command_folder/disk" >>"$pages.new"
+    note_page "$command_folder/disk"
 }
 
 # put_page FILE WORD...: what the driver says to these words.
@@ -732,7 +733,7 @@ put_page() {
     if run_driver "$driver/disk" "$@" >"$page.new" 2>/dev/null &&
         [ "$(first_bytes "$page.new" 0 1)" != 7b ]; then
         mv -f "$page.new" "$page"
-        printf '%s\n' "$page" >>"$pages.new"
+        note_page "$page"
     else
         # One that does not know the word answers it as a call, in JSON.
         rm -f "$page.new"
@@ -744,14 +745,17 @@ put_manual() {
     make_folder 0755 "$manual"
     names=$(run_driver "$driver/disk" man --out "$manual" 2>/dev/null) || return 0
     for name in $names; do
-        [ ! -f "$manual/$name" ] || printf '%s\n' "$manual/$name" >>"$pages.new"
+        [ ! -f "$manual/$name" ] || note_page "$manual/$name"
     done
 }
+
+# note_page FILE: as the machine will see it that DESTDIR becomes.
+note_page() { printf '%s\n' "${1#"$destdir"}" >>"$pages.new"; }
 
 remove_pages() {
     for list in "$pages" "$pages.new"; do
         [ -f "$list" ] || continue
-        sed 1d "$list" | while read -r page; do rm -f "$page"; done
+        sed 1d "$list" | while read -r page; do rm -f "$destdir${page#"$destdir"}"; done
         rm -f "$list"
     done
 }
@@ -964,7 +968,8 @@ find_users() {
     users='' mounted=''
     for process in "$proc/self" "$proc"/[0-9]*; do
         [ "$process" = "$proc/self" ] || is_kubelet "$process" || continue
-        table=$(cat "$process/mountinfo") || die "the mounts cannot be read: $process/mountinfo"
+        table=$(cat "$process/mountinfo" 2>/dev/null) || has_ended "$process" || table=$(cat "$process/mountinfo") ||
+            die "the mounts cannot be read: $process/mountinfo"
         mounted=$mounted$newline$table
     done
     mounted=$(printf '%s\n' "$mounted" | cut -d ' ' -f 5 | sed -n \
@@ -973,6 +978,13 @@ find_users() {
     [ -z "$mounted" ] || users=$newline$mounted
     calls=$(calls_under_way)
     [ -z "$calls" ] || users=$users$newline$calls
+}
+
+# has_ended PROCESS: also one that nobody has reaped yet has no mounts any more; of those the kernel
+# says that the question is invalid. One that is ending now is given a moment.
+has_ended() {
+    sleep 1
+    [ ! -d "$1" ] || grep -q '^State:[[:space:]]*[XZ]' "$1/status" 2>/dev/null
 }
 
 # Also those of a driver that was replaced meanwhile, which the kernel calls deleted.

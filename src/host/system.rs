@@ -3,12 +3,14 @@
 
 use super::tool;
 use crate::model::error::{Error, Result, errno_text};
+use crate::model::time::Deadline;
 use crate::seam;
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A machine's folders.
 #[derive(Debug, Clone)]
@@ -45,6 +47,9 @@ pub struct Kubelet {
     pub shares_our_mounts: Option<bool>,
 }
 
+/// How long systemd may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Where kubelet looks for plugins if nobody tells it.
 pub const USUAL_PLUGIN_DIR: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
 
@@ -60,6 +65,22 @@ struct KubeletConfiguration {
 }
 
 impl System {
+    /// Whether a unit runs, as systemd says; nothing if it does not say, or if this is the folder of
+    /// another machine.
+    #[must_use]
+    pub fn has_active_unit(&self, unit: &str) -> Option<bool> {
+        if self.root != Path::new("/") {
+            return None;
+        }
+        let answer =
+            tool::run("systemctl", &["is-active", unit], Deadline::after(PATIENCE)).ok()?;
+        match answer.last_line() {
+            "active" | "activating" => Some(true),
+            "inactive" | "failed" | "deactivating" => Some(false),
+            _ => None,
+        }
+    }
+
     /// The kubelet of this machine, if one runs.
     #[must_use]
     pub fn kubelet(&self) -> Option<Kubelet> {

@@ -125,6 +125,11 @@ fn an_image_made_with_destdir_knows_its_own_folders() {
     let noted = fs::read_to_string(machine.at("var/lib/incloud-disk/installed")).unwrap();
     assert!(noted.contains(&format!("\nplugin_dir={USUAL}\n")), "{noted}");
     must(&mut machine.command(["verify"]));
+    let pages = fs::read_to_string(machine.at("var/lib/incloud-disk/pages")).unwrap();
+    assert!(pages.contains("\n/usr/local/share/man/man8/disk.8\n"), "{pages}");
+    assert!(!pages.contains(machine.base().to_str().unwrap()), "{pages}");
+    must(&mut machine.command(["uninstall"]));
+    assert!(!machine.at("usr/local/share/man/man8/disk.8").exists());
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod guest;
 mod host;
 mod leftovers;
 mod orders;
+mod plan;
 mod play;
 mod report;
 mod scenarios;

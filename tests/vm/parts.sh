@@ -15,7 +15,7 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 # The guest's programs, and what the tests call in there.
 guest_packages='systemd systemd-sysv udev kmod e2fsprogs xfsprogs util-linux mount bash dash coreutils
-    grep sed gawk findutils procps iproute2 base-files libc6 libudev1 libgcc-s1'
+    grep sed gawk findutils diffutils procps iproute2 base-files libc6 libudev1 libgcc-s1'
 # Drawn in by the tools that nobody calls in the guest.
 unwanted='perl* libperl* python3* libpython* libicu* iso-codes* media-types* libgstreamer* libasound*'
 # Kernels: our name, and the suite whose current cloud kernel it is.

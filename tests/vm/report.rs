@@ -1,6 +1,7 @@
 //! What people read: each row as it happens, and the sum at the end.
 
 use crate::scene::Row;
+use std::cell::RefCell;
 use std::io::Write;
 use std::time::Duration;
 
@@ -8,8 +9,20 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
     Passed,
+    /// A control that failed where it must: the check, and what was seen there.
+    FailedAsItMust(String),
     Failed(String),
     Skipped(String),
+}
+
+impl Ended {
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Passed | Self::FailedAsItMust(_) => "passed",
+            Self::Failed(_) => "FAILED",
+            Self::Skipped(_) => "skipped",
+        }
+    }
 }
 
 /// One line of the last table.
@@ -19,6 +32,24 @@ pub(crate) struct Line {
     pub(crate) setting: String,
     pub(crate) took: Duration,
     pub(crate) ended: Ended,
+}
+
+thread_local! {
+    /// What this thread says, while others play too: told in one piece when its scenario has ended.
+    static HELD: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// From now on this thread holds back what it says.
+pub(crate) fn hold() {
+    HELD.with_borrow_mut(|held| *held = Some(String::new()));
+}
+
+/// Tells what this thread held back, and goes on holding.
+pub(crate) fn tell() {
+    let text = HELD.with_borrow_mut(|held| held.as_mut().map(std::mem::take));
+    if let Some(text) = text {
+        print(&text);
+    }
 }
 
 /// Shows a row of a scenario's table.
@@ -33,10 +64,20 @@ pub(crate) fn show(row: &Row) {
     ));
 }
 
-/// Says something at once, also into a pipe.
+/// Says something at once, also into a pipe; or, where it is held back, later.
 pub(crate) fn say(text: &str) {
-    println!("{text}");
-    let _ = std::io::stdout().flush();
+    let line = format!("{text}\n");
+    let is_held = HELD.with_borrow_mut(|held| held.as_mut().map(|held| held.push_str(&line)));
+    if is_held.is_none() {
+        print(&line);
+    }
+}
+
+/// In one piece, whoever else prints.
+fn print(text: &str) {
+    let mut output = std::io::stdout().lock();
+    let _ = output.write_all(text.as_bytes());
+    let _ = output.flush();
 }
 
 fn shortened(text: &str, most: usize) -> String {
@@ -51,19 +92,23 @@ fn shortened(text: &str, most: usize) -> String {
 pub(crate) fn close(lines: &[Line], took: Duration) -> bool {
     say("");
     for line in lines {
-        let (word, why) = match &line.ended {
-            Ended::Passed => ("passed", String::new()),
-            Ended::Failed(why) => ("FAILED", format!("  {why}")),
-            Ended::Skipped(why) => ("skipped", format!("  {why}")),
+        let why = match &line.ended {
+            Ended::Passed => String::new(),
+            Ended::FailedAsItMust(saw) => format!("  fails as it must: {}", shortened(saw, 120)),
+            Ended::Failed(why) | Ended::Skipped(why) => format!("  {}", shortened(why, 300)),
         };
         let (name, setting, took) = (&line.name, &line.setting, line.took.as_secs_f64());
-        say(&format!("{word:<8} {name:<36} {setting:<40} {took:>6.1} s{why}"));
+        let word = line.ended.word();
+        say(&format!("{word:<8} {name:<36} {setting:<38} {took:>6.1} s{why}"));
     }
-    let count = |fits: fn(&Ended) -> bool| lines.iter().filter(|line| fits(&line.ended)).count();
-    let passed = count(|ended| matches!(ended, Ended::Passed));
-    let failed = count(|ended| matches!(ended, Ended::Failed(_)));
-    let skipped = count(|ended| matches!(ended, Ended::Skipped(_)));
-    say(&format!("\nall of it took {:.0} s", took.as_secs_f64()));
+    let count = |word: &str| lines.iter().filter(|line| line.ended.word() == word).count();
+    let controls = lines.iter().filter(|line| matches!(line.ended, Ended::FailedAsItMust(_)));
+    say(&format!(
+        "\n{} controls failed as they must; all of it took {:.0} s",
+        controls.count(),
+        took.as_secs_f64()
+    ));
+    let (passed, failed, skipped) = (count("passed"), count("FAILED"), count("skipped"));
     say(&format!("\n{passed} passed, {failed} failed, {skipped} skipped"));
     failed == 0
 }

@@ -103,24 +103,20 @@ fn units(system: &System) -> Finding {
     };
     match (find("service"), find("timer")) {
         (Some(service), Some(timer)) => {
-            let name = timer.file_name().map(|name| name.to_string_lossy().into_owned());
-            let wants =
-                format!("/etc/systemd/system/timers.target.wants/{}", name.unwrap_or_default());
-            if system.path(&wants).symlink_metadata().is_ok() {
-                Finding::ok(CHECK, format!("{}, {}", service.display(), timer.display()))
+            let name = timer.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let wants = format!("/etc/systemd/system/timers.target.wants/{name}");
+            let trouble = if system.path(&wants).symlink_metadata().is_err() {
+                "is not enabled"
+            } else if system.has_active_unit(&name) == Some(false) {
+                "is enabled, and does not run"
             } else {
-                Finding::warning(
-                    CHECK,
-                    format!(
-                        "{} is not enabled: nothing heals what the rule missed",
-                        timer.display()
-                    ),
-                    format!(
-                        "systemctl enable --now {}",
-                        timer.file_name().unwrap_or_default().to_string_lossy()
-                    ),
-                )
-            }
+                return Finding::ok(CHECK, format!("{}, {}", service.display(), timer.display()));
+            };
+            Finding::warning(
+                CHECK,
+                format!("{} {trouble}: nothing heals what the rule missed", timer.display()),
+                format!("systemctl enable --now {name}"),
+            )
         }
         _ => Finding::warning(
             CHECK,

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// Where this program is in the guest.
 const PROGRAM: &str = "/usr/lib/incloud-disk-vm/vm";
@@ -38,6 +39,8 @@ const WITHOUT: [&str; 14] = [
 pub(crate) struct Image {
     folder: PathBuf,
     installed: PathBuf,
+    /// Of machines that boot at once one writes the archive, and the others wait for it.
+    writing: Mutex<()>,
 }
 
 impl Image {
@@ -61,16 +64,12 @@ impl Image {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(format!("install.sh install: {text}"));
         }
-        Ok(Self { folder: folder.to_owned(), installed })
-    }
-
-    /// Whether the driver brought this along, such as a rule of udev.
-    pub(crate) fn has_installed(&self, fits: impl Fn(&Path) -> bool + Copy) -> bool {
-        any_below(&self.installed, fits)
+        Ok(Self { folder: folder.to_owned(), installed, writing: Mutex::default() })
     }
 
     /// The archive that a kernel boots from.
     pub(crate) fn for_kernel(&self, parts: &Parts, kernel: &Kernel) -> Result<PathBuf, String> {
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.folder.join(format!("initrd-{}", kernel.name));
         if !path.exists() {
             let half = self.folder.join("initrd.new");
@@ -162,12 +161,4 @@ fn files() -> [(&'static str, String); 6] {
             ),
         ),
     ]
-}
-
-fn any_below(folder: &Path, fits: impl Fn(&Path) -> bool + Copy) -> bool {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| {
-        let path = entry.path();
-        if path.is_dir() { any_below(&path, fits) } else { fits(&path) }
-    })
 }

@@ -52,15 +52,21 @@ struct Running {
 }
 
 impl Machine {
+    /// The folder of the machine that a job has.
+    pub(crate) fn place(bench: &Bench, job: usize) -> PathBuf {
+        bench.folder.join(format!("machine-{job}"))
+    }
+
     /// A new machine with a cloud of its own.
     pub(crate) fn boot(
         bench: &Bench,
         kernel: &Kernel,
         bus: Bus,
         accelerator: Accelerator,
+        job: usize,
     ) -> Result<Self, String> {
         let initrd = bench.image.for_kernel(&bench.parts, kernel)?;
-        let folder = bench.folder.join("machine");
+        let folder = Self::place(bench, job);
         let _ = fs::remove_dir_all(&folder);
         let told = |error: std::io::Error| error.to_string();
         fs::create_dir_all(&folder).map_err(told)?;
@@ -199,14 +205,14 @@ fn port_of(cloud: &Server) -> Result<u16, String> {
 
 /// Whether this machine's processor can run guests: it is tried once, for where it cannot it
 /// hangs without a word.
-pub(crate) fn accelerator(bench: &Bench, kernel: &Kernel) -> Accelerator {
+pub(crate) fn accelerator(bench: &Bench, kernel: &Kernel, job: usize) -> Accelerator {
     match std::env::var("INCLOUD_DISK_VM_ACCELERATOR").as_deref() {
         Ok("kvm") => return Accelerator::Kvm,
         Ok("tcg") => return Accelerator::Tcg,
         _ => {}
     }
     let can_open = File::options().read(true).write(true).open("/dev/kvm").is_ok();
-    if can_open && Machine::boot(bench, kernel, Bus::VirtioBlk, Accelerator::Kvm).is_ok() {
+    if can_open && Machine::boot(bench, kernel, Bus::VirtioBlk, Accelerator::Kvm, job).is_ok() {
         return Accelerator::Kvm;
     }
     Accelerator::Tcg

@@ -1,7 +1,7 @@
 //! A disk that goes and comes again and again: nothing piles up, neither mounts nor letters.
 
-use super::{Kernels, POD, Scenario};
-use crate::host::machine::NODE;
+use super::usual::a_pod_runs;
+use super::{Kernels, Scenario};
 use crate::host::plug::Bus;
 use crate::scene::{Outcome, POD_HAS_ITS_DISK, Scene};
 use std::time::Duration;
@@ -13,24 +13,23 @@ pub(super) const SCENARIO: Scenario = Scenario {
     about: "five times in a row the disk of a running pod goes and comes back: nothing piles up",
     settings: &[("ext4", Bus::VirtioBlk, Kernels::All), ("xfs", Bus::VirtioBlk, Kernels::One)],
     control: POD_HAS_ITS_DISK,
+    controls: Kernels::One,
     play,
 };
 
 fn play(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "heal.mode = \"off\"")?;
-    let data = scene.volume("data")?;
-    scene.up(&data, POD, "")?;
-    let pod = scene.start("pod", &data, POD)?;
-    let count = format!("cat /proc/self/mountinfo /proc/{}/mountinfo | wc -l", pod.pid);
+    let life = a_pod_runs(scene)?;
+    let data = &life.data;
+    let count = format!("cat /proc/self/mountinfo /proc/{}/mountinfo | wc -l", life.pod.pid);
     let before = scene.machine.shell(&count)?;
     let mut letters = Vec::new();
     for _ in 0..ROUNDS {
-        scene.pod_has_its_disk(&pod, "/data", &data)?;
-        scene.verb(&["detach", "--force", &data.id, NODE])?;
-        scene.attach(&data)?;
-        letters.push(scene.letter(&data)?);
+        scene.detach_by_force(data)?;
+        scene.attach(data)?;
+        letters.push(scene.letter(data)?);
+        life.has_its_disk(scene)?;
     }
-    scene.pod_has_its_disk(&pod, "/data", &data)?;
     let after = scene.machine.shell(&count)?;
     scene.check("as many mounts as before", before == after, format!("{before}, {after}"))?;
     // The dead file system goes with its last mount, and its letter with it.
@@ -43,6 +42,5 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
         let found = scene.machine.shell(&alive)?;
         Ok((found == "1", found))
     })?;
-    scene.end(&pod)?;
-    scene.down(&data, &[POD])
+    life.ends(scene)
 }

@@ -15,6 +15,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("ext4", Bus::Nvme, Kernels::One),
     ],
     control: "waitforattach data answers once the disk is there",
+    controls: Kernels::One,
     play,
 };
 

@@ -1,5 +1,6 @@
 //! A claim is made larger while its pod runs: the cloud, the disk in the guest, the file system.
 
+use super::usual::a_pod_runs;
 use super::{Kernels, POD, Scenario};
 use crate::host::plug::Bus;
 use crate::scene::{BYTES, Outcome, Scene};
@@ -15,6 +16,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("ext4", Bus::VirtioScsi, Kernels::One),
     ],
     control: GROWN,
+    controls: Kernels::One,
     play,
 };
 
@@ -22,17 +24,14 @@ const GROWN: &str = "the pod sees the new size";
 
 fn play(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "")?;
-    let data = scene.volume("data")?;
-    scene.attach(&data)?;
-    let device = scene.wait(&data, "")?;
-    scene.stage(&data, &device)?;
-    scene.publish(&data, POD)?;
-    let pod = scene.start("pod", &data, POD)?;
+    let life = a_pod_runs(scene)?;
+    // The device as kubelet was told it.
+    let device = scene.wait(&life.data, "")?;
     // The control leaves the call out.
     if !scene.is_control {
-        scene.grow(&data, POD, &device, 2 * BYTES)?;
+        scene.grow(&life.data, POD, &device, 2 * BYTES)?;
     }
-    let size = format!("stat -f -c '%b %S' /proc/{}/root/data", pod.pid);
+    let size = format!("stat -f -c '%b %S' /proc/{}/root/data", life.pod.pid);
     scene.check_soon(GROWN, Duration::from_secs(5), move |scene| {
         let text = scene.machine.shell(&size)?;
         let numbers: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -40,7 +39,6 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
         // The file system keeps some for itself.
         Ok((bytes > BYTES + BYTES / 2, format!("{} MiB", bytes >> 20)))
     })?;
-    scene.pod_has_its_disk(&pod, "/data", &data)?;
-    scene.end(&pod)?;
-    scene.down(&data, &[POD])
+    life.has_its_disk(scene)?;
+    life.ends(scene)
 }

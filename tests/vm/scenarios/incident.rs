@@ -1,20 +1,18 @@
 //! The incident, replayed from its log: kubelet was restarted while the API was failing, took a pod
 //! that ran for one that did not want its volume any more, and a minute later mounted it again.
 
+use super::usual::{Life, WIDELY, a_pod_runs};
 use super::{Kernels, POD, Scenario};
 use crate::host::plug::Bus;
-use crate::scene::{Outcome, POD_HAS_ITS_DISK, Running, Scene, Volume};
+use crate::scene::{Outcome, POD_HAS_ITS_DISK, Reply, Scene};
+use std::time::Duration;
 
 pub(super) const GUARDED: Scenario = Scenario {
     name: "incident-guarded",
     about: "kubelet tears a volume down under a pod that runs: refused, and the pod never notices",
-    settings: &[
-        ("ext4", Bus::VirtioBlk, Kernels::All),
-        ("xfs", Bus::VirtioBlk, Kernels::One),
-        ("ext4", Bus::VirtioScsi, Kernels::One),
-        ("ext4", Bus::Nvme, Kernels::One),
-    ],
+    settings: WIDELY,
     control: POD_HAS_ITS_DISK,
+    controls: Kernels::All,
     play: guarded,
 };
 
@@ -30,70 +28,57 @@ pub(super) const HEALED: Scenario = Scenario {
         ("xfs", Bus::Nvme, Kernels::One),
     ],
     control: POD_HAS_ITS_DISK,
+    controls: Kernels::All,
     play: healed,
 };
 
 fn guarded(scene: &mut Scene<'_>) -> Outcome {
-    scene.configure("", "guard.mode = \"off\"\nheal.mode = \"off\"")?;
-    let data = scene.volume("data")?;
-    let letter = scene.up(&data, POD, "")?;
-    let pod = scene.start("pod", &data, POD)?;
-    scene.pod_has_its_disk(&pod, "/data", &data)?;
+    scene.configure("", "guard.mode = \"off\"")?;
+    let life = a_pod_runs(scene)?;
 
-    let replies =
-        [scene.try_unpublish(&data, POD)?, scene.try_unstage(&data)?, scene.try_detach(&data)?];
-    scene.pod_has_its_disk(&pod, "/data", &data)?;
+    let replies = tear_down(scene, &life)?;
+    life.has_its_disk(scene)?;
     for reply in &replies {
         let is_refused = !reply.is_success() && reply.message().contains("it is refused until");
         scene.check("refused, and it is said until when", is_refused, reply.message())?;
     }
 
     // The API is back.
-    let device = back(scene, &data)?;
-    scene.check("the letter is what it was", device == letter, device)?;
-    goes_on(scene, &pod, &data)?;
-    ends(scene, &pod, &data)
+    let device = scene.up(&life.data, POD, "")?;
+    scene.check("the letter is what it was", device == life.letter, device)?;
+    goes_on(scene, &life)?;
+    life.ends(scene)
 }
 
 fn healed(scene: &mut Scene<'_>) -> Outcome {
     let off = "guard.mode = \"off\"";
     scene.configure(off, &format!("{off}\nheal.mode = \"off\""))?;
-    let data = scene.volume("data")?;
-    let letter = scene.up(&data, POD, "")?;
-    let pod = scene.start("pod", &data, POD)?;
-    scene.pod_has_its_disk(&pod, "/data", &data)?;
+    let life = a_pod_runs(scene)?;
 
-    for reply in
-        [scene.try_unpublish(&data, POD)?, scene.try_unstage(&data)?, scene.try_detach(&data)?]
-    {
+    for reply in tear_down(scene, &life)? {
         scene.check("nothing holds it back", reply.is_success(), reply.message())?;
     }
-    let gone = scene.letter_now(&data)?;
-    scene.check("the disk is pulled out", gone.is_none(), format!("{gone:?}"))?;
+    life.disk_is_pulled_out(scene)?;
 
-    let now = back(scene, &data)?;
-    scene.check("it has another letter", now != letter, format!("{letter}, now {now}"))?;
-    goes_on(scene, &pod, &data)?;
-    ends(scene, &pod, &data)
+    scene.up(&life.data, POD, "")?;
+    life.has_another_letter(scene)?;
+    goes_on(scene, &life)?;
+    life.ends(scene)
 }
 
-/// kubelet mounts the volume for the pod that it finds; answers the letter.
-fn back(scene: &mut Scene<'_>, data: &Volume) -> Outcome<String> {
-    scene.up(data, POD, "")
+/// kubelet's three calls, whatever each answers.
+fn tear_down(scene: &mut Scene<'_>, life: &Life) -> Outcome<[Reply; 3]> {
+    let data = &life.data;
+    Ok([scene.try_unpublish(data, POD)?, scene.try_unstage(data)?, scene.try_detach(data)?])
 }
 
 /// The pod writes, and others on the machine see what it writes.
-fn goes_on(scene: &mut Scene<'_>, pod: &Running, data: &Volume) -> Outcome {
-    scene.pod_has_its_disk(pod, "/data", data)?;
-    let file = format!("{}/log", data.pod(POD));
+fn goes_on(scene: &mut Scene<'_>, life: &Life) -> Outcome {
+    life.has_its_disk(scene)?;
+    let file = format!("{}/log", life.data.pod(POD));
     let before = scene.lines(&file)?;
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     let after = scene.lines(&file)?;
     let saw = format!("{before} lines, then {after}");
     scene.check("the machine sees what the pod writes", after > before, saw)
-}
-
-fn ends(scene: &mut Scene<'_>, pod: &Running, data: &Volume) -> Outcome {
-    scene.end(pod)?;
-    scene.down(data, &[POD])
 }

@@ -1,6 +1,7 @@
 //! The cloud says that the disk is attached, and the guest does not see it yet: kubelet waits.
 
-use super::{Kernels, POD, Scenario};
+use super::usual::a_pod_runs;
+use super::{Kernels, Scenario};
 use crate::host::plug::Bus;
 use crate::scene::{Outcome, Scene};
 use std::time::Duration;
@@ -17,19 +18,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("ext4", Bus::Nvme, Kernels::One),
     ],
     control: "waitforattach '' data succeeds",
+    controls: Kernels::One,
     play,
 };
 
 fn play(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "deadline.waitforattach = 1")?;
-    let data = scene.volume("data")?;
     scene.machine.plug.set_delay(DELAY);
-    scene.attach(&data)?;
-    let device = scene.wait(&data, "")?;
-    scene.stage(&data, &device)?;
-    scene.publish(&data, POD)?;
-    let pod = scene.start("pod", &data, POD)?;
-    scene.pod_has_its_disk(&pod, "/data", &data)?;
-    scene.end(&pod)?;
-    scene.down(&data, &[POD])
+    a_pod_runs(scene)?.ends(scene)
 }

@@ -1,7 +1,7 @@
 //! Letters that lie: another volume's disk has the letter that somebody remembers.
 
+use super::usual::{a_pod_runs, is_itself, sign, signed};
 use super::{Kernels, OTHER_POD, POD, Scenario};
-use crate::host::machine::NODE;
 use crate::host::plug::Bus;
 use crate::scene::{Outcome, POD_HAS_ITS_DISK, Scene, Volume};
 
@@ -13,6 +13,7 @@ pub(super) const REUSED: Scenario = Scenario {
     about: "another volume gets the letter that kubelet remembers of the first: each is mounted as itself",
     settings: BOTH,
     control: "the file of data is on the volume of data",
+    controls: Kernels::One,
     play: reused,
 };
 
@@ -21,6 +22,7 @@ pub(super) const SWAPPED: Scenario = Scenario {
     about: "two volumes come back under each other's letters: each pod gets its own",
     settings: BOTH,
     control: "the file of data is on the volume of data",
+    controls: Kernels::One,
     play: swapped,
 };
 
@@ -29,6 +31,7 @@ pub(super) const CROSSED: Scenario = Scenario {
     about: "two volumes of running pods go and come back in the other order: each pod is healed to its own",
     settings: BOTH,
     control: POD_HAS_ITS_DISK,
+    controls: Kernels::One,
     play: crossed,
 };
 
@@ -37,15 +40,9 @@ pub(super) const STRANGER: Scenario = Scenario {
     about: "the disk of a running pod goes, a stranger's comes, the pod's comes back: never the stranger's",
     settings: BOTH,
     control: POD_HAS_ITS_DISK,
+    controls: Kernels::One,
     play: stranger,
 };
-
-/// Gives a volume its first life, with a file that says whose it is; answers its letter.
-fn signed(scene: &mut Scene<'_>, volume: &Volume) -> Outcome<String> {
-    let letter = scene.up(volume, POD, "")?;
-    scene.machine.shell(&format!("echo {0} >{1}/name && sync", volume.pv, volume.pod(POD)))?;
-    Ok(letter)
-}
 
 /// Mounts a volume as kubelet does, with the letter that it remembers; the control trusts that
 /// letter, as the predecessor of this driver did.
@@ -64,19 +61,12 @@ fn mounted_by(scene: &mut Scene<'_>, volume: &Volume, uid: &str, letter: &str) -
     Ok(())
 }
 
-fn is_itself(scene: &mut Scene<'_>, volume: &Volume, uid: &str) -> Outcome {
-    let file = format!("{}/name", volume.pod(uid));
-    let found = scene.machine.shell(&format!("cat {file} 2>&1 || true"))?;
-    let check = format!("the file of {0} is on the volume of {0}", volume.pv);
-    scene.check(&check, found == volume.pv, found)
-}
-
 fn reused(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "")?;
     let (data, other) = (scene.volume("data")?, scene.volume("other")?);
-    let letter = signed(scene, &data)?;
+    let letter = signed(scene, &data, POD)?;
     scene.down(&data, &[POD])?;
-    let taken = signed(scene, &other)?;
+    let taken = signed(scene, &other, POD)?;
     scene.check("the other one has its letter", taken == letter, format!("{letter}, {taken}"))?;
     mounted_by(scene, &data, OTHER_POD, &letter)?;
     is_itself(scene, &data, OTHER_POD)?;
@@ -88,8 +78,8 @@ fn reused(scene: &mut Scene<'_>) -> Outcome {
 fn swapped(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "")?;
     let (data, other) = (scene.volume("data")?, scene.volume("other")?);
-    let first = signed(scene, &data)?;
-    let second = signed(scene, &other)?;
+    let first = signed(scene, &data, POD)?;
+    let second = signed(scene, &other, POD)?;
     scene.down(&data, &[POD])?;
     scene.down(&other, &[POD])?;
     scene.attach(&other)?;
@@ -111,41 +101,41 @@ fn swapped(scene: &mut Scene<'_>) -> Outcome {
 
 fn crossed(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "heal.mode = \"off\"")?;
-    let (data, other) = (scene.volume("data")?, scene.volume("other")?);
-    signed(scene, &data)?;
-    scene.up(&other, OTHER_POD, "")?;
-    let one = scene.start("one", &data, POD)?;
+    let one = a_pod_runs(scene)?;
+    sign(scene, &one.data, POD)?;
+    let other = scene.volume("other")?;
+    signed(scene, &other, OTHER_POD)?;
     let two = scene.start("two", &other, OTHER_POD)?;
-    for volume in [&data, &other] {
-        scene.verb(&["detach", "--force", &volume.id, NODE])?;
+    scene.pod_begins(&two, "/data", &other)?;
+    for volume in [&one.data, &other] {
+        scene.detach_by_force(volume)?;
     }
-    for volume in [&other, &data] {
+    for volume in [&other, &one.data] {
         scene.attach(volume)?;
     }
-    scene.pod_has_its_disk(&one, "/data", &data)?;
+    one.has_its_disk(scene)?;
     scene.pod_has_its_disk(&two, "/data", &other)?;
-    is_itself(scene, &data, POD)?;
-    scene.end(&one)?;
+    is_itself(scene, &one.data, POD)?;
+    is_itself(scene, &other, OTHER_POD)?;
+    one.ends(scene)?;
     scene.end(&two)?;
-    scene.down(&data, &[POD])?;
     scene.down(&other, &[OTHER_POD])
 }
 
 fn stranger(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "heal.mode = \"off\"")?;
-    let (data, other) = (scene.volume("data")?, scene.volume("other")?);
-    signed(scene, &data)?;
-    let pod = scene.start("pod", &data, POD)?;
-    scene.pod_has_its_disk(&pod, "/data", &data)?;
-    scene.verb(&["detach", "--force", &data.id, NODE])?;
-    scene.up(&other, OTHER_POD, "")?;
-    let (number, serial) = scene.disk_below(&pod, "/data")?;
+    let life = a_pod_runs(scene)?;
+    sign(scene, &life.data, POD)?;
+    let other = scene.volume("other")?;
+    scene.detach_by_force(&life.data)?;
+    signed(scene, &other, OTHER_POD)?;
+    let (number, serial) = scene.disk_below(&life.pod, "/data")?;
     let is_stranger = serial.contains(other.serial());
     scene.check("the pod is not given the stranger's disk", !is_stranger, number)?;
-    scene.attach(&data)?;
-    scene.pod_has_its_disk(&pod, "/data", &data)?;
-    is_itself(scene, &data, POD)?;
-    scene.end(&pod)?;
-    scene.down(&data, &[POD])?;
+    scene.attach(&life.data)?;
+    life.has_its_disk(scene)?;
+    is_itself(scene, &life.data, POD)?;
+    is_itself(scene, &other, OTHER_POD)?;
+    life.ends(scene)?;
     scene.down(&other, &[OTHER_POD])
 }

@@ -5,11 +5,13 @@ mod by_hand;
 mod first_life;
 mod grow;
 mod incident;
+mod install;
 mod late;
 mod letters;
 mod mounts;
 mod restart;
 mod unasked;
+mod usual;
 
 use crate::host::plug::Bus;
 use crate::scene::{Outcome, Scene};
@@ -38,11 +40,13 @@ pub(crate) struct Scenario {
     /// The check at which it must fail when the part of the driver that it is about is switched
     /// off: what it begins with.
     pub(crate) control: &'static str,
+    /// Whether its control is played in every setting, or once.
+    pub(crate) controls: Kernels,
     pub(crate) play: fn(&mut Scene<'_>) -> Outcome,
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 14] = [
+pub(crate) const ALL: [Scenario; 15] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -56,8 +60,24 @@ pub(crate) const ALL: [Scenario; 14] = [
     letters::SWAPPED,
     letters::CROSSED,
     letters::STRANGER,
+    install::SCENARIO,
     restart::SCENARIO,
 ];
+
+/// What the word `brief` means on the usual kernel, each with its control; and on the others.
+pub(crate) const BRIEF: [&str; 9] = [
+    incident::GUARDED.name,
+    incident::HEALED.name,
+    by_hand::SCENARIO.name,
+    unasked::SCENARIO.name,
+    mounts::SCENARIO.name,
+    letters::REUSED.name,
+    letters::SWAPPED.name,
+    letters::CROSSED.name,
+    install::SCENARIO.name,
+];
+/// What it means on the oldest kernel and the newest, without a control.
+pub(crate) const BRIEF_ON_ITS_ENDS: [&str; 2] = [incident::GUARDED.name, incident::HEALED.name];
 
 /// The UID of a scenario's pod.
 pub(crate) const POD: &str = "7a5c1e0b-3d52-4f0e-9a35-6f1d0c8b2e44";

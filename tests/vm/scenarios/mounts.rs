@@ -2,7 +2,6 @@
 //! kubelet makes it, read-only, and somebody who has a file open.
 
 use super::{Kernels, OTHER_POD, POD, Scenario};
-use crate::host::machine::NODE;
 use crate::host::plug::Bus;
 use crate::scene::{Outcome, POD_HAS_ITS_DISK, Running, Scene};
 
@@ -11,6 +10,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     about: "two pods, three containers, a subPath and a read-only mount: each is healed as it was",
     settings: &[("ext4", Bus::VirtioBlk, Kernels::All), ("xfs", Bus::VirtioBlk, Kernels::One)],
     control: POD_HAS_ITS_DISK,
+    controls: Kernels::One,
     play,
 };
 
@@ -36,10 +36,10 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
     let all: [(&Running, &str); 4] =
         [(&writer, "/data"), (&writer, "/sub"), (&second, "/sub"), (&reader, "/data")];
     for (container, place) in all {
-        scene.pod_has_its_disk(container, place, &data)?;
+        scene.pod_begins(container, place, &data)?;
     }
 
-    scene.verb(&["detach", "--force", &data.id, NODE])?;
+    scene.detach_by_force(&data)?;
     scene.attach(&data)?;
     for (container, place) in all {
         scene.pod_has_its_disk(container, place, &data)?;

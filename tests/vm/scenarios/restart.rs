@@ -1,9 +1,10 @@
 //! The machine loses its power with two volumes attached, and finds them in another order, before
 //! its own disk.
 
+use super::usual::{is_itself, signed};
 use super::{Kernels, OTHER_POD, POD, Scenario};
 use crate::host::plug::Bus;
-use crate::scene::{Outcome, Scene, Volume};
+use crate::scene::{Outcome, Scene};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "restart",
@@ -14,6 +15,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("ext4", Bus::Nvme, Kernels::One),
     ],
     control: "the file of data is on the volume of data",
+    controls: Kernels::One,
     play,
 };
 
@@ -21,7 +23,6 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "")?;
     let (data, other) = (scene.volume("data")?, scene.volume("other")?);
     let before = [signed(scene, &data, POD)?, signed(scene, &other, OTHER_POD)?];
-    scene.machine.shell("sync")?;
 
     scene.machine.plug.reorder(&[&other.id, &data.id]);
     scene.machine.restart(scene.bench, true)?;
@@ -39,16 +40,8 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
         } else {
             scene.up(volume, uid, &hint)?;
         }
-        let found = scene.machine.shell(&format!("cat {}/name 2>&1 || true", volume.pod(uid)))?;
-        let check = format!("the file of {0} is on the volume of {0}", volume.pv);
-        scene.check(&check, found == volume.pv, found)?;
+        is_itself(scene, volume, uid)?;
     }
     scene.down(&data, &[POD])?;
     scene.down(&other, &[OTHER_POD])
-}
-
-fn signed(scene: &mut Scene<'_>, volume: &Volume, uid: &str) -> Outcome<String> {
-    let letter = scene.up(volume, uid, "")?;
-    scene.machine.shell(&format!("echo {} >{}/name", volume.pv, volume.pod(uid)))?;
-    Ok(letter)
 }

@@ -11,9 +11,12 @@ const UNMOUNT: &str = "awk '$5 ~ \"^/var/lib/kubelet/|^/run/incloud-disk/|^/run/
     rm -rf /var/lib/kubelet /var/lib/incloud-disk/volumes /run/scene /run/incloud-disk; \
     mkdir -p /var/lib/kubelet";
 
-/// What must not be there any more: disks but the machine's own, and mounts of volumes.
+/// What must not be there any more: disks but the machine's own, and mounts of volumes. And what
+/// must be, whatever a scenario did to it: what install.sh put there for udev and systemd.
 const LEFT: &str = "ls /sys/block | grep -vE '^(loop|ram|dm-|sr|fd)' | grep -vx vda; \
-    grep -E ' /var/lib/kubelet/' /proc/self/mountinfo; ls /dev/incloud-disk 2>/dev/null; true";
+    grep -E ' /var/lib/kubelet/' /proc/self/mountinfo; ls /dev/incloud-disk 2>/dev/null; \
+    [ -e /etc/udev/rules.d/90-incloud-disk.rules ] && systemctl is-active -q incloud-disk-heal.timer || \
+    echo 'no trigger'; true";
 
 impl Scene<'_> {
     /// Before a scenario: the driver's log begins anew.

@@ -140,6 +140,11 @@ impl Scene<'_> {
         self.must(&["expandfs", &volume.options(), device, &folder, &new, &old]).map(drop)
     }
 
+    /// A person detaches a volume whoever uses it.
+    pub(crate) fn detach_by_force(&mut self, volume: &Volume) -> Outcome {
+        self.verb(&["detach", "--force", &volume.id, NODE]).map(drop)
+    }
+
     /// A person's verb at the machine, which must succeed.
     pub(crate) fn verb(&mut self, arguments: &[&str]) -> Outcome<String> {
         let argv: Vec<&str> = [DRIVER].into_iter().chain(arguments.iter().copied()).collect();

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// The check that all incidents are about.
 pub(crate) const POD_HAS_ITS_DISK: &str = "the pod has its disk, and writes to it";
+/// The same before anything happened: a control that fails there shows nothing.
+const POD_BEGINS: &str = "the pod begins on its disk, and writes to it";
 
 /// How soon a container must be on its disk again.
 const SOON: Duration = Duration::from_secs(5);
@@ -13,11 +15,15 @@ const SOON: Duration = Duration::from_secs(5);
 const WATCHED: Duration = Duration::from_millis(300);
 
 impl Scene<'_> {
-    /// The kernel's name of the volume's disk; there must be one.
+    /// The kernel's name of the volume's disk; there must be one, soon: the cloud calls a disk
+    /// attached that the guest sees a moment later.
     pub(crate) fn letter(&mut self, volume: &Volume) -> Outcome<String> {
-        let name = self.letter_now(volume)?;
-        let saw = name.clone().unwrap_or_else(|| "no disk".to_owned());
-        self.check(&format!("the disk of {} is there", volume.pv), name.is_some(), saw)?;
+        let mut name = None;
+        let check = format!("the disk of {} is there", volume.pv);
+        self.check_soon(&check, SOON, |scene| {
+            name = scene.letter_now(volume)?;
+            Ok((name.is_some(), name.clone().unwrap_or_else(|| "no disk".to_owned())))
+        })?;
         Ok(name.unwrap_or_default())
     }
 
@@ -56,7 +62,27 @@ impl Scene<'_> {
         place: &str,
         volume: &Volume,
     ) -> Outcome {
-        let check = format!("{POD_HAS_ITS_DISK} ({} {place})", container.name);
+        self.is_on_its_disk(POD_HAS_ITS_DISK, container, place, volume)
+    }
+
+    /// The same at the beginning of a story.
+    pub(crate) fn pod_begins(
+        &mut self,
+        container: &Running,
+        place: &str,
+        volume: &Volume,
+    ) -> Outcome {
+        self.is_on_its_disk(POD_BEGINS, container, place, volume)
+    }
+
+    fn is_on_its_disk(
+        &mut self,
+        check: &str,
+        container: &Running,
+        place: &str,
+        volume: &Volume,
+    ) -> Outcome {
+        let check = format!("{check} ({} {place})", container.name);
         let (container, volume, place) = (container.clone(), volume.clone(), place.to_owned());
         self.check_soon(&check, SOON, move |scene| scene.state_of(&container, &place, &volume))
     }

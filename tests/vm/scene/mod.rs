@@ -6,7 +6,9 @@ mod console;
 mod kubelet;
 mod looks;
 mod pods;
+mod systemd;
 
+pub(crate) use kubelet::Reply;
 pub(crate) use looks::POD_HAS_ITS_DISK;
 pub(crate) use pods::Running;
 
@@ -28,8 +30,6 @@ pub(crate) enum Stop {
     Wrong { check: String, saw: String },
     /// The machinery of the test failed; that says nothing of the driver.
     Broken(String),
-    /// This cannot be tried here.
-    Skipped(String),
 }
 
 impl From<String> for Stop {
