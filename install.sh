@@ -119,6 +119,7 @@ word_test() {
     [ $# -eq 0 ] || misused "test takes no further word but vm, kubernetes and all: $*"
     prepare
     install_makers
+    bring_promtool
     is_root || say "not root: the tests that need loop devices and mounts will be skipped"
     say "building the driver and its tests; the first time this takes one to three minutes"
     quietly as_builder "$cargo" test --locked --no-run
@@ -1202,6 +1203,32 @@ install_makers() {
         install_one "$package" >/dev/null 2>&1 </dev/null || not_to_be_had="$not_to_be_had $package"
     done
     [ -z "$not_to_be_had" ] || say "not to be had here:$not_to_be_had"
+}
+
+# Prometheus' checker of metrics and alerts. Its package would start a server, so that is not installed:
+# the one program is unpacked beside the build, where the tests find it. Without it they are skipped
+# and counted.
+bring_promtool() {
+    beside=$(target_folder)/tools/promtool
+    if have promtool || [ -x "$beside" ] || ! have apt-get dpkg-deb; then
+        return 0
+    fi
+    say "fetching promtool, which checks metrics and alerts"
+    mkdir "$scratch/promtool"
+    (
+        cd "$scratch/promtool"
+        apt-get download prometheus || { is_root && apt-get update && apt-get download prometheus; }
+        dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xf - ./usr/bin/promtool
+    ) >/dev/null 2>&1 </dev/null || true
+    program=$scratch/promtool/usr/bin/promtool
+    if [ ! -x "$program" ]; then
+        say "not to be had here: promtool"
+        return 0
+    fi
+    as_builder mkdir -p "$(dirname -- "$beside")"
+    # By the one who builds, and whole or not at all.
+    # shellcheck disable=SC2016 # for the inner shell
+    as_builder sh -c 'cat >"$1.new" && chmod 755 "$1.new" && mv "$1.new" "$1"' - "$beside" <"$program"
 }
 
 install_one() {

@@ -61,6 +61,28 @@ Examples:
   disk local list
   disk local yank orders";
 
+const CREATE: &str = "\
+Examples:
+  disk local create orders --size 1G
+  disk local create orders-2 --size 512M --name 'orders of the shop'";
+
+const LIST: &str = "\
+Examples:
+  disk local list";
+
+const DELETE: &str = "\
+Examples:
+  disk local delete orders";
+
+const YANK: &str = "\
+Examples:
+  disk local yank orders && disk status";
+
+const NODE: &str = "\
+Examples:
+  disk node install --binary /disk
+  disk node --every 300 verify";
+
 const DETACH: &str = "\
 Examples:
   disk detach --force pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
@@ -74,7 +96,10 @@ Examples:
 const HEAL: &str = "\
 Examples:
   disk heal pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
-  disk heal 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+  disk heal 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5
+  disk heal --dry-run
+  disk heal --device /dev/vdd
+  disk heal --watch";
 
 const FORMAT: &str = "\
 Examples:
@@ -132,6 +157,7 @@ pub enum Verb {
         dry_run: bool,
     },
     /// Run a word of this release's install.sh on the machine whose root is mounted here
+    #[command(after_help = NODE)]
     Node {
         /// Where the machine's root is mounted
         #[arg(long, default_value = "/host")]
@@ -164,6 +190,7 @@ pub enum Verb {
 #[derive(Debug, Subcommand)]
 pub enum LocalVerb {
     /// Make a volume
+    #[command(after_help = CREATE)]
     Create {
         /// The volume's id: letters, digits, dots, dashes, underscores
         id: VolumeIdArgument,
@@ -175,13 +202,16 @@ pub enum LocalVerb {
         name: Option<String>,
     },
     /// Show all volumes
+    #[command(after_help = LIST)]
     List,
     /// Remove a volume that is attached nowhere
+    #[command(after_help = DELETE)]
     Delete {
         /// The volume's id
         id: VolumeIdArgument,
     },
     /// Pull a volume's disk by surprise: the file system on it dies
+    #[command(after_help = YANK)]
     Yank {
         /// The volume's id
         id: VolumeIdArgument,
@@ -232,7 +262,9 @@ pub fn read(arguments: Vec<OsString>, stdout_is_terminal: bool) -> Wanted {
     // `detach` is kubelet's word too; what it names never begins with a dash.
     let is_by_hand =
         word == "detach" && arguments.iter().any(|one| *one == "--force" || *one == "--help");
-    if is_verb && (is_by_hand || !call::WORDS.contains(&word.as_str())) {
+    let is_call = call::WORDS.contains(&word.as_str());
+    // kubelet has no terminal: there an unknown word is a person's, who misspelt it.
+    if is_verb && is_by_hand || !is_call && (is_verb || stdout_is_terminal) {
         let arguments = if word == "help" { vec!["--help".into()] } else { arguments };
         return clap_reads(&arguments);
     }
@@ -281,8 +313,9 @@ mod tests {
         for words in
             [&["init"][..], &["attach", "--help"], &["detach", "-x"], &["frobnicate"], &[""]]
         {
-            assert!(matches!(read_words(words, true), Wanted::Call { .. }), "{words:?}");
+            assert!(matches!(read_words(words, false), Wanted::Call { .. }), "{words:?}");
         }
+        assert!(matches!(read_words(&["init"], true), Wanted::Call { .. }));
     }
 
     #[test]
@@ -302,6 +335,14 @@ mod tests {
             );
         }
         assert!(matches!(read_words(&["local", "list"], false), Wanted::Verb(_)));
+    }
+
+    #[test]
+    fn a_misspelt_verb_is_told_only_to_people() {
+        let Wanted::Text { text, is_error: true } = read_words(&["statuss"], true) else {
+            panic!("kubelet's answer for a person")
+        };
+        assert!(text.contains("unrecognized subcommand 'statuss'"), "{text}");
     }
 
     #[test]

@@ -36,13 +36,13 @@ pub enum Looking {
         json: bool,
     },
     /// Print the completions of a shell
-    #[command(hide = true)]
+    #[command(hide = true, after_help = COMPLETIONS)]
     Completions {
         /// bash, zsh or fish
         shell: generate::Shell,
     },
     /// Print the manual page, or write those of all verbs into a folder
-    #[command(hide = true)]
+    #[command(hide = true, after_help = MAN)]
     Man {
         /// The folder
         #[arg(long, value_name = "FOLDER")]
@@ -66,7 +66,8 @@ pub struct HistoryArguments {
     /// The volume: its id in the cloud, or its name in the cluster; all if none is named
     pub volume: Option<VolumeNameArgument>,
     /// Only what has to do with this pod: namespace/name, its name, or its UID
-    #[arg(long, value_name = "POD", conflicts_with = "volume")]
+    #[arg(long, value_name = "POD", conflicts_with = "volume",
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub pod: Option<String>,
     /// Only what happened since: 90s, 30m, 2h, 3d, or a moment (UTC)
     #[arg(long, value_name = "TIME", value_parser = since)]
@@ -88,7 +89,8 @@ Health:
   leaked     only namespaces that are no longer this machine's concern still have it
   stale      mounts stand on a disk that is gone, and its successor is there: disk heal
   dead       mounts stand on a disk that is gone, and there is no other
-  ambiguous  which disk is the volume's, or whose disk is mounted, cannot be told
+  ambiguous  which disk is the volume's, whose disk is mounted, or whether that will ever
+             answer again, cannot be told
 
 The column DISK says whether the disk shows the whole id or only its first 20 characters (cut).
 3/4 under PODS or CONTAINERS means: 4 mounts, 3 of them on the volume's disk.
@@ -128,3 +130,12 @@ The exit status says the worst: 0 all is well, 1 a warning, 2 an error.
 Examples:
   sudo disk doctor
   sudo disk doctor --json | jq -r '.findings[] | select(.level != \"ok\") | .fix'";
+
+const COMPLETIONS: &str = "\
+Examples:
+  disk completions bash > /etc/bash_completion.d/disk";
+
+const MAN: &str = "\
+Examples:
+  disk man | man -l -
+  disk man --out /usr/local/share/man/man8";

@@ -8,6 +8,7 @@
 
 use super::Driver;
 use crate::host::nodes;
+use crate::model::config::HealMode;
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -152,7 +153,8 @@ impl Driver<'_> {
 
     /// Takes dead mounts for the volume's whose file system has the id of the one on its disk: a
     /// person says so, who knows that no other machine mounted it meanwhile. Answers their numbers.
-    pub fn adopt_dead(&self, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
+    /// Where only the plan is asked for nothing is remembered.
+    pub fn adopt_dead(&self, id: &VolumeId, mode: HealMode) -> Result<Vec<DeviceNumber>> {
         let _lock = self.lock(id)?;
         let disk = self.disk(id)?;
         let Contents::FileSystem(found) = self.file_systems.look(&disk)? else {
@@ -191,7 +193,9 @@ impl Driver<'_> {
             ))
             .hint("one is a copy of the other; restart the pods that use the volume"));
         }
-        self.remember_dead(id, &disk, &found.uuid, found.kind, &dead)?;
+        if mode != HealMode::Report {
+            self.remember_dead(id, &disk, &found.uuid, found.kind, &dead)?;
+        }
         Ok(dead)
     }
 

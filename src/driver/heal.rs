@@ -39,6 +39,8 @@ pub struct Healed {
     pub places: Vec<(String, Vec<Switched>)>,
     /// What stays on the dead disk, in words.
     pub left: Vec<String>,
+    /// Whether that is because its successor is not here yet.
+    pub is_waiting: bool,
     /// Between which moments writes may be lost, if anything was replaced.
     pub lost: Option<String>,
 }
@@ -134,7 +136,10 @@ impl Driver<'_> {
         if mode == HealMode::Off {
             return Ok(Healed::default());
         }
-        self.clear_scratch(id)?;
+        // A plan changes nothing.
+        if mode != HealMode::Report {
+            self.clear_scratch(id)?;
+        }
         let again = mode != HealMode::Report && self.set_back(id).is_some();
         let Some(patient) = self.examine(id, disk)? else {
             if again {
@@ -146,7 +151,7 @@ impl Driver<'_> {
         let Some(disk) = &patient.disk else {
             let waiting = |place| format!("its disk is gone, and none is here yet: {place}");
             let left = plan.into_iter().map(waiting).collect();
-            return Ok(Healed { left, ..Healed::default() });
+            return Ok(Healed { left, is_waiting: true, ..Healed::default() });
         };
         if mode == HealMode::Report {
             tracing::warn!(volume = %id, ?plan, "would be healed: heal.mode is report");

@@ -49,7 +49,7 @@ impl Driver<'_> {
         let is_gone = |number: &DeviceNumber| self.devices.is_gone(*number).unwrap_or(false);
         numbers.extend(facts.record.former.iter().filter(|number| is_gone(number)));
         let (gone, alive): (Vec<_>, Vec<_>) = numbers.into_iter().partition(is_gone);
-        let mut found = Holders { all: inside(facts), untold: Vec::new() };
+        let mut found = Holders { all: inside(facts, &gone), untold: Vec::new() };
         if let Answer::CannotTell(why) = self.census.sight() {
             return Answer::CannotTell(why);
         }
@@ -123,7 +123,7 @@ impl Driver<'_> {
 }
 
 /// Who lives where the volume is mounted, in other namespaces than the machine's.
-fn inside(facts: &VolumeFacts) -> Vec<HolderFact> {
+fn inside(facts: &VolumeFacts, gone: &[DeviceNumber]) -> Vec<HolderFact> {
     let mut all = Vec::new();
     for mount in facts.mounts.iter().filter(|mount| !mount.is_own()) {
         let holder = |process: Option<&ProcessFact>| HolderFact {
@@ -131,7 +131,7 @@ fn inside(facts: &VolumeFacts) -> Vec<HolderFact> {
             process: process.cloned(),
             how: "mount",
             what: mount.place.display().to_string(),
-            is_on_gone_disk: mount.on == Standing::Gone,
+            is_on_gone_disk: mount.on == Standing::Gone || gone.contains(&mount.number),
             namespace: mount.namespace,
         };
         all.extend(mount.processes.iter().map(|process| holder(Some(process))));

@@ -36,14 +36,11 @@ impl Driver<'_> {
         let table = self.mounts.table()?;
         let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
         let mut dead = Vec::new();
-        for (number, verdict) in self.verdicts(id, &table, here, |_| true)? {
-            match verdict {
-                Verdict::Healthy => {}
-                Verdict::Stale | Verdict::Waiting => dead.push(number),
-                Verdict::Ambiguous | Verdict::Foreign(_) | Verdict::NotProvenDead(_) => {
-                    return Err(not_replaced(id, number, &verdict, disk.as_ref()));
-                }
+        for (number, verdict) in self.verdicts(id, &table, here, |one| *one != Verdict::Healthy)? {
+            if !verdict.is_dead() {
+                return Err(not_replaced(id, number, &verdict, disk.as_ref()));
             }
+            dead.push(number);
         }
         if dead.is_empty() {
             return Ok(None);
@@ -74,7 +71,7 @@ impl Driver<'_> {
         &self,
         id: &VolumeId,
         table: &MountTable,
-        here: Here<'_>,
+        here: Here,
         matters: impl Fn(&Verdict) -> bool,
     ) -> Result<Vec<(DeviceNumber, Verdict)>> {
         let record = self.records.load(id);
@@ -84,10 +81,6 @@ impl Driver<'_> {
         let wanted = self.cloud.identity(id);
         let mut verdicts = Vec::new();
         for number in numbers {
-            // Proven just now.
-            if here == Here::One(number) {
-                continue;
-            }
             let presence = self.devices.presence(number, &wanted)?;
             let is_reused = matches!(presence, Presence::Other(_)) && !ours.contains(&number);
             let verdict = judge(number, &presence, here);
@@ -164,20 +157,12 @@ fn not_replaced(
         || "none of this machine's disks is it".to_owned(),
         |disk| format!("its disk is {} ({})", disk.kernel_name, disk.number),
     );
-    let hint = match verdict {
-        Verdict::NotProvenDead(_) => format!(
-            "a disk that is not proven dead is not replaced, for it may only be slow: if it is known \
-             to be gone, echo 1 > /sys/dev/block/{number}/device/delete removes it, and the next \
-             call heals"
-        ),
-        Verdict::Foreign(_) => {
-            "nothing was touched; restart the pods that use the volume".to_owned()
-        }
-        _ => "one file system on two disks is destroyed: detach the one that does not belong to \
-              this machine"
-            .to_owned(),
-    };
-    Error::refused(format!("volume {id} is mounted from {number}, and {verdict}; {now}")).hint(hint)
+    let error =
+        Error::refused(format!("volume {id} is mounted from {number}, and {verdict}; {now}"));
+    match verdict.hint(number) {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
 }
 
 /// What our mounts of a volume have as their source.

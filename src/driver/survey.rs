@@ -8,12 +8,13 @@ use crate::model::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::facts::{
     CloudFact, CloudView, Disk, DiskFact, LinkFact, MountFact, PodFact, RecordFact, RefusalFact,
-    Role, Standing, VolumeFacts,
+    Role, VolumeFacts,
 };
 use crate::model::health::several;
 use crate::model::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::record::VolumeRecord;
+use crate::model::staleness::{Here, Presence, Verdict, judge};
 use crate::model::target::{Place, place_of};
 use crate::model::users::{Answer, NamespaceUse};
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,8 +215,13 @@ impl Driver<'_> {
             }
         }
         for record in records {
-            for former in record.former.iter().filter(|former| former.boot == boot) {
-                owners.entry(former.number).or_insert(Subject::Volume(record.volume.clone()));
+            let wanted = self.cloud.identity(&record.volume);
+            for number in record.former_numbers(boot) {
+                // What another disk shows by now has been given away.
+                let presence = self.devices.presence(number, &wanted);
+                if !matches!(presence, Ok(Presence::Other(_))) {
+                    owners.entry(number).or_insert(Subject::Volume(record.volume.clone()));
+                }
             }
         }
         owners
@@ -277,12 +283,20 @@ impl Driver<'_> {
         disk: &DiskFact,
     ) -> Vec<MountFact> {
         let is_ours = |mount: &&Mount| context.owners.get(&mount.number) == Some(subject);
-        let standing =
-            |mount: &Mount| Standing::of(mount.disk, disk, self.devices.is_gone(mount.disk).ok());
+        let id = match subject {
+            Subject::Volume(id) => Some(id),
+            Subject::Name(_) => None,
+        };
+        // Five hundred containers may have it from one disk, which is looked at once.
+        let mut known = BTreeMap::new();
+        let mut verdict = |mount: &Mount| {
+            let number = context.disk_under(mount);
+            known.entry(number).or_insert_with(|| self.verdict_of(id, number, disk)).clone()
+        };
         let mut mounts = Vec::new();
         for mount in context.table.mounts().iter().filter(is_ours) {
             let (role, pod) = own_role(mount, record);
-            mounts.push(MountFact { pod, ..MountFact::new(mount, role, standing(mount)) });
+            mounts.push(MountFact { pod, ..MountFact::new(mount, role, verdict(mount)) });
         }
         for one in context.elsewhere {
             let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
@@ -295,12 +309,30 @@ impl Driver<'_> {
                     namespace: one.id.map(|id| id.0),
                     pod: pod.clone(),
                     processes: one.processes.iter().map(Into::into).collect(),
-                    ..MountFact::new(mount, role, standing(mount))
+                    ..MountFact::new(mount, role, verdict(mount))
                 });
             }
         }
         mounts.sort_by_key(|mount| mount.role);
         mounts
+    }
+
+    /// What a mount of the number is, as the heal would have it; nothing if it cannot be told.
+    fn verdict_of(
+        &self,
+        id: Option<&VolumeId>,
+        number: DeviceNumber,
+        disk: &DiskFact,
+    ) -> Option<Verdict> {
+        if let (Some(id), Some(here)) = (id, disk.here()) {
+            // A file system with a number of its own, and nobody told which disk is under it.
+            let is_disks = number.major != 0;
+            let presence = || self.devices.presence(number, &self.cloud.identity(id)).ok();
+            return is_disks.then(presence)?.map(|presence| judge(number, &presence, here));
+        }
+        // Nobody knows what the volume's disk must show: only a death can be told.
+        let is_gone = self.devices.is_gone(number).ok()?;
+        is_gone.then(|| judge(number, &Presence::Absent, Here::Nothing))
     }
 
     fn record_fact(&self, id: &VolumeId, record: Option<&VolumeRecord>) -> RecordFact {
@@ -327,6 +359,14 @@ struct Context<'a> {
     table: &'a MountTable,
     elsewhere: &'a [NamespaceUse],
     owners: &'a BTreeMap<DeviceNumber, Subject>,
+}
+
+impl Context<'_> {
+    /// The disk under a mount. In other namespaces nobody asks a btrfs for it; but its number is
+    /// the same here.
+    fn disk_under(&self, mount: &Mount) -> DeviceNumber {
+        self.table.of(mount.number).next().map_or(mount.disk, |known| known.disk)
+    }
 }
 
 /// What our mounts have as their source.

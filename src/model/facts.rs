@@ -4,6 +4,7 @@
 use super::device::{Device, DeviceNumber, Proof};
 use super::ids::{ConsumerId, VolumeId, VolumeName};
 use super::mountinfo::Mount;
+use super::staleness::{Here, Verdict};
 use super::users::{NamespaceId, Process};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -64,6 +65,17 @@ impl DiskFact {
         match self {
             Self::Proven(disk) => Some(disk),
             Self::None | Self::Ambiguous { .. } | Self::Unseen { .. } => None,
+        }
+    }
+
+    /// The same for the rule that tells dead mounts; nothing if nobody could look.
+    #[must_use]
+    pub fn here(&self) -> Option<Here> {
+        match self {
+            Self::Proven(disk) => Some(Here::One(disk.number)),
+            Self::None => Some(Here::Nothing),
+            Self::Ambiguous { .. } => Some(Here::Uncertain),
+            Self::Unseen { .. } => None,
         }
     }
 }
@@ -170,32 +182,30 @@ pub enum Role {
     Stranger,
 }
 
-/// What a mount stands on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// What a mount stands on, the worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// The volume's disk.
     Disk,
-    /// A disk that is gone.
-    Gone,
-    /// A disk that the kernel has, and that is not the volume's.
-    Other,
     /// That could not be told.
     Unknown,
+    /// A disk that is gone.
+    Gone,
+    /// A disk that the kernel has and gives no work to: it may come back.
+    Halted,
+    /// A disk that the kernel has, and that is not the volume's.
+    Other,
 }
 
-impl Standing {
-    /// By the number of the mount's disk, the volume's disk now, and whether the kernel has no disk
-    /// of the mount's number any more.
-    #[must_use]
-    pub fn of(number: DeviceNumber, disk: &DiskFact, is_gone: Option<bool>) -> Self {
-        match (disk, is_gone) {
-            (DiskFact::Proven(disk), _) if disk.number == number => Self::Disk,
-            (_, Some(true)) => Self::Gone,
-            (DiskFact::Proven(_) | DiskFact::None, Some(false)) => Self::Other,
-            (DiskFact::Ambiguous { .. } | DiskFact::Unseen { .. }, Some(false)) | (_, None) => {
-                Self::Unknown
-            }
+impl From<Option<&Verdict>> for Standing {
+    fn from(verdict: Option<&Verdict>) -> Self {
+        match verdict {
+            Some(Verdict::Healthy) => Self::Disk,
+            Some(Verdict::Stale | Verdict::Waiting) => Self::Gone,
+            Some(Verdict::NotProvenDead(_)) => Self::Halted,
+            Some(Verdict::Foreign(_)) => Self::Other,
+            Some(Verdict::Ambiguous) | None => Self::Unknown,
         }
     }
 }
@@ -207,8 +217,10 @@ pub struct MountFact {
     pub role: Role,
     /// Where, as seen in its namespace.
     pub place: PathBuf,
-    /// What it stands on.
+    /// What it stands on, by the verdict.
     pub on: Standing,
+    /// What the heal makes of it; nothing if that could not be told.
+    pub verdict: Option<Verdict>,
     /// The number of that.
     pub number: DeviceNumber,
     /// Which folder of the file system.
@@ -232,11 +244,12 @@ pub struct MountFact {
 impl MountFact {
     /// A mount and what is known of it beside the table.
     #[must_use]
-    pub fn new(mount: &Mount, role: Role, on: Standing) -> Self {
+    pub fn new(mount: &Mount, role: Role, verdict: Option<Verdict>) -> Self {
         Self {
             role,
             place: mount.target.clone(),
-            on,
+            on: verdict.as_ref().into(),
+            verdict,
             number: mount.disk,
             root: mount.root.clone(),
             fs_type: mount.fs_type.clone(),
@@ -383,36 +396,6 @@ impl From<NamespaceId> for NamespaceNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn disk(number: &str) -> DiskFact {
-        DiskFact::Proven(Disk {
-            name: "vdb".to_owned(),
-            number: number.parse().unwrap(),
-            size: 1,
-            read_only: false,
-            sequence: None,
-            shows_whole_id: true,
-            shows: Vec::new(),
-        })
-    }
-
-    #[test]
-    fn a_mount_stands_on_what_its_number_says() {
-        let number = "7:1".parse().unwrap();
-        let several = DiskFact::Ambiguous { why: String::new() };
-        for (disk, is_gone, expected) in [
-            (disk("7:1"), None, Standing::Disk),
-            (disk("7:2"), Some(true), Standing::Gone),
-            (disk("7:2"), Some(false), Standing::Other),
-            (disk("7:2"), None, Standing::Unknown),
-            (DiskFact::None, Some(true), Standing::Gone),
-            (DiskFact::None, Some(false), Standing::Other),
-            (several.clone(), Some(true), Standing::Gone),
-            (several, Some(false), Standing::Unknown),
-        ] {
-            assert_eq!(Standing::of(number, &disk, is_gone), expected, "{disk:?} {is_gone:?}");
-        }
-    }
 
     #[test]
     fn the_clouds_view_is_never_detached_by_silence() {

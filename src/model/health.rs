@@ -1,7 +1,9 @@
 //! Whether a volume is well: facts in, a verdict and the next step for a person out. The one place
-//! where that is decided; every view of it shares this.
+//! where that is decided; every view of it shares this. What a single mount is, it takes from
+//! [`staleness`], as the heal does.
 
 use super::facts::{CloudFact, DiskFact, MountFact, Role, Standing, VolumeFacts};
+use super::staleness;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +22,8 @@ pub enum Health {
     Stale,
     /// Mounts stand on a disk that is gone, and there is no other.
     Dead,
-    /// Which disk is the volume's, or whose disk is mounted, cannot be told.
+    /// Which disk is the volume's, whose disk is mounted, or whether that will ever answer again,
+    /// cannot be told.
     Ambiguous,
 }
 
@@ -78,26 +81,25 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
             format!("detach the disk or volume that does not belong here; {NOTHING_IS_DONE}");
         return Some((Health::Ambiguous, why.clone(), Some(next)));
     }
-    let mount = on(facts, Standing::Other).next()?;
-    let now = match facts.disk.proven() {
-        Some(disk) => format!("the volume's disk is {} ({})", disk.name, disk.number),
-        None => "no disk of this machine shows the volume's identity".to_owned(),
+    let doubt = |mount: &MountFact| {
+        let verdict = mount.verdict.clone()?;
+        Some((mount.place.clone(), mount.number, verdict.hint(mount.number)?, verdict))
     };
-    let because = format!(
-        "{} is mounted from {}, which the kernel still has, and {now}",
-        mount.place.display(),
-        mount.number
-    );
-    let next = format!(
-        "find out what {} is (the kernel's log, lsblk), and unmount by hand what is not the volume's; {NOTHING_IS_DONE}",
-        mount.number
-    );
-    Some((Health::Ambiguous, because, Some(next)))
+    let (place, number, hint, verdict) = facts.mounts.iter().find_map(doubt)?;
+    let now = match facts.disk.proven() {
+        Some(disk) if disk.number == number => String::new(),
+        Some(disk) => format!("; the volume's disk is {} ({})", disk.name, disk.number),
+        None => "; no disk of this machine shows the volume's identity".to_owned(),
+    };
+    let because = format!("{} is mounted from {number}, and {verdict}{now}", place.display());
+    Some((Health::Ambiguous, because, Some(format!("{hint}; {NOTHING_IS_DONE}"))))
 }
 
 fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
-    let gone: Vec<&MountFact> = on(facts, Standing::Gone).collect();
-    gone.first()?;
+    let is_dead =
+        |mount: &&MountFact| mount.verdict.as_ref().is_some_and(staleness::Verdict::is_dead);
+    let gone: Vec<&MountFact> = facts.mounts.iter().filter(is_dead).collect();
+    let is_back = gone.first()?.verdict == Some(staleness::Verdict::Stale);
     let numbers: BTreeSet<_> = gone.iter().map(|mount| mount.number).collect();
     let numbers = numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mounts = several(gone.len(), "mount stands", "mounts stand");
@@ -106,7 +108,7 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
         if inside > 0 { format!(", {inside} of them inside containers") } else { String::new() };
     let id = name_of(facts);
     match &facts.disk {
-        DiskFact::Proven(disk) => Some((
+        DiskFact::Proven(disk) if is_back => Some((
             Health::Stale,
             format!(
                 "{mounts} on the disk that is gone ({numbers}){inside}, and the disk is back as {} ({})",
@@ -130,18 +132,24 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
 }
 
 fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
-    let refusal = facts.refused.iter().find(|refusal| refusal.is_current)?;
+    let mut current = facts.refused.iter().filter(|refusal| refusal.is_current);
+    let refusal = current.clone().next()?;
     let times = several(usize::try_from(refusal.count).unwrap_or(usize::MAX), "time", "times");
     let what = what_of(facts, &refusal.what);
+    let is_pods = current.any(|refusal| refusal.what.starts_with("unmount "));
+    let if_kubelet_is_wrong = if is_pods { RESTART_KUBELET } else { "nothing" };
     Some((
         Health::Guarded,
         format!("{what} is asked for and refused ({times}): {}", refusal.reason),
         Some(format!(
-            "if the pod is to go, delete it: the refusal ends with its processes; if kubelet is wrong, nothing; to give up the guard: disk release {}",
+            "if the pod is to go, delete it: the refusal ends with its processes; if kubelet is wrong, {if_kubelet_is_wrong}; to give up the guard: disk release {}",
             name_of(facts)
         )),
     ))
 }
+
+/// kubelet 1.20 took the mount over under a wrong name, and waits for one that is there.
+const RESTART_KUBELET: &str = "restart it once when the API answers again: until then kubelet 1.20 starts no container of that pod (kubernetes issue 41522)";
 
 fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
     if facts.mounts.is_empty() || facts.mounts.iter().any(MountFact::is_own) {
@@ -225,10 +233,6 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
         );
     }
     notes
-}
-
-fn on(facts: &VolumeFacts, standing: Standing) -> impl Iterator<Item = &MountFact> {
-    facts.mounts.iter().filter(move |mount| mount.on == standing)
 }
 
 /// `unmount for shop/orders-0`, where the pod's name was told.

@@ -10,6 +10,11 @@ use std::fmt::Write;
 pub const CLASSES: [f64; 12] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
+/// What a heal can come to, and what the guard can refuse. Each has its row from the first page on: a
+/// row that comes with its first event is to Prometheus no increase.
+const HEALS: [&str; 3] = ["failed", "healed", "partly"];
+const REFUSALS: [&str; 3] = ["detach", "unmount", "unmountdevice"];
+
 /// Counters since they were first written on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -176,7 +181,7 @@ pub fn page(counters: &Counters, version: &str) -> String {
         "counter",
         "Tear-downs that the guard refused, each time they were asked for.",
     );
-    for (operation, count) in &counters.refusals {
+    for (operation, count) in with_zeros(REFUSALS, &counters.refusals) {
         page.row("refusals_total", &[("operation", operation)], &count.to_string());
     }
     page.family(
@@ -184,7 +189,7 @@ pub fn page(counters: &Counters, version: &str) -> String {
         "counter",
         "Heals by outcome: healed, partly (something stays on the old disk), failed.",
     );
-    for (outcome, count) in &counters.heals {
+    for (outcome, count) in with_zeros(HEALS, &counters.heals) {
         page.row("heals_total", &[("outcome", outcome)], &count.to_string());
     }
     page.family("healed_mounts_total", "counter", "Mounts that were replaced by heals.");
@@ -205,6 +210,14 @@ pub fn page(counters: &Counters, version: &str) -> String {
         page.row("refused_since_timestamp_seconds", &one.labels(), &one.since.to_string());
     }
     page.text
+}
+
+fn with_zeros<'a>(
+    names: [&'static str; 3],
+    counted: &'a BTreeMap<String, u64>,
+) -> BTreeMap<&'a str, u64> {
+    let zeros = names.into_iter().map(|name| (name, 0));
+    zeros.chain(counted.iter().map(|(name, count)| (name.as_str(), *count))).collect()
 }
 
 impl Refused {
@@ -290,6 +303,8 @@ mod tests {
             "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"+Inf\"} 5",
             "incloud_disk_refusals_total{operation=\"unmount\"} 1",
             "incloud_disk_heals_total{outcome=\"healed\"} 1",
+            "incloud_disk_heals_total{outcome=\"failed\"} 0",
+            "incloud_disk_refusals_total{operation=\"detach\"} 0",
             "incloud_disk_healed_mounts_total 3",
             "incloud_disk_stale_mounts{volume=\"v\"} 4",
             "incloud_disk_refused{volume=\"v\\\"1\",persistentvolume=\"pv\",operation=\"unmount\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",

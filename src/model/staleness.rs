@@ -2,6 +2,7 @@
 //! never by how the mount behaves. A dead mount answers `stat`, and on older kernels takes writes.
 
 use super::device::DeviceNumber;
+use serde::Serialize;
 use std::fmt;
 
 /// What the kernel has at the number that a mount was made from.
@@ -17,19 +18,20 @@ pub enum Presence {
     Other(String),
 }
 
-/// The disks that show now that they are the volume's.
+/// The disk that shows now that it is the volume's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Here<'a> {
+pub enum Here {
     /// None.
     Nothing,
     /// Exactly one.
     One(DeviceNumber),
-    /// Two or more.
-    Several(&'a [DeviceNumber]),
+    /// Two or more, or one that shows too little to tell.
+    Uncertain,
 }
 
 /// What a mount of the volume is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "is", content = "why", rename_all = "kebab-case")]
 pub enum Verdict {
     /// It stands on the volume's disk. If that fails, it is broken, and nothing to be replaced.
     Healthy,
@@ -49,9 +51,9 @@ pub enum Verdict {
 
 /// Judges a mount made from `number`.
 #[must_use]
-pub fn judge(number: DeviceNumber, presence: &Presence, here: Here<'_>) -> Verdict {
+pub fn judge(number: DeviceNumber, presence: &Presence, here: Here) -> Verdict {
     match (presence, here) {
-        (_, Here::Several(_)) => Verdict::Ambiguous,
+        (_, Here::Uncertain) => Verdict::Ambiguous,
         (Presence::Absent, Here::One(_)) => Verdict::Stale,
         (Presence::Absent, Here::Nothing) => Verdict::Waiting,
         (Presence::Halted(state), _) => Verdict::NotProvenDead(state.clone()),
@@ -69,6 +71,29 @@ impl Verdict {
     #[must_use]
     pub fn is_dead(&self) -> bool {
         matches!(self, Self::Stale | Self::Waiting)
+    }
+
+    /// What a person can do about a mount of that number that nobody dares to replace; nothing
+    /// where there is no doubt.
+    #[must_use]
+    pub fn hint(&self, number: DeviceNumber) -> Option<String> {
+        match self {
+            Self::Healthy | Self::Stale | Self::Waiting => None,
+            Self::NotProvenDead(_) => Some(format!(
+                "a disk that is not proven dead is not replaced, for it may only be slow: if it is \
+                 known to be gone, echo 1 > /sys/dev/block/{number}/device/delete removes it, and \
+                 the next call heals"
+            )),
+            Self::Foreign(_) => Some(format!(
+                "nothing was touched; find out what {number} is (lsblk, the kernel's log), and \
+                 restart the pods that use the volume"
+            )),
+            Self::Ambiguous => Some(
+                "one file system on two disks is destroyed: detach the one that does not belong to \
+                 this machine"
+                    .to_owned(),
+            ),
+        }
     }
 }
 
@@ -95,30 +120,31 @@ mod tests {
             (DeviceNumber { major: 8, minor: 0 }, DeviceNumber { major: 8, minor: 16 });
         let halted = || Presence::Halted("offline".to_owned());
         let other = || Presence::Other("serial \"x\"".to_owned());
-        let both = [old, new];
         let not_dead = |state: &str| Verdict::NotProvenDead(state.to_owned());
         let foreign = || Verdict::Foreign("serial \"x\"".to_owned());
         for (presence, here, verdict) in [
             (Presence::Absent, Here::One(new), Verdict::Stale),
             (Presence::Absent, Here::Nothing, Verdict::Waiting),
-            (Presence::Absent, Here::Several(&both), Verdict::Ambiguous),
+            (Presence::Absent, Here::Uncertain, Verdict::Ambiguous),
             (Presence::Own, Here::One(old), Verdict::Healthy),
             (Presence::Own, Here::One(new), Verdict::Ambiguous),
-            (Presence::Own, Here::Several(&both), Verdict::Ambiguous),
+            (Presence::Own, Here::Uncertain, Verdict::Ambiguous),
             (Presence::Own, Here::Nothing, not_dead("coming or going")),
             (other(), Here::One(new), foreign()),
             (other(), Here::Nothing, foreign()),
-            (other(), Here::Several(&both), Verdict::Ambiguous),
+            (other(), Here::Uncertain, Verdict::Ambiguous),
             (halted(), Here::One(new), not_dead("offline")),
             (halted(), Here::One(old), not_dead("offline")),
             (halted(), Here::Nothing, not_dead("offline")),
-            (halted(), Here::Several(&both), Verdict::Ambiguous),
+            (halted(), Here::Uncertain, Verdict::Ambiguous),
         ] {
             assert_eq!(judge(old, &presence, here), verdict, "{presence:?} {here:?}");
             assert_eq!(
                 verdict.is_dead(),
                 presence == Presence::Absent && verdict != Verdict::Ambiguous
             );
+            let is_doubtful = !verdict.is_dead() && verdict != Verdict::Healthy;
+            assert_eq!(verdict.hint(old).is_some(), is_doubtful, "{verdict:?}");
         }
     }
 }

@@ -15,6 +15,8 @@ pub enum Ending {
     Done,
     /// It was so already.
     Already,
+    /// A person only asked what would be done.
+    Asked,
     /// The guard refused it.
     Refused,
     /// It failed.
@@ -196,7 +198,13 @@ impl Call {
             end.number("duration_ms").or_else(|| Some(end.at.saturating_sub(entry.at)))
         });
         let entry = Entry { took_ms, ..entry };
+        let is_plan = self.first_of(&["dry_run"]).is_some();
         match ended {
+            Some(end) if is_plan && end.level == "INFO" => {
+                let by = entry.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+                let text = format!("asked{by} what would be done");
+                Entry { ending: Ending::Asked, text, ..entry }
+            }
             Some(end)
                 if end.message == "end: Success"
                     || (end.message == "end" && end.level == "INFO") =>
@@ -469,7 +477,9 @@ mod tests {
             r#"2026-11-21T03:00:00Z  INFO call{id="a" op="mount"}: begin object="volume v1" volume="v1"
             2026-11-21T03:00:01Z  INFO verb{id="b" op="release"}: begin who="ann (uid 0)" object="volume v1"
             2026-11-21T03:00:02Z  WARN verb{id="b" op="release"}: unmounted by a person, despite the guard volume=v1 folder=/k/a
-            2026-11-21T03:00:03Z  INFO verb{id="b" op="release"}: end duration_ms=2000"#,
+            2026-11-21T03:00:03Z  INFO verb{id="b" op="release"}: end duration_ms=2000
+            2026-11-21T03:00:04Z  INFO verb{id="c" op="detach --force"}: begin who="ann (uid 0)" object="volume v1" dry_run=true
+            2026-11-21T03:00:05Z  INFO verb{id="c" op="detach --force"}: end duration_ms=1000"#,
         );
         let texts: Vec<_> = told.iter().map(|entry| entry.text.as_str()).collect();
         assert_eq!(
@@ -477,9 +487,11 @@ mod tests {
             [
                 "its end is not in the log",
                 "done by ann (uid 0)",
-                "unmounted by a person, despite the guard (folder /k/a)"
+                "unmounted by a person, despite the guard (folder /k/a)",
+                "asked by ann (uid 0) what would be done"
             ]
         );
+        assert_eq!(told[3].ending, Ending::Asked, "nothing was detached");
         assert_eq!(told[0].ending, Ending::Open);
     }
 }

@@ -12,6 +12,7 @@ use crate::model::facts::{CloudFact, DiskFact, MountFact, Role, Standing, Volume
 use crate::model::health::what_of;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::moment;
+use crate::model::staleness::Verdict;
 use crate::model::story::Entry;
 use serde::Serialize;
 
@@ -180,7 +181,7 @@ fn mounts(page: &mut Page, facts: &VolumeFacts) {
     for mount in &facts.mounts {
         let paint = page.paint;
         page.fact(role(mount.role), &mount_text(mount), |line| match mount.on {
-            Standing::Gone | Standing::Other => paint.bad(line),
+            Standing::Gone | Standing::Halted | Standing::Other => paint.bad(line),
             Standing::Disk | Standing::Unknown => line.to_owned(),
         });
     }
@@ -202,12 +203,21 @@ fn role(role: Role) -> &'static str {
     }
 }
 
+/// What the disk shows, where that is what is wrong.
+fn why(mount: &MountFact) -> String {
+    match &mount.verdict {
+        Some(Verdict::NotProvenDead(why) | Verdict::Foreign(why)) => format!(", {why}"),
+        _ => String::new(),
+    }
+}
+
 fn mount_text(mount: &MountFact) -> String {
     let on = match mount.on {
-        Standing::Disk => "the disk",
-        Standing::Gone => "a disk that is GONE",
-        Standing::Other => "ANOTHER disk",
-        Standing::Unknown => "a disk that is not certain",
+        Standing::Disk => "the disk".to_owned(),
+        Standing::Gone => "a disk that is GONE".to_owned(),
+        Standing::Halted => format!("a disk that DOES NOT WORK{}", why(mount)),
+        Standing::Other => format!("ANOTHER disk{}", why(mount)),
+        Standing::Unknown => "a disk that is not certain".to_owned(),
     };
     let below = if mount.root.as_os_str() == "/" {
         String::new()

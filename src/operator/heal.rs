@@ -17,10 +17,11 @@ pub(super) fn run(
     let mode = if dry_run { HealMode::Report } else { HealMode::Auto };
     let mut text = String::new();
     if adopt {
-        let numbers = driver.adopt_dead(&id)?;
+        let numbers = driver.adopt_dead(&id, mode)?;
         let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         let numbers = if numbers.is_empty() { "no mount".to_owned() } else { numbers.join(", ") };
-        text += &format!("adopted, of dead disks: {numbers}\n");
+        let adopted = if dry_run { "would be adopted and healed" } else { "adopted" };
+        text += &format!("{adopted}, of dead disks: {numbers}\n");
     }
     let healed = driver.heal_by_hand(&id, mode)?;
     for (place, done) in &healed.places {
@@ -29,7 +30,7 @@ pub(super) fn run(
             text += &format!("  {:<12} {}{}\n", word(one), one.mount.target.display(), notes(one));
         }
     }
-    let heading = if dry_run { "would be healed:\n" } else { "left:\n" };
+    let heading = if dry_run && !healed.is_waiting { "would be healed:\n" } else { "left:\n" };
     if !healed.left.is_empty() {
         text += heading;
         for line in &healed.left {

@@ -134,7 +134,7 @@ pub(super) fn text(entries: &[Entry], paint: Paint) -> String {
             day = today;
         }
         let took = entry.took_ms.map(moment::duration).unwrap_or_default();
-        let begin = format!("{}  {:<13}  {took:>7}  ", moment::clock(entry.at), entry.op);
+        let begin = format!("{}  {:<14} {took:>7}  ", moment::clock(entry.at), entry.op);
         let of = match &entry.volume {
             Some(volume) if volumes.len() > 1 => {
                 format!("[{}] ", entry.name.as_ref().unwrap_or(volume))
@@ -152,7 +152,7 @@ fn painted(ending: Ending, paint: Paint, line: &str) -> String {
     match ending {
         Ending::Refused => paint.doubtful(line),
         Ending::Failed | Ending::Open => paint.bad(line),
-        Ending::Already => paint.dim(line),
+        Ending::Already | Ending::Asked => paint.dim(line),
         Ending::Done | Ending::Event => line.to_owned(),
     }
 }
@@ -172,7 +172,9 @@ fn sentence(entry: &Entry) -> String {
             let kind = entry.kind.as_ref().map(|kind| format!(", {kind}")).unwrap_or_default();
             format!("FAILED{kind}{by}{times}: {}", entry.text)
         }
-        Ending::Done | Ending::Already | Ending::Open => format!("{}{by}{times}", entry.text),
+        Ending::Done | Ending::Already | Ending::Asked | Ending::Open => {
+            format!("{}{by}{times}", entry.text)
+        }
         Ending::Event => entry.text.clone(),
     }
 }

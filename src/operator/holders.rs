@@ -1,6 +1,6 @@
 //! `disk holders`: who uses a volume.
 
-use super::stage::{Paint, Stage, cut, hanging};
+use super::stage::{Paint, Stage, cell, hanging};
 use super::status::Row;
 use crate::driver::Driver;
 use crate::model::error::{Error, Result};
@@ -77,12 +77,11 @@ const WIDTHS: [usize; 4] = [7, 15, 12, 20];
 
 fn line(cells: &[String; 4]) -> String {
     let mut text = String::new();
-    for (place, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
+    for (place, (told, width)) in cells.iter().zip(WIDTHS).enumerate() {
         // A container's id is known by its beginning.
         let is_id = place == 2;
-        let cell =
-            if is_id { cell.get(..width).unwrap_or(cell).to_owned() } else { cut(cell, width) };
-        text += &format!("{cell:width$}  ");
+        let told = if is_id { told.get(..width).unwrap_or(told) } else { told };
+        text += &format!("{}  ", cell(told, width));
     }
     text
 }

@@ -4,7 +4,7 @@ use crate::log;
 use crate::model::error::{Error, Result};
 use crate::model::log_line::{self, LogLine};
 use crate::model::moment::{self, Millis};
-use crate::model::story::{Entry, Names, tell};
+use crate::model::story::{Ending, Entry, Names, tell};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -97,8 +97,10 @@ pub(super) fn last_calls(folder: &Path) -> Vec<Entry> {
     let mut entries =
         tell(lines.filter(|line| !line.id.is_empty()).collect(), &mut Names::default());
     // What happens on a call's way is none, and a question tells nothing of what was done.
-    entries
-        .retain(|entry| !matches!(entry.op.as_str(), "healing" | "guard" | "note" | "isattached"));
+    entries.retain(|entry| {
+        !matches!(entry.op.as_str(), "healing" | "guard" | "note" | "isattached")
+            && entry.ending != Ending::Asked
+    });
     entries.sort_by_key(|entry| entry.until.unwrap_or(entry.at));
     entries
 }

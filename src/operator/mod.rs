@@ -56,17 +56,17 @@ fn act(verb: Verb) -> Result<String> {
         Verb::Local(verb) => local::run(verb, &config),
         Verb::Detach { volume: VolumeNameArgument(volume), node, dry_run, .. } => {
             let node = node.map(|NodeNameArgument(node)| node);
-            recorded("detach --force", &volume, &config, origin.as_deref(), |driver| {
+            recorded(("detach --force", dry_run), &volume, &config, origin.as_deref(), |driver| {
                 release::detach(driver, &volume, node.as_ref(), dry_run)
             })
         }
         Verb::Release { volume: VolumeNameArgument(volume), dry_run } => {
-            recorded("release", &volume, &config, origin.as_deref(), |driver| {
+            recorded(("release", dry_run), &volume, &config, origin.as_deref(), |driver| {
                 release::release(driver, &volume, dry_run)
             })
         }
         Verb::Heal { volume: Some(VolumeNameArgument(volume)), adopt, dry_run, .. } => {
-            recorded("heal", &volume, &config, origin.as_deref(), |driver| {
+            recorded(("heal", dry_run), &volume, &config, origin.as_deref(), |driver| {
                 heal::run(driver, &volume, adopt, dry_run)
             })
         }
@@ -80,16 +80,17 @@ fn act(verb: Verb) -> Result<String> {
         }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
             let wish = format::Wish { fs_type, mkfs_options, yes };
-            recorded("format", &volume, &config, origin.as_deref(), |driver| {
+            recorded(("format", !yes), &volume, &config, origin.as_deref(), |driver| {
                 format::run(driver, &volume, &wish)
             })
         }
     }
 }
 
-/// Lets a driver work for a person: who asked for what stands in the log.
+/// Lets a driver work for a person: who asked for what stands in the log, and whether it was only
+/// asked for the plan.
 fn recorded(
-    verb: &str,
+    (verb, dry_run): (&str, bool),
     volume: &VolumeName,
     config: &Config,
     origin: Option<&Path>,
@@ -99,7 +100,8 @@ fn recorded(
     let id = log::new_call_id();
     let _span = tracing::error_span!("verb", id, op = verb).entered();
     let object = format!("volume {volume}");
-    tracing::info!(who = host::machine::who_asks(), object, "begin");
+    let dry_run = dry_run.then_some(true);
+    tracing::info!(who = host::machine::who_asks(), object, dry_run, "begin");
     let begin = Instant::now();
     let done = measured(verb, config, origin, Deadline::after(PATIENCE), work);
     let duration_ms = begin.elapsed().as_millis();

@@ -3,6 +3,7 @@
 use crate::model::error::{Error, Kind, Result};
 use crate::model::health::Health;
 use std::io::{ErrorKind, Write};
+use unicode_width::UnicodeWidthChar;
 
 /// Lines are no longer than this.
 pub(super) const WIDTH: usize = 100;
@@ -87,30 +88,64 @@ impl Paint {
     }
 }
 
+/// How many columns a sign takes: those of East Asia take two.
+fn columns_of(sign: char) -> usize {
+    UnicodeWidthChar::width(sign).unwrap_or(1)
+}
+
+fn width_of(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// A sign as it may be shown. Clouds and processes name things as they like, and a terminal obeys.
+fn harmless(sign: char) -> char {
+    if sign.is_control() { char::REPLACEMENT_CHARACTER } else { sign }
+}
+
 /// The text in so many columns at most.
-pub(super) fn cut(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
+fn cut(text: &str, columns: usize) -> String {
+    let text: String = text.chars().map(harmless).collect();
+    if width_of(&text) <= columns {
+        return text;
     }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    let mut used = 1;
+    let fits = |sign: &char| {
+        used += columns_of(*sign);
+        used <= columns
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// One line that fits beside an indent.
+pub(super) fn line_of(text: &str, indent: usize) -> String {
+    cut(text, WIDTH.saturating_sub(indent))
+}
+
+/// A cell of a table: the text in exactly so many columns.
+pub(super) fn cell(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let blanks = " ".repeat(columns.saturating_sub(width_of(&text)));
+    text + &blanks
 }
 
 /// Lines of a text that fit beside an indent: broken at blanks, and within a word that is longer.
 pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let width = |signs: &[char]| signs.iter().map(|sign| columns_of(*sign)).sum::<usize>();
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let mut word: Vec<char> = word.chars().collect();
+        let mut word: Vec<char> = word.chars().map(harmless).collect();
         while let Some(line) = lines.last_mut() {
-            let used = line.chars().count();
+            let used = width_of(line);
             let gap = usize::from(used > 0);
-            if used + gap + word.len() <= columns {
+            if used + gap + width(&word) <= columns {
                 line.push_str(if gap > 0 { " " } else { "" });
                 line.extend(word);
                 break;
             }
             if used == 0 {
                 // A path is broken at a slash.
-                let fits = columns.max(1).min(word.len());
+                let fits = (1..=word.len()).rev().find(|end| width(&word[..*end]) <= columns);
+                let fits = fits.unwrap_or(1);
                 let slash = word[..fits].iter().rposition(|c| *c == '/').filter(|at| *at > 0);
                 line.extend(word.drain(..slash.unwrap_or(fits)));
             }
@@ -122,7 +157,7 @@ pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
 
 /// Lines of a text, each after the first under it.
 pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
-    let indent = first.chars().count();
+    let indent = width_of(first);
     let mut told = String::new();
     for (number, line) in wrapped(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
         let begin = if number == 0 { first.to_owned() } else { " ".repeat(indent) };
@@ -140,16 +175,29 @@ mod tests {
     fn long_texts_are_cut_and_broken() {
         assert_eq!(cut("abcdef", 6), "abcdef");
         assert_eq!(cut("abcdefg", 6), "abcde…");
+        assert_eq!(cell("abcdefg", 6), "abcde…");
+        assert_eq!(cell("abc", 6), "abc   ");
         assert_eq!(wrapped("aa bb cccccc d", 5), ["aa bb", "ccccc", "c d"]);
         assert_eq!(wrapped("", 5), [""]);
         assert_eq!(hanging("x: ", "a b", str::to_owned), "x: a b\n");
     }
 
+    #[test]
+    fn wide_signs_take_two_columns_and_none_commands_the_terminal() {
+        assert_eq!(cut("磁盘磁盘", 8), "磁盘磁盘");
+        assert_eq!(cut("磁盘磁盘", 7), "磁盘磁…");
+        assert_eq!(cut("磁盘磁盘", 6), "磁盘…");
+        assert_eq!(cell("磁盘", 6), "磁盘  ");
+        assert_eq!(wrapped("磁盘磁盘 a", 5), ["磁盘", "磁盘", "a"]);
+        assert_eq!(cut("a\x1b[2J\nb", 9), "a\u{fffd}[2J\u{fffd}b");
+        assert_eq!(wrapped("a\x1b[2J\u{9b}b", 9), ["a\u{fffd}[2J\u{fffd}b"]);
+    }
+
     proptest::proptest! {
         #[test]
-        fn no_line_is_too_long_and_no_word_is_lost(text in "[a-z ]{0,300}", columns in 1usize..40) {
+        fn no_line_is_too_long_and_no_word_is_lost(text in "[a-z磁 ]{0,300}", columns in 2usize..40) {
             let lines = wrapped(&text, columns);
-            proptest::prop_assert!(lines.iter().all(|line| line.chars().count() <= columns));
+            proptest::prop_assert!(lines.iter().all(|line| width_of(line) <= columns));
             let all: String = lines.concat().split_whitespace().collect();
             proptest::prop_assert_eq!(all, text.split_whitespace().collect::<String>());
         }

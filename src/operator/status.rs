@@ -1,7 +1,7 @@
 //! `disk status`: every volume of this machine at a glance.
 
 use super::journal;
-use super::stage::{Paint, Stage, WIDTH, cut, hanging};
+use super::stage::{Paint, Stage, cell, hanging, line_of};
 use crate::driver::Driver;
 use crate::driver::survey::Survey;
 use crate::model::config::Config;
@@ -146,12 +146,12 @@ fn summary(status: &Status) -> String {
 /// Cells beside each other; the last one is painted.
 fn line(cells: &[String; 7], paint: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
-    for (place, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
-        let cell = cut(cell, width);
+    for (place, (told, width)) in cells.iter().zip(WIDTHS).enumerate() {
+        let told = cell(told, width);
         if place + 1 == cells.len() {
-            text += &paint(&cell);
+            text += &paint(told.trim_end());
         } else {
-            text += &format!("{cell:width$}  ");
+            text += &format!("{told}  ");
         }
     }
     text
@@ -176,8 +176,10 @@ fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
     let mut text = line(&cells, |cell| paint.of(health, cell)) + "\n";
     let pods: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
     let name = facts.name.as_ref().map(ToString::to_string);
+    // What the table cuts must still be there to be copied.
+    let whole = Some(&cells[0]).filter(|id| id.len() > WIDTHS[0]).cloned();
     let used = (!pods.is_empty()).then(|| format!("used by {}", pods.join(", ")));
-    let about: Vec<String> = name.into_iter().chain(used).collect();
+    let about: Vec<String> = whole.into_iter().chain(name).chain(used).collect();
     if !about.is_empty() {
         text += &hanging("  ", &about.join(", "), str::to_owned);
     }
@@ -188,7 +190,7 @@ fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
         text += &hanging("  ", note, |line| paint.doubtful(line));
     }
     if let Some(entry) = last_call {
-        let told = cut(&last(entry, now), WIDTH - 2);
+        let told = line_of(&last(entry, now), 2);
         text += &format!("  {}\n", paint.dim(&told));
     }
     text
@@ -208,11 +210,12 @@ fn disk(facts: &VolumeFacts) -> String {
 
 fn global(facts: &VolumeFacts) -> String {
     let of_role = facts.mounts.iter().filter(|mount| mount.role == Role::Global);
-    let standing = of_role.map(|mount| mount.on).max_by_key(|on| *on as u8);
+    let standing = of_role.map(|mount| mount.on).max();
     match standing {
         None => "no",
         Some(Standing::Disk) => "yes",
         Some(Standing::Gone) => "dead",
+        Some(Standing::Halted) => "halted",
         Some(Standing::Other) => "other",
         Some(Standing::Unknown) => "?",
     }
@@ -233,6 +236,7 @@ fn last(entry: &Entry, now: Millis) -> String {
     let ended = match entry.ending {
         Ending::Done | Ending::Event => "done".to_owned(),
         Ending::Already => "found it so already".to_owned(),
+        Ending::Asked => "asked for a plan".to_owned(),
         Ending::Refused if entry.count > 1 => format!("refused {} times", entry.count),
         Ending::Refused => "refused".to_owned(),
         Ending::Failed => "failed".to_owned(),

@@ -1,21 +1,14 @@
 use super::*;
 use crate::model::facts::{CloudFact, CloudView, Disk, PodFact, RecordFact};
 use crate::model::ids::{ConsumerId, VolumeName};
+use crate::model::mountinfo::MountTable;
+use crate::model::staleness::Verdict;
+use crate::operator::stage::WIDTH;
 
 fn facts(id: &str) -> VolumeFacts {
-    let mount = |role, on, place: &str| MountFact {
-        role,
-        place: place.into(),
-        on,
-        number: "7:1".parse().unwrap(),
-        root: "/".into(),
-        fs_type: "ext4".to_owned(),
-        options: "rw".to_owned(),
-        super_options: "rw".to_owned(),
-        source: String::new(),
-        namespace: None,
-        pod: None,
-        processes: Vec::new(),
+    let mount = |role, verdict, place: &str| {
+        let line = format!("40 22 7:1 / {place} rw - ext4 /dev/incloud-disk/v1 rw\n");
+        MountFact::new(&MountTable::parse(line.as_bytes()).unwrap().mounts()[0], role, verdict)
     };
     VolumeFacts {
         id: Some(VolumeId::parse(id).unwrap()),
@@ -40,9 +33,9 @@ fn facts(id: &str) -> VolumeFacts {
             is_here: true,
         }),
         mounts: vec![
-            mount(Role::Global, Standing::Disk, "/g"),
-            mount(Role::Pod, Standing::Disk, "/p"),
-            mount(Role::Pod, Standing::Gone, "/q"),
+            mount(Role::Global, Some(Verdict::Healthy), "/g"),
+            mount(Role::Pod, Some(Verdict::Healthy), "/p"),
+            mount(Role::Pod, Some(Verdict::Stale), "/q"),
         ],
         unseen_mounts: None,
         pods: vec![PodFact {
@@ -80,6 +73,9 @@ fn the_table_is_aligned_and_fits() {
     let long = facts(&"x".repeat(128));
     let text = plain(&status(vec![facts("6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5"), long]));
     assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    // What is cut can still be copied.
+    let joined: String = text.split_whitespace().collect();
+    assert!(joined.contains(&"x".repeat(128)), "{text}");
     let lines: Vec<_> = text.lines().collect();
     let head = lines[0];
     for (name, cell) in [

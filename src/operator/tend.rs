@@ -14,7 +14,7 @@ use crate::model::switch::Outcome;
 use crate::model::time::Deadline;
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -48,7 +48,9 @@ pub(super) fn run(
     let _is_logged = log::start(config);
     let id = log::new_call_id();
     let _span = tracing::error_span!("verb", id, op = "heal").entered();
-    let tending = Tending { mode, config, origin };
+    // A timer's log needs no line each minute.
+    let is_asked = dry_run || std::io::stdout().is_terminal();
+    let tending = Tending { mode, config, origin, is_asked };
     match whom {
         Whom::Coming => tending.watch(),
         // The kernel gives its number away when it is gone.
@@ -62,6 +64,8 @@ struct Tending<'a> {
     mode: HealMode,
     config: &'a Config,
     origin: Option<&'a Path>,
+    /// Whether somebody wants to read that there was nothing to do.
+    is_asked: bool,
 }
 
 /// What was said of each volume or folder.
@@ -90,6 +94,9 @@ impl Tending<'_> {
             text += &format!("{line}\n");
         }
         match failures.as_slice() {
+            [] if text.is_empty() && self.is_asked => {
+                Ok("no mount of any volume here stands on a dead disk\n".to_owned())
+            }
             [] => Ok(text),
             [first, ..] => {
                 say(&text);
@@ -175,7 +182,8 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
             lines.push(format!("volume {id}: {word} {target} of {place}{}", notes(one)));
         }
     }
-    let heading = if mode == HealMode::Report { "would be healed" } else { "left" };
+    let is_plan = mode == HealMode::Report && !healed.is_waiting;
+    let heading = if is_plan { "would be healed" } else { "left" };
     lines.extend(healed.left.iter().map(|left| format!("volume {id}: {heading}: {left}")));
     lines
 }

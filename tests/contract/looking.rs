@@ -3,7 +3,8 @@
 
 use crate::calls;
 use crate::scene::has_seams;
-use crate::support::Node;
+use crate::streams::on_a_terminal;
+use crate::support::{Node, skip};
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -147,9 +148,54 @@ fn a_machine_with_nothing_on_it_says_so() {
         &said(&mut node.command(["explain", "pv-1"])).0,
         &["attached to node-b", "no disk of it is here"],
     );
-    for words in [&["history", "--since", "soon"][..], &["status", "--watch", "0"], &["explain"]] {
-        assert_eq!(said(&mut node.command(words)).1, 2, "{words:?}");
+    for words in [
+        &["history", "--since", "soon"][..],
+        &["history", "--since", ""],
+        &["history", "--since", "2026-13-45"],
+        &["history", "--pod", ""],
+        &["history", "--pod"],
+        &["status", "--watch", "0"],
+        &["status", "vol-1"],
+        &["explain"],
+        &["explain", ""],
+        &["explain", ".."],
+        &["holders", "../vol-1"],
+        &["heal", ""],
+        &["release", ".."],
+        &["format", "--yes", "/"],
+    ] {
+        let (text, status) = said(&mut node.command(words));
+        assert_eq!(status, 2, "{words:?}: {text}");
+        assert!(text.starts_with("error: "), "{words:?}: {text}");
     }
+    for verb in ["explain", "holders", "heal", "release", "format"] {
+        let (text, status) = said(&mut node.command([verb, "nobody"]));
+        assert_eq!(status, 1, "{verb}: {text}");
+        has(&text, &["no volume goes by the name nobody"]);
+    }
+}
+
+#[test]
+fn colour_is_for_people_at_a_terminal() {
+    let (test, node) = ("colour_is_for_people_at_a_terminal", Node::new());
+    assert!(!said(&mut node.command(["doctor"])).0.contains('\x1b'));
+    let Some((_, shown)) = on_a_terminal(test, &node, "doctor") else { return };
+    assert!(shown.contains("\x1b["), "{shown}");
+}
+
+/// A timer's log needs no line each minute.
+#[test]
+fn only_people_are_told_that_there_is_nothing_to_heal() {
+    let (test, node) = ("only_people_are_told_that_there_is_nothing_to_heal", Node::new());
+    if !nix::unistd::geteuid().is_root() {
+        return skip(test, "needs root");
+    }
+    assert_eq!(said(&mut node.command(["heal"])), (String::new(), 0));
+    let Some((status, shown)) = on_a_terminal(test, &node, "heal") else { return };
+    assert_eq!(
+        (status, shown.as_str()),
+        (0, "no mount of any volume here stands on a dead disk\n")
+    );
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod manifests;
 mod names;
 mod panics;
 mod places;
+mod refusals_told;
 mod replies;
 mod secrets;
 mod streams;

@@ -1,7 +1,7 @@
 //! What stands in `examples` for the cluster, checked against Kubernetes' own types: what they do not
 //! know is lost on the way through them, and so is found.
 
-use crate::support::{output_of, skip};
+use crate::support::promtool;
 use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use serde::Deserialize;
@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn path_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
@@ -135,6 +135,10 @@ fn the_daemon_set_calls_what_there_is() {
         all.collect::<Vec<_>>()
     };
     let probe = words(&pod["containers"][0]["readinessProbe"]["exec"]["command"]);
+    // The image's own word for it, and the release that it is made of.
+    let image = example("Dockerfile");
+    assert!(image.contains(&format!("\nENTRYPOINT [\"{}\"]\n", probe[0])), "{image}");
+    assert!(image.contains("\nFROM scratch\n") && image.contains("\nCOPY ${RELEASE}/ /\n"));
     assert_eq!(probe[0], "/disk");
     let script = fs::read_to_string(path_of("../install.sh")).unwrap();
     for words in [
@@ -261,13 +265,27 @@ fn the_alerts_are_whole_and_name_what_the_driver_measures() {
     }
 }
 
+/// Prometheus reads the alerts, and each of them fires when it must and not before.
 #[test]
 fn prometheus_takes_the_alerts() {
-    let mut command = Command::new("promtool");
-    command.args(["check", "rules"]).arg(path_of("alerts.yaml"));
-    if Command::new("promtool").arg("--version").output().is_err() {
-        return skip("prometheus_takes_the_alerts", "needs promtool (Debian: prometheus)");
+    let test = "prometheus_takes_the_alerts";
+    for (words, file) in [("check rules", "alerts.yaml"), ("test rules", TRIALS)] {
+        let path = path_of(file);
+        let words: Vec<&OsStr> = words.split(' ').map(OsStr::new).collect();
+        let words = [&words[..], &[path.as_os_str()]].concat();
+        let Some((is_content, said)) = promtool(test, &words, None) else { return };
+        assert!(is_content, "{said}");
     }
-    let output = output_of(&mut command);
-    assert!(output.status.success(), "{output:?}");
+}
+
+const TRIALS: &str = "../tests/contract/alerts_trials.yaml";
+
+/// No alert is left out of them.
+#[test]
+fn every_alert_is_tried() {
+    let rules: Rules = read("alerts.yaml");
+    let trials = example(TRIALS);
+    for rule in rules.groups.iter().flat_map(|group| &group.rules) {
+        assert!(trials.contains(&format!("alertname: {}\n", rule.name)), "{}", rule.name);
+    }
 }

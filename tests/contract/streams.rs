@@ -109,7 +109,7 @@ fn the_reply_is_on_stdout_and_stderr_is_empty() {
 }
 
 /// Runs a command line on a terminal of its own; answers what the terminal showed.
-fn on_a_terminal(test: &str, node: &Node, arguments: &str) -> Option<(i32, String)> {
+pub fn on_a_terminal(test: &str, node: &Node, arguments: &str) -> Option<(i32, String)> {
     if !["/usr/bin/script", "/bin/script"].iter().any(|path| Path::new(path).exists()) {
         skip(test, "needs script(1)");
         return None;
@@ -117,7 +117,8 @@ fn on_a_terminal(test: &str, node: &Node, arguments: &str) -> Option<(i32, Strin
     let line = format!("'{DISK}' {arguments}");
     let mut command = Command::new("script");
     command.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(Stdio::null());
-    let output = command.env("INCLOUD_DISK_CONFIG", node.config_path()).output().unwrap();
+    command.env("INCLOUD_DISK_CONFIG", node.config_path()).env("TERM", "xterm");
+    let output = command.output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).replace('\r', "");
     Some((output.status.code().unwrap(), shown))
 }
@@ -134,13 +135,24 @@ fn people_at_a_terminal_get_help_when_they_say_nothing() {
 fn call_words_answer_json_on_a_terminal_too() {
     let (test, node) = ("call_words_answer_json_on_a_terminal_too", Node::new());
     for (arguments, expected) in
-        [("init", "Success"), ("frobnicate", "Not supported"), ("attach", "Failure")]
+        [("init", "Success"), ("getvolumename", "Not supported"), ("attach", "Failure")]
     {
         let Some((status, shown)) = on_a_terminal(test, &node, arguments) else { return };
         assert_eq!(status, 0, "{shown}");
         let reply: Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(reply["status"], expected, "{shown}");
     }
+}
+
+/// kubelet has no terminal: there an unknown word is a verb that somebody misspelt.
+#[test]
+fn a_misspelt_verb_is_told_to_people_and_kubelet_gets_its_answer() {
+    let test = "a_misspelt_verb_is_told_to_people_and_kubelet_gets_its_answer";
+    let node = Node::new();
+    assert_eq!(Answer::of(node.command(["statuss"])).json["status"], "Not supported");
+    let Some((status, shown)) = on_a_terminal(test, &node, "statuss") else { return };
+    assert_eq!(status, 2, "{shown}");
+    assert!(shown.contains("unrecognized subcommand 'statuss'"), "{shown}");
 }
 
 /// kubelet waits for the end of the pipe: nothing may keep it open after the answer.

@@ -5,7 +5,10 @@ use crate::support::{output_of, start};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::Instant;
+
+/// So many moments of an upgrade, from its beginning to its end.
+const MOMENTS: u32 = 60;
 
 /// The steps of `install.sh`, in their order.
 const STEPS: [&str; 9] = [
@@ -23,6 +26,20 @@ const STEPS: [&str; 9] = [
 /// Whether the new driver is in its place once this step is reached.
 fn is_switched(step: &str) -> bool {
     ["switched", "settled", "triggered", "noted"].contains(&step)
+}
+
+/// And those of its uninstall.
+const LAST_STEPS: [&str; 2] = ["untriggered", "removed"];
+
+#[test]
+fn no_step_is_left_out() {
+    let script = std::fs::read_to_string(crate::machine::script()).unwrap();
+    let mut steps: Vec<_> =
+        script.lines().filter_map(|line| line.trim().strip_prefix("step ")).collect();
+    steps.sort_unstable();
+    let mut tried = [&STEPS[..], &LAST_STEPS].concat();
+    tried.sort_unstable();
+    assert_eq!(steps, tried);
 }
 
 #[track_caller]
@@ -103,15 +120,22 @@ fn at_no_moment_is_there_half_a_driver() {
     let machine = Machine::new();
     let drivers = [machine.make_driver("a"), machine.make_driver("b")];
     machine.installed(&drivers[0]);
-    for moment in 0..60 {
-        let mut command = machine.put("upgrade", &drivers[(moment + 1) % 2]);
+    let begun = Instant::now();
+    must(&mut machine.put("upgrade", &drivers[1]));
+    let whole = begun.elapsed();
+    let mut killed = 0;
+    for moment in 0..MOMENTS {
+        // What is in its place already is not switched.
+        let is_first = is_same(&machine.driver(), &drivers[0]);
+        let mut command = machine.put("upgrade", &drivers[usize::from(is_first)]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = start(&mut command);
-        std::thread::sleep(Duration::from_millis(2 * u64::try_from(moment).unwrap()));
+        std::thread::sleep(whole * moment / MOMENTS);
         child.kill().unwrap();
-        child.wait().unwrap();
+        killed += u32::from(!child.wait().unwrap().success());
         is_whole(&machine, &[&drivers[0], &drivers[1]]);
     }
+    assert!(killed > MOMENTS / 2, "only {killed} of {MOMENTS} were killed");
     must(&mut machine.put("upgrade", &drivers[0]));
     must(&mut machine.put("upgrade", &drivers[1]));
     must(&mut machine.command(["rollback"]));
@@ -125,9 +149,9 @@ fn an_uninstall_is_finished_by_the_next_word() {
         let machine = Machine::new();
         let driver = machine.make_driver("a");
         machine.installed(&driver);
-        killed_at("untriggered", machine.command(["uninstall"]));
+        killed_at(LAST_STEPS[0], machine.command(["uninstall"]));
         is_whole(&machine, &[&driver]);
-        killed_at("removed", machine.command(["uninstall"]));
+        killed_at(LAST_STEPS[1], machine.command(["uninstall"]));
         assert!(fails(&mut machine.command(["verify"])).contains("the driver is gone"));
         if word == "install" {
             machine.installed(&driver);

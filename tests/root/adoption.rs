@@ -208,6 +208,14 @@ fn the_incident_is_healed_afterwards_by_a_persons_word() {
     node.verb(&["heal", &volume.pv]).unwrap();
     still_fails(&mut container);
 
+    let plan = node.verb(&["heal", "--adopt", "--dry-run", &volume.pv]).unwrap();
+    assert!(plan.contains("would be adopted and healed, of dead disks: 7:"), "{plan}");
+    let told = node.verb(&["heal", &volume.pv]).unwrap();
+    assert!(told.contains("no mount of it stands"), "a plan adopts nothing: {told}");
+    still_fails(&mut container);
+    let told = node.verb(&["history", &volume.pv]).unwrap();
+    assert!(told.contains("what would be done"), "{told}");
+
     let said = node.verb(&["heal", "--adopt", &volume.pv]).unwrap();
     assert!(
         said.contains("adopted, of dead disks: ") && said.contains("switched     /data"),

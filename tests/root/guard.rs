@@ -356,8 +356,6 @@ fn a_container_that_starts_after_the_guards_look_gets_its_mount_back() {
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     let mount = crate::checks::only_mount_at(&folder);
     assert!(mount.is_read_only(), "it is what it was: {}", mount.options);
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     nothing_is_left(&node, &[&volume]);
 }

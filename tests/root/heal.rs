@@ -101,9 +101,7 @@ fn an_attach_alone_heals_a_running_container() {
         assert!(log.contains("healed") && log.contains("when the disk was last seen"), "{log}");
         assert!(!log.contains("an unknown moment"), "{log}");
 
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-        volume.take_away();
+        volume.ends_with(&pod, container);
         volume.must_be_sound();
         nothing_is_left(&node, &[&volume]);
     }
@@ -135,9 +133,7 @@ fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
             container.write("/data/log", Duration::from_millis(2));
         }
     }
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);
 }
@@ -165,9 +161,7 @@ fn a_container_is_remembered_over_a_detach() {
     node.must(volume.publish(pod.uid()));
 
     // Detached when nobody is left behind it is forgotten.
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);
     assert!(!volume.record_path().exists());
@@ -221,9 +215,7 @@ fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
     pull(&volume, &mut container);
     node.must(volume.attach());
     goes_on(&mut container, 5);
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     nothing_is_left(&node, &[&volume]);
 }
 
@@ -247,9 +239,7 @@ fn a_heal_that_was_killed_is_finished_by_the_next_call() {
             "{step}"
         );
         eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-        volume.take_away();
+        volume.ends_with(&pod, container);
         volume.must_be_sound();
         nothing_is_left(&node, &[&volume]);
     }
@@ -277,9 +267,7 @@ fn what_a_process_holds_on_the_dead_disk_is_told() {
     holder.must(&Order::LetGo);
     eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
     holder.die();
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     nothing_is_left(&node, &[&volume]);
 }
 
@@ -303,9 +291,7 @@ fn a_dead_disk_that_the_kernel_does_not_let_go_of_is_told() {
     goes_on(&mut container, 3);
     // That process could be killed.
     eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     nothing_is_left(&node, &[&volume]);
 }
 
@@ -393,9 +379,7 @@ fn an_unmount_puts_right_what_a_killed_heal_left() {
     }
     node.must(volume.wait(""));
     goes_on(&mut container, 3);
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     nothing_is_left(&node, &[&volume]);
 }
 
@@ -447,9 +431,7 @@ fn folders_that_share_and_containers_that_follow_go_on_to() {
         goes_on(&mut container, 3);
         goes_along("after");
         follower.die();
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-        volume.take_away();
+        volume.ends_with(&pod, container);
         nix::mount::umount2(root.as_str(), nix::mount::MntFlags::empty()).unwrap();
         nothing_is_left(&node, &[&volume]);
     }
@@ -484,9 +466,7 @@ fn without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said() {
     let number = number_of(&volume.letter()).to_string();
     assert_eq!(container.report().file_systems, [number]);
     assert_eq!(layers_at(&volume.global()), 2, "one of each, and no third one by the second call");
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     nothing_is_left(&node, &[&volume]);
 }
 
@@ -572,9 +552,7 @@ fn the_heal_can_be_told_to_report_and_to_be_off() {
         let told = node.verb(&["heal", &volume.id]).unwrap();
         assert!(told.contains("no mount of it stands on a dead disk"), "{told}");
         node.configure("");
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-        volume.take_away();
+        volume.ends_with(&pod, container);
         nothing_is_left(&node, &[&volume]);
     }
 }

@@ -47,6 +47,7 @@ mod records;
 mod refusals;
 mod staleness;
 mod static_build;
+mod stories;
 mod switch;
 mod tend;
 mod unmount;

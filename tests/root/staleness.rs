@@ -111,12 +111,17 @@ struct MadeUp {
 
 impl MadeUp {
     fn new(scene: &Scene<'_>, name: &str, old: &[(&str, &str)]) -> Self {
-        let root = scene.volume.node.base().join("sys");
-        let made_up = Self { root };
-        let number = crate::checks::number_of(&scene.volume.letter()).to_string();
-        made_up.disk(name, &number, old);
+        let made_up = Self::alone(scene, name, old);
         let image = scene.volume.image();
         made_up.disk("loop4000", "7:4000", &[("loop/backing_file", image.to_str().unwrap())]);
+        made_up
+    }
+
+    /// The same without the volume's disk.
+    fn alone(scene: &Scene<'_>, name: &str, old: &[(&str, &str)]) -> Self {
+        let made_up = Self { root: scene.volume.node.base().join("sys") };
+        let number = crate::checks::number_of(&scene.volume.letter()).to_string();
+        made_up.disk(name, &number, old);
         made_up
     }
 
@@ -130,6 +135,17 @@ impl MadeUp {
         }
         fs::create_dir_all(self.root.join("dev/block")).unwrap();
         std::os::unix::fs::symlink(&folder, self.root.join("dev/block").join(number)).unwrap();
+    }
+
+    /// The health that status shows, and why.
+    fn health(&self, scene: &Scene<'_>) -> (String, String) {
+        let mut command = scene.volume.node.command(["status", "--json"]);
+        let output = command.env("INCLOUD_DISK_SYSFS", &self.root).output().unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = found["volumes"].as_array().unwrap();
+        let row = all.iter().find(|row| row["id"] == scene.volume.id.as_str()).unwrap();
+        let word = |name: &str| row["verdict"][name].as_str().unwrap().to_owned();
+        (word("health"), word("because"))
     }
 
     fn heal(&self, scene: &Scene<'_>) -> String {
@@ -170,8 +186,65 @@ fn a_disk_that_is_there_is_not_proven_dead() {
         let made_up = MadeUp::new(&scene, name, old);
         let told = made_up.heal(&scene);
         assert!(told.contains(words), "{old:?}: {told}");
+        // What people see is what the heal found.
+        let (health, because) = made_up.health(&scene);
+        assert_eq!(health, "ambiguous", "{old:?}: {because}");
+        assert!(because.contains(words), "{old:?}: {because}");
         assert_eq!(scene.mounts(), before, "{old:?}");
         fs::remove_dir_all(&made_up.root).unwrap();
     }
     scene.end(&node);
+}
+
+/// Offline, and no other disk shows the serial: the volume is here, and does not work.
+#[test]
+fn a_disk_that_is_offline_is_not_well() {
+    if !is_possible("a_disk_that_is_offline_is_not_well") {
+        return;
+    }
+    let node = Node::new();
+    let scene = Scene::new(&node);
+    let image = scene.volume.image();
+    let old = [("loop/backing_file", image.to_str().unwrap()), ("device/state", "offline")];
+    let made_up = MadeUp::alone(&scene, &scene.volume.letter(), &old);
+    let before = scene.mounts();
+    let told = made_up.heal(&scene);
+    assert!(told.contains("not proven dead") && told.contains("is offline"), "{told}");
+    let (health, because) = made_up.health(&scene);
+    assert_eq!(health, "ambiguous", "{because}");
+    assert!(because.contains("is offline"), "{because}");
+    assert_eq!(scene.mounts(), before);
+    fs::remove_dir_all(&made_up.root).unwrap();
+    scene.end(&node);
+}
+
+/// A number that the volume's disk had, and that is a stranger's by now, says nothing of the volume.
+#[test]
+fn a_number_that_was_given_away_is_not_the_volumes() {
+    if !is_possible("a_number_that_was_given_away_is_not_the_volumes") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    let number = crate::checks::number_of(&volume.letter());
+    // The machine remembers the number and is not told of the unmount.
+    crate::holders::run("umount", &[volume.global().to_str().unwrap()]);
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    let remembered = node.verb(&["explain", &volume.id]).unwrap();
+    assert!(remembered.contains(&format!("had numbers  {number}")), "{remembered}");
+    let device = format!("/dev/loop{}", number.minor);
+    let image = node.base().join("strangers.img");
+    let folder = node.base().join("strangers");
+    fs::create_dir(&folder).unwrap();
+    crate::holders::run("truncate", &["--size=64M", image.to_str().unwrap()]);
+    crate::holders::run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+    crate::holders::run("losetup", &[&device, image.to_str().unwrap()]);
+    crate::holders::run("mount", &[&device, folder.to_str().unwrap()]);
+    let told = node.verb(&["status"]).unwrap();
+    assert!(!told.contains("ambiguous"), "{told}");
+    crate::holders::run("umount", &[folder.to_str().unwrap()]);
+    crate::holders::run("losetup", &["--detach", &device]);
+    node.must(volume.unstage());
+    node.must(volume.detach());
 }

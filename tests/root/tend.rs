@@ -36,7 +36,9 @@ fn all_volumes_are_healed_without_a_call() {
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
     let well = Volume::create(&node, "ext4", "64M");
     well.bring();
-    assert_eq!(say(&node, &["heal"]), "", "nothing is wrong yet");
+    assert_eq!(say(&node, &["heal"]), "", "nothing is wrong yet, and no timer talks of it");
+    let plan = say(&node, &["heal", "--dry-run"]);
+    assert_eq!(plan, "no mount of any volume here stands on a dead disk\n");
     let log = node.log();
 
     pull(&volume, &mut container);
@@ -90,9 +92,7 @@ fn the_disk_that_came_heals_its_own_volume_and_no_other() {
     goes_on(&mut in_second, 3);
 
     for (volume, pod, container) in [(&first, &one, in_first), (&second, &two, in_second)] {
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-        volume.take_away();
+        volume.ends_with(pod, container);
     }
     nothing_is_left(&node, &[&first, &second]);
 }
@@ -146,9 +146,7 @@ fn heal_mode_off_is_obeyed_unless_a_person_names_a_volume() {
     still_fails(&mut container);
     say(&node, &["heal", &volume.id]);
     goes_on(&mut container, 3);
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     nothing_is_left(&node, &[&volume]);
 }
 
@@ -229,9 +227,7 @@ fn a_process_that_waits_heals_each_time_a_disk_comes_back() {
         let said = watching.end(signal);
         let line = format!("volume {}: switched /data of ", volume.id);
         assert_eq!(said.matches(&line).count(), 3, "{said}");
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-        volume.take_away();
+        volume.ends_with(&pod, container);
         volume.must_be_sound();
         nothing_is_left(&node, &[&volume]);
     }

@@ -1,6 +1,7 @@
 //! One volume, and the calls that kubelet and the controller-manager make for it.
 
 use crate::checks;
+use crate::support::pods::{Container, Pod};
 use crate::support::{Node, options_with};
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -218,6 +219,14 @@ impl<'n> Volume<'n> {
         self.node.must(self.unstage());
         fs::remove_dir(self.global()).expect("kubelet's rmdir of the global folder");
         self.node.must(self.detach());
+    }
+
+    /// Its pod ends, and kubelet takes everything back.
+    #[track_caller]
+    pub fn ends_with(&self, pod: &Pod, container: Container) {
+        container.die();
+        self.node.must(self.unpublish(pod.uid()));
+        self.take_away();
     }
 
     /// The volume's file system, unmounted and detached, has no flaw.

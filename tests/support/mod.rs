@@ -267,6 +267,27 @@ pub fn skip(test: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
 }
 
+/// What Prometheus' own checker says, and whether it is content; nothing where it is missing, which
+/// counts as skipped. `install.sh test` puts one beside the build.
+pub fn promtool(test: &str, words: &[&OsStr], input: Option<fs::File>) -> Option<(bool, String)> {
+    let beside = Path::new(DISK).ancestors().nth(2).map(|target| target.join("tools/promtool"));
+    let beside = beside.filter(|program| program.exists());
+    let told = std::env::var_os("PROMTOOL").map(PathBuf::from);
+    let mut command = Command::new(told.or(beside).unwrap_or_else(|| "promtool".into()));
+    command.args(words).stdin(input.map_or_else(Stdio::null, Stdio::from));
+    match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            skip(test, "needs promtool (Debian's package prometheus)");
+            None
+        }
+        other => {
+            let output = other.expect("promtool");
+            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into();
+            Some((output.status.success(), said))
+        }
+    }
+}
+
 /// Gives this thread, and the children it starts, a mount namespace of its own. Says whether the
 /// test can run.
 pub fn private_mounts(test: &str) -> bool {

@@ -3,10 +3,10 @@
 use super::is_possible;
 use super::scene::{pull, running};
 use crate::support::pods::{Naming, Pod};
-use crate::support::{Node, output_of, skip};
+use crate::support::{Node, output_of, promtool};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 fn page_of(node: &Node) -> PathBuf {
     node.own().join("textfile/incloud_disk.prom")
@@ -26,19 +26,10 @@ fn value(node: &Node, row: &str) -> Option<f64> {
 
 /// Prometheus' own check of the page, where it is installed.
 fn check(test: &str, node: &Node) {
-    let program = std::env::var("PROMTOOL").unwrap_or_else(|_| "promtool".to_owned());
-    let mut command = Command::new(program);
-    command.args(["check", "metrics"]).stdin(fs::File::open(page_of(node)).unwrap());
-    match command.output() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            skip(test, "needs promtool (Debian's package prometheus)");
-        }
-        other => {
-            let output = other.unwrap();
-            let said =
-                String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-            assert!(output.status.success() && said.is_empty(), "{said}");
-        }
+    let page = fs::File::open(page_of(node)).unwrap();
+    let words = ["check", "metrics"].map(OsStr::new);
+    if let Some((is_content, said)) = promtool(test, &words, Some(page)) {
+        assert!(is_content && said.is_empty(), "{said}");
     }
 }
 

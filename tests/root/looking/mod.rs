@@ -234,9 +234,7 @@ fn the_incident_is_a_story_of_about_ten_lines() {
     let (again, _) = said(&node, &["history", &volume.id]);
     has(&again, &["(12 times until", "asked"]);
 
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
     let (text, _) = said(&node, &["history", &volume.pv]);
     has(&text, &["unmounted for shop/prometheus-0", "detached from node-a"]);
     nothing_is_left(&node, &[&volume]);
@@ -279,6 +277,32 @@ fn what_the_predecessor_mounted_is_shown() {
     );
 }
 
+/// A btrfs shows a number of no disk, in a container too, where nobody asks it for its disk.
+#[test]
+fn a_btrfs_in_a_container_is_well() {
+    if !is_possible("a_btrfs_in_a_container_is_well") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let volume = Volume::create(&node, "btrfs", "128M");
+    volume.bring();
+    scene::publish(&volume, &pod, "web-0");
+    let container = pod.container_with(&volume.pod(pod.uid()));
+    let found = json(&node, &["status"]);
+    let one = &found["volumes"][0];
+    assert_eq!(one["verdict"]["health"], "ok", "{one:#}");
+    let mounts = one["mounts"].as_array().unwrap();
+    let all: Vec<_> = mounts.iter().map(|one| (&one["role"], &one["on"])).collect();
+    let on: Value = "disk".into();
+    assert_eq!(all, [(&"global".into(), &on), (&"pod".into(), &on), (&"container".into(), &on)]);
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    let (text, _) = said(&node, &["explain", &volume.id]);
+    has(&text, &["verdict dead: 3 mounts", "container /data on a disk that is GONE"]);
+    has(&text, &["mount /data (on the disk that is gone)"]);
+    volume.ends_with(&pod, container);
+}
+
 /// Whoever is not root sees less, is told what, and nothing is taken for absent.
 #[test]
 fn without_root_it_is_said_what_was_not_seen() {
@@ -315,7 +339,5 @@ fn without_root_it_is_said_what_was_not_seen() {
     has(&text, &["Not seen: the configuration, so the defaults are taken"]);
     let (text, status) = as_nobody(&["doctor"]);
     assert_eq!(status, Some(2), "{text}");
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
 }

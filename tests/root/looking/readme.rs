@@ -133,7 +133,5 @@ fn the_incident_is_told_as_the_readme_shows_it() {
     ];
     let written = format!("disk history {}", VOLUMES[3].1);
     is_as_shown(&node, &names, &["history", &volume.pv], &written);
-    container.die();
-    node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
+    volume.ends_with(&pod, container);
 }
