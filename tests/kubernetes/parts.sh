@@ -25,7 +25,7 @@ machine_packages=(
     bash dash coreutils util-linux mount grep sed gawk findutils procps diffutils
     e2fsprogs xfsprogs udev openssl ca-certificates base-files base-passwd libc6 libudev1 libgcc-s1
 )
-builder_packages=(golang-go patch)
+builder_packages=(golang-go patch xz-utils)
 image_packages=(busybox-static)
 
 commands=(kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl)
@@ -205,6 +205,8 @@ get_source() {
     mkdir -p "$cache/download" "$source"
     (cd "$cache/download" && logged source apt_here source --download-only kubernetes)
     local part patch
+    # tar calls xz, which not every machine has.
+    local PATH=$PATH:$cache/builder/usr/bin
     for part in "$cache/download"/*.orig.tar.*; do
         tar -x -f "$part" -C "$source" --strip-components 1 --no-same-owner
     done
