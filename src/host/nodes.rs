@@ -205,7 +205,7 @@ pub fn open_to_write(device: &Device) -> Result<File> {
 /// other things are looked at. The reads themselves come later and say what is wrong.
 pub fn read_ahead(disk: &File, size: u64) {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-    for (begin, end) in places::stretches(&places::of_marks(size)).map(places::extent) {
+    for (begin, end) in places::stretches(&places::of_marks(size)) {
         if let (Ok(begin), Ok(length)) = (i64::try_from(begin), i64::try_from(end - begin)) {
             let _ = posix_fadvise(disk, begin, length, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
         }

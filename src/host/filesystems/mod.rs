@@ -25,6 +25,7 @@ impl FileSystems for KernelFileSystems {
         let disk = nodes::open_to_read(device)?;
         let size = device.size;
         // A file system is told by a few places; only a disk that may be blank is read on.
+        nodes::read_ahead(&disk, size);
         let quick = sampled(&disk, device, &places::of_marks(size))?;
         let verdict = contents::judge(&Read { size, samples: &quick });
         if !matches!(verdict, Contents::Blank | Contents::Unknown(_)) {
@@ -150,33 +151,14 @@ fn ended(status: Option<i32>) -> String {
     status.map_or_else(|| "was killed".to_owned(), |status| format!("ended with status {status}"))
 }
 
-/// Places that stand close together are read in one piece: a disk answers one long read sooner than
-/// two short ones. If that fails each is read for itself, for only what is asked for must be whole.
+/// Each place for itself, for only what is asked for must be whole.
 fn sampled(disk: &File, device: &Device, places: &[(u64, u64)]) -> Result<Vec<Sample>> {
-    let mut samples = Vec::with_capacity(places.len());
-    for stretch in places::stretches(places) {
-        let (begin, end) = places::extent(stretch);
-        may_read()?;
-        match read(disk, device, begin, end - begin) {
-            Ok(whole) => samples.extend(stretch.iter().map(|place| whole.cut(*place))),
-            Err(error) if stretch.len() == 1 => return Err(error),
-            Err(_) => {
-                for (offset, length) in stretch {
-                    samples.push(read(disk, device, *offset, *length)?);
-                }
-            }
-        }
-    }
-    Ok(samples)
+    places.iter().map(|(offset, length)| sample(disk, device, *offset, *length)).collect()
 }
 
 fn sample(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {
-    may_read()?;
+    seam::effect("filesystems.read").map_err(unread)?;
     read(disk, device, offset, length)
-}
-
-fn may_read() -> Result<()> {
-    seam::effect("filesystems.read").map_err(unread)
 }
 
 fn read(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {

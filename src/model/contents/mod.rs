@@ -111,15 +111,6 @@ pub struct Sample {
     pub bytes: Vec<u8>,
 }
 
-impl Sample {
-    /// The same bytes of a place within.
-    #[must_use]
-    pub fn cut(&self, (offset, length): (u64, u64)) -> Self {
-        let at = |place: u64| usize::try_from(place - self.offset).unwrap_or(usize::MAX);
-        Self { offset, bytes: self.bytes[at(offset)..at(offset + length)].to_vec() }
-    }
-}
-
 /// The disk, as far as it was read.
 #[derive(Debug, Clone)]
 pub struct Read<'a> {
