@@ -174,8 +174,9 @@ mod tests {
         let (one, two) = (access("a"), access("b"));
         let tokens = Tokens::below(folder.path(), &one);
         let _turn = tokens.turn(Deadline::after(Duration::from_secs(1)));
-        tokens.keep(&session(3600));
-        assert_eq!(tokens.kept(), Some(session(3600)));
+        let session = session(3600);
+        tokens.keep(&session);
+        assert_eq!(tokens.kept(), Some(session));
         assert_eq!(Tokens::below(folder.path(), &two).kept(), None);
         let mode = fs::metadata(&tokens.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
