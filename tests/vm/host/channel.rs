@@ -3,7 +3,6 @@
 use crate::orders::{Answer, Ask, Said};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A connection to the agent.
@@ -14,8 +13,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn connect(socket: &Path) -> Result<Self, String> {
-        let writer = UnixStream::connect(socket).map_err(|error| error.to_string())?;
+    pub(crate) fn over(writer: UnixStream) -> Result<Self, String> {
         let reader = BufReader::new(writer.try_clone().map_err(|error| error.to_string())?);
         Ok(Self { writer, reader })
     }

@@ -106,7 +106,7 @@ impl Machine {
     fn start(&mut self, parts: &Parts, volumes_first: bool) -> Result<(), String> {
         let begun = Instant::now();
         let server = self.cloud.world().server_id(NODE);
-        let qemu = Qemu::start(&Wish {
+        let (qemu, [monitor, agent]) = Qemu::start(&Wish {
             parts,
             kernel: &self.kernel,
             initrd: &self.initrd,
@@ -119,8 +119,8 @@ impl Machine {
         })?;
         let log = File::options().create(true).append(true).open(self.folder.join("qmp.log"));
         let log = log.map_err(|error| error.to_string())?;
-        let mut channel = Channel::connect(&self.folder.join("agent"))?;
-        self.plug.connect(Arc::new(Qmp::connect(&self.folder.join("qmp"), log)?));
+        let mut channel = Channel::over(agent)?;
+        self.plug.connect(Arc::new(Qmp::over(monitor, log)?));
         let limit = match self.accelerator {
             Accelerator::Kvm => BOOT_BY_KVM,
             Accelerator::Tcg => BOOT,

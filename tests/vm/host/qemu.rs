@@ -3,6 +3,7 @@
 use super::parts::{Kernel, Parts};
 use super::plug::Plug;
 use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -62,24 +63,34 @@ pub(crate) struct Qemu {
 pub(crate) const CLOUD: &str = "10.0.2.100";
 
 impl Qemu {
-    pub(crate) fn start(wish: &Wish<'_>) -> Result<Self, String> {
+    /// Starts it; its monitor and the agent's channel come connected.
+    pub(crate) fn start(wish: &Wish<'_>) -> Result<(Self, [UnixStream; 2]), String> {
         let file = |name: &str| File::create(wish.folder.join(name)).map_err(|e| e.to_string());
         let mut command = command(wish);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file("qemu.err")?);
         die_with_the_test(&mut command);
         let child = command.spawn().map_err(|error| format!("QEMU: {error}"))?;
         let mut qemu = Self { child };
-        let sockets = ["qmp", "agent"].map(|name| wish.folder.join(name));
         let end = Instant::now() + Duration::from_secs(20);
-        while !sockets.iter().all(|socket| socket.exists()) {
-            let is_gone = qemu.child.try_wait().is_ok_and(|status| status.is_some());
-            if is_gone || Instant::now() > end {
-                let why = std::fs::read_to_string(wish.folder.join("qemu.err"));
-                return Err(format!("QEMU does not start: {}", why.unwrap_or_default().trim()));
+        let mut connect = |name| {
+            let socket = wish.folder.join(name);
+            loop {
+                // A socket that is there may not be listened to yet.
+                let error = match UnixStream::connect(&socket) {
+                    Ok(stream) => return Ok(stream),
+                    Err(error) => error,
+                };
+                let is_gone = qemu.child.try_wait().is_ok_and(|status| status.is_some());
+                if is_gone || Instant::now() > end {
+                    let why = std::fs::read_to_string(wish.folder.join("qemu.err"));
+                    let why = why.unwrap_or_default();
+                    return Err(format!("QEMU does not start: {name}: {error} {}", why.trim()));
+                }
+                std::thread::sleep(Duration::from_millis(5));
             }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(qemu)
+        };
+        let streams = [connect("qmp")?, connect("agent")?];
+        Ok((qemu, streams))
     }
 }
 

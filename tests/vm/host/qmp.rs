@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,8 +32,7 @@ struct Inbox {
 
 impl Qmp {
     /// All that is said goes to a log as well.
-    pub(crate) fn connect(socket: &Path, log: File) -> Result<Self, String> {
-        let stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
+    pub(crate) fn over(stream: UnixStream, log: File) -> Result<Self, String> {
         let reader = stream.try_clone().map_err(|error| error.to_string())?;
         let came = Arc::new(Came::default());
         let into = Arc::clone(&came);
