@@ -138,9 +138,10 @@ play_incident_care() {
     start_kubelet
     did 'kubelet restarted'
     expect 'the container is up again' 120 is_restarted
-    expect '... on the same disk' 1 on_first_disk
     expect '... and writes' 5 goes_on
+    # First: without the guard the disk has another number if anybody took the old one meanwhile.
     expect '... and without loss' 1 lost_none
+    expect '... on the same disk' 1 on_first_disk
     expect 'the guard had refused, three times' 1 called unmount Failure 3
     put_away
 }
