@@ -18,7 +18,7 @@ use crate::model::record::{DiskMoment, VolumeRecord};
 use crate::model::target::{Place, place_of};
 use crate::model::users::Answer;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A mount that was found without a record.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Driver<'_> {
     fn volume_behind(&self, name: &VolumeName, mount: &Mount) -> Result<(VolumeId, Device)> {
         let wanted = name.as_volume_id().or_else(|| self.records.named(name));
         let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
-        ids.extend(label_in(mount));
+        ids.extend(nodes::owner_of(mount));
         ids.extend(self.volume_on(mount.disk)?);
         let mut proven = self.with_disk(ids, mount.disk)?;
         if proven.is_empty() {
@@ -261,12 +261,6 @@ impl Driver<'_> {
             )),
         }
     }
-}
-
-/// Our mounts say whose they are.
-fn label_in(mount: &Mount) -> Option<VolumeId> {
-    let label = Path::new(&mount.source).strip_prefix(nodes::FOLDER).ok()?;
-    VolumeId::parse(label.to_str()?).ok()
 }
 
 /// What statfs(2) says of a file system's id, dead or alive: ext folds its UUID into 64 bits. xfs

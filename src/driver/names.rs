@@ -3,6 +3,7 @@
 
 use super::Driver;
 use crate::cloud::CloudVolume;
+use crate::host::nodes;
 use crate::model::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
@@ -77,8 +78,7 @@ impl Driver<'_> {
         if let Some(id) = self.volume_on(mount.disk)? {
             return Ok(Some(id));
         }
-        let label = Path::new(&mount.source).strip_prefix(crate::host::nodes::FOLDER).ok();
-        Ok(label.and_then(|label| VolumeId::parse(label.to_str()?).ok()))
+        Ok(nodes::owner_of(mount))
     }
 
     pub(super) fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {

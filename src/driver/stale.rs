@@ -11,7 +11,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::staleness::{Here, Presence, Verdict, judge};
 use crate::model::users::{Answer, NamespaceUse};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What a heal has to do with.
 pub(super) struct Patient {
@@ -107,7 +107,7 @@ impl Driver<'_> {
             // A number that was given away again shows other volumes' labels.
             Answer::Told(uses) => {
                 let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-                mounts.any(|mount| Path::new(&mount.source) == label_of(id))
+                mounts.any(|mount| Path::new(&mount.source) == nodes::label_of(id))
             }
             Answer::CannotTell(_) => true,
         }
@@ -126,8 +126,8 @@ impl Driver<'_> {
             if own.is_empty() { self.in_other_namespaces(&[number])? } else { Vec::new() };
         let all = own.iter().copied().chain(elsewhere.iter().flat_map(|one| &one.mounts));
         let sources: BTreeSet<&Path> = all.map(|mount| Path::new(&mount.source)).collect();
-        if sources.iter().any(|source| source.starts_with(crate::host::nodes::FOLDER)) {
-            return Ok(sources.contains(label_of(id).as_path()));
+        if sources.iter().any(|source| source.starts_with(nodes::FOLDER)) {
+            return Ok(sources.contains(nodes::label_of(id).as_path()));
         }
         // The predecessor's mounts have no label: then only what stands in the folder where this
         // machine staged the volume is its, or what has its file system's id.
@@ -165,13 +165,8 @@ fn not_replaced(
     }
 }
 
-/// What our mounts of a volume have as their source.
-fn label_of(id: &VolumeId) -> PathBuf {
-    Path::new(nodes::FOLDER).join(id.as_str())
-}
-
 /// The mounts that say they are the volume's.
 fn labelled<'t>(table: &'t MountTable, id: &VolumeId) -> impl Iterator<Item = &'t Mount> {
-    let label = label_of(id);
+    let label = nodes::label_of(id);
     table.mounts().iter().filter(move |mount| Path::new(&mount.source) == label)
 }

@@ -4,6 +4,7 @@
 
 use super::{Driver, guard};
 use crate::cloud::CloudVolume;
+use crate::host::nodes;
 use crate::model::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::facts::{
@@ -68,7 +69,7 @@ impl Driver<'_> {
         let mut ids: BTreeSet<VolumeId> = also.iter().cloned().collect();
         ids.extend(records.iter().map(|record| record.volume.clone()));
         ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));
-        ids.extend(table.mounts().iter().filter_map(label_of));
+        ids.extend(table.mounts().iter().filter_map(nodes::owner_of));
         ids.extend(table.mounts().iter().filter_map(|mount| self.volume_in(mount)));
         let mut disks: BTreeMap<VolumeId, DiskFact> =
             ids.iter().map(|id| (id.clone(), self.disk_fact(id))).collect();
@@ -79,14 +80,14 @@ impl Driver<'_> {
         numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
         let is_ours = |mount: &&Mount| {
             numbers.contains(&mount.disk)
-                || label_of(mount).is_some()
+                || nodes::owner_of(mount).is_some()
                 || place_of(&mount.target).is_some()
         };
         let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
         numbers.extend(own);
         let numbers: Vec<_> = numbers.into_iter().collect();
         let (elsewhere, unseen_mounts) =
-            match self.census.namespaces_of(&numbers, Path::new(crate::host::nodes::FOLDER)) {
+            match self.census.namespaces_of(&numbers, Path::new(nodes::FOLDER)) {
                 Answer::Told(uses) => {
                     if let Some(first) = uses.untold.first() {
                         let count = several(uses.untold.len(), "place", "places");
@@ -96,7 +97,7 @@ impl Driver<'_> {
                 }
                 Answer::CannotTell(why) => (Vec::new(), Some(why)),
             };
-        for id in elsewhere.iter().flat_map(|one| &one.mounts).filter_map(label_of) {
+        for id in elsewhere.iter().flat_map(|one| &one.mounts).filter_map(nodes::owner_of) {
             disks.entry(id.clone()).or_insert_with(|| self.disk_fact(&id));
         }
         let owners = self.owners(&disks, &records, &table, &elsewhere, &boot);
@@ -203,7 +204,7 @@ impl Driver<'_> {
         }
         let others = elsewhere.iter().flat_map(|one| &one.mounts);
         for mount in table.mounts().iter().chain(others) {
-            if let Some(id) = label_of(mount) {
+            if let Some(id) = nodes::owner_of(mount) {
                 owners.entry(mount.number).or_insert(Subject::Volume(id));
             }
         }
@@ -367,12 +368,6 @@ impl Context<'_> {
     fn disk_under(&self, mount: &Mount) -> DeviceNumber {
         self.table.of(mount.number).next().map_or(mount.disk, |known| known.disk)
     }
-}
-
-/// What our mounts have as their source.
-fn label_of(mount: &Mount) -> Option<VolumeId> {
-    let label = Path::new(&mount.source).strip_prefix(crate::host::nodes::FOLDER).ok()?;
-    VolumeId::parse(label.to_str()?).ok()
 }
 
 fn number_of(disk: &DiskFact) -> Option<DeviceNumber> {

@@ -4,6 +4,7 @@
 use super::Driver;
 use super::heal::Healed;
 use crate::host::locks::Locked;
+use crate::host::nodes;
 use crate::model::config::HealMode;
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Kind, Result};
@@ -11,7 +12,6 @@ use crate::model::ids::VolumeId;
 use crate::model::record::VolumeRecord;
 use crate::model::time::Deadline;
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
 /// What became of the volumes that were looked after.
@@ -66,11 +66,7 @@ impl Driver<'_> {
         let records = self.records.list()?.into_iter().filter(was_here);
         let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
         let table = self.mounts.table()?;
-        let labels = table.mounts().iter().filter_map(|mount| {
-            let label = Path::new(&mount.source).strip_prefix(crate::host::nodes::FOLDER).ok()?;
-            VolumeId::parse(label.to_str()?).ok()
-        });
-        ids.extend(labels);
+        ids.extend(table.mounts().iter().filter_map(nodes::owner_of));
         Ok(ids)
     }
 }

@@ -9,6 +9,7 @@ use crate::model::contents::places;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mountinfo::Mount;
 use crate::model::time::Deadline;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
@@ -23,6 +24,19 @@ use std::time::Duration;
 /// Where labelled nodes live while they are needed. It must be on devtmpfs (or another file
 /// system that allows devices).
 pub const FOLDER: &str = "/dev/incloud-disk";
+
+/// What mounts of a volume have as their source.
+#[must_use]
+pub fn label_of(id: &VolumeId) -> PathBuf {
+    Path::new(FOLDER).join(id.as_str())
+}
+
+/// Whose a mount is, by its label.
+#[must_use]
+pub fn owner_of(mount: &Mount) -> Option<VolumeId> {
+    let label = Path::new(&mount.source).strip_prefix(FOLDER).ok()?;
+    VolumeId::parse(label.to_str()?).ok()
+}
 
 /// The device number of an open or named block node.
 #[must_use]
@@ -59,7 +73,7 @@ impl Node {
     /// Makes the labelled node of a volume; where that cannot be, takes the kernel's own after
     /// comparing its number. The caller holds the volume's lock.
     pub fn labelled(id: &VolumeId, device: &Device) -> Result<Self> {
-        let path = Path::new(FOLDER).join(id.as_str());
+        let path = label_of(id);
         let made = NameLock::take(id, Deadline::after(PATIENCE))
             .and_then(|name| make(&path, device.number).map(|()| name));
         match made {
@@ -98,7 +112,7 @@ impl Drop for Node {
 
 /// Removes what a killed call left of a volume's node, unless another configuration uses it.
 pub fn tidy(id: &VolumeId) {
-    let path = Path::new(FOLDER).join(id.as_str());
+    let path = label_of(id);
     if fs::symlink_metadata(&path).is_ok()
         && NameLock::take(id, Deadline::after(Duration::ZERO)).is_ok()
     {
