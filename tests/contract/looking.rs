@@ -4,7 +4,7 @@
 use crate::calls;
 use crate::scene::has_seams;
 use crate::streams::on_a_terminal;
-use crate::support::{Node, skip};
+use crate::support::{Node, has, skip};
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -23,14 +23,6 @@ fn said(command: &mut Command) -> (String, i32) {
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (String::from_utf8(text).unwrap(), output.status.code().expect("no signal"))
-}
-
-#[track_caller]
-fn has(text: &str, words: &[&str]) {
-    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for word in words {
-        assert!(joined.contains(word), "{word}:\n{text}");
-    }
 }
 
 #[test]

@@ -261,6 +261,15 @@ pub fn options_with(id: &str, pv: &str, fs_type: &str, access: &str) -> String {
     )
 }
 
+/// Demands that a text for people has all these words; what was broken into lines is read as one.
+#[track_caller]
+pub fn has(text: &str, words: &[&str]) {
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in words {
+        assert!(joined.contains(word), "{word}:\n{text}");
+    }
+}
+
 /// Why a root test cannot run here, told on a line that `install.sh test` counts.
 pub fn skip(test: &str, reason: &str) {
     // Not through the macros: what they print of a passing test is thrown away.

@@ -7,7 +7,7 @@ mod scene;
 
 use crate::checks::nothing_is_left;
 use crate::support::pods::{Naming, Pod, pods_are_possible};
-use crate::support::{Node, output_of, private_mounts};
+use crate::support::{Node, has, output_of, private_mounts};
 use crate::volume::Volume;
 use scene::{Incident, Scene, running};
 use serde_json::Value;
@@ -30,15 +30,6 @@ fn said(node: &Node, words: &[&str]) -> (String, i32) {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     (text, output.status.code().unwrap())
-}
-
-#[track_caller]
-fn has(text: &str, words: &[&str]) {
-    // What was broken into lines is read as one.
-    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for word in words {
-        assert!(joined.contains(word), "{word}:\n{text}");
-    }
 }
 
 #[test]

@@ -95,9 +95,6 @@ impl Machine {
     /// As a power cut: what was not written is gone, and the disks are found in their new order.
     pub(crate) fn restart(&mut self, bench: &Bench, volumes_first: bool) -> Result<(), String> {
         self.running = None;
-        for name in ["qmp", "agent"] {
-            let _ = fs::remove_file(self.folder.join(name));
-        }
         let console = self.folder.join("console.log");
         let _ = fs::rename(&console, self.folder.join("console-before-restart.log"));
         self.start(&bench.parts, volumes_first)
