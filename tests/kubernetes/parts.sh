@@ -14,7 +14,9 @@ shopt -s nullglob
 
 cache=$1
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# shellcheck source=tests/support/debian.sh
+source "$here/../support/debian.sh"
+
 # The release whose source package has Kubernetes 1.20, with a Go that builds it.
 release=bookworm
 
@@ -53,8 +55,7 @@ main() {
         return
     fi
     say "making them in $cache (0.8 GB); what is there already stays"
-    find_mirrors
-    use_mirrors
+    know_release
     unpack_once root "${machine_packages[@]}"
     unpack_once busybox "${image_packages[@]}"
     if ! is_built; then
@@ -83,53 +84,17 @@ is_built() {
 
 # What the cache was made by.
 wanted() {
-    cat "$here"/{parts,images,image,openapi}.sh | sha256sum
+    cat "$here"/{parts,images,image,openapi}.sh "$here/../support/debian.sh" | sha256sum
 }
 
 # --- packages ----------------------------------------------------------------------------------
 
-find_mirrors() {
-    mirror=$(mirror_of "$release")
-    [[ -n $mirror ]] || die "apt's sources name no mirror of Debian's $release, which has Kubernetes 1.20"
-    security=$(mirror_of "$release-security")
-}
-
-mirror_of() {
-    # shellcheck disable=SC2016 # apt's own words
-    apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-        awk -v release="$1" '$1 == release { print $2; exit }'
-}
-
-# apt with this release and its sources, and with the idea that nothing is installed.
-use_mirrors() {
-    local signed='' from
-    state=$cache/apt
-    mkdir -p "$state/lists/partial" "$state/archives/partial"
-    : >"$state/status"
-    [[ ! -f $keyring ]] || signed="[signed-by=$keyring] "
-    for from in "$mirror $release" ${security:+"$security $release-security"}; do
-        printf 'deb %s%s main\ndeb-src %s%s main\n' "$signed" "$from" "$signed" "$from"
-    done >"$state/sources.list"
-    cat >"$state/apt.conf" <<TEXT
-Dir::State::lists "$state/lists";
-Dir::State::status "$state/status";
-Dir::Cache "$state";
-Dir::Cache::archives "$state/archives";
-Dir::Etc::sourcelist "$state/sources.list";
-Dir::Etc::sourceparts "-";
-Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "$state/archives";
-Acquire::Languages "none";
-Acquire::Retries "2";
-APT::Sandbox::User "";
-APT::Default-Release "";
-Debug::NoLocking "1";
-TEXT
+know_release() {
+    find_mirrors "$release"
+    use_suites "$cache/apt" 'deb deb-src' "$release" "$release-security"
     say "reading the package lists of $release from this machine's mirrors"
     logged update apt_here update
 }
-
-apt_here() { APT_CONFIG=$state/apt.conf apt-get "$@"; }
 
 # logged NAME COMMAND...: what it says goes into a log, and is shown only if it fails. One that takes long
 # is told of every 15 seconds, with its last line.
@@ -177,22 +142,11 @@ unpack_once() {
     say "unpacking ${#packages[@]} packages ($(du -shc "${packages[@]}" | tail -n 1 | cut -f 1)) into $cache/$name"
     make_root "$cache/$name"
     for package in "${packages[@]}"; do
-        dpkg-deb --fsys-tarfile "$package" |
-            tar -x -C "$cache/$name" --keep-directory-symlink --no-same-owner
+        unpack "$package" "$cache/$name"
     done
     rm -rf "$state/archives" "$cache/$name"/usr/share/{doc,man,locale,info,lintian,zoneinfo}
     printf '%s\n' "$*" >"$cache/$name.done"
     done_after 'done' "$began"
-}
-
-# A root in which /bin and /lib are those of /usr, as every Debian has it.
-make_root() {
-    local part
-    mkdir -p "$1"
-    for part in bin sbin lib lib64; do
-        mkdir -p "$1/usr/$part"
-        ln -s "usr/$part" "$1/$part"
-    done
 }
 
 # --- Kubernetes --------------------------------------------------------------------------------

@@ -11,7 +11,8 @@
 set -eu
 
 cache=$1
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# shellcheck source=tests/support/debian.sh
+. "$(dirname -- "$0")/../support/debian.sh"
 
 # The guest's programs, and what the tests call in there.
 guest_packages='systemd systemd-sysv udev kmod e2fsprogs xfsprogs util-linux mount bash dash coreutils
@@ -52,20 +53,6 @@ main() {
     done
 }
 
-# Sets `mirror` and `security`, from this machine's sources.
-find_mirrors() {
-    mirror=$(mirror_of "$release")
-    [ -n "$mirror" ] || die "apt's sources name no mirror of $release"
-    security=$(mirror_of "$release-security")
-    [ -n "$security" ] || security=$mirror
-}
-
-mirror_of() {
-    # shellcheck disable=SC2016 # apt's own words
-    apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-        awk -v release="$1" '$1 == release { print $2; exit }'
-}
-
 # unpack_once NAME SUITES PACKAGE...: the packages and all that they depend on.
 unpack_once() {
     name=$1 suites=$2
@@ -76,7 +63,7 @@ unpack_once() {
     fi
     say "downloading $name: $(echo "$*" | tr -s ' \n' ' ')"
     # shellcheck disable=SC2086 # suites
-    use_suites "$name" $suites
+    know_suites "$name" $suites
     apt_here -y --no-install-recommends --download-only install "$@" >"$cache/apt/$name/log" 2>&1 ||
         die "apt could not get $name; its output is in $cache/apt/$name/log"
     rm -rf "${cache:?}/$name" "$cache/$name.done"
@@ -97,20 +84,6 @@ is_wanted() {
     done
 }
 
-# A root in which /bin and /lib are those of /usr, as every Debian has it.
-make_root() {
-    mkdir -p "$1"
-    for part in bin sbin lib lib64; do
-        mkdir -p "$1/usr/$part"
-        ln -s "usr/$part" "$1/$part"
-    done
-}
-
-unpack() {
-    dpkg-deb --fsys-tarfile "$1" |
-        tar -x -C "$2" --keep-directory-symlink --no-same-owner --no-same-permissions
-}
-
 # What no program needs to run.
 thin_out() {
     rm -rf "$1/usr/share/doc" "$1/usr/share/man" "$1/usr/share/locale" "$1/usr/share/info" \
@@ -127,7 +100,7 @@ kernel_once() {
         return 0
     fi
     # shellcheck disable=SC2046 # a suite or none
-    use_suites "kernel-$1" "$2" $(security_of "$2")
+    know_suites "kernel-$1" "$2" $(security_of "$2")
     package=$(apt_cache_here depends linux-image-cloud-amd64 2>/dev/null |
         sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
     version=${package#linux-image-}
@@ -205,53 +178,14 @@ security_of() {
     esac
 }
 
-# use_suites NAME SUITE...: apt with these suites, and with the idea that nothing is installed.
-use_suites() {
-    [ -n "${mirror:-}" ] || find_mirrors
+# know_suites NAME SUITE...
+know_suites() {
     state=$cache/apt/$1
     shift
-    mkdir -p "$state/lists/partial" "$state/archives/partial"
-    : >"$state/status"
-    : >"$state/sources.list"
-    signed=''
-    [ ! -f "$keyring" ] || signed="[signed-by=$keyring] "
-    for suite in "$@"; do
-        case $suite in
-            *-security) from=$security ;;
-            *) from=$mirror ;;
-        esac
-        echo "deb $signed$from $suite main" >>"$state/sources.list"
-    done
+    [ -n "${mirror:-}" ] || find_mirrors "$release"
+    use_suites "$state" deb "$@"
     # A suite that is gone must not keep the others back.
     apt_here update >"$state/update.log" 2>&1 || true
-}
-
-apt_options() {
-    cat <<TEXT
-Dir::State::lists "$state/lists";
-Dir::State::status "$state/status";
-Dir::Cache "$state";
-Dir::Cache::archives "$state/archives";
-Dir::Etc::sourcelist "$state/sources.list";
-Dir::Etc::sourceparts "-";
-Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "$state/archives";
-Acquire::Languages "none";
-Acquire::Retries "2";
-APT::Sandbox::User "";
-APT::Default-Release "";
-Debug::NoLocking "1";
-TEXT
-}
-
-apt_here() {
-    apt_options >"$state/apt.conf"
-    APT_CONFIG=$state/apt.conf apt-get "$@"
-}
-
-apt_cache_here() {
-    apt_options >"$state/apt.conf"
-    APT_CONFIG=$state/apt.conf apt-cache "$@"
 }
 
 main
