@@ -119,6 +119,10 @@ thaw_etcd() {
 
 start_containerd() {
     start containerd containerd --config /etc/containerd-config.toml
+    import_images
+}
+
+import_images() {
     until_true 30 ctr version >/dev/null 2>&1 || fail "containerd does not answer"
     local image
     for image in /opt/images/*.tar; do
@@ -132,17 +136,24 @@ start_kubelet() {
     attacher=${1:-$(cat /run/attacher 2>/dev/null || echo kubelet)}
     echo "$attacher" >/run/attacher
     [[ $attacher != controller-manager ]] || by_controller=true
-    # Thresholds of nothing, for the machine's disk and memory are other people's too.
-    cat >/etc/kubernetes/kubelet.yaml <<YAML
+    kubelet_config "$address" "$RUN" "$by_controller" >/etc/kubernetes/kubelet.yaml
+    start kubelet run_kubelet node-a "$address" /etc/kubernetes/kubelet.yaml
+}
+
+# kubelet_config ADDRESS CGROUP BY-CONTROLLER. Thresholds of nothing, for the machine's disk and memory are
+# other people's too.
+kubelet_config() {
+    cat <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
-address: $address
+address: $1
+healthzPort: 0
 cgroupDriver: cgroupfs
-cgroupRoot: /$RUN
+cgroupRoot: /$2
 failSwapOn: false
-enableControllerAttachDetach: $by_controller
+enableControllerAttachDetach: $3
 volumePluginDir: $plugins
 makeIPTablesUtilChains: false
 resolvConf: ""
@@ -151,13 +162,18 @@ imageGCHighThresholdPercent: 100
 syncFrequency: 10s
 nodeStatusUpdateFrequency: 2s
 YAML
-    start kubelet kubelet --config /etc/kubernetes/kubelet.yaml --kubeconfig "$KUBECONFIG" \
-        --container-runtime remote --container-runtime-endpoint unix:///run/containerd/containerd.sock \
-        --hostname-override node-a --node-ip "$address" --cert-dir /run/kubernetes --v 4
 }
 
+# run_kubelet NODE ADDRESS CONFIG: the shell becomes kubelet.
+run_kubelet() {
+    exec kubelet --config "$3" --kubeconfig "$KUBECONFIG" \
+        --container-runtime remote --container-runtime-endpoint unix:///run/containerd/containerd.sock \
+        --hostname-override "$1" --node-ip "$2" --cert-dir /run/kubernetes --v 4
+}
+
+# node_is_ready [NODE]
 node_is_ready() {
-    [[ $(kubectl get node node-a -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}{.spec.taints}' 2>/dev/null) == True ]]
+    [[ $(kubectl get node "${1:-node-a}" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}{.spec.taints}' 2>/dev/null) == True ]]
 }
 
 install_driver() {

@@ -41,6 +41,8 @@ readonly scenarios=(
     'controller-incident-control|controller-manager|without guard: unmounted under the pod, though not detached'
     'second-node|controller-manager|a pod of another node wants the same volume'
     'second-node-control|controller-manager|attach takes it from the first node: its pod loses its disk'
+    'move|kubelet|a volume goes from one node to another, each with a kubelet'
+    'move-control|kubelet|attach takes it from the first node: its pod loses its disk'
     'daemonset|kubelet|the DaemonSet of examples/ installs the driver, and reports drift'
     'daemonset-control|kubelet|it installs nothing: the pod gets no volume'
 )
@@ -75,6 +77,7 @@ play_row() {
     local me=$1 scenario=${1%-control} status=0
     (
         row_began=$(now_ms)
+        rm -rf "$second_logs"
         mark
         trap show_calls EXIT
         configure enforce auto

@@ -88,13 +88,13 @@ make_cgroups() {
         if [[ -f $tree/cgroup.controllers ]]; then
             enable_controllers "$tree"
         fi
-        mkdir "$tree/$run" "$tree/$run/parts"
+        mkdir "$tree/$run" "$tree/$run/parts" "$tree/$run/node-b"
         if [[ -f $tree/cgroup.controllers ]]; then
             enable_controllers "$tree/$run"
         fi
         # Version 1 makes a folder in which nothing may run until it is told where.
         if [[ -f $tree/cpuset.cpus ]]; then
-            for folder in "$tree/$run" "$tree/$run/parts"; do
+            for folder in "$tree/$run" "$tree/$run"/{parts,node-b}; do
                 cat "$tree/cpuset.cpus" >"$folder/cpuset.cpus"
                 cat "$tree/cpuset.mems" >"$folder/cpuset.mems"
             done

@@ -48,7 +48,10 @@ expect() {
 
 # --- the driver's log -----------------------------------------------------------------------------
 
-driver_log() { cat /var/log/incloud-volume/*.log 2>/dev/null || true; }
+# Where the node's logs are that is looked at.
+node_logs=/var/log
+
+driver_log() { cat "$node_logs"/incloud-volume/*.log 2>/dev/null || true; }
 
 # mark: from here on `calls` looks.
 mark() { marked=$(driver_log | wc -l); }
@@ -71,7 +74,12 @@ called() {
 }
 
 show_calls() {
-    printf '  what was called:\n'
+    show_calls_here 'what was called'
+    [[ ! -d $second_logs ]] || on_second show_calls_here 'and on node-b'
+}
+
+show_calls_here() {
+    printf '  %s:\n' "$1"
     calls | awk '
         { key = $2 " " $3 " " $5; line = $0 }
         key == last { count++; next }

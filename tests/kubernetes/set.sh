@@ -71,6 +71,28 @@ spec:
 YAML
 }
 
+# make_rival: a pod on node-b that wants the same volume.
+make_rival() {
+    kubectl apply -f - >/dev/null <<YAML || fail 'no second pod'
+apiVersion: v1
+kind: Pod
+metadata: {name: $me-rival}
+spec:
+  nodeName: node-b
+  hostNetwork: true
+  automountServiceAccountToken: false
+  terminationGracePeriodSeconds: 2
+  tolerations: [{operator: Exists}]
+  containers:
+    - name: rival
+      image: localhost/box:1
+      imagePullPolicy: Never
+      command: ["/bin/sh", "-c", $(json "$writer")]
+      volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data-$me-0}}]
+YAML
+}
+
 # json TEXT: as a string of JSON.
 json() {
     local text=${1//\\/\\\\}
@@ -94,14 +116,17 @@ processes_of() {
 }
 
 is_up() { look && [[ $pod_phase == Running ]] && saw="pid $pid" && [[ -n $(last_number) ]]; }
-is_gone() { ! kubectl get pod "$me-0" >/dev/null 2>&1 && api_answers; }
+# is_gone [POD]
+is_gone() { ! kubectl get pod "${1:-$me-0}" >/dev/null 2>&1 && api_answers; }
 
 # In the container, by its own mount: the last number, the disk's number, what it said.
 last_number() { tail -n 1 "/proc/$pid/root/data/count" 2>/dev/null; }
-disk_in_container() { awk '$5 == "/data" { print $3 }' "/proc/$pid/mountinfo"; }
+disk_in_container() { disk_at /data <"/proc/$pid/mountinfo"; }
 layers_in_container() { awk '$5 == "/data"' "/proc/$pid/mountinfo" | wc -l; }
 pod_folder() { echo "/var/lib/kubelet/pods/$uid/volumes/incloud~disk/pv-$me"; }
-disk_on_host() { awk -v folder="$(pod_folder)" '$5 == folder { print $3 }' /proc/self/mountinfo; }
+disk_on_host() { disk_at "$(pod_folder)" </proc/self/mountinfo; }
+# disk_at FOLDER: out of a table of mounts.
+disk_at() { awk -v folder="$1" '$5 == folder { print $3 }'; }
 lost_numbers() { cat /var/log/pods/"default_$me-0_$uid"/writer/*.log 2>/dev/null | grep -c ' lost ' || true; }
 
 # begin [ACCESS]: a volume, a pod that writes, and what it was then, as `first_...`.
@@ -117,20 +142,24 @@ remember() {
     first_uid=$uid first_container=$container first_pid=$pid first_disk=$(disk_in_container)
 }
 
-# on_its_volume: by the image that the loop device shows; not the machine's own disk, nor another's.
-on_its_volume() {
+on_its_volume() { is_its_disk "$(disk_in_container)"; }
+
+# is_its_disk NUMBER: by the image that the loop device shows; not the machine's own disk, nor another's.
+is_its_disk() {
     local image
-    image=$(cat "/sys/dev/block/$(disk_in_container)/loop/backing_file" 2>/dev/null)
-    saw="disk $(disk_in_container)${image:+, image ${image##*/}}"
+    image=$(cat "/sys/dev/block/$1/loop/backing_file" 2>/dev/null)
+    saw="disk $1${image:+, image ${image##*/}}"
     [[ ${image##*/} == "vol-$me.img" ]]
 }
 
-# goes_on: new numbers come.
-goes_on() {
+goes_on() { grows last_number; }
+
+# grows COMMAND...: new numbers come.
+grows() {
     local before after
-    before=$(last_number)
+    before=$("$@")
     sleep 1
-    after=$(last_number)
+    after=$("$@")
     saw="number $before, then $after"
     [[ -n $before && -n $after ]] && ((after > before))
 }
@@ -157,11 +186,11 @@ lost_none() {
     [[ $lost == 0 ]]
 }
 
-# whole: every number once, in its order, as the file on the disk has them.
-whole() {
-    local folder
-    folder=$(pod_folder)
-    saw=$(awk 'NR > 1 && $1 != last + 1 { bad++ } { last = $1 } END { print NR " numbers, " bad + 0 " gaps" }' "$folder/count")
+whole() { has_all cat "$(pod_folder)/count"; }
+
+# has_all COMMAND...: every number once, in its order, as the file on the disk has them.
+has_all() {
+    saw=$("$@" | awk 'NR > 1 && $1 != last + 1 { bad++ } { last = $1 } END { print NR " numbers, " bad + 0 " gaps" }')
     [[ $saw == *', 0 gaps' && $saw != '0 '* ]]
 }
 
@@ -186,9 +215,16 @@ delete_set() {
 
 is_detached() {
     [[ -z $pid ]] || ! runs_as "$pid" || return 1
-    saw=$(disk local list | awk -v id="vol-$me" '$1 == id { print "attached to: " $4 }')
-    [[ $saw == *': -' ]] && ! grep -q "vol-${me}[/ ]" /proc/self/mountinfo
+    is_attached_to - && is_unmounted_here
 }
+
+# is_attached_to NODE: `-` is none.
+is_attached_to() {
+    saw=$(disk local list | awk -v id="vol-$me" '$1 == id { print "attached to: " $4 }')
+    [[ $saw == *": $1" ]]
+}
+
+is_unmounted_here() { ! grep -q "vol-${me}[/ ]" /proc/self/mountinfo; }
 
 # clear_away: after a scenario that failed, so that the next one begins clean.
 clear_away() {
@@ -202,4 +238,5 @@ clear_away() {
     find /var/lib/kubelet/pods -xdev -path '*/volumes/incloud~disk/*' -name count -delete
     kubectl delete pvc,pv --all --wait=false >/dev/null 2>&1 || true
     kubectl delete node node-b >/dev/null 2>&1 || true
+    forget_second_node
 }

@@ -85,17 +85,7 @@ metadata:
   name: node-b
   annotations: {volumes.kubernetes.io/controller-managed-attach-detach: "true"}
 YAML
-    kubectl apply -f - >/dev/null <<YAML || fail 'no second pod'
-apiVersion: v1
-kind: Pod
-metadata: {name: $me-rival}
-spec:
-  nodeName: node-b
-  automountServiceAccountToken: false
-  tolerations: [{operator: Exists}]
-  containers: [{name: rival, image: "localhost/box:1", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}]}]
-  volumes: [{name: data, persistentVolumeClaim: {claimName: data-$me-0}}]
-YAML
+    make_rival
     did 'a pod of node-b wants the volume that node-a has'
     expect 'the controller-manager asks the driver, and tells the pod' 60 event_says '[Aa]ttach'
     expect 'the container on node-a runs' 1 lives

@@ -6,10 +6,10 @@ is_another() {
     is_up && [[ $uid != "$first_uid" ]]
 }
 
-# went_on_after NUMBER: the new pod found what the old one had written.
+# went_on_after NUMBER [LOG]: the new pod found what the old one had written.
 went_on_after() {
     local found
-    found=$(sed -n 's/.* began after \([0-9]*\)$/\1/p' /var/log/pods/"default_$me-0_$uid"/writer/*.log 2>/dev/null)
+    found=$(sed -n 's/.* began after \([0-9]*\)$/\1/p' "${2:-/var/log/pods/default_$me-0_$uid/writer/0.log}" 2>/dev/null)
     saw="number $1 before, it began after $found"
     [[ -n $found ]] && ((found >= $1))
 }
