@@ -118,7 +118,7 @@ word_test() {
     esac
     [ $# -eq 0 ] || misused "test takes no further word but vm, kubernetes and all: $*"
     prepare
-    install_makers
+    install_test_tools
     bring_promtool
     is_root || say "not root: the tests that need loop devices and mounts will be skipped"
     say "building the driver and its tests; the first time this takes one to three minutes"
@@ -1185,21 +1185,21 @@ Installing needs root. Run this, then come back:
     [ -z "$missing_apt" ] || die "still missing after the installation:$reasons"
 }
 
-# The tools that make other systems' disks for the tests. Not every distribution has all of them:
-# the tests of an image without its maker are skipped and counted.
-install_makers() {
+# What the tests call: the makers of other systems' disks, and what looks over the driver's shoulder. Not
+# every distribution has all of them: a test without its tool is skipped and counted.
+install_test_tools() {
     is_root || return 0
-    list_missing_makers
-    [ -n "$makers_apt" ] || return 0
+    list_missing_test_tools
+    [ -n "$tools_apt" ] || return 0
     if have apt-get; then
-        wanted_makers=$makers_apt
+        wanted_tools=$tools_apt
         DEBIAN_FRONTEND=noninteractive apt-get update >/dev/null 2>&1 </dev/null || true
     else
-        wanted_makers=$makers_rpm
+        wanted_tools=$tools_rpm
     fi
-    say "installing what makes disks for the tests:$wanted_makers"
+    say "installing what the tests call:$wanted_tools"
     not_to_be_had=''
-    for package in $wanted_makers; do
+    for package in $wanted_tools; do
         install_one "$package" >/dev/null 2>&1 </dev/null || not_to_be_had="$not_to_be_had $package"
     done
     [ -z "$not_to_be_had" ] || say "not to be had here:$not_to_be_had"
@@ -1241,8 +1241,8 @@ install_one() {
     fi
 }
 
-list_missing_makers() {
-    makers_apt='' makers_rpm=''
+list_missing_test_tools() {
+    tools_apt='' tools_rpm=''
     want apfsprogs apfsprogs mkapfs
     want bcache-tools bcache-tools make-bcache
     want bcachefs-tools bcachefs-tools bcachefs
@@ -1263,6 +1263,7 @@ list_missing_makers() {
     want gfs2-utils gfs2-utils mkfs.gfs2
     want hfsprogs hfsplus-tools mkfs.hfsplus
     want hfsutils hfsutils hformat
+    want iproute2 iproute ip
     want jfsutils jfsutils mkfs.jfs
     want lvm2 lvm2 pvcreate
     want makefs makefs makefs
@@ -1275,6 +1276,7 @@ list_missing_makers() {
     want reiser4progs reiser4progs mkfs.reiser4
     want reiserfsprogs reiserfs-utils mkfs.reiserfs
     want squashfs-tools squashfs-tools mksquashfs
+    want strace strace strace
     want thin-provisioning-tools device-mapper-persistent-data thin_restore
     want udftools udftools mkudffs
     want util-linux-extra util-linux mkfs.minix
@@ -1287,8 +1289,8 @@ want() {
     apt=$1 rpm=$2
     shift 2
     have "$@" && return 0
-    makers_apt="$makers_apt $apt"
-    makers_rpm="$makers_rpm $rpm"
+    tools_apt="$tools_apt $apt"
+    tools_rpm="$tools_rpm $rpm"
 }
 
 without_colon() {

@@ -276,6 +276,19 @@ pub fn skip(test: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
 }
 
+/// Whether strace is here and may trace, by a program that cannot fail: that ours fails is no reason to skip.
+#[must_use]
+pub fn may_trace(test: &str) -> bool {
+    let probe = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    let reason = match probe {
+        Ok(output) if output.status.success() => return true,
+        Ok(_) => "strace cannot trace here",
+        Err(_) => "needs strace",
+    };
+    skip(test, reason);
+    false
+}
+
 /// What Prometheus' own checker says, and whether it is content; nothing where it is missing, which
 /// counts as skipped. `install.sh test` puts one beside the build.
 pub fn promtool(test: &str, words: &[&OsStr], input: Option<fs::File>) -> Option<(bool, String)> {
