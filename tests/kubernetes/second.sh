@@ -16,7 +16,7 @@ fail() {
 }
 
 echo "$node" >/proc/sys/kernel/hostname
-# The first node's may be there from before.
+# The network outlives the node: the address may be there from its life before.
 ip address replace "$node_address/32" dev lo
 
 # The paths are those of every node, and what lies there is this one's; but the volumes are the cloud's.

@@ -237,6 +237,5 @@ clear_away() {
     sleep 15
     find /var/lib/kubelet/pods -xdev -path '*/volumes/incloud~disk/*' -name count -delete
     kubectl delete pvc,pv --all --wait=false >/dev/null 2>&1 || true
-    kubectl delete node node-b >/dev/null 2>&1 || true
     forget_second_node
 }

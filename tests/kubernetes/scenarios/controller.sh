@@ -100,7 +100,7 @@ YAML
 
 put_back_second_node() {
     kubectl delete pod "$me-rival" --force --grace-period 0 >/dev/null 2>&1
-    kubectl delete node node-b >/dev/null 2>&1
+    forget_second_node
 }
 
 # As drivers do that take a volume to where it is wanted.

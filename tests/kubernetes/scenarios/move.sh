@@ -72,12 +72,13 @@ stop_second_node() {
     forget_second_node
 }
 
-# forget_second_node: whatever it did.
+# forget_second_node: whatever is left of it, be it a kubelet or an object only.
 forget_second_node() {
+    if [[ -e $pids/node-b ]]; then
+        ! runs node-b || stop_part node-b
+        rm -rf "$pids/node-b" /var/lib/incloud-disk/node-b
+    fi
     rm -f /etc/incloud-disk/as-node-a.toml
-    [[ -e $pids/node-b ]] || return 0
-    ! runs node-b || stop_part node-b
-    rm -rf "$pids/node-b" /var/lib/incloud-disk/node-b
     kubectl delete node node-b >/dev/null 2>&1 || true
 }
 
