@@ -64,7 +64,8 @@ Examples:
 const CREATE: &str = "\
 Examples:
   disk local create orders --size 1G
-  disk local create orders-2 --size 512M --name 'orders of the shop'";
+  disk local create orders-2 --size 512M --name 'orders of the shop'
+  disk local create orders-copy --from orders";
 
 const LIST: &str = "\
 Examples:
@@ -195,8 +196,11 @@ pub enum LocalVerb {
         /// The volume's id: letters, digits, dots, dashes, underscores
         id: VolumeIdArgument,
         /// Its size, such as 512M, 1G or a number of bytes
-        #[arg(long, value_parser = parse_size)]
-        size: u64,
+        #[arg(long, value_parser = parse_size, required_unless_present = "from")]
+        size: Option<u64>,
+        /// Another volume whose data it begins with
+        #[arg(long, value_name = "ID", conflicts_with = "size")]
+        from: Option<VolumeIdArgument>,
         /// Its name in the cloud
         #[arg(long)]
         name: Option<String>,

@@ -9,6 +9,7 @@ pub mod unconfigured;
 
 use crate::model::device::Identity;
 use crate::model::error::Result;
+use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
@@ -27,6 +28,12 @@ pub struct CloudVolume {
     pub recorded_name: Option<VolumeName>,
     /// The server that says it has the volume mounted.
     pub mounted_on: Option<ServerId>,
+    /// How far it has come, as noted with it.
+    pub life: Option<Life>,
+    /// What the cloud made it from, if it did not begin blank: a snapshot, an image, a volume.
+    pub origin: Option<String>,
+    /// Whether its disk is smaller by what an encryption takes.
+    pub is_encrypted: bool,
     /// Who had it last, as far as our attaches noted it.
     pub tenure: Option<Tenure>,
     /// Its status, in the words of `OpenStack`'s block service.
@@ -138,7 +145,11 @@ pub trait Cloud {
     /// Whether marks of who has a volume mounted can be left with it.
     fn keeps_marks(&self) -> bool;
 
-    /// Leaves the mark of who has the volume mounted, or removes it.
+    /// Notes how far the volume has come.
+    fn note_life(&self, id: &VolumeId, life: &Life, deadline: Deadline) -> Result<()>;
+
+    /// Leaves the mark of who has the volume mounted, or removes it. What was mounted has data: that
+    /// is noted in the same request, and stays.
     fn mark_mounted(
         &self,
         id: &VolumeId,

@@ -3,6 +3,7 @@
 use super::{Claim, Cloud, CloudVolume, ServerView, Tenure};
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
+use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
@@ -66,6 +67,10 @@ impl Cloud for Unconfigured {
 
     fn keeps_marks(&self) -> bool {
         false
+    }
+
+    fn note_life(&self, _: &VolumeId, _: &Life, _: Deadline) -> Result<()> {
+        self.no()
     }
 
     fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {

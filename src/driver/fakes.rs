@@ -10,6 +10,7 @@ use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
+use crate::model::formatting::Life;
 use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
@@ -52,6 +53,9 @@ impl FakeCloud {
             size,
             name: None,
             mounted_on: None,
+            life: None,
+            origin: None,
+            is_encrypted: false,
             tenure: None,
             recorded_name: None,
             status: status.to_owned(),
@@ -157,6 +161,10 @@ impl Cloud for FakeCloud {
 
     fn keeps_marks(&self) -> bool {
         false
+    }
+
+    fn note_life(&self, id: &VolumeId, life: &Life, _: Deadline) -> Result<()> {
+        self.change(id, |volume| volume.life = Some(life.clone()))
     }
 
     fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {

@@ -9,6 +9,7 @@ use crate::host::NewFileSystem;
 use crate::model::contents::{Contents, FileSystem, FsType, Maker};
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::formatting::Asked;
 use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mount_options::MkfsOptions;
 use crate::model::record::{Formatting, VolumeRecord};
@@ -27,6 +28,8 @@ pub struct OnDisk {
     pub contents: String,
     /// Whether this machine ever mounted the volume.
     pub was_mounted: bool,
+    /// What speaks against a new file system, besides what stands on the disk.
+    pub objections: Vec<String>,
 }
 
 impl Driver<'_> {
@@ -43,7 +46,10 @@ impl Driver<'_> {
             Err(error) => format!("what cannot be read: {error}"),
         };
         let was_mounted = self.records.load(&volume.id).was_mounted;
-        Ok(OnDisk { disk, contents, was_mounted })
+        let objections = self
+            .objections(&volume.id, &disk)
+            .unwrap_or_else(|error| vec![format!("the cloud was not heard: {}", error.cause)]);
+        Ok(OnDisk { disk, contents, was_mounted, objections })
     }
 
     /// Loses all that is on the disk and makes a file system, because a person said so. Whose disk
@@ -63,18 +69,15 @@ impl Driver<'_> {
             return Err(Error::refused(reason)
                 .hint("only whole disks that nothing else uses are formatted"));
         }
-        if disk.read_only {
-            return Err(Error::refused(format!("{} is read-only", disk.kernel_name)));
-        }
-        self.confirmed_by_the_cloud(volume, disk)?;
+        let consent = self.consent(&volume.id, disk, Asked::ByPerson)?;
         self.wait_free(disk)?;
         let (name, contents) = (&disk.kernel_name, &before.contents);
         tracing::warn!(volume = %volume.id, disk = %name, contents, "a person gives up what is on the disk");
-        let plan = Formatting {
-            disk: moment(disk),
-            fs_type: kind.name().to_owned(),
-            uuid: file_system_uuid(&volume.id),
-        };
+        for objection in &consent.overridden {
+            tracing::warn!(volume = %volume.id, disk = %name, objection = objection.cause, "overridden by a person");
+        }
+        self.note_begin(&volume.id, &consent)?;
+        let plan = Formatting { by_person: true, ..plan(volume, disk, kind) };
         // From here on a killed call is an unfinished format, which the next mount finishes.
         self.records.update(&volume.id, |record| {
             record.formatting = Some(plan.clone());
@@ -87,63 +90,41 @@ impl Driver<'_> {
         self.file_systems.wipe(disk)?;
         seam::step("format.wiped");
         self.format(volume, disk, &plan, options)?;
+        if let Err(error) = self.note_data(&volume.id) {
+            tracing::warn!(volume = %volume.id, %error, "the cloud was not told that the volume has data; its first mount does");
+        }
         Ok(before)
     }
 
-    /// Makes a file system on a disk that was read and is blank, if everything else agrees: never
-    /// mounted here, attached here by the cloud's word, and of the size that the cloud says.
+    /// Makes a file system on a disk that was read and is blank, if everything else agrees.
     pub(super) fn format_blank(
         &self,
         volume: &Volume,
         disk: &Device,
         kind: FsType,
         options: &MkfsOptions,
-        record: &VolumeRecord,
     ) -> Result<FileSystem> {
-        if record.was_mounted {
-            return Err(Error::refused(format!(
-                "{} is blank, but this machine has mounted the volume before: its data is gone",
-                disk.kernel_name
-            ))
-            .hint("find out why before anything is written to it"));
-        }
-        if disk.read_only {
-            return Err(Error::refused(format!("{} is blank and read-only", disk.kernel_name)));
-        }
-        self.confirmed_by_the_cloud(volume, disk)?;
+        let consent = self.consent(&volume.id, disk, Asked::ByItself)?;
         // Bytes that we did not look at may be known to others; what they do not find proves nothing.
         if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
             return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
         }
-        let formatting = Formatting {
-            disk: moment(disk),
-            fs_type: kind.name().to_owned(),
-            uuid: file_system_uuid(&volume.id),
-        };
-        self.format(volume, disk, &formatting, options)
+        self.note_begin(&volume.id, &consent)?;
+        self.format(volume, disk, &plan(volume, disk, kind), options)
     }
 
-    /// The cloud says that the volume is attached here, and of the disk's size.
-    fn confirmed_by_the_cloud(&self, volume: &Volume, disk: &Device) -> Result<()> {
-        let in_cloud = self.existing(&volume.id).map_err(|error| {
-            error.hint("a disk is formatted only when the cloud confirms the volume's size")
-        })?;
-        let server = self.existing_server(self.this_node)?;
-        if in_cloud.attachment_to(&server).is_none() {
-            return Err(Error::refused(format!(
-                "{} is there, but by the cloud's word the volume is not attached to {server}",
-                disk.kernel_name
-            ))
-            .hint("is it the right disk? a disk is formatted only when the cloud confirms it"));
-        }
-        if in_cloud.size != disk.size {
-            return Err(Error::refused(format!(
-                "{} has {} bytes, the volume has {} in the cloud",
-                disk.kernel_name, disk.size, in_cloud.size
-            ))
-            .hint("a disk of another size than its volume is not formatted"));
-        }
-        Ok(())
+    /// Finishes a format of ours that was killed, on a disk that shows nothing else.
+    pub(super) fn format_again(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        plan: &Formatting,
+        options: &MkfsOptions,
+    ) -> Result<FileSystem> {
+        let asked = if plan.by_person { Asked::ByPerson } else { Asked::ByItself };
+        let consent = self.consent(&volume.id, disk, asked)?;
+        self.note_begin(&volume.id, &consent)?;
+        self.format(volume, disk, plan, options)
     }
 
     /// Formats, or formats again, by plan.
@@ -192,6 +173,15 @@ impl Driver<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn plan(volume: &Volume, disk: &Device, kind: FsType) -> Formatting {
+    Formatting {
+        disk: moment(disk),
+        fs_type: kind.name().to_owned(),
+        uuid: file_system_uuid(&volume.id),
+        by_person: false,
     }
 }
 

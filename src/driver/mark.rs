@@ -5,7 +5,7 @@
 use super::Driver;
 use crate::cloud::CloudVolume;
 use crate::model::config::GuardMode;
-use crate::model::error::Result;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId};
 use std::time::Duration;
 
@@ -13,23 +13,33 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Driver<'_> {
-    /// Tells the cloud that the volume is mounted here. The caller holds the volume's lock.
+    /// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
+    /// second is told whatever the guard is set to. The caller holds the volume's lock.
     pub(super) fn mark_mounted(&self, id: &VolumeId) {
-        if !self.leaves_marks() || self.records.load(id).is_marked {
+        let record = self.records.load(id);
+        if record.is_life_told && (record.is_marked || !self.leaves_marks()) {
+            return;
+        }
+        if !self.leaves_marks() {
+            if let Err(error) = self.note_data(id) {
+                tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
+            }
             return;
         }
         let deadline = self.deadline.at_most(PATIENCE);
         let marked = self.cloud.server(self.this_node, deadline).and_then(|server| match server {
             Some(server) => self.cloud.mark_mounted(id, Some(&server), deadline),
-            None => Ok(()),
+            None => Err(Error::new(Kind::Missing, "it knows no server for this node")),
         });
-        let tenure = marked.and_then(|()| {
+        // It says of a refusal what a person must know, once.
+        let tenure = self.noted(id, marked.clone()).and(marked).and_then(|()| {
             let state = self.cloud.volume(id, deadline)?;
             Ok(state.and_then(|state| state.tenure).map(|tenure| tenure.count))
         });
         let noted = tenure.and_then(|tenure| {
             self.records.update(id, |record| {
                 record.is_marked = true;
+                record.is_life_told = true;
                 record.tenure = tenure;
             })
         });
@@ -51,6 +61,14 @@ impl Driver<'_> {
     /// Takes the mark back, now or with a later call.
     pub(super) fn unmark_mounted(&self, id: &VolumeId) {
         let record = self.records.load(id);
+        let owes_note =
+            record.was_mounted && !record.is_life_told && record.notes_forbidden.is_none();
+        if owes_note
+            && record.staged.is_none()
+            && let Err(error) = self.note_data(id)
+        {
+            tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
+        }
         if !self.leaves_marks() || !record.is_marked || record.staged.is_some() {
             return;
         }

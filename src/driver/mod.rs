@@ -10,6 +10,7 @@ pub mod attach;
 #[cfg(test)]
 mod cloud_table;
 mod company;
+mod consent;
 pub mod detach;
 pub mod expand;
 #[cfg(test)]

@@ -139,7 +139,7 @@ impl Driver<'_> {
             Contents::FileSystem(found) if finished(&found, unfinished) => found,
             Contents::FileSystem(found) => match unfinished {
                 Some(plan) if plan.uuid == found.uuid && !wish.untouched => {
-                    return self.format(volume, disk, plan, &wish.mkfs_options);
+                    return self.format_again(volume, disk, plan, &wish.mkfs_options);
                 }
                 _ => {
                     let what =
@@ -157,7 +157,7 @@ impl Driver<'_> {
             Contents::Blank | Contents::Unknown(_) => match (unfinished, contents) {
                 // Our own mkfs was killed: it is the same plug-in of the disk that was blank then.
                 (Some(plan), _) if !wish.untouched => {
-                    return self.format(volume, disk, plan, &wish.mkfs_options);
+                    return self.format_again(volume, disk, plan, &wish.mkfs_options);
                 }
                 (Some(_), _) => {
                     return Err(not_ours(volume, disk, "a format that was not finished"));
@@ -165,7 +165,7 @@ impl Driver<'_> {
                 (None, Contents::Unknown(what)) => return Err(not_ours(volume, disk, &what)),
                 (None, _) => {
                     let kind = wished.unwrap_or(FsType::Ext4);
-                    return self.format_blank(volume, disk, kind, &wish.mkfs_options, &record);
+                    return self.format_blank(volume, disk, kind, &wish.mkfs_options);
                 }
             },
             Contents::Foreign(what) => return Err(not_ours(volume, disk, &what)),

@@ -349,6 +349,8 @@ impl Driver<'_> {
             staged_from: staged.map(|staged| staged.disk.number),
             former: record.former.iter().map(|former| former.number).collect(),
             is_formatting: record.formatting.is_some(),
+            was_mounted: record.was_mounted,
+            notes_forbidden: record.notes_forbidden.clone(),
             refusals: record.refusals,
         }
     }
@@ -446,6 +448,10 @@ fn view(volume: CloudVolume, server: Option<&ServerId>) -> CloudView {
         name: volume.name,
         recorded_name: volume.recorded_name,
         mounted_on: volume.mounted_on.map(|server| server.to_string()),
+        life: volume.life,
+        origin: volume.origin,
+        is_encrypted: volume.is_encrypted,
+        here: server.map(ToString::to_string),
         is_here,
     }
 }

@@ -2,6 +2,7 @@
 //! look at. Nothing is decided here; [`super::health`] judges it.
 
 use super::device::{Device, DeviceNumber, Proof};
+use super::formatting::Life;
 use super::ids::{ConsumerId, VolumeId, VolumeName};
 use super::mountinfo::Mount;
 use super::staleness::{Here, Verdict};
@@ -131,7 +132,7 @@ pub enum CloudFact {
 }
 
 /// The volume as the cloud shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CloudView {
     /// Its status, in the cloud's words.
     pub status: String,
@@ -143,6 +144,14 @@ pub struct CloudView {
     pub recorded_name: Option<VolumeName>,
     /// The server that says it has it mounted.
     pub mounted_on: Option<String>,
+    /// How far it has come, as noted with it.
+    pub life: Option<Life>,
+    /// What it was made from, if it did not begin blank.
+    pub origin: Option<String>,
+    /// Whether its disk is smaller by what an encryption takes.
+    pub is_encrypted: bool,
+    /// This machine's server.
+    pub here: Option<String>,
     /// The servers it is attached to, and since when.
     pub servers: Vec<(String, Option<String>)>,
     /// Whether this machine is one of them.
@@ -352,6 +361,10 @@ pub struct RecordFact {
     pub former: Vec<DeviceNumber>,
     /// A format that was begun and not finished.
     pub is_formatting: bool,
+    /// Whether this machine ever mounted the volume.
+    pub was_mounted: bool,
+    /// What the cloud says where notes with the volume are not allowed.
+    pub notes_forbidden: Option<String>,
     /// How many tear-downs were refused since it came here.
     pub refusals: u64,
 }
@@ -403,11 +416,9 @@ mod tests {
             CloudFact::Known(CloudView {
                 status: status.to_owned(),
                 size: 1,
-                name: None,
-                recorded_name: None,
-                mounted_on: None,
                 servers: vec![("s".to_owned(), None); servers],
                 is_here,
+                ..CloudView::default()
             })
         };
         assert_eq!(CloudFact::Unknown { why: "x".to_owned() }.word(), "unknown");

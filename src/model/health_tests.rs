@@ -168,11 +168,9 @@ fn what_disagrees_is_noted() {
     seen.cloud = CloudFact::Known(CloudView {
         status: "in-use".to_owned(),
         size: 1,
-        name: None,
-        recorded_name: None,
-        mounted_on: None,
         servers: vec![("other".to_owned(), None)],
         is_here: false,
+        ..CloudView::default()
     });
     seen.mounts[0].super_options = "ro,errors=remount-ro".to_owned();
     is(&seen, Health::Ok, &["attached to other", "read-only although"]);

@@ -9,6 +9,7 @@ pub mod device;
 pub mod error;
 pub mod facts;
 pub mod finding;
+pub mod formatting;
 pub mod gcfg;
 pub mod health;
 pub mod ids;

@@ -73,6 +73,12 @@ pub struct VolumeRecord {
     /// Whether the cloud was told that the volume is mounted here.
     #[serde(default)]
     pub is_marked: bool,
+    /// Whether the cloud was told that the volume has data.
+    #[serde(default)]
+    pub is_life_told: bool,
+    /// What the cloud says when notes with the volume are not allowed; nothing if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes_forbidden: Option<String>,
     /// Tear-downs that are refused now, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, Refusal>,
@@ -177,6 +183,8 @@ impl VolumeRecord {
             switching: Vec::new(),
             told_lost_writes: None,
             is_marked: false,
+            is_life_told: false,
+            notes_forbidden: None,
             refused: BTreeMap::new(),
             refusals: 0,
             was_mounted: false,
@@ -221,6 +229,9 @@ pub struct Formatting {
     pub fs_type: String,
     /// Its UUID.
     pub uuid: String,
+    /// Whether a person gave up what was on the disk.
+    #[serde(default)]
+    pub by_person: bool,
 }
 
 /// A stage mount.

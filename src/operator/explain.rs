@@ -9,6 +9,7 @@ use crate::host::records::Records;
 use crate::model::config::Config;
 use crate::model::error::Result;
 use crate::model::facts::{CloudFact, DiskFact, MountFact, Role, Standing, VolumeFacts};
+use crate::model::formatting::{self, Asked};
 use crate::model::health::what_of;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::moment;
@@ -131,6 +132,11 @@ fn cloud(page: &mut Page, facts: &VolumeFacts) {
             page.maybe("called", view.name.as_deref());
             page.maybe("recorded as", view.recorded_name.as_ref().map(VolumeName::as_str));
             page.maybe("mounted on", view.mounted_on.as_deref());
+            page.maybe("noted", view.life.as_ref().map(ToString::to_string).as_deref());
+            page.maybe("made from", view.origin.as_deref());
+            if view.is_encrypted {
+                page.plain("encrypted", "its disk is smaller by up to 16 MiB");
+            }
         }
     }
 }
@@ -163,6 +169,9 @@ fn disk(page: &mut Page, facts: &VolumeFacts) {
         DiskFact::Ambiguous { why } => page.plain("is", &format!("not certain: {why}")),
         DiskFact::Unseen { why } => page.plain("is", &format!("unknown: {why}")),
     }
+    if let Some(text) = if_blank(facts) {
+        page.plain("if blank", &text);
+    }
     for link in &facts.links {
         let target = link.target.as_ref().map(|target| format!(" -> {}", target.display()));
         let fault = link.fault.as_ref().map(|fault| format!(" LIES: {fault}"));
@@ -174,6 +183,35 @@ fn disk(page: &mut Page, facts: &VolumeFacts) {
         );
         page.plain("link", &text);
     }
+}
+
+/// Whether the disk would get a file system by itself, should it be blank: by the same judgement as
+/// when it is mounted. Nothing for one that is mounted.
+fn if_blank(facts: &VolumeFacts) -> Option<String> {
+    let (CloudFact::Known(view), DiskFact::Proven(disk), Some(volume)) =
+        (&facts.cloud, &facts.disk, &facts.id)
+    else {
+        return None;
+    };
+    if !facts.mounts.is_empty() {
+        return None;
+    }
+    let known = formatting::Facts {
+        volume,
+        disk: (&disk.name, disk.size, disk.read_only),
+        was_mounted: facts.record.was_mounted,
+        here: view.here.as_deref(),
+        attached_to: view.servers.iter().map(|(server, _)| server.as_str()).collect(),
+        size: view.size,
+        is_encrypted: view.is_encrypted,
+        origin: view.origin.as_deref(),
+        life: view.life.as_ref(),
+        mounted_on: view.mounted_on.as_deref(),
+    };
+    Some(match formatting::may_format(&known, Asked::ByItself) {
+        Ok(_) => "the next mountdevice makes its file system".to_owned(),
+        Err(objection) => format!("it stays blank: {}", objection.cause),
+    })
 }
 
 fn mounts(page: &mut Page, facts: &VolumeFacts) {

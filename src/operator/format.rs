@@ -38,11 +38,13 @@ pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, wish: &Wish) -> Result
 }
 
 fn shown(volume: &Volume, found: &OnDisk) -> String {
-    let OnDisk { disk, contents, was_mounted } = found;
+    let OnDisk { disk, contents, was_mounted, objections } = found;
     let before =
         if *was_mounted { "this machine has mounted it before" } else { "never seen mounted here" };
+    let against =
+        objections.iter().fold(String::new(), |text, one| text + &format!("against {one}\n"));
     format!(
-        "volume  {}\ndisk    {} ({}), {} bytes\nholds   {contents}\nbefore  {before}\n",
+        "volume  {}\ndisk    {} ({}), {} bytes\nholds   {contents}\nbefore  {before}\n{against}",
         volume.id, disk.kernel_name, disk.number, disk.size
     )
 }

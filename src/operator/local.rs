@@ -22,7 +22,14 @@ pub fn run(verb: LocalVerb, config: &Config) -> Result<String> {
     let cloud = LocalCloud::new(&config.local.dir, &wiring::this_node(config)?, &devices)?;
     let deadline = Deadline::after(PATIENCE);
     match verb {
-        LocalVerb::Create { id: VolumeIdArgument(id), size, name } => {
+        LocalVerb::Create { id: VolumeIdArgument(id), from: Some(from), name, .. } => {
+            let VolumeIdArgument(from) = from;
+            let size = cloud.copy(&id, &from, name, deadline)?;
+            Ok(format!("created {id} with {size} bytes, as a copy of {from}\n"))
+        }
+        LocalVerb::Create { id: VolumeIdArgument(id), size, name, from: None } => {
+            // clap demands one of the two.
+            let size = size.ok_or_else(|| Error::new(Kind::Bug, "a volume without a size"))?;
             cloud.create(&id, size, name, deadline)?;
             Ok(format!("created {id} with {size} bytes\n"))
         }

@@ -26,11 +26,9 @@ fn facts(id: &str) -> VolumeFacts {
         cloud: CloudFact::Known(CloudView {
             status: "in-use".to_owned(),
             size: 1,
-            name: None,
-            recorded_name: None,
-            mounted_on: None,
             servers: vec![("s".to_owned(), None)],
             is_here: true,
+            ..CloudView::default()
         }),
         mounts: vec![
             mount(Role::Global, Some(Verdict::Healthy), "/g"),

@@ -151,7 +151,7 @@ fn delete(life: &Life) {
     let volume = world.volume_mut("data");
     assert_eq!((volume.status.as_str(), volume.attachments.len()), ("available", 0));
     let keys: Vec<_> = volume.metadata.keys().collect();
-    assert_eq!(keys, ["incloud-disk-tenure"]);
+    assert_eq!(keys, ["incloud-disk-life", "incloud-disk-tenure"]);
     world.storage.volumes.clear();
     drop(world);
     assert!(!life.here.is_attached(&life.here.node));

@@ -78,6 +78,16 @@ impl Machine {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// What a person's verb says, and whether it did what it was told.
+    pub fn verb(&self, words: &[&str]) -> (bool, String) {
+        let mut command = self.node.command(words);
+        command.env("INCLOUD_DISK_SYSFS", &self.shown.sysfs);
+        command.env("INCLOUD_DISK_BY_ID", &self.shown.by_id);
+        let output = crate::support::output_of(&mut command);
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).unwrap())
+    }
+
     /// A call that kubelet may always repeat; so it is made twice.
     #[track_caller]
     fn twice(&self, arguments: &[&str]) -> Value {
@@ -122,6 +132,12 @@ impl Machine {
     pub fn stage(&self) {
         make_folder(&self.global());
         self.twice(&["mountdevice", &text(&self.global()), &self.link(), &self.options()]);
+    }
+
+    #[track_caller]
+    pub fn stage_fails(&self) -> String {
+        make_folder(&self.global());
+        self.fails(&["mountdevice", &text(&self.global()), &self.link(), &self.options()])
     }
 
     #[track_caller]

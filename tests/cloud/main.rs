@@ -23,6 +23,7 @@ mod plug;
 mod scene;
 
 mod attach;
+mod formats;
 mod grow;
 mod life;
 mod limits;

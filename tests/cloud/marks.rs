@@ -76,7 +76,8 @@ fn a_mark_that_cannot_be_left_or_removed_fails_nothing() {
     let here = &life.here;
     here.attach();
     here.wait("");
-    life.cloud.fault(Fault::on("POST", "/volumes/*/metadata").proxy(400));
+    let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
+    life.cloud.fault(marking.proxy(400));
     here.stage();
     assert!(here.node.log().contains("was not told that the volume is mounted"));
     // `stage` calls twice: the second one has left it.

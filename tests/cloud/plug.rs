@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 const GIB: u64 = 1 << 30;
@@ -22,6 +23,8 @@ pub struct Plug {
     base: PathBuf,
     /// The kernel's name that each volume's disk had last.
     last: Mutex<BTreeMap<String, String>>,
+    /// By how many bytes disks are larger than their volumes; below zero what an encryption takes.
+    pub larger_by: AtomicI64,
 }
 
 /// What a server's kernel shows of its disks.
@@ -35,7 +38,11 @@ impl Plug {
     /// Images and servers are in this folder.
     pub fn below(base: &Path) -> Arc<Self> {
         fs::create_dir(base.join("images")).unwrap();
-        Arc::new(Self { base: base.to_path_buf(), last: Mutex::default() })
+        Arc::new(Self {
+            base: base.to_path_buf(),
+            last: Mutex::default(),
+            larger_by: AtomicI64::new(0),
+        })
     }
 
     /// For the cloud.
@@ -122,7 +129,8 @@ impl Plug {
     fn enlarge(&self, call: &Call) -> io::Result<()> {
         let image = self.image(&call.volume);
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(image)?;
-        file.set_len(call.size * GIB)
+        let size = call.size * GIB;
+        file.set_len(size.saturating_add_signed(self.larger_by.load(Ordering::Relaxed)))
     }
 }
 

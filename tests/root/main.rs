@@ -30,6 +30,7 @@ mod failing_disk;
 mod failures;
 mod foreign;
 mod format_verb;
+mod formats;
 mod guard;
 mod identity;
 mod killed_heal;

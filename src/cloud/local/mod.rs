@@ -16,6 +16,7 @@ use super::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
 use crate::host::{Devices, kernel, nodes};
 use crate::model::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
+use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
@@ -68,6 +69,37 @@ impl<'a> LocalCloud<'a> {
         }
         self.shelf.make_image(id, size)?;
         self.shelf.save(&VolumeFile::new(id.clone(), size, name))
+    }
+
+    /// Makes a new volume with another one's data, as a cloud's clone. Answers its size.
+    pub fn copy(
+        &self,
+        id: &VolumeId,
+        source: &VolumeId,
+        name: Option<String>,
+        deadline: Deadline,
+    ) -> Result<u64> {
+        self.existing(source)?;
+        let _lock = self.shelf.lock(deadline)?;
+        let from = self.existing(source)?;
+        if self.shelf.load(id)?.is_some() {
+            return Err(Error::new(Kind::BadCall, format!("volume {id} exists already")));
+        }
+        if let Some(attachment) = self.view(&from)?.attachments.first() {
+            // What its file system has not written yet would be missing.
+            return Err(Error::new(
+                Kind::Busy,
+                format!("volume {source} is attached to {}", attachment.server),
+            )
+            .hint("detach it first"));
+        }
+        let image = self.shelf.image(source);
+        pull::copy_sparsely(&image, &self.shelf.image(id))
+            .map_err(|error| Error::io(format!("copy {}", image.display()), &error))?;
+        let mut file = VolumeFile::new(id.clone(), from.size, name);
+        file.origin = Some(format!("volume {source}"));
+        self.shelf.save(&file)?;
+        Ok(from.size)
     }
 
     /// Removes a volume that is attached nowhere.
@@ -141,6 +173,9 @@ impl<'a> LocalCloud<'a> {
             name: file.name.clone(),
             recorded_name: file.recorded_name.clone(),
             mounted_on: None,
+            life: file.life(),
+            origin: file.origin.clone(),
+            is_encrypted: false,
             tenure: None,
             status: status.to_owned(),
             is_shareable: false,
@@ -374,8 +409,25 @@ impl Cloud for LocalCloud<'_> {
         false
     }
 
-    fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {
-        Ok(())
+    fn note_life(&self, id: &VolumeId, life: &Life, deadline: Deadline) -> Result<()> {
+        let text = Some(life.to_string());
+        // Most mounts find it as it is: they wait for no lock, and write nothing.
+        if self.existing(id)?.life == text {
+            return Ok(());
+        }
+        let _lock = self.shelf.lock(deadline)?;
+        let mut file = self.existing(id)?;
+        file.life = text;
+        self.shelf.save(&file)
+    }
+
+    fn mark_mounted(
+        &self,
+        id: &VolumeId,
+        server: Option<&ServerId>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        server.map_or(Ok(()), |_| self.note_life(id, &Life::HasData, deadline))
     }
 
     /// The shelf knows no servers but by what is attached to them; none of them ever goes.

@@ -97,7 +97,7 @@ fn shut_down_at(process: &Path, target: &Path, number: DeviceNumber) -> Result<b
 }
 
 /// Copies what is not a hole; the copy is on the disk when this returns.
-fn copy_sparsely(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(super) fn copy_sparsely(from: &Path, to: &Path) -> std::io::Result<()> {
     use nix::unistd::{Whence, lseek};
     const PIECE: usize = 1024 * 1024;
     let source = File::open(from)?;

@@ -10,6 +10,7 @@
 use crate::host::files;
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::formatting::Life;
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
 use crate::model::time::{Deadline, Steps};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,12 @@ pub struct VolumeFile {
     /// The orchestrator's name of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_name: Option<VolumeName>,
+    /// How far it has come, in the words of [`Life`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<String>,
+    /// What it was made from, if it did not begin blank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// To whom it is attached, and since when.
     #[serde(default)]
     pub attachments: BTreeMap<ServerId, String>,
@@ -43,7 +50,22 @@ impl VolumeFile {
     /// A new volume, attached nowhere.
     #[must_use]
     pub fn new(id: VolumeId, size: u64, name: Option<String>) -> Self {
-        Self { format: 1, id, size, name, recorded_name: None, attachments: BTreeMap::new() }
+        Self {
+            format: 1,
+            id,
+            size,
+            name,
+            recorded_name: None,
+            life: None,
+            origin: None,
+            attachments: BTreeMap::new(),
+        }
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn life(&self) -> Option<Life> {
+        self.life.as_deref().map(Life::read)
     }
 }
 

@@ -27,6 +27,7 @@ use super::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
 use crate::model::access::Access;
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
+use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
@@ -43,6 +44,9 @@ const MOUNTED_KEY: &str = "incloud-disk-mounted-on";
 
 /// The key that holds how often the volume went to another server, and to which it went last.
 const TENURE_KEY: &str = "incloud-disk-tenure";
+
+/// The key that holds how far the volume has come. What any server once mounted is formatted by none.
+const LIFE_KEY: &str = "incloud-disk-life";
 
 /// Cinder counts in these.
 const GIB: u64 = 1 << 30;
@@ -206,11 +210,11 @@ impl OpenStack {
         let id = VolumeId::parse(&volume.id)?;
         self.shareable.borrow_mut().insert(id.clone(), volume.multiattach);
         let mut attachments: Vec<Attachment> = Vec::new();
-        for one in volume.attachments {
+        for one in &volume.attachments {
             let server = ServerId::parse(&one.server_id)?;
             // During a live migration one server is listed twice.
             if attachments.iter().all(|other| other.server != server) {
-                let (id, since) = (one.attachment_id, one.attached_at);
+                let (id, since) = (one.attachment_id.clone(), one.attached_at.clone());
                 attachments.push(Attachment { id, server, since });
             }
         }
@@ -224,6 +228,9 @@ impl OpenStack {
         Ok(CloudVolume {
             id,
             tenure,
+            life: volume.metadata.get(LIFE_KEY).map(|text| Life::read(text)),
+            origin: volume.origin(),
+            is_encrypted: volume.encrypted,
             size: volume.size.saturating_mul(GIB),
             name: volume.name.filter(|name| !name.is_empty()),
             recorded_name: recorded_name.and_then(|name| VolumeName::parse(name).ok()),
@@ -321,6 +328,11 @@ impl Cloud for OpenStack {
         true
     }
 
+    fn note_life(&self, id: &VolumeId, life: &Life, deadline: Deadline) -> Result<()> {
+        let text = life.to_string();
+        self.services.set_metadata(id.as_str(), &[(LIFE_KEY, text.as_str())], deadline)
+    }
+
     fn mark_mounted(
         &self,
         id: &VolumeId,
@@ -329,7 +341,9 @@ impl Cloud for OpenStack {
     ) -> Result<()> {
         match server {
             Some(server) => {
-                self.services.set_metadata(id.as_str(), &[(MOUNTED_KEY, server.as_str())], deadline)
+                let life = Life::HasData.to_string();
+                let pairs = [(MOUNTED_KEY, server.as_str()), (LIFE_KEY, life.as_str())];
+                self.services.set_metadata(id.as_str(), &pairs, deadline)
             }
             None => self.services.remove_metadata(id.as_str(), MOUNTED_KEY, deadline),
         }

@@ -24,6 +24,38 @@ pub(super) struct Volume {
     pub(super) attachments: Vec<VolumeAttachment>,
     #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) encrypted: bool,
+    /// What it was made from.
+    pub(super) snapshot_id: Option<String>,
+    pub(super) source_volid: Option<String>,
+    /// There only if it was made from an image, or a copy of such a one.
+    #[serde(rename = "volume_image_metadata")]
+    pub(super) image: Option<BTreeMap<String, serde_json::Value>>,
+    /// `"true"`, as a text; an older service may write a boolean.
+    #[serde(default)]
+    pub(super) bootable: serde_json::Value,
+}
+
+impl Volume {
+    /// What the cloud made the volume from, in words; nothing if it began blank.
+    pub(super) fn origin(&self) -> Option<String> {
+        /// Cinder's own key: the backup that was restored into the volume.
+        const BACKUP: &str = "src_backup_id";
+        let named = |kind: &str, id: Option<&str>| {
+            id.filter(|id| !id.is_empty()).map(|id| format!("{kind} {id}"))
+        };
+        let is_bootable = self.bootable == true || self.bootable == "true";
+        let image = self.image.as_ref().filter(|image| !image.is_empty());
+        named("snapshot", self.snapshot_id.as_deref())
+            .or_else(|| named("volume", self.source_volid.as_deref()))
+            .or_else(|| named("backup", self.metadata.get(BACKUP).map(String::as_str)))
+            .or_else(|| {
+                let id = image?.get("image_id").and_then(serde_json::Value::as_str);
+                Some(named("image", id).unwrap_or_else(|| "an image".to_owned()))
+            })
+            .or_else(|| is_bootable.then(|| "something bootable".to_owned()))
+    }
 }
 
 /// One finished attachment.

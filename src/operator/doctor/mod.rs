@@ -103,15 +103,32 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
             }
         }
     };
-    let found: Vec<_> = status.volumes.iter().filter_map(finding).collect();
+    let mut found: Vec<_> = status.volumes.iter().filter_map(finding).collect();
     if found.is_empty() {
         let count = several(status.volumes.len(), "volume is", "volumes are");
-        return vec![Finding::ok(
+        found.push(Finding::ok(
             CHECK,
             format!("{count} on this machine, and nothing is wrong with any"),
-        )];
+        ));
     }
+    found.extend(notes(&status.volumes));
     found
+}
+
+/// Where the cloud allows no notes, that a volume has data is known to the machine alone that mounted
+/// it.
+fn notes(rows: &[status::Row]) -> Option<Finding> {
+    let mut refused = rows.iter().filter_map(|row| row.facts.record.notes_forbidden.as_deref());
+    let first = refused.next()?;
+    Some(Finding::warning(
+        "notes",
+        format!(
+            "the cloud allows no notes with {} ({first}): only this machine's memory and the \
+             reading of the disk keep a volume with data from being formatted",
+            several(1 + refused.count(), "volume", "volumes")
+        ),
+        "let this user change the metadata of volumes (volume:create_volume_metadata in Cinder's policy)",
+    ))
 }
 
 /// The list, for people.

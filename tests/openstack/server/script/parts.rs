@@ -59,6 +59,10 @@ pub(super) struct VolumeScript {
     pub(super) multiattach: Option<bool>,
     pub(super) encrypted: Option<bool>,
     pub(super) volume_type: Option<String>,
+    pub(super) snapshot_id: Option<String>,
+    pub(super) source_volid: Option<String>,
+    /// What `volume_image_metadata` shows.
+    pub(super) image: Option<Map<String, Value>>,
     pub(super) metadata: Option<Map<String, Value>>,
     /// Both views: the volume is at these servers and no others.
     pub(super) attached_to: Option<Vec<String>>,
@@ -143,6 +147,9 @@ impl VolumeScript {
         volume.multiattach = self.multiattach.unwrap_or(volume.multiattach);
         volume.encrypted = self.encrypted.unwrap_or(volume.encrypted);
         volume.kind = self.volume_type.unwrap_or_else(|| volume.kind.clone());
+        volume.snapshot = self.snapshot_id.or_else(|| volume.snapshot.take());
+        volume.source = self.source_volid.or_else(|| volume.source.take());
+        volume.image = self.image.unwrap_or_else(|| volume.image.clone());
         volume.metadata = self.metadata.unwrap_or_else(|| volume.metadata.clone());
         if let Some(servers) = self.attached_to {
             attach_only_to(world, &id, &servers)?;

@@ -37,6 +37,11 @@ pub struct Volume {
     pub encrypted: bool,
     /// The name of its type.
     pub kind: String,
+    /// What it was made from, by id.
+    pub snapshot: Option<String>,
+    pub source: Option<String>,
+    /// What Cinder remembers of the image it was made from; shown only where there is something.
+    pub image: Map<String, Value>,
     pub metadata: Map<String, Value>,
     pub attachments: Vec<Attachment>,
     /// Seconds since 1970.

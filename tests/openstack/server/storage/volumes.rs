@@ -79,6 +79,12 @@ impl World {
         let mut volume = self.new_volume(&id, &name, size, &project);
         volume.region = asked.region(self);
         volume.set_status("creating");
+        let named = |key: &str| body[key].as_str().map(str::to_owned);
+        (volume.snapshot, volume.source) = (named("snapshot_id"), named("source_volid"));
+        if let Some(image) = named("imageRef") {
+            volume.bootable = true;
+            volume.image.insert("image_id".to_owned(), Value::from(image));
+        }
         if let Some(metadata) = body["metadata"].as_object() {
             volume.metadata.clone_from(metadata);
         }
@@ -165,8 +171,8 @@ pub fn show(asked: &Asked<'_>, volume: &Volume) -> Value {
         "name": volume.name,
         "description": null,
         "volume_type": volume.kind,
-        "snapshot_id": null,
-        "source_volid": null,
+        "snapshot_id": volume.snapshot,
+        "source_volid": volume.source,
         "metadata": volume.metadata,
         "links": links(asked, volume),
         "user_id": volume.user,
@@ -178,6 +184,9 @@ pub fn show(asked: &Asked<'_>, volume: &Volume) -> Value {
         "attachments": attachments,
         "os-vol-tenant-attr:tenant_id": volume.project,
     });
+    if !volume.image.is_empty() {
+        body["volume_image_metadata"] = Value::Object(volume.image.clone());
+    }
     let minor = asked.minor;
     if minor >= 13 {
         body["group_id"] = Value::Null;
