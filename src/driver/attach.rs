@@ -41,7 +41,7 @@ impl Driver<'_> {
         }
         let lock = self.lock_if_possible(&volume.id)?;
         if lock.is_some() && node == self.this_node {
-            self.wanted_again(&volume.id, "detach");
+            self.wanted_again(&volume.id, &["detach"]);
         }
         let server = self.existing_server(node)?;
         let state = self.existing(&volume.id)?;

@@ -47,6 +47,9 @@ impl Driver<'_> {
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
         let outcome = self.make_detached(state, &server, node, force)?;
         self.forget_answers(&id);
+        if node == self.this_node {
+            self.end_refusals(&id, &["detach"]);
+        }
         self.forget_everywhere(&id, name)?;
         Ok(outcome)
     }

@@ -5,13 +5,14 @@
 //! the truth. Every refusal ends by itself with them, or by a person's word, and never by time.
 
 use super::Driver;
+use crate::host::machine::uptime;
 use crate::model::config::GuardMode;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mountinfo::MountTable;
 use crate::model::record::VolumeRecord;
-use crate::model::refusal::Refusal;
+use crate::model::refusal::{Occasion, Refusal};
 use crate::model::users::{
     Answer, DeviceUses, FileUse, Holder, KernelUse, NamespaceUse, NamespaceUses, Tie,
 };
@@ -62,7 +63,9 @@ impl Driver<'_> {
                 let label = id.and_then(|id| self.records.load(id).consumers.remove(consumer));
                 let pod = labelled(consumer, label.as_deref());
                 let holders = named(&holders, holder);
-                self.refuse(id, &what, &format!("pod {pod} still runs: {holders}{dead}"))
+                let pods = BTreeSet::from([consumer.clone()]);
+                let reason = format!("pod {pod} still runs: {holders}{dead}");
+                self.refuse_for(id, &what, Some(pods), &reason)
             }
             Answer::CannotTell(why) => self.refuse(id, &what, &cannot_tell(&why)),
         }
@@ -195,11 +198,10 @@ impl Driver<'_> {
         if !held.is_empty() {
             let dead = self.all_gone(numbers);
             let holders = named(&held, |one| namespace(one));
-            return self.refuse(
-                id,
-                what,
-                &format!("{} still run: {holders}{dead}", pods_of(&held, record.as_ref())),
-            );
+            let pods = pods_of(&held);
+            let who = labelled_all(&pods, record.as_ref());
+            let reason = format!("{who} still run: {holders}{dead}");
+            return self.refuse_for(id, what, Some(pods), &reason);
         }
         for one in leaked {
             if let Err(error) = self.take_down(one) {
@@ -260,10 +262,7 @@ impl Driver<'_> {
     fn passed(&self, id: Option<&VolumeId>, what: &str) {
         let refused = |id: &&VolumeId| self.records.load(id).refused.remove(what);
         if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
-            let over = |record: &mut VolumeRecord| drop(record.refused.remove(what));
-            if let Err(error) = self.records.update(id, over) {
-                tracing::debug!(%error, "the end of a refusal is not remembered");
-            }
+            self.end_refusals(id, &[what]);
             let seconds = refusal.last.saturating_sub(refusal.since);
             tracing::info!(volume = %id, what, count = refusal.count, seconds, "no longer refused");
         }
@@ -271,27 +270,51 @@ impl Driver<'_> {
 
     /// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
     /// whoever asks is not told that it is. The caller holds the volume's lock.
-    pub(super) fn wanted_again(&self, id: &VolumeId, what: &str) {
-        if self.records.load(id).refused.contains_key(what) {
-            let over = |record: &mut VolumeRecord| drop(record.refused.remove(what));
-            let forgotten = self.records.update(id, over);
-            tracing::debug!(volume = %id, what, ?forgotten, "wanted again: its refusal is over");
+    pub(super) fn wanted_again(&self, id: &VolumeId, what: &[&str]) {
+        self.end_refusals(id, what);
+    }
+
+    /// These tear-downs are done, or not asked for any more: the next refusal of one begins a new
+    /// series, also one that was given up.
+    pub(super) fn end_refusals(&self, id: &VolumeId, what: &[&str]) {
+        let refused = self.records.load(id).refused;
+        let what: Vec<_> = what.iter().filter(|what| refused.contains_key(**what)).collect();
+        if what.is_empty() {
+            return;
+        }
+        let over = |record: &mut VolumeRecord| {
+            record.refused.retain(|refused, _| !what.iter().any(|what| *what == refused));
+        };
+        match self.records.update(id, over) {
+            Ok(()) => tracing::debug!(volume = %id, ?what, "its refusal is over"),
+            Err(error) => tracing::warn!(%error, "the end of a refusal is not remembered"),
         }
     }
 
-    /// Refuses, as far as the guard's mode has it. The same refusal again is only counted.
+    /// Refuses for a reason that is no pod's.
     pub(super) fn refuse(&self, id: Option<&VolumeId>, what: &str, reason: &str) -> Result<()> {
+        self.refuse_for(id, what, None, reason)
+    }
+
+    /// Refuses, as far as the guard's mode has it, for the sake of these pods. The same refusal again
+    /// is only counted.
+    pub(super) fn refuse_for(
+        &self,
+        id: Option<&VolumeId>,
+        what: &str,
+        pods: Option<BTreeSet<ConsumerId>>,
+        reason: &str,
+    ) -> Result<()> {
         let volume = id.map_or_else(|| "unknown".to_owned(), ToString::to_string);
         if self.guard.mode == GuardMode::Warn {
             tracing::warn!(volume, what, reason, "would be refused");
             return Ok(());
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let before = id.and_then(|id| self.records.load(id).refused.get(what).cloned());
-        let refusal = Refusal::after(before.as_ref(), reason, now);
+        let refusal = Refusal::after(before.as_ref(), reason, &occasion(pods));
+        // The record stays as it is until the tear-down is done: this one may fail still.
         if let Some(limit) = self.guard.give_up_after
-            && Duration::from_secs(now.saturating_sub(refusal.since)) >= Duration::from_secs(limit)
-            && refusal.count > 1
+            && refusal.lasts(Duration::from_secs(limit))
         {
             tracing::error!(
                 volume,
@@ -324,6 +347,12 @@ impl Driver<'_> {
         error.is_repeated = refusal.count > 1;
         Err(error)
     }
+}
+
+/// This moment, in which a tear-down is refused for the sake of these pods.
+fn occasion(pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Occasion { uptime: uptime(), wall, pods }
 }
 
 /// Whether a pod that lives in a namespace with the volume was given it, or merely sees it there.
@@ -368,12 +397,16 @@ fn labelled(pod: &ConsumerId, label: Option<&str>) -> String {
     }
 }
 
-/// The pods that live in these namespaces, by the names that people know.
-fn pods_of(held: &[&NamespaceUse], record: Option<&VolumeRecord>) -> String {
-    let pods = held.iter().flat_map(|one| &one.processes);
-    let pods: BTreeSet<_> = pods.filter_map(|process| process.owner.pod.as_ref()).collect();
+/// The pods that live in these namespaces.
+fn pods_of(held: &[&NamespaceUse]) -> BTreeSet<ConsumerId> {
+    let processes = held.iter().flat_map(|one| &one.processes);
+    processes.filter_map(|process| process.owner.pod.clone()).collect()
+}
+
+/// Pods by the names that people know.
+fn labelled_all(pods: &BTreeSet<ConsumerId>, record: Option<&VolumeRecord>) -> String {
     let pods: Vec<_> = pods
-        .into_iter()
+        .iter()
         .map(|pod| labelled(pod, record.and_then(|r| r.consumers.get(pod)).map(String::as_str)))
         .collect();
     format!("pods that use the volume, {},", pods.join(", "))

@@ -33,7 +33,8 @@ impl Driver<'_> {
     pub fn publish(&self, volume: &Volume, publication: &Publication<'_>) -> Result<Outcome> {
         let _lock = self.lock(&volume.id)?;
         self.remember_name(volume);
-        self.wanted_again(&volume.id, &format!("unmount {}", publication.consumer));
+        let unmount = format!("unmount {}", publication.consumer);
+        self.wanted_again(&volume.id, &[&unmount, "unmountdevice", "detach"]);
         let stage = self.mounts.real_path(publication.stage)?;
         let folder = self.mounts.real_path(publication.target)?;
         self.stage_locked(volume, publication.stage, publication.wish, "")?;

@@ -59,7 +59,7 @@ impl Driver<'_> {
         hint: &str,
     ) -> Result<Outcome> {
         let folder = self.mounts.real_path(target)?;
-        self.wanted_again(&volume.id, "unmountdevice");
+        self.wanted_again(&volume.id, &["unmountdevice", "detach"]);
         self.devices.tidy(&volume.id);
         let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
         let unhealed = self.heal_on_the_way(&volume.id, &disk);

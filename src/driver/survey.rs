@@ -4,6 +4,7 @@
 
 use super::{Driver, guard};
 use crate::cloud::CloudVolume;
+use crate::host::machine::uptime;
 use crate::host::nodes;
 use crate::model::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
@@ -20,7 +21,6 @@ use crate::model::target::{Place, place_of};
 use crate::model::users::{Answer, NamespaceUse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// All that was seen.
 #[derive(Debug)]
@@ -426,14 +426,14 @@ fn pods_of(record: Option<&VolumeRecord>, mounts: &[MountFact]) -> Vec<PodFact> 
 }
 
 pub(super) fn refusals_of(record: &VolumeRecord) -> Vec<RefusalFact> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = uptime();
     let fact = |(what, refusal): (&String, &crate::model::refusal::Refusal)| RefusalFact {
         what: what.clone(),
         reason: refusal.reason.clone(),
         since: refusal.since,
         last: refusal.last,
         count: refusal.count,
-        is_current: refusal.is_current(now),
+        is_current: refusal.is_current(&now),
     };
     record.refused.iter().map(fact).collect()
 }

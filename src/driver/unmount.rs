@@ -17,6 +17,16 @@ enum Ward<'a> {
     Stage,
 }
 
+impl Ward<'_> {
+    /// The name under which a refusal of it is remembered.
+    fn tear_down(&self) -> String {
+        match self {
+            Self::Consumer(consumer) => format!("unmount {consumer}"),
+            Self::Stage => "unmountdevice".to_owned(),
+        }
+    }
+}
+
 impl Driver<'_> {
     /// Unmounts the consumer's folder.
     pub fn unpublish(
@@ -53,6 +63,9 @@ impl Driver<'_> {
             self.set_back_for_good(id);
         }
         let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
+        if let Some(id) = &id {
+            self.end_refusals(id, &[&ward.tear_down()]);
+        }
         // The record may name a mount that is gone since a reboot: it is put right either way.
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
             let gone = |record: &mut VolumeRecord| match ward {

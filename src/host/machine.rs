@@ -2,6 +2,7 @@
 
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
+use crate::model::time::Uptime;
 use std::sync::OnceLock;
 
 /// The host's name as Kubernetes makes a node name of it: in lower case.
@@ -21,6 +22,13 @@ pub fn boot_id() -> String {
     static BOOT: OnceLock<String> = OnceLock::new();
     let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     BOOT.get_or_init(|| read().trim().to_owned()).clone()
+}
+
+/// This moment by the clock that goes on while the machine sleeps, and that nobody can set.
+#[must_use]
+pub fn uptime() -> Uptime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Uptime { boot: boot_id(), seconds: u64::try_from(now.tv_sec).unwrap_or(0) }
 }
 
 /// The name of the process that called us, for the log.

@@ -162,7 +162,8 @@ pub enum LogLevel {
 pub struct GuardConfig {
     /// Whether tear-downs of volumes in use are refused.
     pub mode: GuardMode,
-    /// Seconds after which a refusal turns into consent; never if not given.
+    /// Seconds after which refusals without a break, for the same pods, turn into consent; never if
+    /// not given.
     pub give_up_after: Option<u64>,
     /// Whether other machines are told, through the cloud, where a volume is mounted.
     pub remote: bool,

@@ -1,5 +1,6 @@
 //! The end of a call's time, passed by value into everything that waits.
 
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The moment after which a call answers rather than waits.
@@ -49,6 +50,26 @@ impl Deadline {
             std::thread::sleep(nap);
         }
         !self.over()
+    }
+}
+
+/// A moment by a clock that survives processes and that nobody can set: the time since the machine
+/// was started, sleep included, and which start that was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uptime {
+    /// The start; empty if it cannot be told.
+    pub boot: String,
+    /// Seconds since then.
+    pub seconds: u64,
+}
+
+impl Uptime {
+    /// The time since an earlier moment; nothing if that is of another start, or not earlier.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Option<Duration> {
+        let is_comparable = !self.boot.is_empty() && self.boot == earlier.boot;
+        let seconds = self.seconds.checked_sub(earlier.seconds).filter(|_| is_comparable);
+        seconds.map(Duration::from_secs)
     }
 }
 

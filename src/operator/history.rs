@@ -4,6 +4,7 @@ use super::journal::{self, Wish};
 use super::stage::{Paint, Stage, hanging};
 use crate::cli::VolumeNameArgument;
 use crate::cli::looking::HistoryArguments;
+use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::config::Config;
 use crate::model::error::Result;
@@ -77,7 +78,8 @@ fn now_refused(entries: &[Entry], records: &Records) -> Vec<Entry> {
 }
 
 fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
-    let current = record.refused.iter().filter(|(_, refusal)| refusal.is_current(now / 1000));
+    let uptime = uptime();
+    let current = record.refused.iter().filter(|(_, refusal)| refusal.is_current(&uptime));
     let current: Vec<_> = current.collect();
     let since = current.iter().map(|(_, refusal)| refusal.since).min()?;
     let one = |(what, refusal): &(&String, &Refusal)| {

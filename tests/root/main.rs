@@ -31,6 +31,7 @@ mod failures;
 mod foreign;
 mod format_verb;
 mod formats;
+mod give_up;
 mod guard;
 mod identity;
 mod killed_heal;

@@ -243,14 +243,17 @@ pub(super) fn words(body: &Value) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Seconds, or a date: by our own clock, which may be behind the service's.
+/// Seconds, or a date: by the service's own clock, and by ours only where it does not tell it.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
     let until = httpdate::parse_http_date(text).ok()?;
-    Some(until.duration_since(SystemTime::now()).unwrap_or_default())
+    let theirs =
+        headers.get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+    let now = theirs.unwrap_or_else(SystemTime::now);
+    Some(until.duration_since(now).unwrap_or_default())
 }
 
 /// By how many whole seconds an answer's own date is ahead of ours.
@@ -324,6 +327,13 @@ mod tests {
         let pause = of(&httpdate::fmt_http_date(soon)).unwrap();
         assert!((28..=30).contains(&pause.as_secs()), "{pause:?}");
         assert_eq!(of("soon"), None);
+        // By the clock of the one who says it, however wrong ours is.
+        let theirs = SystemTime::now() + Duration::from_secs(10 * 365 * 86_400);
+        let mut headers = HeaderMap::new();
+        let date = |at| HeaderValue::from_str(&httpdate::fmt_http_date(at)).unwrap();
+        headers.insert(DATE, date(theirs));
+        headers.insert(RETRY_AFTER, date(theirs + Duration::from_secs(20)));
+        assert_eq!(retry_after(&headers), Some(Duration::from_secs(20)));
     }
 
     #[test]

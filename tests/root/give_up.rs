@@ -1,0 +1,199 @@
+//! `guard.give_up_after`: what counts is one unbroken series of refusals, by a clock that nobody can
+//! set. Calls come at later moments by a time namespace, which moves the time since the start.
+
+use crate::checks::{layers_at, nothing_is_left};
+use crate::crash::seams_are_built_in;
+use crate::heal::{is_possible, running};
+use crate::support::pods::{Naming, Pod};
+use crate::support::{Answer, DISK, Node, output_of, skip};
+use crate::volume::{Call, Volume, make_folder};
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Longer than the pause after which the wall clock's seconds differ for certain.
+const ONE: &str = "[guard]\ngive_up_after = 1";
+
+/// Ten of them.
+const YEARS: i64 = 10 * 365 * 86_400;
+
+/// More than any gap within a series.
+const GAP: u64 = 700;
+
+fn is_ready(test: &str) -> bool {
+    if !is_possible(test) {
+        return false;
+    }
+    let mut probe = Command::new("unshare");
+    probe.args(["--time", "--fork", "--boottime", "5", "true"]);
+    if !output_of(&mut probe).status.success() {
+        skip(test, "needs time namespaces");
+        return false;
+    }
+    true
+}
+
+/// A call that comes so many seconds later, if nobody asks the wall clock.
+fn later(node: &Node, seconds: u64, call: &Call, wish: (&str, &str)) -> Answer {
+    let mut command = Command::new("unshare");
+    command.args(["--time", "--fork", "--boottime", &seconds.to_string(), "--", DISK]);
+    command.args(call).env("INCLOUD_DISK_CONFIG", node.config_path()).env(wish.0, wish.1);
+    command.stdin(Stdio::null());
+    Answer::of(command)
+}
+
+#[track_caller]
+fn is_refused(node: &Node, seconds: u64, call: &Call) -> String {
+    let answer = later(node, seconds, call, ("NO", "WISH"));
+    assert_eq!(answer.json["status"], "Failure", "after {seconds} s: {}", answer.text);
+    let message = answer.json["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("it is refused until they end"), "{message}");
+    message
+}
+
+#[track_caller]
+fn is_consented(node: &Node, seconds: u64, call: &Call) {
+    let answer = later(node, seconds, call, ("NO", "WISH"));
+    assert_eq!(answer.json["status"], "Success", "after {seconds} s: {}", answer.text);
+}
+
+/// The clock on the wall moves on by more than the limit.
+fn wall_clock_moves() {
+    std::thread::sleep(Duration::from_millis(2100));
+}
+
+/// The wall clock is set, after what is remembered was written: seen from now, that was `by` seconds
+/// earlier or later.
+fn set_the_wall_clock(volume: &Volume<'_>, by: i64) {
+    let path = volume.boot_record_path();
+    let mut record: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    for refusal in record["refused"].as_object_mut().unwrap().values_mut() {
+        for key in ["since", "last"] {
+            let then = refusal[key].as_i64().unwrap();
+            refusal[key] = (then - by).into();
+        }
+    }
+    fs::write(&path, record.to_string()).unwrap();
+}
+
+#[test]
+fn a_second_incident_is_refused_from_its_beginning() {
+    let test = "a_second_incident_is_refused_from_its_beginning";
+    if !is_ready(test) {
+        return;
+    }
+    let node = Node::new();
+    node.configure(ONE);
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let unmount = volume.unpublish(pod.uid());
+    is_refused(&node, 0, &unmount);
+    wall_clock_moves();
+    // kubelet came to its senses, and errs again later.
+    is_refused(&node, GAP, &unmount);
+    assert_eq!(layers_at(&volume.pod(pod.uid())), 1);
+    assert!(!node.log().contains("given up"), "{}", node.log());
+    is_refused(&node, GAP, &unmount);
+    is_consented(&node, GAP + 2, &unmount);
+    assert!(node.log().contains("given up"), "{}", node.log());
+    // What is done is over: it begins anew, whatever mounts it again.
+    assert!(volume.record()["refused"].is_null(), "{}", volume.record());
+    container.die();
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_consent_holds_until_the_tear_down_is_done() {
+    let test = "a_consent_holds_until_the_tear_down_is_done";
+    if !is_ready(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    node.configure(ONE);
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let unmount = volume.unpublish(pod.uid());
+    is_refused(&node, 0, &unmount);
+    let answer = later(&node, 100, &unmount, ("INCLOUD_DISK_SEAM", "mounts.unmount=fail"));
+    assert!(answer.text.contains("was made to fail"), "{}", answer.text);
+    is_consented(&node, 200, &unmount);
+    assert_eq!(node.log().matches("given up").count(), 3, "each consent is told: {}", node.log());
+    container.die();
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_wall_clock_that_is_set_hastens_and_delays_nothing() {
+    let test = "a_wall_clock_that_is_set_hastens_and_delays_nothing";
+    if !is_ready(test) {
+        return;
+    }
+    let node = Node::new();
+    node.configure("[guard]\ngive_up_after = 500");
+    let pod = Pod::new(Naming::Cgroupfs);
+    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let unmount = volume.unpublish(pod.uid());
+    is_refused(&node, 0, &unmount);
+    set_the_wall_clock(&volume, YEARS);
+    is_refused(&node, 1, &unmount);
+    is_refused(&node, 300, &unmount);
+    set_the_wall_clock(&volume, -2 * YEARS);
+    is_refused(&node, 400, &unmount);
+    is_consented(&node, 510, &unmount);
+    container.die();
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn a_pod_that_came_later_has_the_whole_time() {
+    let test = "a_pod_that_came_later_has_the_whole_time";
+    if !is_ready(test) {
+        return;
+    }
+    let node = Node::new();
+    node.configure(ONE);
+    let (first, second) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
+    let (volume, container) = running(&node, &first, "ext4", "64M");
+    is_refused(&node, 0, &volume.unstage());
+    wall_clock_moves();
+    // Not by kubelet, which would tell of it: a runtime starts it with what it has.
+    let later_one = second.container_with(&volume.pod(first.uid()));
+    container.die();
+    let message = is_refused(&node, 2, &volume.unstage());
+    assert!(message.contains(second.uid()), "{message}");
+    // At fee4868 the second call for the new reason is consented to.
+    is_refused(&node, 2, &volume.unstage());
+    assert_eq!(layers_at(&volume.global()), 1);
+    later_one.die();
+    node.must(volume.unpublish(first.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+#[test]
+fn what_was_wanted_again_meanwhile_has_the_whole_time() {
+    let test = "what_was_wanted_again_meanwhile_has_the_whole_time";
+    if !is_ready(test) {
+        return;
+    }
+    let node = Node::new();
+    node.configure(ONE);
+    let (pod, other) = (Pod::new(Naming::Systemd), Pod::new(Naming::Systemd));
+    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let detach = volume.detach();
+    is_refused(&node, 0, &detach);
+    is_refused(&node, 0, &detach);
+    wall_clock_moves();
+    // Another pod gets it: whoever mounts a volume does not want it detached.
+    make_folder(&volume.pod(other.uid()));
+    node.must(volume.publish(other.uid()));
+    is_refused(&node, 2, &detach);
+    assert!(node.letter(&volume.id).is_some(), "it is attached still");
+    node.must(volume.unpublish(other.uid()));
+    volume.ends_with(&pod, container);
+    nothing_is_left(&node, &[&volume]);
+}
