@@ -157,7 +157,7 @@ impl Driver<'_> {
     pub fn adopt_dead(&self, id: &VolumeId, mode: HealMode) -> Result<Vec<DeviceNumber>> {
         let _lock = self.lock(id)?;
         let disk = self.disk(id)?;
-        let Contents::FileSystem(found) = self.file_systems.look(&disk)? else {
+        let Contents::FileSystem(found) = self.file_systems.look(&disk, self.deadline)? else {
             return Err(Error::refused(format!("{} holds no file system", disk.kernel_name)));
         };
         let Some(wanted) = told_by_statfs(found.kind, &found.uuid) else {

@@ -38,7 +38,7 @@ impl Driver<'_> {
         let grown = self.wait_for_size(volume, bytes)?;
         seam::step("expand.sized");
         self.prove_again(&volume.id, &disk)?;
-        let covered = self.file_systems.grow(&folder, kind, &grown)?;
+        let covered = self.file_systems.grow(&folder, kind, &grown, self.deadline)?;
         self.prove_again(&volume.id, &disk)?;
         // The last group or allocation group may be too small to be used.
         let slack = (bytes / 100).max(1 << 20);

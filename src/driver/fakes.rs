@@ -302,7 +302,7 @@ fn nothing<T>() -> Result<T> {
 }
 
 impl FileSystems for NoHost {
-    fn look(&self, _: &Device) -> Result<Contents> {
+    fn look(&self, _: &Device, _: Deadline) -> Result<Contents> {
         nothing()
     }
 
@@ -322,7 +322,7 @@ impl FileSystems for NoHost {
         nothing()
     }
 
-    fn grow(&self, _: &Path, _: FsType, _: &Device) -> Result<u64> {
+    fn grow(&self, _: &Path, _: FsType, _: &Device, _: Deadline) -> Result<u64> {
         nothing()
     }
 }

@@ -37,7 +37,7 @@ impl Driver<'_> {
     pub fn what_is_on(&self, volume: &Volume) -> Result<OnDisk> {
         let disk = self.disk(&volume.id)?;
         let _held = self.hold(&volume.id, &disk)?;
-        let contents = match self.file_systems.look(&disk) {
+        let contents = match self.file_systems.look(&disk, self.deadline) {
             Ok(Contents::Blank) => "nothing: all that was read is zero".to_owned(),
             Ok(Contents::FileSystem(found)) => {
                 format!("{} of {} bytes, UUID {}", found.kind, found.size, found.uuid)
@@ -148,7 +148,7 @@ impl Driver<'_> {
         self.file_systems.make(&volume.id, disk, &new, self.deadline)?;
         seam::step("stage.format.made");
         self.prove_again(&volume.id, disk)?;
-        match self.file_systems.look(disk)? {
+        match self.file_systems.look(disk, self.deadline)? {
             Contents::FileSystem(found)
                 if found.uuid == plan.uuid && found.maker != Maker::Unfinished =>
             {

@@ -201,7 +201,7 @@ impl Driver<'_> {
             Err(Error::refused(format!("{}: {why}", disk.kernel_name))
                 .hint("nothing was touched; restart the pods that use the volume"))
         };
-        let Contents::FileSystem(found) = self.file_systems.look(disk)? else {
+        let Contents::FileSystem(found) = self.file_systems.look(disk, self.deadline)? else {
             return refuse("it holds no file system that was mounted before".to_owned());
         };
         if found.kind == FsType::Btrfs {
@@ -242,7 +242,7 @@ impl Driver<'_> {
         }
         self.file_systems.check(id, disk, found.kind, self.deadline)?;
         self.prove_again(id, disk)?;
-        match self.file_systems.look(disk)? {
+        match self.file_systems.look(disk, self.deadline)? {
             Contents::FileSystem(now) => Ok(now),
             _ => refuse("it holds no file system after its check".to_owned()),
         }

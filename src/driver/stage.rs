@@ -114,7 +114,7 @@ impl Driver<'_> {
         if is_known && record.was_mounted {
             return;
         }
-        let (uuid, mounts) = match self.file_systems.look(disk) {
+        let (uuid, mounts) = match self.file_systems.look(disk, self.deadline) {
             Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
             _ => (String::new(), None),
         };
@@ -133,7 +133,7 @@ impl Driver<'_> {
         let wished = wish.file_system;
         let record = self.records.load(&volume.id);
         let unfinished = unfinished_on(&record, disk);
-        let contents = self.file_systems.look(disk)?;
+        let contents = self.file_systems.look(disk, self.deadline)?;
         let found = match contents {
             // A finished file system is never made again, whatever the record says.
             Contents::FileSystem(found) if finished(&found, unfinished) => found,
@@ -198,7 +198,7 @@ impl Driver<'_> {
                 self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
                 self.prove_again(&volume.id, disk)?;
                 // The check begins its counts anew.
-                if let Contents::FileSystem(now) = self.file_systems.look(disk)? {
+                if let Contents::FileSystem(now) = self.file_systems.look(disk, self.deadline)? {
                     found = now;
                 }
             } else {

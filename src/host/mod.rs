@@ -100,8 +100,8 @@ pub trait Devices {
 
 /// File systems on disks.
 pub trait FileSystems {
-    /// What stands on the disk. Bytes that cannot be read are an error, never "blank".
-    fn look(&self, device: &Device) -> Result<Contents>;
+    /// What stands on the disk. Bytes that cannot be read, or not in time, are an error, never "blank".
+    fn look(&self, device: &Device, deadline: Deadline) -> Result<Contents>;
     /// What another program that knows many more marks finds on the disk: nothing is no proof.
     fn second_opinion(
         &self,
@@ -123,7 +123,13 @@ pub trait FileSystems {
     fn check(&self, id: &VolumeId, device: &Device, kind: FsType, deadline: Deadline)
     -> Result<()>;
     /// Grows the mounted file system to its disk; says how many bytes it covers then.
-    fn grow(&self, mounted_at: &Path, kind: FsType, device: &Device) -> Result<u64>;
+    fn grow(
+        &self,
+        mounted_at: &Path,
+        kind: FsType,
+        device: &Device,
+        deadline: Deadline,
+    ) -> Result<u64>;
 }
 
 /// A file system to be made.

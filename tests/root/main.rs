@@ -23,6 +23,7 @@ mod volume;
 mod access;
 mod adoption;
 mod aftercare;
+mod blank;
 mod census;
 mod crash;
 mod expand;

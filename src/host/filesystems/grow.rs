@@ -4,6 +4,7 @@ use super::super::{FileSystems, kernel};
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::Device;
 use crate::model::error::{Error, Result};
+use crate::model::time::Deadline;
 use nix::errno::Errno;
 use std::fs::File;
 use std::path::Path;
@@ -14,6 +15,7 @@ pub(super) fn grow(
     mounted_at: &Path,
     kind: FsType,
     device: &Device,
+    deadline: Deadline,
 ) -> Result<u64> {
     let root = File::open(mounted_at)
         .map_err(|error| Error::io(format!("open {}", mounted_at.display()), &error))?;
@@ -31,7 +33,7 @@ pub(super) fn grow(
             let block = nix::sys::statfs::fstatfs(&root).map_err(failed)?.block_size();
             let block = u64::try_from(block).unwrap_or(0).max(1024);
             kernel::ext_grow(&root, device.size / block).map_err(failed)?;
-            covered(file_systems, device)
+            covered(file_systems, device, deadline)
         }
         FsType::Xfs => {
             let before = kernel::xfs_geometry(&root).map_err(failed)?;
@@ -46,13 +48,13 @@ pub(super) fn grow(
             kernel::btrfs_grow(&root).map_err(failed)?;
             // The superblock on the disk follows with the next transaction.
             nix::unistd::syncfs(&root).map_err(failed)?;
-            covered(file_systems, device)
+            covered(file_systems, device, deadline)
         }
     }
 }
 
-fn covered(file_systems: &dyn FileSystems, device: &Device) -> Result<u64> {
-    match file_systems.look(device)? {
+fn covered(file_systems: &dyn FileSystems, device: &Device, deadline: Deadline) -> Result<u64> {
+    match file_systems.look(device, deadline)? {
         Contents::FileSystem(found) => Ok(found.size),
         Contents::Blank | Contents::Foreign(_) | Contents::Unknown(_) => Err(Error::refused(
             format!("{} shows no file system after it grew", device.kernel_name),

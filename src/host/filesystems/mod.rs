@@ -1,6 +1,7 @@
 //! File systems: looked at in our own process, made and mended by the system's tools, grown by
 //! the kernel.
 
+mod blank;
 mod grow;
 mod make;
 
@@ -21,7 +22,7 @@ use std::path::Path;
 pub struct KernelFileSystems;
 
 impl FileSystems for KernelFileSystems {
-    fn look(&self, device: &Device) -> Result<Contents> {
+    fn look(&self, device: &Device, deadline: Deadline) -> Result<Contents> {
         let disk = nodes::open_to_read(device)?;
         let size = device.size;
         // A file system is told by a few places; only a disk that may be blank is read on.
@@ -31,11 +32,7 @@ impl FileSystems for KernelFileSystems {
         if !matches!(verdict, Contents::Blank | Contents::Unknown(_)) {
             return Ok(verdict);
         }
-        let mut samples = sampled(&disk, device, &places::edges(size))?;
-        for place in places::between_edges(size) {
-            samples.push(sample(&disk, device, place, places::BLOCK)?);
-        }
-        Ok(contents::judge(&Read { size, samples: &samples }))
+        blank::verdict(&disk, device, deadline.at_most(blank::LONGEST))
     }
 
     fn second_opinion(
@@ -128,9 +125,15 @@ impl FileSystems for KernelFileSystems {
         }
     }
 
-    fn grow(&self, mounted_at: &Path, kind: FsType, device: &Device) -> Result<u64> {
+    fn grow(
+        &self,
+        mounted_at: &Path,
+        kind: FsType,
+        device: &Device,
+        deadline: Deadline,
+    ) -> Result<u64> {
         seam::effect("filesystems.grow")?;
-        grow::grow(self, mounted_at, kind, device)
+        grow::grow(self, mounted_at, kind, device, deadline)
     }
 }
 

@@ -3,6 +3,7 @@
 //! "Blank" is the dangerous answer, for only a blank disk is ever formatted. So it is given only
 //! when every byte that was looked at is zero; whatever is not recognised counts as data.
 
+pub mod blank;
 mod btrfs;
 mod ext;
 pub mod places;
@@ -145,17 +146,20 @@ pub fn judge(read: &Read<'_>) -> Contents {
         (None, Some(signature)) => return Contents::Foreign(signature.to_string()),
         (None, None) => {}
     }
-    for sample in read.samples {
-        if let Some(at) = sample.bytes.iter().position(|byte| *byte != 0) {
-            let end = (at + 8).min(sample.bytes.len());
-            return Contents::Unknown(format!(
-                "unknown data: the first bytes that are not zero stand at offset {} ({})",
-                sample.offset + at as u64,
-                hex(&sample.bytes[at..end]),
-            ));
-        }
-    }
-    Contents::Blank
+    let unknown = |sample: &Sample| unknown(sample.offset, &sample.bytes);
+    read.samples.iter().find_map(unknown).unwrap_or(Contents::Blank)
+}
+
+/// What bytes of no known mark are that were read at an offset; nothing if all are zero.
+#[must_use]
+pub fn unknown(offset: u64, bytes: &[u8]) -> Option<Contents> {
+    let at = bytes.iter().position(|byte| *byte != 0)?;
+    let end = (at + 8).min(bytes.len());
+    Some(Contents::Unknown(format!(
+        "unknown data: the first bytes that are not zero stand at offset {} ({})",
+        offset + at as u64,
+        hex(&bytes[at..end]),
+    )))
 }
 
 fn article(kind: FsType) -> &'static str {

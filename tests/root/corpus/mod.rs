@@ -11,7 +11,7 @@
 //! in `by_hand.rs` and `raid.rs`, from bytes, and is on top of what tools made.
 
 mod image;
-mod trial;
+pub mod trial;
 mod variant;
 
 /// One test for each row.

@@ -1,0 +1,127 @@
+//! Reads a disk that may be blank. Where it is read says [`crate::model::contents::blank`]; here it
+//! is read, in as few seconds as the disk allows, and nothing is kept of what was read.
+
+use super::{sample, sampled, unread};
+use crate::model::contents::blank::{self, Place};
+use crate::model::contents::{self, Contents, Read, places};
+use crate::model::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::time::Deadline;
+use crate::seam;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// How many reads the kernel is asked for at once: as many as the queues of most disks hold, so
+/// that a disk far away is not waited for again with each.
+const BATCH: usize = 256;
+
+/// How long the fixed places and the copies may take at most. A disk that needs longer is not
+/// called blank.
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
+
+/// How long random places are read at most, and in how many rounds.
+const RANDOM: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 4;
+
+/// What stands on a disk that shows no mark at its beginning: only if all of it that is read is
+/// zero, it is blank. An error if a place cannot be read, or if the time is over before every place
+/// was read that has to be.
+pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Result<Contents> {
+    let size = device.size;
+    // What this machine read before may have been written elsewhere since.
+    advise(disk, (0, 0), PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+    let edges = sampled(disk, device, &places::edges(size))?;
+    let verdict = contents::judge(&Read { size, samples: &edges });
+    drop(edges);
+    if verdict != Contents::Blank {
+        return Ok(verdict);
+    }
+    let fixed: Vec<Place> = blank::fixed(size).chain(blank::copies(size)).collect();
+    let mut reader = Reader { disk, device, buffer: Vec::new() };
+    let mut done = 0;
+    for batch in fixed.chunks(BATCH) {
+        if deadline.over() {
+            return Err(too_slow(device, done, fixed.len(), deadline));
+        }
+        if let Some(data) = reader.first_data(batch)? {
+            return Ok(data);
+        }
+        done += batch.len();
+    }
+    let until = deadline.at_most(RANDOM);
+    for _ in 0..ROUNDS {
+        let dice = dice(blank::stretches(size))?;
+        let round: Vec<Place> = blank::random(size, &dice).collect();
+        for batch in round.chunks(BATCH) {
+            if until.over() {
+                return Ok(Contents::Blank);
+            }
+            if let Some(data) = reader.first_data(batch)? {
+                return Ok(data);
+            }
+        }
+    }
+    Ok(Contents::Blank)
+}
+
+struct Reader<'a> {
+    disk: &'a File,
+    device: &'a Device,
+    buffer: Vec<u8>,
+}
+
+impl Reader<'_> {
+    /// The first of these places that holds another byte than zero, in words.
+    fn first_data(&mut self, batch: &[Place]) -> Result<Option<Contents>> {
+        seam::effect("filesystems.read").map_err(unread)?;
+        for place in batch {
+            advise(self.disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+        }
+        for (offset, length) in batch {
+            self.buffer.resize(usize::try_from(*length).unwrap_or(0), 0);
+            if self.disk.read_exact_at(&mut self.buffer, *offset).is_err() {
+                // Once more, for where exactly it fails.
+                sample(self.disk, self.device, *offset, *length)?;
+            } else if !is_zero(&self.buffer) {
+                return Ok(contents::unknown(*offset, &self.buffer));
+            }
+        }
+        // Megabytes that are not asked for again must not crowd out what is.
+        advise(self.disk, (0, 0), PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+        Ok(None)
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    bytes.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
+fn too_slow(device: &Device, done: usize, all: usize, deadline: Deadline) -> Error {
+    let (name, seconds) = (&device.kernel_name, deadline.total().as_secs());
+    Error::new(
+        Kind::Timeout,
+        format!("{name} answered {done} of {all} reads within {seconds} s: whether it is blank is not proven, and it is not formatted"),
+    )
+    .hint("the next call tries again; if the disk stays that slow, a person can format it: disk format VOLUME --yes")
+}
+
+/// Numbers that a tenant who knows this program cannot foresee.
+fn dice(count: usize) -> Result<Vec<u64>> {
+    let mut bytes = vec![0; count * size_of::<u64>()];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| Error::new(Kind::Host, "the kernel gives no random numbers"))?;
+    let number = |eight: &[u8]| eight.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    Ok(bytes.chunks_exact(size_of::<u64>()).map(number).collect())
+}
+
+/// A length of 0 means: to the end.
+fn advise(disk: &File, (offset, length): Place, advice: PosixFadviseAdvice) {
+    if let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) {
+        let _ = posix_fadvise(disk, offset, length, advice);
+    }
+}
