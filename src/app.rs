@@ -140,7 +140,7 @@ fn call_driver(
             ..sample
         };
     }
-    let duration_ms = begin.elapsed().as_millis();
+    let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &answered {
         Ok((_, outcome)) => {
             tracing::info!(object, duration_ms, ?outcome, "end: Success");

@@ -1,31 +1,38 @@
-//! The log: one file a day, one line per event, the call's id on every line.
+//! The log: one file a day, one JSON object per event, the call's id on every line.
 //!
-//! The appender is used directly, not through its background thread: a process that lives for
-//! milliseconds would lose lines. Nothing here can fail a call: without a log it goes on.
+//! What tenants, processes and clouds name as they like stands in it, so nothing is put together
+//! by hand: the library quotes, serde reads (`model/log_line.rs`). Files that end in `.log` are of
+//! an older driver, in prose, where a name could pass for a line; they are shown, never read.
+//!
+//! Nothing here can fail a call: without a log it goes on.
 
 use crate::model::config::{Config, LogLevel};
+use crate::model::log_line;
+use crate::model::moment::{self, Millis};
+use nix::fcntl::OFlag;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::level_filters::LevelFilter;
-use tracing_appender::rolling::{RollingFileAppender, Rotation};
+use tracing_subscriber::fmt::MakeWriter;
 
-/// Files are called `incloud-disk.YYYY-MM-DD.log`, by UTC.
+/// Files are called `incloud-disk.YYYY-MM-DD.jsonl`, by UTC.
 const PREFIX: &str = "incloud-disk";
 
 /// Begins to log. False if it cannot; the call goes on without.
 #[must_use]
 pub fn start(config: &Config) -> bool {
-    // The appender would complain on stderr before it makes the folder itself.
-    if std::fs::create_dir_all(&config.paths.log_dir).is_err() {
+    let folder = &config.paths.log_dir;
+    if fs::create_dir_all(folder).is_err() {
         return false;
     }
-    let appender = RollingFileAppender::builder()
-        .rotation(Rotation::DAILY)
-        .filename_prefix(PREFIX)
-        .filename_suffix("log")
-        .build(&config.paths.log_dir);
-    let Ok(appender) = appender else { return false };
-    prune(&config.paths.log_dir, config.log.max_files);
+    let today = File::of(moment::now());
+    let Ok(open) = open(&today.path(folder)) else { return false };
+    prune(folder, config.log.max_files, &today);
+    let lines = Lines { folder: folder.clone(), today: Mutex::new((today, open)) };
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -34,47 +41,126 @@ pub fn start(config: &Config) -> bool {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     tracing_subscriber::fmt()
-        .with_writer(appender)
+        .json()
+        .with_span_list(false)
+        .with_writer(lines)
         .with_max_level(level)
-        .with_ansi(false)
         .with_target(false)
         .log_internal_errors(false)
         .try_init()
         .is_ok()
 }
 
-/// The files of the log, the oldest first: they sort by day.
-pub fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut names: Vec<String> = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        names.extend(entry?.file_name().into_string().ok().filter(|name| is_ours(name)));
-    }
-    names.sort();
-    Ok(names.into_iter().map(|name| folder.join(name)).collect())
+/// Where lines go: into the file of the day that it is now, also after the clock was set back.
+#[derive(Debug)]
+struct Lines {
+    folder: PathBuf,
+    today: Mutex<(File, fs::File)>,
 }
 
-/// Removes the oldest files beyond the limit. The appender's own pruning goes by times that a
-/// copy or a clock changes, and counts today's file or not; the names sort by day.
-fn prune(folder: &Path, most: usize) {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| is_ours(name)).collect();
-    if names.len() <= most {
+/// One line on its way.
+struct Line<'a>(&'a Lines);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(self)
+    }
+}
+
+impl Write for Line<'_> {
+    /// One write(2) a line: calls that log at the same time never mix. All of it counts as taken,
+    /// for the rest of a line that a full disk cut would stand there as a line of its own.
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let mut today = self.0.today.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = File::of(moment::now());
+        if today.0 != now {
+            let file = open(&now.path(&self.0.folder))?;
+            *today = (now, file);
+        }
+        let _ = today.1.write(&log_line::as_written(line))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Opens a file to append to it. Opening a pipe would wait for its reader, and a link leads
+/// anywhere: neither is ours.
+fn open(path: &Path) -> std::io::Result<fs::File> {
+    const FLAGS: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+    let mut options = fs::OpenOptions::new();
+    let file = options.append(true).create(true).custom_flags(FLAGS.bits()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
+}
+
+/// A file of the log.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct File {
+    /// Its day, as in its name.
+    pub day: String,
+    /// Whether it is in prose, of an older driver.
+    pub is_prose: bool,
+    name: String,
+}
+
+impl File {
+    /// `incloud-disk.YYYY-MM-DD.jsonl` or `.log`, and nothing that merely begins so.
+    fn named(name: &str) -> Option<Self> {
+        let rest = name.strip_prefix(PREFIX)?.strip_prefix('.')?;
+        let (day, suffix) = rest.split_once('.')?;
+        let is_day =
+            day.len() == "YYYY-MM-DD".len() && day.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let is_prose = match suffix {
+            "jsonl" => false,
+            "log" => true,
+            _ => return None,
+        };
+        is_day.then(|| Self { day: day.to_owned(), is_prose, name: name.to_owned() })
+    }
+
+    fn of(at: Millis) -> Self {
+        let day = moment::day(at);
+        Self { name: format!("{PREFIX}.{day}.jsonl"), day, is_prose: false }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(&self.name)
+    }
+}
+
+/// The files of the log, the oldest first: they sort by day.
+pub fn files(folder: &Path) -> std::io::Result<Vec<File>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        files.extend(entry?.file_name().to_str().and_then(File::named));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Removes the oldest files beyond the limit, by the days in their names: a copy changes times.
+///
+/// Today's file is never removed. Files of days to come are what a clock that was wrong left: they
+/// go before all others, the farthest first, or they would be the newest for years.
+fn prune(folder: &Path, most: usize, today: &File) {
+    let Ok(files) = files(folder) else { return };
+    if files.len() <= most {
         return;
     }
-    names.sort();
-    for name in &names[..names.len() - most] {
-        let _ = std::fs::remove_file(folder.join(name));
+    let (mut to_come, past): (Vec<_>, Vec<_>) =
+        files.into_iter().filter(|file| file != today).partition(|file| file.day > today.day);
+    to_come.reverse();
+    let others: Vec<_> = to_come.into_iter().chain(past).collect();
+    let too_many = (others.len() + 1).saturating_sub(most.max(1));
+    for file in others.iter().take(too_many) {
+        let _ = fs::remove_file(file.path(folder));
     }
-}
-
-/// `incloud-disk.YYYY-MM-DD.log`, and nothing that merely begins so.
-fn is_ours(name: &str) -> bool {
-    let day = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(".log"));
-    day.is_some_and(|day| {
-        day.len() == ".YYYY-MM-DD".len()
-            && day.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-'))
-    })
 }
 
 /// A short id that no other call of this machine has: time and process, in base 36.
@@ -101,6 +187,44 @@ fn base36(mut number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn left(most: usize, names: &[&str]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |day: &str| format!("{PREFIX}.{day}");
+        for name in names {
+            fs::write(folder.path().join(of(name)), "x").unwrap();
+        }
+        let today = File::named(&of("2026-05-05.jsonl")).unwrap();
+        prune(folder.path(), most, &today);
+        files(folder.path()).unwrap().into_iter().map(|file| file.name).collect()
+    }
+
+    #[test]
+    fn files_of_days_to_come_go_first_and_todays_stays() {
+        let names = ["2026-05-03.log", "2026-05-04.jsonl", "2026-05-05.jsonl", "2031-01-01.log"];
+        let future = ["2026-05-05.jsonl", "2027-01-01.jsonl", "2028-01-01.jsonl"];
+        let of =
+            |days: &[&str]| days.iter().map(|day| format!("{PREFIX}.{day}")).collect::<Vec<_>>();
+        assert_eq!(left(4, &names), of(&names));
+        assert_eq!(left(3, &names), of(&names[..3]));
+        assert_eq!(left(2, &names), of(&names[1..3]));
+        assert_eq!(left(1, &names), of(&names[2..3]));
+        assert_eq!(left(0, &names), of(&names[2..3]));
+        assert_eq!(left(2, &future), of(&future[..2]), "the farthest goes first");
+        assert_eq!(left(1, &future), of(&future[..1]));
+    }
+
+    #[test]
+    fn only_whole_names_are_files_of_the_log() {
+        for name in [
+            "incloud-disk.2026-05-05.jsonl.gz",
+            "incloud-disk.log",
+            "incloud-disk.2026-05.log",
+            "x",
+        ] {
+            assert_eq!(File::named(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn numbers_are_written_in_base_36() {

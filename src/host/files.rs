@@ -1,8 +1,10 @@
 //! Files that are whole or not there, whatever is killed when.
 
 use crate::model::error::{Error, Result};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -46,6 +48,19 @@ pub fn read_proc(path: &str) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(16 * 1024);
     File::open(path)?.read_to_end(&mut text)?;
     Ok(text)
+}
+
+/// Opens a regular file to read it; what is none is `InvalidInput`. Opening a pipe would wait for
+/// its writer, and a link leads anywhere.
+pub fn open_regular(path: &Path) -> std::io::Result<File> {
+    const FLAGS: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+    let is_link = |error: &std::io::Error| error.raw_os_error() == Some(Errno::ELOOP as i32);
+    match OpenOptions::new().read(true).custom_flags(FLAGS.bits()).open(path) {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Ok(_) => Err(ErrorKind::InvalidInput.into()),
+        Err(error) if is_link(&error) => Err(ErrorKind::InvalidInput.into()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens a private file that is locked, and perhaps read and written, by many processes: made if

@@ -1,4 +1,6 @@
-//! What of an argument may stand in a message.
+//! What of a text may stand in a message or on a terminal.
+
+use std::borrow::Cow;
 
 /// Longer texts than this are no names and no paths.
 const LONGEST: usize = 300;
@@ -17,9 +19,53 @@ pub fn shown(text: &str) -> &str {
     }
 }
 
+/// Whether a terminal obeys the sign, turns the line by it, or shows nothing for it: controls,
+/// newlines, marks of direction, signs without a width, and all that has no picture.
+#[must_use]
+pub fn is_hidden(sign: char) -> bool {
+    // Letters by their kind, but blank: fillers of Hangul, and the empty Braille pattern.
+    const BLANK: [char; 5] = ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}', '\u{2800}'];
+    !matches!(sign, '"' | '\'' | '\\') && sign.escape_debug().len() > 1 || BLANK.contains(&sign)
+}
+
+/// The text as it may be shown to a person, in one line: what is hidden is written by its number,
+/// as Rust writes it. Tenants, processes and clouds name things as they like. This is the one rule
+/// for messages, tables and stories.
+#[must_use]
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut all = String::with_capacity(text.len());
+    for sign in text.chars() {
+        match sign {
+            sign if !is_hidden(sign) => all.push(sign),
+            '\n' | '\t' | '\r' | '\0' => all.extend(sign.escape_debug()),
+            sign => all.extend(sign.escape_unicode()),
+        }
+    }
+    Cow::Owned(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_hides_or_obeys_is_written_out() {
+        for plain in ["", "/a b/c", "磁盘", "é \"x\" 'y' \\", "a=b; {c} …"] {
+            assert!(matches!(visible(plain), Cow::Borrowed(same) if same == plain), "{plain}");
+        }
+        for (text, shown) in [
+            ("a\nb\r\tc\0", r"a\nb\r\tc\0"),
+            ("\u{1b}[2J\u{9b}\u{7f}", r"\u{1b}[2J\u{9b}\u{7f}"),
+            ("\u{202e}\u{2066}\u{200f}\u{61c}", r"\u{202e}\u{2066}\u{200f}\u{61c}"),
+            ("\u{200b}\u{feff}\u{ad}\u{3164}\u{a0}", r"\u{200b}\u{feff}\u{ad}\u{3164}\u{a0}"),
+            ("\u{2028}\u{e0041}\u{301}", r"\u{2028}\u{e0041}\u{301}"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+    }
 
     #[test]
     fn only_names_and_paths_are_shown() {

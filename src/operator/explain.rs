@@ -56,7 +56,7 @@ pub(super) fn run(
 fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
     let wish = journal::Wish { volume: history::names_of(name, &records), ..Default::default() };
-    let mut entries = journal::story(&config.paths.log_dir, &wish).unwrap_or_default();
+    let mut entries = journal::story(&config.paths.log_dir, &wish).unwrap_or_default().entries;
     entries.drain(..entries.len().saturating_sub(LAST));
     entries
 }

@@ -1,6 +1,6 @@
 //! `disk history`: what became of a volume or a pod, as a story.
 
-use super::journal::{self, Wish};
+use super::journal::{self, Older, Story, Wish};
 use super::stage::{Paint, Stage, hanging};
 use crate::cli::VolumeNameArgument;
 use crate::cli::looking::HistoryArguments;
@@ -22,6 +22,8 @@ use std::collections::BTreeSet;
 struct History<'a> {
     format: u32,
     entries: &'a [Entry],
+    /// What an older driver wrote, in prose: not read, only shown.
+    older: &'a [Older],
 }
 
 pub(super) fn run(
@@ -31,16 +33,16 @@ pub(super) fn run(
 ) -> Result<u8> {
     let volume = arguments.volume.as_ref().map(|VolumeNameArgument(name)| name);
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
-    let mut entries = of(config, &records, volume, arguments)?;
+    let Story { mut entries, older } = of(config, &records, volume, arguments)?;
     entries.extend(now_refused(&entries, &records));
     if arguments.json {
-        stage.say_json(&History { format: 1, entries: &entries })?;
-    } else if entries.is_empty() {
+        stage.say_json(&History { format: 1, entries: &entries, older: &older })?;
+    } else if entries.is_empty() && older.is_empty() {
         let folder = config.paths.log_dir.display();
         stage.say(&format!("the log in {folder} tells nothing of that\n"));
     } else {
         let paint = stage.paint();
-        stage.say(&text(&entries, paint));
+        stage.say(&(as_written(&older, paint) + &text(&entries, paint)));
     }
     Ok(0)
 }
@@ -50,9 +52,10 @@ fn of(
     records: &Records,
     volume: Option<&VolumeName>,
     arguments: &HistoryArguments,
-) -> Result<Vec<Entry>> {
+) -> Result<Story> {
     let volume = volume.map(|name| names_of(name, records)).unwrap_or_default();
-    let wish = Wish { volume, pod: arguments.pod.clone(), since: arguments.since };
+    let wish =
+        Wish { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
     journal::story(&config.paths.log_dir, &wish)
 }
 
@@ -116,6 +119,19 @@ fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
         took_ms: None,
         call: String::new(),
     })
+}
+
+/// An older driver's lines, each behind a mark that no line of the story has.
+fn as_written(older: &[Older], paint: Paint) -> String {
+    let mut text = String::new();
+    if !older.is_empty() {
+        text += &paint.bold("as an older driver wrote it, not checked");
+        text.push('\n');
+    }
+    for one in older {
+        text += &hanging("  | ", &one.line, |line| paint.dim(line));
+    }
+    text
 }
 
 /// The story, for people.

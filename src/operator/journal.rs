@@ -1,17 +1,22 @@
 //! The log, read for the calls of a volume or a pod.
 
+use crate::host::files;
 use crate::log;
 use crate::model::error::{Error, Result};
-use crate::model::log_line::{self, LogLine};
+use crate::model::log_line::{self, LogLine, call_id};
 use crate::model::moment::{self, Millis};
 use crate::model::story::{Ending, Entry, Names, tell};
-use std::collections::BTreeSet;
-use std::fs::File;
+use serde::Serialize;
+use std::collections::{BTreeSet, VecDeque};
+use std::io::ErrorKind::{InvalidInput, NotFound};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// The newest part of the log that is read for the last calls.
 const TAIL: u64 = 4 << 20;
+
+/// So many lines of an older driver's log are shown, the newest.
+const OLDER: usize = 200;
 
 /// What is asked for.
 #[derive(Debug, Clone, Default)]
@@ -22,11 +27,34 @@ pub(super) struct Wish {
     pub(super) pod: Option<String>,
     /// Nothing that began earlier.
     pub(super) since: Option<Millis>,
+    /// Also what an older driver wrote.
+    pub(super) with_older: bool,
+}
+
+/// What the log tells.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    /// The calls.
+    pub(super) entries: Vec<Entry>,
+    /// Lines in prose, of an older driver: a name could have passed for one of them, so nothing is
+    /// read out of them.
+    pub(super) older: Vec<Older>,
+}
+
+/// A line of an older driver's log.
+#[derive(Debug, Serialize)]
+pub(super) struct Older {
+    /// The day of its file.
+    pub(super) day: String,
+    /// The line.
+    pub(super) line: String,
 }
 
 /// The story that was asked for.
-pub(super) fn story(folder: &Path, wish: &Wish) -> Result<Vec<Entry>> {
-    let files = files_since(folder, wish.since)?;
+pub(super) fn story(folder: &Path, wish: &Wish) -> Result<Story> {
+    let (prose, files): (Vec<_>, Vec<_>) =
+        files_since(folder, wish.since)?.into_iter().partition(|file| file.is_prose);
+    let files: Vec<_> = files.iter().map(|file| file.path(folder)).collect();
     let is_known = |text: &str, of: &BTreeSet<String>| of.contains(text);
     let mut names = Names::default();
     let mut aliases = wish.volume.clone();
@@ -41,7 +69,7 @@ pub(super) fn story(folder: &Path, wish: &Wish) -> Result<Vec<Entry>> {
             },
         )?;
         if aliases.is_empty() {
-            return Ok(Vec::new());
+            aliases.insert(pod.clone());
         }
     }
     // A line may name the volume by another of its names, which is then looked for too.
@@ -76,7 +104,24 @@ pub(super) fn story(folder: &Path, wish: &Wish) -> Result<Vec<Entry>> {
         let uids: BTreeSet<_> = pods_of(&files, pod)?;
         entries.retain(|entry| entry.pod.as_ref().is_none_or(|of| uids.contains(of)));
     }
-    Ok(entries)
+    let older = if wish.with_older { older(folder, &prose, &aliases)? } else { Vec::new() };
+    Ok(Story { entries, older })
+}
+
+/// What an older driver wrote of these names, or of all if there are none.
+fn older(folder: &Path, prose: &[log::File], names: &BTreeSet<String>) -> Result<Vec<Older>> {
+    let mut lines = VecDeque::new();
+    for file in prose {
+        each_text(&[file.path(folder)], |text| {
+            if names.is_empty() || names.iter().any(|name| text.contains(name.as_str())) {
+                lines.extend([Older { day: file.day.clone(), line: text.to_owned() }]);
+                if lines.len() > OLDER {
+                    lines.pop_front();
+                }
+            }
+        })?;
+    }
+    Ok(lines.into())
 }
 
 /// The last call of every volume, out of the newest part of the log; nothing if it cannot be read.
@@ -84,8 +129,8 @@ pub(super) fn last_calls(folder: &Path) -> Vec<Entry> {
     let Ok(files) = log::files(folder) else { return Vec::new() };
     let mut texts = Vec::new();
     let mut room = TAIL;
-    for file in files.iter().rev() {
-        let Some(text) = tail(file, room) else { continue };
+    for file in files.iter().rev().filter(|file| !file.is_prose) {
+        let Some(text) = tail(&file.path(folder), room) else { continue };
         room = room.saturating_sub(text.len() as u64);
         texts.push(text);
         if room == 0 {
@@ -106,7 +151,7 @@ pub(super) fn last_calls(folder: &Path) -> Vec<Entry> {
 }
 
 fn tail(path: &Path, room: u64) -> Option<String> {
-    let mut file = File::open(path).ok()?;
+    let mut file = files::open_regular(path).ok()?;
     let length = file.metadata().ok()?.len();
     let begin = length.saturating_sub(room);
     file.seek(SeekFrom::Start(begin)).ok()?;
@@ -118,14 +163,14 @@ fn tail(path: &Path, room: u64) -> Option<String> {
     Some(text[whole..].to_owned())
 }
 
-fn files_since(folder: &Path, since: Option<Millis>) -> Result<Vec<PathBuf>> {
+fn files_since(folder: &Path, since: Option<Millis>) -> Result<Vec<log::File>> {
     let mut files = log::files(folder).map_err(|error| {
         Error::io(format!("read the log in {}", folder.display()), &error)
             .hint("it is written by calls; paths.log_dir says where")
     })?;
     if let Some(since) = since {
-        let first = format!("incloud-disk.{}.log", moment::day(since));
-        files.retain(|file| file.file_name().is_some_and(|name| *name >= *first.as_str()));
+        let first = moment::day(since);
+        files.retain(|file| file.day >= first);
     }
     Ok(files)
 }
@@ -136,39 +181,45 @@ fn each(
     mut is_asked: impl FnMut(&str) -> bool,
     mut take: impl FnMut(LogLine),
 ) -> Result<()> {
+    each_text(files, |text| {
+        if is_asked(text)
+            && let Some(line) = log_line::parse(text)
+        {
+            take(line);
+        }
+    })
+}
+
+/// The lines of all files as text. What is longer than a line of ours can be is left out, and so is
+/// a file that is none: a pipe would never end.
+fn each_text(files: &[PathBuf], mut take: impl FnMut(&str)) -> Result<()> {
+    const ROOM: u64 = 2 * log_line::LONGEST as u64;
     let io =
         |path: &Path, error: &std::io::Error| Error::io(format!("read {}", path.display()), error);
     for path in files {
-        let file = match File::open(path) {
+        let file = match files::open_regular(path) {
             Ok(file) => file,
-            // Just pruned.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            // Just pruned, or put there by another program.
+            Err(error) if matches!(error.kind(), NotFound | InvalidInput) => continue,
             Err(error) => return Err(io(path, &error)),
         };
         let mut reader = BufReader::with_capacity(256 << 10, file);
         let mut bytes = Vec::new();
+        let mut is_rest = false;
         loop {
             bytes.clear();
-            match reader.read_until(b'\n', &mut bytes) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) => return Err(io(path, &error)),
+            let found = reader.by_ref().take(ROOM).read_until(b'\n', &mut bytes);
+            if found.map_err(|error| io(path, &error))? == 0 {
+                break;
             }
-            let text = String::from_utf8_lossy(&bytes);
-            let text = text.trim_end_matches('\n');
-            if is_asked(text)
-                && let Some(line) = log_line::parse(text)
-            {
-                take(line);
+            let is_whole = bytes.ends_with(b"\n");
+            if is_whole && !is_rest {
+                take(String::from_utf8_lossy(&bytes).trim_end_matches('\n'));
             }
+            is_rest = !is_whole;
         }
     }
     Ok(())
-}
-
-/// The call's id, without reading all of the line.
-fn call_id(text: &str) -> Option<&str> {
-    text.split_once("{id=\"")?.1.split('"').next()
 }
 
 /// The volume by all the names that a line has for it.

@@ -104,7 +104,7 @@ fn recorded(
     tracing::info!(who = host::machine::who_asks(), object, dry_run, "begin");
     let begin = Instant::now();
     let done = measured(verb, config, origin, Deadline::after(PATIENCE), work);
-    let duration_ms = begin.elapsed().as_millis();
+    let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &done {
         Ok(_) => tracing::info!(duration_ms, "end"),
         Err(error) => {

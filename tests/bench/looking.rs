@@ -125,27 +125,24 @@ impl Bench {
         let mut log = String::new();
         for call in 0..CALLS {
             let number = call % VOLUMES;
-            let (time, span) = (
-                format!(
-                    "2026-01-02T{:02}:{:02}:{:02}.000001Z",
-                    call / 3600 % 24,
-                    call / 60 % 60,
-                    call % 60
-                ),
-                format!("call{{id=\"c{call}\" op=\"isattached\"}}"),
+            let time = format!(
+                "2026-01-02T{:02}:{:02}:{:02}.000001Z",
+                call / 3600 % 24,
+                call / 60 % 60,
+                call % 60
+            );
+            let span = format!(r#""span":{{"id":"c{call}","op":"isattached","name":"call"}}"#);
+            let id = id(number);
+            let _ = writeln!(
+                log,
+                r#"{{"timestamp":"{time}","level":"INFO","fields":{{"message":"begin","object":"volume {id}","volume":"{id}","name":"pv-{number}","node":"bench","pid":1,"parent":"kube-controller"}},{span}}}"#,
             );
             let _ = writeln!(
                 log,
-                "{time}  INFO {span}: begin object=\"volume {id}\" volume=\"{id}\" name=\"pv-{number}\" node=\"bench\" pid=1 parent=\"kube-controller\"",
-                id = id(number)
-            );
-            let _ = writeln!(
-                log,
-                "{time}  INFO {span}: end: Success object=\"volume {id}\" duration_ms=2 outcome=Already",
-                id = id(number)
+                r#"{{"timestamp":"{time}","level":"INFO","fields":{{"message":"end: Success","object":"volume {id}","duration_ms":2,"outcome":"Already"}},{span}}}"#,
             );
         }
-        fs::write(self.base.join("log/incloud-disk.2026-01-02.log"), &log).unwrap();
+        fs::write(self.base.join("log/incloud-disk.2026-01-02.jsonl"), &log).unwrap();
         log.len()
     }
 }

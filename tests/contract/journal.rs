@@ -121,7 +121,7 @@ fn the_file_is_named_after_the_day() {
     node.must(calls::detach("pv-1", "node-b"));
     let files = log_files(&node);
     let name = files.first().expect("a log file");
-    let day = name.strip_prefix("incloud-disk.").and_then(|name| name.strip_suffix(".log"));
+    let day = name.strip_prefix("incloud-disk.").and_then(|name| name.strip_suffix(".jsonl"));
     let day = day.unwrap_or_else(|| panic!("{name}"));
     // Every line is of the file's own day.
     assert!(node.log().lines().all(|line| line.starts_with(day)), "{day}: {}", node.log());

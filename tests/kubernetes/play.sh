@@ -105,7 +105,7 @@ keep_logs() {
     cp /proc/self/mountinfo "/opt/kept/$1/mountinfo"
     kubectl get pods,pv,pvc,nodes,events -o wide >"/opt/kept/$1/objects" 2>&1 || true
     printf '  the logs are in %s/%s:\n' "$KEPT_AS" "$1"
-    for part in "/opt/kept/$1"/{,node-b/}{parts,incloud-volume}/*.log; do
+    for part in "/opt/kept/$1"/{,node-b/}{parts/*.log,incloud-volume/*.jsonl}; do
         printf '    %s\n' "${part#/opt/kept/"$1"/}"
     done
 }

@@ -51,7 +51,7 @@ expect() {
 # Where the node's logs are that is looked at.
 node_logs=/var/log
 
-driver_log() { cat "$node_logs"/incloud-volume/*.log 2>/dev/null || true; }
+driver_log() { cat "$node_logs"/incloud-volume/*.jsonl 2>/dev/null || true; }
 
 # mark: from here on `calls` looks.
 mark() { marked=$(driver_log | wc -l); }
@@ -59,7 +59,7 @@ mark() { marked=$(driver_log | wc -l); }
 # calls: one line for each call that ended since the mark: time, word, object, answer, reason.
 calls() {
     driver_log | tail -n +$((marked + 1)) |
-        sed -nE 's/^[^T]*T([0-9:.]{12})[^ ]* +[A-Z]+ call\{id="[^"]*" op="([a-z]+)"\}: end: ([A-Za-z ]+) object="([^"]*)" duration_ms=([0-9]+) (kind="([a-z-]+)")?.*$/\1 \2 \3 \5ms \7 \4/p'
+        sed -nE 's/^\{"timestamp":"[^T]*T([0-9:.]{12})[^"]*","level":"[A-Z]+","fields":\{"message":"end: ([A-Za-z ]+)","object":"([^"]*)","duration_ms":([0-9]+)(,"kind":"([a-z-]+)")?.*"span":\{"id":"[^"]*","op":"([a-z]+)".*$/\1 \7 \2 \4ms \6 \3/p'
 }
 
 # times WORD ANSWER: how often.

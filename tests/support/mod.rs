@@ -12,6 +12,7 @@
 
 pub mod disks;
 mod failing_disk;
+pub mod journal;
 pub mod pods;
 mod processes;
 pub mod tracer;
@@ -165,10 +166,18 @@ impl Node {
         self.base().join("cloud/volumes").join(format!("{id}.img"))
     }
 
-    /// All that the driver logged on this node.
+    /// All that the driver logged on this node, a line each: time, level, call, message, `fact=value`.
+    #[track_caller]
     pub fn log(&self) -> String {
+        journal::in_words(&self.log_as_written())
+    }
+
+    /// The same as it stands in the files.
+    pub fn log_as_written(&self) -> String {
         let files = fs::read_dir(self.own().join("log")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect()
+        let paths = files.map(|file| file.path());
+        let ours = paths.filter(|path| path.extension().is_some_and(|is| is == "jsonl"));
+        ours.filter_map(|path| fs::read_to_string(path).ok()).collect()
     }
 
     /// The command of a call, with both streams in one pipe as kubelet has them.

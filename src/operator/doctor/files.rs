@@ -89,8 +89,8 @@ fn log_folder(configured: &Configured, kubelet: Option<&Kubelet>) -> Finding {
             Finding::ok(CHECK, format!("{}: nothing is in it yet", folder.display()))
         }
         Ok(files) => {
-            let size: u64 =
-                files.iter().filter_map(|file| file.metadata().ok()).map(|found| found.len()).sum();
+            let sizes = files.iter().filter_map(|file| file.path(folder).symlink_metadata().ok());
+            let size: u64 = sizes.map(|found| found.len()).sum();
             Finding::ok(
                 CHECK,
                 format!(

@@ -21,7 +21,7 @@ node_is_kubelets() { node_is_ready && ! node_is_handed_over; }
 
 # by_controller WORD: a call whose parent is the controller-manager.
 by_controller() {
-    saw=$(driver_log | tail -n +$((marked + 1)) | sed -nE "s/.* op=\"$1\"}: begin .* (parent=\"kube-controller[^\"]*\").*/\1/p" | head -n 1)
+    saw=$(driver_log | tail -n +$((marked + 1)) | sed -nE "s/.*\"message\":\"begin\".*(\"parent\":\"kube-controller[^\"]*\").*\"op\":\"$1\".*/\1/p" | head -n 1)
     [[ -n $saw ]]
 }
 

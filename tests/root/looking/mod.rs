@@ -220,7 +220,7 @@ fn the_incident_is_a_story_of_about_ten_lines() {
     // Yesterday's file is read as well.
     let log = node.own().join("log");
     let today = std::fs::read_dir(&log).unwrap().next().unwrap().unwrap().path();
-    std::fs::rename(today, log.join("incloud-disk.2026-01-02.log")).unwrap();
+    std::fs::rename(today, log.join("incloud-disk.2026-01-02.jsonl")).unwrap();
     node.must(volume.is_attached());
     let (again, _) = said(&node, &["history", &volume.id]);
     has(&again, &["(12 times until", "asked"]);

@@ -173,7 +173,7 @@ impl Machine {
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder).map_err(told)?;
         for (name, line) in [
-            ("driver.log", "cat /var/log/incloud-volume/*.log"),
+            ("driver.log", "cat /var/log/incloud-volume/*.jsonl"),
             ("journal.log", "journalctl --no-pager -b -o short-monotonic"),
             ("kernel.log", "dmesg"),
             ("mounts.log", "cat /proc/self/mountinfo; ls -l /dev/disk/by-id; ls /sys/block"),
