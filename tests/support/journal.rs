@@ -1,6 +1,40 @@
 //! The driver's log as tests look for words in it.
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use std::fmt::{self, Write};
+
+#[derive(Deserialize)]
+struct Line {
+    timestamp: String,
+    level: String,
+    fields: Facts,
+    span: Option<Value>,
+}
+
+/// An object's members in the order in which they are written.
+struct Facts(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Facts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Facts;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Facts, A::Error> {
+                let mut facts = Vec::new();
+                while let Some(fact) = map.next_entry()? {
+                    facts.push(fact);
+                }
+                Ok(Facts(facts))
+            }
+        }
+        from.deserialize_map(Each)
+    }
+}
 
 /// Each line of the log in words: `TIME  LEVEL call{id="x" op="y"}: message fact=value`. A line that
 /// is no JSON object fails the test.
@@ -12,32 +46,22 @@ pub fn in_words(log: &str) -> String {
 #[track_caller]
 fn words_of(line: &str) -> String {
     let read = |error| panic!("not a line of JSON: {error}: {line}");
-    let value: Map<String, Value> = serde_json::from_str(line).unwrap_or_else(read);
+    let Line { timestamp, level, fields, span } = serde_json::from_str(line).unwrap_or_else(read);
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let of = |name: &str| value.get(name).map(&text).unwrap_or_default();
-    let span = value.get("span").map_or_else(String::new, |span| {
+    let span = span.map_or_else(String::new, |span| {
         let [name, id, op] = ["name", "id", "op"].map(|part| text(&span[part]));
         format!("{name}{{id={id:?} op={op:?}}}: ")
     });
-    let fields = value["fields"].as_object().expect("an object of fields");
-    let facts = fields.iter().filter(|(name, _)| *name != "message").map(|(name, value)| {
+    let (mut message, mut facts, mut last) = (String::new(), String::new(), String::new());
+    for (name, value) in &fields.0 {
         let value = text(value);
-        let is_last = name == "reason" || name == "error";
-        if value.contains(' ') && !is_last {
-            format!(" {name}={value:?}")
-        } else {
-            format!(" {name}={value}")
-        }
-    });
-    // What may hold anything comes last.
-    let (last, facts): (Vec<_>, Vec<_>) =
-        facts.partition(|fact| fact.starts_with(" reason=") || fact.starts_with(" error="));
-    let message = text(&fields["message"]);
-    format!(
-        "{} {:>5} {span}{message}{}{}",
-        of("timestamp"),
-        of("level"),
-        facts.concat(),
-        last.concat()
-    )
+        // What may hold anything comes last.
+        let _ = match name.as_str() {
+            "message" => message.write_str(&value),
+            "reason" | "error" => write!(last, " {name}={value}"),
+            _ if value.contains(' ') => write!(facts, " {name}={value:?}"),
+            _ => write!(facts, " {name}={value}"),
+        };
+    }
+    format!("{timestamp} {level:>5} {span}{message}{facts}{last}")
 }
