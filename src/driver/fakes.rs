@@ -11,6 +11,7 @@ use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::formatting::Life;
+use crate::model::freedom::Freedom;
 use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
@@ -282,8 +283,12 @@ impl Devices for FakeDevices {
         Ok(None)
     }
 
-    fn is_free(&self, _: &Device) -> Result<bool> {
-        Ok(true)
+    fn freedom(&self, _: &Device) -> Result<Freedom> {
+        Ok(Freedom::Free)
+    }
+
+    fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>> {
+        Ok(self.disks.iter().map(|(disk, _)| disk).find(|disk| disk.number == number).cloned())
     }
 
     fn rescan(&self, _: &Device) -> Result<()> {
@@ -357,6 +362,10 @@ impl Mounts for NoHost {
     }
 
     fn flush(&self, _: &Path, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn flush_inside(&self, _: &File, _: &Mount, _: Deadline) -> Result<bool> {
         nothing()
     }
 

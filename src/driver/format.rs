@@ -61,7 +61,7 @@ impl Driver<'_> {
         options: &MkfsOptions,
     ) -> Result<OnDisk> {
         let _lock = self.lock(&volume.id)?;
-        self.devices.tidy(&volume.id);
+        self.end_leftovers(&volume.id);
         let before = self.what_is_on(volume)?;
         let disk = &before.disk;
         let _held = self.hold(&volume.id, disk)?;
@@ -166,7 +166,7 @@ impl Driver<'_> {
     /// Waits a moment until nobody uses the disk: a killed mkfs may still be on its way out.
     fn wait_free(&self, disk: &Device) -> Result<()> {
         let until = self.deadline.at_most(SETTLE_WAIT);
-        while !self.devices.is_free(disk)? {
+        while !self.is_free(disk)? {
             if !until.pause(Duration::from_millis(10)) {
                 return Err(Error::new(Kind::Busy, format!("{} is in use already", disk.kernel_name))
                     .hint("it is mounted elsewhere, perhaps in a container's namespace, or part of another device"));

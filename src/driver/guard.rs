@@ -5,9 +5,10 @@
 //! the truth. Every refusal ends by itself with them, or by a person's word, and never by time.
 
 use super::Driver;
+use super::flush::is_peer_of_own;
 use crate::host::machine::uptime;
 use crate::model::config::GuardMode;
-use crate::model::device::{Device, DeviceNumber};
+use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mountinfo::MountTable;
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Whoever has more than so many users gets the rest counted.
-const NAMED: usize = 4;
+pub(super) const NAMED: usize = 4;
 
 /// The way out that a person has.
 const BY_HAND: &str = "it is refused until they end";
@@ -72,19 +73,22 @@ impl Driver<'_> {
     }
 
     /// Whether the file system may be unmounted for good: not while anybody else has it. Copies
-    /// that leaked into namespaces of nobody's are taken down there first.
+    /// that leaked into namespaces of nobody's are taken down there first. Answers whether there are
+    /// some that share with the machine's own mounts: they are to be looked for once those are gone.
     pub(super) fn guard_stage(
         &self,
         id: Option<&VolumeId>,
         mounted: &[DeviceNumber],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if self.guard.mode == GuardMode::Off {
-            return Ok(());
+            return Ok(false);
         }
         let numbers = self.numbers_of(id, mounted);
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => self.judge(id, "unmountdevice", &numbers, &uses),
-            Answer::CannotTell(why) => self.refuse(id, "unmountdevice", &cannot_tell(&why)),
+            Answer::CannotTell(why) => {
+                self.refuse(id, "unmountdevice", &cannot_tell(&why)).map(|()| false)
+            }
         }
     }
 
@@ -92,7 +96,7 @@ impl Driver<'_> {
     /// last word; where neither processes nor disk can be seen (a controller's container) the
     /// orchestrator's own order of calls is all there is.
     pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<Sight> {
-        self.devices.tidy(id);
+        self.end_leftovers(id);
         if self.guard.mode == GuardMode::Off {
             return Ok(Sight::Clear);
         }
@@ -117,34 +121,15 @@ impl Driver<'_> {
         }
         let numbers = [disk.number];
         match self.census.namespaces_with(&numbers) {
-            Answer::Told(uses) => self.judge(Some(id), "detach", &numbers, &uses)?,
+            Answer::Told(uses) => {
+                self.judge(Some(id), "detach", &numbers, &uses)?;
+            }
             Answer::CannotTell(why) => {
                 tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
             }
         }
-        self.last_word(id, &disk)?;
-        Ok(if self.census.sight() == Answer::Told(()) { Sight::Clear } else { Sight::None })
-    }
-
-    /// An exclusive open of the disk: it fails while any mount in any namespace, swap or another
-    /// device has it, named or not.
-    fn last_word(&self, id: &VolumeId, disk: &Device) -> Result<()> {
-        match self.devices.is_free(disk) {
-            Ok(true) => {
-                self.passed(Some(id), "detach");
-                Ok(())
-            }
-            Ok(false) => {
-                let who = self.users_by_number(&[disk.number]);
-                let reason =
-                    format!("the kernel says that disk {} is in use{who}", disk.kernel_name);
-                self.refuse(Some(id), "detach", &reason)
-            }
-            Err(error) => {
-                tracing::warn!(volume = %id, %error, "cannot tell whether the disk is in use");
-                Ok(())
-            }
-        }
+        let is_told = self.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
+        Ok(if is_told { Sight::Clear } else { Sight::None })
     }
 
     /// Who makes a mount busy, in words.
@@ -180,7 +165,7 @@ impl Driver<'_> {
         what: &str,
         numbers: &[DeviceNumber],
         uses: &NamespaceUses,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // Some supervisors close their first process to everybody. Whoever hides there makes the
         // unmount busy, or the exclusive open.
         for untold in &uses.untold {
@@ -201,17 +186,29 @@ impl Driver<'_> {
             let pods = pods_of(&held);
             let who = labelled_all(&pods, record.as_ref());
             let reason = format!("{who} still run: {holders}{dead}");
-            return self.refuse_for(id, what, Some(pods), &reason);
+            return self.refuse_for(id, what, Some(pods), &reason).map(|()| false);
         }
+        // What shares with the machine's own mounts goes with them, or is looked for afterwards.
+        let mut has_peers = false;
+        let mut copies = Vec::new();
         for one in leaked {
+            let mut copy = one.clone();
+            copy.mounts.retain(|mount| !is_peer_of_own(&table, mount));
+            has_peers |= copy.mounts.len() < one.mounts.len();
+            copies.extend((!copy.mounts.is_empty()).then_some(copy));
+        }
+        if !copies.is_empty() {
+            self.flush_before_copies_go(id, &table, numbers, &copies)?;
+        }
+        for one in &copies {
             if let Err(error) = self.take_down(one) {
                 let reason =
                     format!("a copy that leaked stays: {}: {}", namespace(one), error.cause);
-                return self.refuse(id, what, &reason);
+                return self.refuse(id, what, &reason).map(|()| false);
             }
         }
         self.passed(id, what);
-        Ok(())
+        Ok(has_peers)
     }
 
     /// A plain unmount from inside: whoever uses the copy makes it busy.
@@ -259,7 +256,7 @@ impl Driver<'_> {
     }
 
     /// The tear-down may go on: an earlier refusal of it is over.
-    fn passed(&self, id: Option<&VolumeId>, what: &str) {
+    pub(super) fn passed(&self, id: Option<&VolumeId>, what: &str) {
         let refused = |id: &&VolumeId| self.records.load(id).refused.remove(what);
         if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
             self.end_refusals(id, &[what]);
@@ -439,7 +436,7 @@ fn holder(one: &Holder) -> String {
     format!("{} has it at {}", one.process, places.join(", "))
 }
 
-fn namespace(one: &NamespaceUse) -> String {
+pub(super) fn namespace(one: &NamespaceUse) -> String {
     let id = one.id.map_or_else(|| "a mount namespace".to_owned(), |id| id.to_string());
     let who = match one.processes.as_slice() {
         [] => "nobody lives there".to_owned(),
@@ -462,7 +459,10 @@ pub(super) fn file_use(one: &FileUse) -> String {
 
 pub(super) fn kernel_use(one: &KernelUse) -> String {
     match one {
-        KernelUse::Holder(name) => format!("{name} is made of it"),
+        KernelUse::Holder { device, name, .. } if name.is_empty() => {
+            format!("{device} is made of it")
+        }
+        KernelUse::Holder { device, name, .. } => format!("{device} ({name}) is made of it"),
         KernelUse::Loop { device, file } => {
             format!("{device} is a loop device on {}", file.display())
         }

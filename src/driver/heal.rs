@@ -138,7 +138,7 @@ impl Driver<'_> {
         }
         // A plan changes nothing.
         if mode != HealMode::Report {
-            self.clear_scratch(id)?;
+            self.end_leftovers(id);
         }
         let again = mode != HealMode::Report && self.set_back(id).is_some();
         let Some(patient) = self.examine(id, disk)? else {
@@ -312,24 +312,9 @@ impl Driver<'_> {
 
     /// The folder for the moment of a heal.
     fn scratch(&self, id: &VolumeId) -> Result<PathBuf> {
-        let folder = self.scratch.join(id.as_str());
+        let folder = self.scratch_of(id);
         self.mounts.make_folder(&folder)?;
         Ok(folder)
-    }
-
-    /// What a killed heal left there goes.
-    fn clear_scratch(&self, id: &VolumeId) -> Result<()> {
-        let folder = self.scratch.join(id.as_str());
-        // Where there is no folder nothing is mounted.
-        let looked = std::fs::symlink_metadata(&folder);
-        if matches!(looked, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
-            return Ok(());
-        }
-        while self.mounts.table()?.top_at(&folder).is_some() {
-            tracing::info!(volume = %id, folder = %folder.display(), "a heal was killed here");
-            self.mounts.unmount(&folder, self.deadline)?;
-        }
-        Ok(())
     }
 
     /// The machine's own mounts first, so that new containers start right; then everybody's, round

@@ -7,7 +7,7 @@ use crate::host::SwitchRequest;
 use crate::host::helper::{Ended, Keeper};
 use crate::host::machine::boot_id;
 use crate::model::device::DeviceNumber;
-use crate::model::error::Result;
+use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::Mount;
 use crate::model::record::{Switching, VolumeRecord};
@@ -15,6 +15,7 @@ use crate::model::users::{NamespaceId, NamespaceUse};
 use crate::seam;
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long the last reference to a dead disk may take to go.
@@ -93,6 +94,49 @@ impl Driver<'_> {
             }
         }
         (!record.switching.is_empty()).then_some(failed)
+    }
+
+    /// Each call that concerns the volume begins with this: what an earlier one left that was
+    /// killed, or ran out of time, goes. What cannot go is found by the exclusive open, and named
+    /// there. The caller holds the volume's lock.
+    pub(super) fn end_leftovers(&self, id: &VolumeId) {
+        self.devices.tidy(id);
+        if let Err(error) = self.clear_scratch(id) {
+            tracing::warn!(volume = %id, %error, "what an interrupted heal left stays mounted");
+        }
+    }
+
+    /// The folder where a heal mounts for a moment.
+    pub(super) fn scratch_of(&self, id: &VolumeId) -> PathBuf {
+        self.scratch.join(id.as_str())
+    }
+
+    fn clear_scratch(&self, id: &VolumeId) -> Result<()> {
+        let folder = self.scratch_of(id);
+        // Where there is no folder nothing is mounted.
+        let looked = std::fs::symlink_metadata(&folder);
+        if matches!(looked, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(());
+        }
+        loop {
+            let table = self.mounts.table()?;
+            let Some(mount) = table.top_at(&folder) else { break };
+            tracing::info!(volume = %id, folder = %folder.display(), "a heal was interrupted here");
+            if self.devices.is_gone(mount.disk)? {
+                self.mounts.unmount_dead(&folder, self.deadline)?;
+                continue;
+            }
+            self.flush_if_last(&table, mount, Some(id))?;
+            if let Err(error) = self.mounts.unmount(&folder, self.deadline) {
+                if error.kind != Kind::Busy {
+                    return Err(error);
+                }
+                // It stands in nobody's way, whoever keeps what of it.
+                tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
+                self.mounts.unmount_dead(&folder, self.deadline)?;
+            }
+        }
+        self.mounts.remove_folder(&folder)
     }
 
     /// Where nothing is to be switched any more: what is put right is forgotten.

@@ -58,7 +58,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Takes the mark back, now or with a later call.
+    /// Takes the mark back, now or with a later call: not before the disk is free, whatever was
+    /// unmounted. The caller holds the volume's lock.
     pub(super) fn unmark_mounted(&self, id: &VolumeId) {
         let record = self.records.load(id);
         let owes_note =
@@ -69,7 +70,8 @@ impl Driver<'_> {
         {
             tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
         }
-        if !self.leaves_marks() || !record.is_marked || record.staged.is_some() {
+        let has_mark = self.leaves_marks() && record.is_marked;
+        if !has_mark || record.staged.is_some() || !self.has_departed(id) {
             return;
         }
         let removed = self.cloud.mark_mounted(id, None, self.deadline.at_most(PATIENCE));

@@ -11,10 +11,12 @@ pub mod attach;
 mod cloud_table;
 mod company;
 mod consent;
+mod departure;
 pub mod detach;
 pub mod expand;
 #[cfg(test)]
 mod fakes;
+mod flush;
 pub mod format;
 mod guard;
 pub mod heal;

@@ -32,6 +32,7 @@ impl Driver<'_> {
     /// Answers the folders.
     pub fn release(&self, id: &VolumeId) -> Result<Vec<PathBuf>> {
         let _lock = self.lock(id)?;
+        self.end_leftovers(id);
         let mut released = Vec::new();
         let mut mounts = self.own_mounts(id)?;
         // What was mounted last goes first: pods before the global folder.

@@ -60,7 +60,7 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         let folder = self.mounts.real_path(target)?;
         self.wanted_again(&volume.id, &["unmountdevice", "detach"]);
-        self.devices.tidy(&volume.id);
+        self.end_leftovers(&volume.id);
         let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
         let unhealed = self.heal_on_the_way(&volume.id, &disk);
         if let Some(mount) = self.mounts.table()?.top_at(&folder) {
@@ -193,7 +193,7 @@ impl Driver<'_> {
         }
         let mut found = found;
         if found.wants_check && !disk.read_only && !wish.untouched {
-            if self.devices.is_free(disk)? {
+            if self.is_free(disk)? {
                 self.prove_again(&volume.id, disk)?;
                 self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
                 self.prove_again(&volume.id, disk)?;
@@ -274,7 +274,7 @@ impl Driver<'_> {
         untouched: bool,
     ) -> Result<Option<u16>> {
         let Some(before) = found.mounts else { return Ok(None) };
-        let is_counted = !untouched && !disk.read_only && self.devices.is_free(disk)?;
+        let is_counted = !untouched && !disk.read_only && self.is_free(disk)?;
         Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
     }
 

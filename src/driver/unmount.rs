@@ -3,9 +3,10 @@
 use super::{Driver, Outcome};
 use crate::host::Hidden;
 use crate::model::config::GuardMode;
+use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
-use crate::model::mountinfo::Mount;
+use crate::model::mountinfo::MountTable;
 use crate::model::record::VolumeRecord;
 use crate::model::target::Target;
 use crate::seam;
@@ -24,6 +25,28 @@ impl Ward<'_> {
             Self::Consumer(consumer) => format!("unmount {consumer}"),
             Self::Stage => "unmountdevice".to_owned(),
         }
+    }
+}
+
+/// What must be free once the stage folder is unmounted.
+#[derive(Default)]
+struct Leaving {
+    disks: Vec<Device>,
+    /// The numbers of the file systems at the folder.
+    numbers: Vec<DeviceNumber>,
+}
+
+impl Leaving {
+    /// Asked before the unmount: afterwards only the record tells which disks they were.
+    fn of(
+        driver: &Driver<'_>,
+        id: Option<&VolumeId>,
+        table: &MountTable,
+        folder: &Path,
+    ) -> Result<Self> {
+        let disks: Vec<_> = table.at(folder).map(|mount| mount.disk).collect();
+        let numbers = table.at(folder).map(|mount| mount.number).collect();
+        Ok(Self { disks: driver.disks_of(id, &disks)?, numbers })
     }
 }
 
@@ -47,7 +70,8 @@ impl Driver<'_> {
     fn take_off(&self, name: &VolumeName, target: &Target, ward: &Ward<'_>) -> Result<Outcome> {
         let Some(folder) = self.existing_folder(target)? else { return Ok(Outcome::Already) };
         let id = self.volume_mounted_at(name, &folder)?;
-        let is_mounted = self.mounts.table()?.top_at(&folder).is_some();
+        let table = self.mounts.table()?;
+        let is_mounted = table.top_at(&folder).is_some();
         if id.is_none() && !is_mounted {
             return Ok(Outcome::Already);
         }
@@ -60,10 +84,20 @@ impl Driver<'_> {
         };
         let _lock = key.map(lock).transpose()?;
         if let Some(id) = &id {
+            self.end_leftovers(id);
             self.set_back_for_good(id);
         }
+        let leaving = match ward {
+            Ward::Stage => Leaving::of(self, id.as_ref(), &table, &folder)?,
+            Ward::Consumer(_) => Leaving::default(),
+        };
         let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
-        if let Some(id) = &id {
+        // What was unmounted is remembered either way: the next call goes on from there.
+        let is_free = match ward {
+            Ward::Stage => self.must_be_free(id.as_ref(), &leaving.disks, &leaving.numbers),
+            Ward::Consumer(_) => Ok(false),
+        };
+        if let (Some(id), Ok(_)) = (&id, &is_free) {
             self.end_refusals(id, &[&ward.tear_down()]);
         }
         // The record may name a mount that is gone since a reboot: it is put right either way.
@@ -76,6 +110,7 @@ impl Driver<'_> {
                     // any of them any more, and to look for them with each call takes longer than
                     // the call. Where nothing was mounted it was not asked.
                     let guard_looked = outcome == Outcome::Done
+                        && matches!(is_free, Ok(true))
                         && self.guard.mode == GuardMode::Enforce
                         && self.guard.give_up_after.is_none();
                     if guard_looked {
@@ -90,7 +125,7 @@ impl Driver<'_> {
             self.unmark_mounted(&id);
         }
         self.report_left_over(name, &folder);
-        Ok(outcome)
+        is_free.map(|_| outcome)
     }
 
     fn existing_folder(&self, target: &Target) -> Result<Option<std::path::PathBuf>> {
@@ -114,8 +149,12 @@ impl Driver<'_> {
             return Ok(Outcome::Already);
         }
         let Ward::Consumer(consumer) = ward else {
-            self.guard_stage(id, &mounted)?;
-            return self.unmount_all(folder, id);
+            let has_peers = self.guard_stage(id, &mounted)?;
+            self.unmount_all(folder, id)?;
+            if has_peers {
+                self.guard_stage(id, &mounted)?;
+            }
+            return Ok(Outcome::Done);
         };
         self.guard_consumer(id, consumer, &mounted)?;
         let copy = self.mounts.copy_of(folder);
@@ -138,10 +177,7 @@ impl Driver<'_> {
                 tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted whoever uses it");
                 self.mounts.unmount_dead(folder, self.deadline)?;
             } else {
-                let is_last = table.of(mount.number).count() == 1;
-                if is_last {
-                    self.flush(folder, mount, id)?;
-                }
+                self.flush_if_last(&table, mount, id)?;
                 self.unmount_one(folder)?;
             }
             seam::step("unmount.one");
@@ -155,34 +191,6 @@ impl Driver<'_> {
                 .hint("a process of this machine uses files below that folder"),
             _ => error,
         })
-    }
-
-    /// Writes out what is still in memory, while an error can be told: after the last unmount
-    /// nobody hears of it. It is told once for each mount, for what is lost stays lost, and a call
-    /// that failed for ever would keep the volume here for ever.
-    fn flush(&self, folder: &Path, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
-        let told = |id: &VolumeId| self.records.load(id).told_lost_writes == Some(mount.id);
-        let flushed = self.mounts.flush(folder, self.deadline);
-        let untold = id.filter(|id| !told(id));
-        let (error, id) = match (flushed, untold) {
-            (Ok(()), Some(_)) => return Ok(()),
-            (Ok(()), None) if id.is_none() => return Ok(()),
-            (Err(error), _) if error.kind == Kind::Timeout => return Err(error),
-            (Err(error), Some(id)) => (error, id),
-            // The kernel tells an error once: that it is silent now saves nothing.
-            (_, None) => {
-                tracing::error!(folder = %folder.display(), "written data is lost; unmounting all the same");
-                return Ok(());
-            }
-        };
-        let mark = |record: &mut VolumeRecord| record.told_lost_writes = Some(mount.id);
-        if let Err(also) = self.records.update(id, mark) {
-            tracing::error!(%error, %also, "written data is lost, and this cannot be remembered");
-            return Ok(());
-        }
-        Err(error.hint(
-            "data that programs wrote did not reach the disk; the next try unmounts without it",
-        ))
     }
 
     /// The orchestrator removes the folder, which it can only if it is empty. Nothing is ever

@@ -28,6 +28,14 @@ pub enum Work {
     Flush,
     /// Unmounts the path.
     Unmount(MntFlags),
+    /// Writes out the file system at the path inside a mount namespace that we have open, if the
+    /// mount of this id is what is there.
+    FlushInside {
+        /// The namespace's descriptor.
+        namespace: RawFd,
+        /// The mount's id there.
+        mount: u32,
+    },
     /// Unmounts the path inside a mount namespace that we have open, if the mount of this id is
     /// what is there.
     UnmountInside {
@@ -71,7 +79,7 @@ pub fn run(work: Work, path: &Path, deadline: Deadline) -> Result<Ended> {
 
 /// Into the namespace of the work, with no file left open.
 fn enter(work: Work) -> nix::Result<()> {
-    if let Work::UnmountInside { namespace, .. } = work {
+    if let Work::UnmountInside { namespace, .. } | Work::FlushInside { namespace, .. } = work {
         // SAFETY: the parent holds the descriptor open, and so have we its copy.
         let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
         setns(namespace, CloneFlags::CLONE_NEWNS)?;
@@ -80,11 +88,22 @@ fn enter(work: Work) -> nix::Result<()> {
     Ok(())
 }
 
+/// How a folder is opened to be written out.
+const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
 fn in_child(work: Work, path: &CString) -> nix::Result<()> {
     match work {
         Work::Flush => {
-            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-            let folder = open(path.as_c_str(), flags, Mode::empty())?;
+            let folder = open(path.as_c_str(), FOLDER, Mode::empty())?;
+            nix::unistd::syncfs(folder)
+        }
+        Work::FlushInside { mount, .. } => {
+            // Whatever is in the way is said by one error, which no flush has.
+            let unreached = |_| Errno::ESTALE;
+            if mount_id_of(path).map_err(unreached)? != mount {
+                return Err(Errno::ESTALE);
+            }
+            let folder = open(path.as_c_str(), FOLDER, Mode::empty()).map_err(unreached)?;
             nix::unistd::syncfs(folder)
         }
         Work::Unmount(flags) => umount2(path.as_c_str(), flags),

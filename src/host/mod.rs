@@ -30,6 +30,7 @@ use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
 use crate::model::error::Result;
+use crate::model::freedom::Freedom;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::{Mount, MountTable};
@@ -89,9 +90,11 @@ pub trait Devices {
     /// Why this disk must not be written or mounted, whatever stands on it: partitions, holders,
     /// no size.
     fn objection(&self, device: &Device) -> Result<Option<String>>;
-    /// Whether nobody on this machine, in whatever namespace, uses the disk: the kernel's own
-    /// answer, by an exclusive open.
-    fn is_free(&self, device: &Device) -> Result<bool>;
+    /// Whether anything on this machine, in whatever namespace, uses the disk: the kernel's own
+    /// answer, by an exclusive open. An error says nothing of it.
+    fn freedom(&self, device: &Device) -> Result<Freedom>;
+    /// The disk of this number, if it is there; whose it is must have been proven before.
+    fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>>;
     /// Makes the kernel look again how large the disk is.
     fn rescan(&self, device: &Device) -> Result<()>;
     /// Removes what a killed call left for this volume in `/dev`.
@@ -198,6 +201,9 @@ pub trait Mounts {
     /// Writes out what the file system mounted at this place still holds in memory; an error if a
     /// write failed since the last time.
     fn flush(&self, target: &Path, deadline: Deadline) -> Result<()>;
+    /// The same for a mount inside an open mount namespace; false if it is not there any more, or
+    /// cannot be opened.
+    fn flush_inside(&self, namespace: &File, mount: &Mount, deadline: Deadline) -> Result<bool>;
     /// Takes the top mount off this place; an error if it is busy.
     fn unmount(&self, target: &Path, deadline: Deadline) -> Result<()>;
     /// Takes these mounts off inside an open mount namespace; an error if one is busy.

@@ -8,6 +8,7 @@
 use crate::model::contents::places;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
+use crate::model::freedom::{Freedom, Meaning, meaning_of};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::Mount;
 use crate::model::time::Deadline;
@@ -226,20 +227,31 @@ pub fn read_ahead(disk: &File, size: u64) {
     }
 }
 
-/// Whether an exclusive open succeeds: the kernel refuses it while a mount in any namespace, a
-/// swap area, a device-mapper table or another exclusive opener has the disk.
-pub fn is_free(device: &Device) -> Result<bool> {
+/// What an exclusive open says: the kernel refuses it while a mount in any namespace, a swap area, a
+/// device-mapper table or another exclusive opener has the disk.
+pub fn freedom(device: &Device) -> Result<Freedom> {
     let path = device.kernel_node();
     let exclusive = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&path);
-    match exclusive {
+    let error = match exclusive {
         Ok(file) => {
             let metadata = file
                 .metadata()
                 .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
             compare(&path, number_of(&metadata), device)?;
-            Ok(true)
+            return Ok(Freedom::Free);
         }
-        Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => Ok(false),
-        Err(error) => Err(Error::io(format!("open {} exclusively", path.display()), &error)),
+        Err(error) => error,
+    };
+    let told = Error::io(format!("open {} exclusively", path.display()), &error);
+    match meaning_of(Errno::from_raw(error.raw_os_error().unwrap_or(0))) {
+        Meaning::InUse => {
+            // What is busy may be another disk's node.
+            let found = fs::metadata(&path)
+                .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
+            compare(&path, number_of(&found), device)?;
+            Ok(Freedom::InUse)
+        }
+        Meaning::Unseen => Ok(Freedom::Unseen(told.cause)),
+        Meaning::Nothing => Err(told),
     }
 }

@@ -10,6 +10,7 @@ pub mod error;
 pub mod facts;
 pub mod finding;
 pub mod formatting;
+pub mod freedom;
 pub mod gcfg;
 pub mod health;
 pub mod ids;

@@ -3,7 +3,7 @@
 use super::cgroup::Owner;
 use super::mountinfo::Mount;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What was found out, or why nothing could be: then nobody may take the absence of users for
 /// granted.
@@ -134,8 +134,15 @@ pub struct NodeUse {
 /// A part of the kernel that uses the disk or a file of the file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KernelUse {
-    /// A device made of the disk, such as `dm-0`.
-    Holder(String),
+    /// A device made of the disk.
+    Holder {
+        /// The kernel's name of it, such as `dm-0`.
+        device: String,
+        /// The device mapper's name of it; empty if it is none of its devices.
+        name: String,
+        /// The device mapper's id of it, which begins with the kind: `LVM-`, `mpath-`, `CRYPT-`.
+        kind: String,
+    },
     /// A loop device.
     Loop {
         /// Its name.
@@ -145,6 +152,44 @@ pub enum KernelUse {
     },
     /// A swap area.
     Swap(PathBuf),
+}
+
+impl KernelUse {
+    /// The command that ends it.
+    #[must_use]
+    pub fn ended_by(&self) -> String {
+        match self {
+            Self::Holder { device, name, kind } => {
+                let name = plain(Path::new(name));
+                match kind.split('-').next() {
+                    _ if device.starts_with("md") => format!("mdadm --stop /dev/{device}"),
+                    _ if device.starts_with("bcache") => {
+                        format!("echo 1 > /sys/block/{device}/bcache/stop")
+                    }
+                    Some("LVM") => format!("lvchange -an /dev/mapper/{name}"),
+                    Some("mpath") => format!("multipath -f {name}"),
+                    Some("CRYPT") => format!("cryptsetup close {name}"),
+                    _ if device.starts_with("dm-") => format!("dmsetup remove {name}"),
+                    _ => format!("lsblk /dev/{device} shows what it is"),
+                }
+            }
+            Self::Loop { device, .. } => format!("losetup -d /dev/{device}"),
+            Self::Swap(area) => format!("swapoff {}", plain(area)),
+        }
+    }
+}
+
+/// A path for a command that people copy: whoever named it may have given it blanks, quotes or
+/// worse.
+#[must_use]
+pub fn plain(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@~=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace(|c: char| c == '\'' || c.is_control(), "?"))
+    }
 }
 
 /// Something that could not be read; somebody who holds the disk may hide there.

@@ -67,7 +67,10 @@ impl Kernel<'_> {
             let folder = self.sysfs.join(format!("dev/block/{number}/holders"));
             match fs::read_dir(&folder) {
                 Ok(entries) => found.uses.extend(entries.flatten().map(|entry| {
-                    KernelUse::Holder(entry.file_name().to_string_lossy().into_owned())
+                    let fact = |file| fs::read_to_string(entry.path().join(file));
+                    let text = |file| fact(file).unwrap_or_default().trim().to_owned();
+                    let device = entry.file_name().to_string_lossy().into_owned();
+                    KernelUse::Holder { device, name: text("dm/name"), kind: text("dm/uuid") }
                 })),
                 // The disk is gone, and nothing can be made of it any more.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -10,7 +10,7 @@
 //!
 //! Some users cannot be named: a socket bound to a file, a layer of an overlay, an exported
 //! folder, a descriptor on its way between two processes. The kernel's answer to an exclusive open
-//! ([`Devices::is_free`](super::Devices::is_free)) knows of them too; it is the last word.
+//! ([`Devices::freedom`](super::Devices::freedom)) knows of them too; it is the last word.
 
 mod atlas;
 mod cgroups;

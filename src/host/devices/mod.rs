@@ -13,8 +13,9 @@ mod udev;
 use self::events::DiskEvents;
 use self::sysfs::{Folder, Sysfs};
 use super::{Devices, Events, Held, files, kernel, nodes};
-use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
+use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Result};
+use crate::model::freedom::Freedom;
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::MountTable;
 use crate::model::staleness::Presence;
@@ -160,8 +161,18 @@ impl Devices for SysfsDevices {
         in_use_by_the_system(device)
     }
 
-    fn is_free(&self, device: &Device) -> Result<bool> {
-        nodes::is_free(device)
+    fn freedom(&self, device: &Device) -> Result<Freedom> {
+        seam::effect("devices.freedom")?;
+        nodes::freedom(device)
+    }
+
+    fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>> {
+        // Number 0 is no disk's: it belongs to file systems that have a number of their own.
+        if number.major == 0 {
+            return Ok(None);
+        }
+        let folder = self.living(number)?;
+        Ok(folder.and_then(|folder| folder.facts(&folder.kernel_name(), Proof::Cut)))
     }
 
     fn rescan(&self, device: &Device) -> Result<()> {
@@ -251,7 +262,6 @@ fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::device::Proof;
 
     fn disk(root: &Path, name: &str, number: &str, files: &[(&str, &str)]) {
         let folder = root.join("block").join(name);

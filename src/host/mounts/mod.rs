@@ -137,6 +137,16 @@ impl Mounts for KernelMounts {
         helped(Work::Flush, "write out the file system at", target, deadline)
     }
 
+    fn flush_inside(&self, namespace: &File, mount: &Mount, deadline: Deadline) -> Result<bool> {
+        seam::effect("mounts.flush_inside")?;
+        let work = Work::FlushInside { namespace: namespace.as_raw_fd(), mount: mount.id };
+        let doing = "write out, in another namespace, the file system at";
+        match helper::run(work, &mount.target, deadline)? {
+            Ended::Failed(Errno::ESTALE) => Ok(false),
+            ended => told(ended, doing, &mount.target).map(|()| true),
+        }
+    }
+
     fn unmount(&self, target: &Path, deadline: Deadline) -> Result<()> {
         seam::effect("mounts.unmount")?;
         helped(Work::Unmount(MntFlags::UMOUNT_NOFOLLOW), "unmount", target, deadline)
@@ -169,8 +179,12 @@ impl Mounts for KernelMounts {
 
 /// Work on a file system whose disk may hang.
 fn helped(work: Work, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
+    told(helper::run(work, target, deadline)?, doing, target)
+}
+
+fn told(ended: Ended, doing: &str, target: &Path) -> Result<()> {
     let doing = format!("{doing} {}", target.display());
-    match helper::run(work, target, deadline)? {
+    match ended {
         Ended::Done => Ok(()),
         Ended::Failed(errno) => Err(failed(doing, errno)),
         Ended::Hangs => {

@@ -168,7 +168,9 @@ fn device_of(volume: &Volume<'_>) -> Device {
 }
 
 fn is_free(volume: &Volume<'_>) -> bool {
-    crate::support::with_files(|| SysfsDevices::default().is_free(&device_of(volume)).unwrap())
+    crate::support::with_files(|| {
+        SysfsDevices::default().freedom(&device_of(volume)).unwrap().is_free().unwrap()
+    })
 }
 
 /// The two are named alike; which of them keeps the disk busy is the kernel's secret, and its

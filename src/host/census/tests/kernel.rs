@@ -24,7 +24,17 @@ fn devices_made_of_the_disk_are_told() {
     let machine = Machine::new();
     machine.write("sys/dev/block/240:77/holders/dm-0/x", "");
     machine.write("sys/dev/block/7:4/holders/dm-1/x", "");
-    assert_eq!(users(&machine), (vec![KernelUse::Holder("dm-0".to_owned())], vec![]));
+    assert_eq!(
+        users(&machine),
+        (
+            vec![KernelUse::Holder {
+                device: "dm-0".to_owned(),
+                name: String::new(),
+                kind: String::new()
+            }],
+            vec![]
+        )
+    );
 }
 
 #[test]
