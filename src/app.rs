@@ -10,8 +10,8 @@ use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
 use crate::flexvolume::options::{Access, Options};
 use crate::flexvolume::reply::Reply;
-use crate::host::machine;
 use crate::host::metrics::Report;
+use crate::host::{machine, worker};
 use crate::model::config::Config;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::metrics::Sample;
@@ -22,44 +22,86 @@ use crate::watch::{self, Subject};
 use crate::wiring::{self, BESIDE, ETC, Setting};
 use crate::{host, log, seam};
 use std::ffi::OsString;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
-
-/// An answer, and what is left to do when it was given.
-#[derive(Debug)]
-pub struct Answered {
-    /// The answer.
-    pub reply: Reply,
-    /// What the metrics are told. kubelet must not wait for it.
-    pub report: Option<Report>,
-}
 
 /// What is known of a call while it is worked on, whatever becomes of it.
 #[derive(Debug, Default)]
 struct Notes {
-    object: String,
     report: Option<Report>,
 }
 
-/// Answers one call of kubelet or the controller-manager. It always answers.
-pub fn answer(word: &str, arguments: &[OsString], channel: &Arc<Channel>) -> Answered {
+/// Answers one call of kubelet or the controller-manager; says whether the answer got out. It always
+/// answers: the work is another process's, and if that does not come back this one answers for it.
+pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
     let call_id = log::new_call_id();
-    let mut notes = Notes::default();
-    let answered = catch_unwind(AssertUnwindSafe(|| {
-        call_driver(word, arguments, channel, &call_id, &mut notes)
-    }));
-    let reply = match answered {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(error)) => Reply::failure(shown(word), &notes.object, &error, &call_id),
-        Err(_) => {
-            let error = Error::new(Kind::Bug, "the driver failed inside")
-                .hint("its log has the details under the call's id");
-            Reply::failure(shown(word), &notes.object, &error, &call_id)
+    let parsed = catch_unwind(|| Call::parse(word, arguments)).unwrap_or_else(|_| Err(inside()));
+    let object = parsed.as_ref().map(Call::object).unwrap_or_default();
+    let subject = Subject { action: shown(word).to_owned(), object, call_id };
+    if Call::is_constant(word) {
+        let constant = catch_unwind(|| {
+            seam::step("call");
+            match parsed? {
+                Call::Init => Ok(Reply::capabilities()),
+                _ => Ok(Reply::not_supported()),
+            }
+        });
+        let reply = constant.unwrap_or_else(|_| Err(inside())).unwrap_or_else(|error| {
+            Reply::failure(&subject.action, &subject.object, &error, &subject.call_id)
+        });
+        return channel.send(&reply.line());
+    }
+    let begin = Instant::now();
+    let do_it = || {
+        let (reply, report) = work(word, parsed, &subject, begin);
+        let _ = worker::out().write_all(reply.line().as_bytes());
+        // kubelet has its answer, and need not wait for this.
+        if let Some(report) = report {
+            report.write();
         }
     };
-    Answered { reply, report: notes.report }
+    let given_up = |why: &Error| write_off(word, &subject, begin, why);
+    watch::call(channel, &subject, do_it, given_up)
+}
+
+/// The call itself.
+fn work(
+    word: &str,
+    parsed: Result<Call>,
+    subject: &Subject,
+    begin: Instant,
+) -> (Reply, Option<Report>) {
+    let mut notes = Notes::default();
+    let answered =
+        catch_unwind(AssertUnwindSafe(|| call_driver(word, parsed, subject, begin, &mut notes)));
+    let failure =
+        |error: &Error| Reply::failure(&subject.action, &subject.object, error, &subject.call_id);
+    let reply = match answered {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(error)) => failure(&error),
+        Err(_) => failure(&inside()),
+    };
+    (reply, notes.report)
+}
+
+fn inside() -> Error {
+    Error::new(Kind::Bug, "the driver failed inside")
+        .hint("its log has the details under the call's id")
+}
+
+/// What is written down of a call that was given up.
+fn write_off(word: &str, subject: &Subject, begin: Instant, why: &Error) {
+    let Ok((config, _)) = load_config() else { return };
+    let _is_logged = log::start(&config);
+    let _span = tracing::error_span!("call", id = subject.call_id, op = word).entered();
+    tracing::error!(call = subject.call_id, reason = %why, "end: given up");
+    if let Some(mut report) = report(&config, word) {
+        why.kind.word().clone_into(&mut report.sample.outcome);
+        report.sample.seconds = begin.elapsed().as_secs_f64();
+        let _ = report.write_here();
+    }
 }
 
 /// The answer to no word at all.
@@ -76,30 +118,22 @@ fn shown(word: &str) -> &str {
 
 fn call_driver(
     word: &str,
-    arguments: &[OsString],
-    channel: &Arc<Channel>,
-    call_id: &str,
+    parsed: Result<Call>,
+    subject: &Subject,
+    begin: Instant,
     notes: &mut Notes,
 ) -> Result<Reply> {
     seam::step("call");
-    if Call::is_constant(word) {
-        return Ok(match Call::parse(word, arguments)? {
-            Call::Init => Reply::capabilities(),
-            _ => Reply::not_supported(),
-        });
-    }
-    let begin = Instant::now();
     let (config, origin) = load_config()?;
     // Without a log the call goes on: it is worth more than its record.
     let _is_logged = log::start(&config);
     log_panics();
     // Every line of the call carries its id and word.
-    let _span = tracing::error_span!("call", id = call_id, op = word).entered();
-    let parsed = Call::parse(word, arguments);
-    notes.object = parsed.as_ref().map(Call::object).unwrap_or_default();
+    let _span = tracing::error_span!("call", id = subject.call_id, op = word).entered();
     notes.report = report(&config, word);
-    let object = notes.object.as_str();
-    let (pid, parent) = (std::process::id(), machine::parent_name());
+    let object = subject.object.as_str();
+    let pid = worker::waiting_process().unwrap_or_else(std::process::id);
+    let parent = machine::parent_name();
     let About { volume, name, pod, pod_name, node } =
         parsed.as_ref().map(Call::about).unwrap_or_default();
     tracing::info!(object, volume, name, pod, pod_name, node, pid, parent, "begin");
@@ -107,14 +141,7 @@ fn call_driver(
     let answered = parsed.and_then(|call| {
         seam::step("begin");
         let deadline = config.deadline.of(word);
-        let subject = Subject {
-            action: word.to_owned(),
-            object: object.to_owned(),
-            call_id: call_id.to_owned(),
-            begin,
-            report: notes.report.clone(),
-        };
-        watch::start(Arc::clone(channel), subject, deadline)?;
+        worker::may_take(deadline);
         call.within(config.paths.kubelet_root.as_ref())?;
         let tally = Tally::default();
         let setting = Setting {

@@ -35,10 +35,13 @@ impl Channel {
         Self { stdout, used: AtomicBool::new(false) }
     }
 
-    /// Whether somebody has begun to answer.
+    /// The saved stdout, for the one who answers piece by piece; nothing if an answer was begun.
     #[must_use]
-    pub fn is_used(&self) -> bool {
-        self.used.load(Ordering::SeqCst)
+    pub fn begin(&self) -> Option<&File> {
+        if self.used.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        self.stdout.as_ref()
     }
 
     /// Writes the line, if none was written yet; says whether it got out.

@@ -2,35 +2,39 @@
 
 use incloud_disk::app;
 use incloud_disk::channel::Channel;
-use incloud_disk::cli::{self, Wanted};
+use incloud_disk::cli::{self, Verb, Wanted};
+use incloud_disk::host::worker;
 use incloud_disk::operator::{self, Stage};
+use incloud_disk::watch;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1).collect();
     match cli::read(arguments, std::io::stdout().is_terminal()) {
         Wanted::Call { word, arguments } => {
-            let channel = Arc::new(Channel::claim());
-            let answer = app::answer(&word, &arguments, &channel);
-            let is_sent = channel.send(&answer.reply.line());
-            if let Some(report) = answer.report {
-                report.write();
-            }
-            answered(is_sent)
+            answered(app::answer(&word, &arguments, &Channel::claim()))
         }
         Wanted::Nothing => answered(Channel::claim().send(&app::answer_to_nothing().line())),
         Wanted::Text { text, is_error: false } => say(&text),
         Wanted::Text { text, is_error: true } => complain(&text, 2),
-        Wanted::Verb(verb) => {
-            let is_terminal = std::io::stdout().is_terminal();
-            let mut stage = Stage { out: &mut std::io::stdout(), is_terminal, has_failed: false };
-            match operator::run(verb, &mut stage) {
-                Ok(_) if stage.has_failed => ExitCode::FAILURE,
-                Ok(status) => ExitCode::from(status),
-                Err(error) => complain(&format!("disk: {error}\n"), 1),
-            }
+        Wanted::Verb(verb) => ExitCode::from(match operator::patience(&verb) {
+            Some(patience) => watch::verb(patience, || perform(verb)),
+            None => perform(verb),
+        }),
+    }
+}
+
+/// Does what a person asks for; answers the exit status.
+fn perform(verb: Verb) -> u8 {
+    let (mut out, is_terminal) = (worker::out(), worker::is_seen());
+    let mut stage = Stage { out: &mut out, is_terminal, has_failed: false };
+    match operator::run(verb, &mut stage) {
+        Ok(_) if stage.has_failed => 1,
+        Ok(status) => status,
+        Err(error) => {
+            let _ = worker::complaints().write_all(format!("disk: {error}\n").as_bytes());
+            1
         }
     }
 }

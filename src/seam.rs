@@ -26,6 +26,16 @@ pub fn wish(variable: &str) -> Option<String> {
     cfg!(debug_assertions).then(|| std::env::var(variable).ok()).flatten()
 }
 
+/// Whether this process is a worker, and its parent waits for it.
+#[cfg(debug_assertions)]
+static WORKER: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// From here on this process is a worker.
+pub fn this_is_a_worker() {
+    #[cfg(debug_assertions)]
+    WORKER.store(true, std::sync::atomic::Ordering::SeqCst);
+}
+
 /// Marks a step.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
@@ -77,6 +87,11 @@ pub fn step(name: &str) {
     match action(name).as_deref() {
         Some("panic") => panic!("seam {name}"),
         Some("kill") => {
+            if WORKER.load(std::sync::atomic::Ordering::SeqCst) {
+                // The whole call is killed: the process that waits for this one too.
+                let waiting = nix::unistd::getppid();
+                let _ = nix::sys::signal::kill(waiting, nix::sys::signal::Signal::SIGKILL);
+            }
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
         }
         Some(other) => {

@@ -1,27 +1,32 @@
-//! Ends a call that is told to end, or that does not end by itself.
+//! Waits for the worker, and ends it when it is told to end, or does not end by itself.
 //!
 //! On SIGTERM kubelet waits ten seconds and then crashes if the driver still lives
-//! (kubernetes/utils issue 291). So a thread waits for signals and for the deadline; it answers
-//! in place of the call, kills the call's children, and ends the process. Whatever was under way
-//! is as after a kill: the next call goes on from there.
+//! (kubernetes/utils issue 291). So the process that was called does nothing but wait, for the
+//! worker, for signals and for the deadline; it passes the worker's answer on, or answers in its
+//! place and ends. Whatever was under way is as after a kill: the next call goes on from there.
 
 use crate::channel::Channel;
 use crate::flexvolume::reply::Reply;
-use crate::host::metrics::Report;
-use crate::host::tool;
-use crate::model::error::{Error, Kind, Result};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use crate::host::left::{self, Left};
+use crate::host::worker::{News, Terms, Worker};
+use crate::model::error::{Error, Kind};
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::wait::WaitStatus;
+use std::io::Write;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long after its deadline a call may still answer with its own words.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long an answer that was begun may take to be read.
+/// How long a call may take before it has read how long it may take.
+const AT_FIRST: Duration = Duration::from_secs(30);
+
+/// How long an answer that was begun may take to be read once a signal came.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long what is written down of a call that was given up may take: disks may hang here too.
+const PAPERWORK: Duration = Duration::from_secs(2);
 
 /// Who the answer would be about.
 #[derive(Debug, Clone)]
@@ -32,71 +37,202 @@ pub struct Subject {
     pub object: String,
     /// The call's id.
     pub call_id: String,
-    /// When the call began.
-    pub begin: Instant,
-    /// What the metrics are told, if they are told anything.
-    pub report: Option<Report>,
 }
 
-/// Begins to watch. The signals are blocked in this thread and in all that it starts later;
-/// children start with them open again, as std resets the mask.
-pub fn start(channel: Arc<Channel>, subject: Subject, deadline: Duration) -> Result<()> {
-    let wrong = |errno: nix::errno::Errno| Error::io("watch for signals", &errno.into());
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        signals.add(signal);
-    }
-    signals.thread_block().map_err(wrong)?;
-    let descriptor = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).map_err(wrong)?;
-    let end = Instant::now() + deadline + GRACE;
-    std::thread::Builder::new()
-        .name("watch".to_owned())
-        .spawn(move || {
-            let why = wait(&descriptor, end, deadline);
-            give_up(&channel, &subject, &why);
-        })
-        .map_err(|error| Error::io("start the watching thread", &error))?;
-    Ok(())
-}
-
-fn wait(descriptor: &SignalFd, end: Instant, deadline: Duration) -> Error {
+/// Lets a worker do a call, which gives its answer by `worker::out`, and passes it on; says
+/// whether an answer got out. `given_up` writes down what the worker cannot any more.
+#[must_use]
+pub fn call(
+    channel: &Channel,
+    subject: &Subject,
+    work: impl FnOnce(),
+    given_up: impl FnOnce(&Error),
+) -> bool {
+    let answer = |error: &Error| {
+        Reply::failure(&subject.action, &subject.object, error, &subject.call_id).line()
+    };
+    let terms = Terms { at_first: Some(AT_FIRST), grace: GRACE, has_own_signals: true };
+    let started = Worker::start(terms, || {
+        work();
+        0
+    });
+    let mut worker = match started {
+        Ok(worker) => worker,
+        Err(error) => return channel.send(&answer(&error)),
+    };
+    let mut reply = Vec::new();
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Error::new(Kind::Timeout, format!("not done within {} s", deadline.as_secs()))
-                .hint("something of the machine hangs: see the log for the last step");
+        // A signal that comes together with the answer comes too late.
+        let why = match worker.next(None) {
+            Some(News::Output(bytes)) => {
+                reply.extend(bytes);
+                if reply.ends_with(b"\n") {
+                    break;
+                }
+                continue;
+            }
+            Some(News::Complaint(_)) | None => continue,
+            Some(News::Signal(signal)) => {
+                Error::new(Kind::Busy, format!("{signal} ended the call"))
+                    .hint("the next call goes on from where it stood")
+            }
+            Some(News::Hangs) => {
+                let seconds = worker.total().as_secs();
+                let doing = worker.does().map_or_else(String::new, |does| format!(": {does}"));
+                Error::new(Kind::Timeout, format!("not done within {seconds} s{doing}"))
+            }
+            Some(News::Ended(status)) => {
+                Error::new(Kind::Bug, format!("the call's process {}", ended(status)))
+                    .hint("its log has the last step; the next call goes on from there")
+            }
+        };
+        let left = worker.end();
+        let why = named(why, &left);
+        let sent = channel.send(&answer(&why));
+        worker.settle(&left, PAPERWORK, || given_up(&why));
+        return sent;
+    }
+    let sent = match channel.begin() {
+        Some(stdout) => worker.write(stdout.as_fd(), &reply, LAST_WORDS).is_ok(),
+        None => false,
+    };
+    // What is written after the answer, as the metrics are, is waited for; a thread that hangs is not.
+    while !matches!(worker.next(None), Some(News::Ended(_) | News::Hangs)) {}
+    let left = worker.end();
+    if !left.is_empty() {
+        worker.settle(&left, PAPERWORK, || {
+            for one in &left {
+                tracing::warn!(process = one.pid, what = %one, "left behind");
+            }
+        });
+    }
+    sent
+}
+
+/// The error, with the processes that are left behind and what ends them.
+fn named(mut error: Error, left: &[Left]) -> Error {
+    if left.is_empty() {
+        if error.kind == Kind::Timeout && error.hint.is_none() {
+            error = error.hint("something of the machine is slow: see the log for the last step");
         }
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        let mut waited = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
-        if matches!(poll(&mut waited, timeout), Ok(ready) if ready > 0)
-            && let Ok(Some(info)) = descriptor.read_signal()
+        return error;
+    }
+    let all: Vec<_> = left.iter().map(ToString::to_string).collect();
+    error.cause = format!("{}; {}", error.cause, all.join("; "));
+    error.hint(left::WHAT_ENDS_IT)
+}
+
+fn ended(status: WaitStatus) -> String {
+    match status {
+        WaitStatus::Signaled(_, signal, _) => format!("was ended by {signal}"),
+        WaitStatus::Exited(_, status) => format!("ended without an answer, with status {status}"),
+        other => format!("ended without an answer ({other:?})"),
+    }
+}
+
+/// How long a person's verb is waited for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Patience {
+    /// A worker that hangs in the kernel for so long is given up.
+    pub with_hanging: Option<Duration>,
+}
+
+/// How long a worker may take to end by a signal.
+const BY_SIGNAL: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether a worker hangs.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Lets a worker do what a person asks for, which speaks by `worker::out` and
+/// `worker::complaints`; answers the exit status.
+#[must_use]
+pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
+    let complain = |text: &str| {
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        1
+    };
+    let terms = Terms { at_first: None, grace: GRACE, has_own_signals: false };
+    let mut worker = match Worker::start(terms, || i32::from(work())) {
+        Ok(worker) => worker,
+        Err(error) => return complain(&format!("disk: {error}\n")),
+    };
+    let mut failed = false;
+    let mut asked_to_end: Option<(Signal, Instant)> = None;
+    let mut hangs_since: Option<Instant> = None;
+    loop {
+        let look = patience.with_hanging.map(|_| Instant::now() + LOOK);
+        let until = asked_to_end.map(|(_, until)| until).or(look);
+        let news = worker.next(until);
+        let signal = match news {
+            Some(News::Output(bytes)) => {
+                match worker.write(std::io::stdout().as_fd(), &bytes, BY_SIGNAL) {
+                    Ok(signal) => signal,
+                    Err(error) => {
+                        failed |= error.kind() != std::io::ErrorKind::BrokenPipe;
+                        worker.do_not_listen();
+                        None
+                    }
+                }
+            }
+            Some(News::Complaint(bytes)) => {
+                let _ = std::io::stderr().write_all(&bytes);
+                None
+            }
+            Some(News::Signal(signal)) => Some(signal),
+            Some(News::Ended(WaitStatus::Exited(_, status))) => {
+                // Something that it started may be left.
+                let left = worker.end();
+                if !left.is_empty() {
+                    worker.settle(&left, PAPERWORK, || {});
+                }
+                return if failed { 1 } else { u8::try_from(status).unwrap_or(1) };
+            }
+            Some(News::Ended(status)) => {
+                let left = worker.end();
+                worker.settle(&left, PAPERWORK, || {});
+                if let WaitStatus::Signaled(_, signal, _) = status {
+                    end_by(signal);
+                }
+                return complain(&format!("disk: the verb's process {}\n", ended(status)));
+            }
+            Some(News::Hangs) => {
+                let seconds = worker.total().as_secs();
+                let why = Error::new(Kind::Timeout, format!("not done within {seconds} s"));
+                return complain(&given_up(&mut worker, why));
+            }
+            None => None,
+        };
+        if let Some(signal) = signal {
+            worker.signal(signal);
+            asked_to_end.get_or_insert((signal, Instant::now() + BY_SIGNAL));
+        }
+        if let Some((signal, until)) = asked_to_end
+            && Instant::now() >= until
         {
-            let signal = i32::try_from(info.ssi_signo).ok().and_then(|n| Signal::try_from(n).ok());
-            let name = signal.map_or("a signal", Signal::as_str);
-            return Error::new(Kind::Busy, format!("{name} ended the call"))
-                .hint("the next call goes on from where it stood");
+            let why = Error::new(Kind::Busy, format!("ended by {signal}"));
+            return complain(&given_up(&mut worker, why));
+        }
+        let Some(limit) = patience.with_hanging else { continue };
+        if !matches!(left::state_of(worker.pid()), Some(('D', _))) {
+            hangs_since = None;
+        } else if hangs_since.get_or_insert_with(Instant::now).elapsed() >= limit {
+            let doing = worker.does().map_or_else(String::new, |does| format!(": {does}"));
+            let why = Error::new(Kind::Timeout, format!("it hangs in the kernel{doing}"));
+            return complain(&given_up(&mut worker, why));
         }
     }
 }
 
-#[allow(clippy::exit, reason = "the call's own thread may hang in the kernel: only this ends it")]
-fn give_up(channel: &Channel, subject: &Subject, why: &Error) -> ! {
-    if channel.is_used() {
-        // The call is giving its own answer this very moment, perhaps to a slow reader: it ends
-        // by itself, or is ended before kubelet loses its patience.
-        std::thread::sleep(LAST_WORDS);
-        std::process::exit(0);
-    }
-    let reply = Reply::failure(&subject.action, &subject.object, why, &subject.call_id);
-    tracing::error!(call = subject.call_id, reason = %why, "end: given up");
-    // First the answer, then the children: the call would take a killed child for its own trouble
-    // and answer with that.
-    let sent = channel.send(&reply.line());
-    tool::kill_all();
-    if let Some(mut report) = subject.report.clone() {
-        why.kind.word().clone_into(&mut report.sample.outcome);
-        report.sample.seconds = subject.begin.elapsed().as_secs_f64();
-        report.write();
-    }
-    std::process::exit(i32::from(!sent));
+fn given_up(worker: &mut Worker, why: Error) -> String {
+    let left = worker.end();
+    worker.settle(&left, PAPERWORK, || {});
+    format!("disk: {}\n", named(why, &left))
+}
+
+/// Ends this process as the signal would have, for a shell that looks at how its programs end.
+fn end_by(signal: Signal) {
+    let mut alone = SigSet::empty();
+    alone.add(signal);
+    let _ = alone.thread_unblock();
+    let _ = raise(signal);
 }

@@ -215,7 +215,7 @@ fn close_everything() {
     close_range(0, RawFd::MAX);
 }
 
-fn close_range(first: RawFd, last: RawFd) {
+pub(super) fn close_range(first: RawFd, last: RawFd) {
     if last < first {
         return;
     }

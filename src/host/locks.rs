@@ -4,7 +4,8 @@
 //! whether the file that it locked is still the one of that name; if not, somebody removed it in
 //! between, and it tries again.
 
-use super::files;
+use super::left::{self, Left};
+use super::{files, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::time::{Deadline, Steps};
@@ -45,13 +46,22 @@ impl Locked {
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Removed while still held: a waiter then locks a file without a name and tries again.
         let _ = fs::remove_file(&self.path);
+        // The process that waits for this one has the same lock: closing our file frees nothing.
+        let _ = self.file.unlock();
+    }
+}
+
+/// Removes the file of a lock that is held, if it is still the one of its name.
+pub fn remove(lock: &File, path: &Path) {
+    if is_still_named(lock, path) {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -89,6 +99,13 @@ impl Locks {
         is_held.then(|| holder.to_owned())
     }
 
+    /// Processes that earlier calls on the volume left behind, and that still hang. The caller holds
+    /// the volume's lock.
+    #[must_use]
+    pub fn left(&self, id: &VolumeId) -> Vec<Left> {
+        left::of_lock(&self.folder.join(format!("{id}.lock")))
+    }
+
     /// Takes the lock of a volume; waits until the deadline, then says who has it.
     pub fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked> {
         let path = self.folder.join(format!("{id}.lock"));
@@ -112,7 +129,8 @@ impl Locks {
             match file.try_lock() {
                 Ok(()) if is_still_named(&file, &path) => {
                     sign(&file, operation);
-                    return Ok(Locked::Held(Lock { path, _file: file }));
+                    worker::holds(&file, &path);
+                    return Ok(Locked::Held(Lock { path, file }));
                 }
                 Ok(()) => continue,
                 Err(TryLockError::WouldBlock) => {}

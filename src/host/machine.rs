@@ -34,7 +34,7 @@ pub fn uptime() -> Uptime {
 /// The name of the process that called us, for the log.
 #[must_use]
 pub fn parent_name() -> String {
-    let path = format!("/proc/{}/comm", nix::unistd::getppid());
+    let path = format!("/proc/{}/comm", super::worker::caller());
     std::fs::read_to_string(path).map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 

@@ -16,6 +16,7 @@ pub mod filesystems;
 pub mod heal;
 pub mod helper;
 pub mod kernel;
+pub mod left;
 pub mod locks;
 pub mod machine;
 pub mod metrics;
@@ -25,6 +26,7 @@ pub mod processes;
 pub mod records;
 pub mod system;
 pub mod tool;
+pub mod worker;
 
 use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};

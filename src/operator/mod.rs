@@ -15,6 +15,7 @@ mod stage;
 mod status;
 mod tend;
 
+use crate::cli::looking::Looking;
 use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
 use crate::driver::Driver;
 use crate::driver::tally::Tally;
@@ -25,6 +26,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::metrics::Sample;
 use crate::model::time::Deadline;
+use crate::watch::Patience;
 use crate::wiring::{self, Setting};
 use crate::{app, host};
 use std::path::Path;
@@ -34,6 +36,28 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(600);
 
 pub use stage::Stage;
+
+/// How long a verb that hangs in the kernel is waited for: the break-glasses must answer.
+const WITH_HANGING: Duration = Duration::from_secs(10);
+
+/// How a worker is waited for that does what the verb says; nothing for a verb that touches no
+/// disk, or that stays and has its own way to end.
+#[must_use]
+pub fn patience(verb: &Verb) -> Option<Patience> {
+    match verb {
+        Verb::Node { .. }
+        | Verb::Heal { watch: true, .. }
+        | Verb::Look(Looking::Completions { .. } | Looking::Man { .. } | Looking::History(_)) => {
+            None
+        }
+        Verb::Detach { .. } | Verb::Release { .. } => {
+            Some(Patience { with_hanging: Some(WITH_HANGING) })
+        }
+        Verb::Look(_) | Verb::Local(_) | Verb::Heal { .. } | Verb::Format { .. } => {
+            Some(Patience::default())
+        }
+    }
+}
 
 /// Does what the verb says, and speaks on the stage; answers the exit status.
 pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {

@@ -5,7 +5,7 @@ use super::heal::{notes, word};
 use crate::driver::Driver;
 use crate::driver::adopt::Found;
 use crate::driver::heal::Healed;
-use crate::host::{Events, nodes};
+use crate::host::{Events, nodes, worker};
 use crate::log;
 use crate::model::config::{Config, HealMode};
 use crate::model::error::{Error, Kind, Result};
@@ -14,7 +14,7 @@ use crate::model::switch::Outcome;
 use crate::model::time::Deadline;
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(super) fn run(
     let id = log::new_call_id();
     let _span = tracing::error_span!("verb", id, op = "heal").entered();
     // A timer's log needs no line each minute.
-    let is_asked = dry_run || std::io::stdout().is_terminal();
+    let is_asked = dry_run || worker::is_seen();
     let tending = Tending { mode, config, origin, is_asked };
     match whom {
         Whom::Coming => tending.watch(),
@@ -199,7 +199,7 @@ fn told_of_found(one: &Found) -> (String, String) {
 
 /// To somebody who may have gone: what is done does not depend on it.
 fn say(text: &str) {
-    let mut out = std::io::stdout();
+    let mut out = worker::out();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

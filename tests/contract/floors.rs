@@ -18,7 +18,7 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
     ("driver", &["cloud", "host", "model", "seam"]),
     // Faces. kubelet's only reads and writes; people's also does what their cloud's console would.
     ("flexvolume", &["model"]),
-    ("operator", &["app", "cli", "cloud", "driver", "host", "log", "model", "wiring"]),
+    ("operator", &["app", "cli", "cloud", "driver", "host", "log", "model", "watch", "wiring"]),
     // Roof.
     ("channel", &[]),
     ("log", &["model"]),
@@ -29,7 +29,7 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
         &["channel", "driver", "flexvolume", "host", "log", "model", "seam", "watch", "wiring"],
     ),
     ("wiring", &["cloud", "driver", "host", "model"]),
-    ("main", &["app", "channel", "cli", "operator"]),
+    ("main", &["app", "channel", "cli", "host", "operator", "watch"]),
     ("lib", &[]),
 ];
 

@@ -28,6 +28,7 @@ mod sight;
 mod tests;
 
 use super::Census;
+use super::worker::waiting_process;
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
@@ -148,8 +149,10 @@ impl Census for KernelCensus {
         self.seeing(|proc, _| {
             let pids = pids(proc)?;
             let mut atlas = self.atlas(proc, &pids, numbers)?;
-            let this = std::process::id();
-            let others: Vec<u32> = pids.into_iter().filter(|pid| *pid != this).collect();
+            // This process, and the one that waits for it.
+            let ours = [Some(std::process::id()), waiting_process()];
+            let others: Vec<u32> =
+                pids.into_iter().filter(|pid| !ours.contains(&Some(*pid))).collect();
             let found = files::Search::new(proc, &atlas, numbers).among(&others);
             let (sysfs, dev) = (self.sysfs.as_path(), self.dev.as_path());
             let kernel = kernel_users::Kernel { proc, sysfs, dev, atlas: &atlas, numbers }.users();

@@ -1,0 +1,228 @@
+//! Processes that an earlier call left behind because they hang in the kernel.
+//!
+//! They were killed, and end as soon as what they wait for comes back. Until then they are written
+//! down beside the volume's lock, one JSON object a line: a later call must not begin the same on
+//! the same disk, and a person wants to know what hangs.
+
+use super::files;
+use super::machine;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// For whoever reads that a process hangs.
+pub const WHAT_ENDS_IT: &str = "it was killed and ends when what it waits for comes back (the \
+    kernel's log has the reason); `disk detach --force` gives the disk up";
+
+/// A process that hangs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Its number.
+    pub pid: i32,
+    /// When it began, in the kernel's ticks: another process of that number began at another time.
+    pub start: u64,
+    /// The machine's start that those are counted from.
+    pub boot: String,
+    /// What it does.
+    pub doing: String,
+    /// In which system call it is, if the kernel says so.
+    pub call: Option<String>,
+    /// Since when it does that, in milliseconds since the machine's start.
+    pub since: u64,
+    /// The disk, by number.
+    pub disk: Option<String>,
+    /// The kernel's count of disks, which tells this one from a later one of the same number.
+    pub sequence: Option<u64>,
+}
+
+impl Left {
+    /// The process, if there is one of that number.
+    #[must_use]
+    pub fn of(pid: i32, doing: &str, since: u64) -> Option<Self> {
+        let (_, start) = state_of(pid)?;
+        Some(Self {
+            pid,
+            start,
+            boot: machine::boot_id(),
+            doing: doing.to_owned(),
+            call: None,
+            since,
+            disk: None,
+            sequence: None,
+        })
+    }
+
+    /// Whether it is still there.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let is_same = |(state, start)| start == self.start && !matches!(state, 'Z' | 'X');
+        self.boot == machine::boot_id() && state_of(self.pid).is_some_and(is_same)
+    }
+
+    /// Finds out in which system call it is.
+    pub fn look(&mut self) {
+        self.call = hanging_thread(self.pid).and_then(|thread| {
+            let text = fs::read_to_string(thread.join("syscall")).ok()?;
+            let number: i64 = text.split_whitespace().next()?.parse().ok()?;
+            Some(name_of(number).map_or_else(|| format!("system call {number}"), str::to_owned))
+        });
+    }
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} hangs", self.pid)?;
+        if let Some(call) = &self.call {
+            write!(f, " in {call}")?;
+        }
+        if !self.doing.is_empty() {
+            write!(f, " ({})", self.doing)?;
+        }
+        if let Some(seconds) = seconds_since(self.since) {
+            write!(f, " for {seconds} s")?;
+        }
+        Ok(())
+    }
+}
+
+fn seconds_since(since: u64) -> Option<u64> {
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let now: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole seconds")]
+    let now = now as u64;
+    (since > 0).then(|| now.saturating_sub(since / 1000))
+}
+
+/// The state of a process and when it began (proc(5), `/proc/PID/stat`).
+#[must_use]
+pub fn state_of(pid: i32) -> Option<(char, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in brackets, and may hold anything.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut words = rest.split_whitespace();
+    let state = words.next()?.chars().next()?;
+    Some((state, words.nth(18)?.parse().ok()?))
+}
+
+/// A thread that waits in the kernel and takes no signal.
+fn hanging_thread(pid: i32) -> Option<PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut tasks: Vec<PathBuf> = tasks.flatten().map(|task| task.path()).collect();
+    tasks.sort();
+    tasks.into_iter().find(|task| {
+        let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
+    })
+}
+
+/// The names of the calls that hang on disks.
+fn name_of(number: i64) -> Option<&'static str> {
+    use nix::libc;
+    const NAMES: [(i64, &str); 24] = [
+        (libc::SYS_mount, "mount(2)"),
+        (libc::SYS_umount2, "umount(2)"),
+        (libc::SYS_fsconfig, "fsconfig(2), which mounts"),
+        (libc::SYS_fsmount, "fsmount(2)"),
+        (libc::SYS_move_mount, "move_mount(2)"),
+        (libc::SYS_open_tree, "open_tree(2)"),
+        (libc::SYS_syncfs, "syncfs(2)"),
+        (libc::SYS_fsync, "fsync(2)"),
+        (libc::SYS_fdatasync, "fdatasync(2)"),
+        (libc::SYS_openat, "openat(2)"),
+        (libc::SYS_close, "close(2)"),
+        (libc::SYS_close_range, "close(2)"),
+        (libc::SYS_read, "read(2)"),
+        (libc::SYS_pread64, "pread(2)"),
+        (libc::SYS_write, "write(2)"),
+        (libc::SYS_pwrite64, "pwrite(2)"),
+        (libc::SYS_ioctl, "ioctl(2)"),
+        (libc::SYS_statx, "statx(2)"),
+        (libc::SYS_newfstatat, "stat(2)"),
+        (libc::SYS_statfs, "statfs(2)"),
+        (libc::SYS_readlinkat, "readlink(2)"),
+        (libc::SYS_getdents64, "getdents(2)"),
+        (libc::SYS_exit_group, "exit(2)"),
+        (libc::SYS_mkdirat, "mkdir(2)"),
+    ];
+    NAMES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+/// Where the notes of a lock's volume are.
+fn place_of(lock: &Path) -> PathBuf {
+    lock.with_extension("left")
+}
+
+/// Writes down what is left, beside those that still are. The caller holds the lock.
+pub fn note(lock: &Path, left: &[Left]) {
+    if left.is_empty() {
+        return;
+    }
+    let mut all = read(lock);
+    all.extend(left.iter().cloned());
+    write(lock, &all);
+}
+
+/// Those that are left of earlier calls and still there. The caller holds the lock.
+#[must_use]
+pub fn of_lock(lock: &Path) -> Vec<Left> {
+    let all = read(lock);
+    if all.is_empty() {
+        return all;
+    }
+    let alive: Vec<Left> = all.iter().filter(|one| one.is_alive()).cloned().collect();
+    if alive.len() < all.len() {
+        write(lock, &alive);
+    }
+    alive
+}
+
+fn read(lock: &Path) -> Vec<Left> {
+    let text = files::read_if_there(&place_of(lock)).unwrap_or_default().unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn write(lock: &Path, all: &[Left]) {
+    let place = place_of(lock);
+    if all.is_empty() {
+        let _ = fs::remove_file(place);
+        return;
+    }
+    let lines: String = all
+        .iter()
+        .filter_map(|one| serde_json::to_string(one).ok())
+        .map(|line| line + "\n")
+        .collect();
+    let _ = files::replace_until_boot(&place, lines.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_of_its_number() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let mut one = Left::of(own, "read a disk", 1).unwrap();
+        assert!(one.is_alive());
+        let text = one.to_string();
+        assert!(text.starts_with(&format!("process {own} hangs (read a disk) for ")), "{text}");
+        one.start += 1;
+        assert!(!one.is_alive());
+    }
+
+    #[test]
+    fn what_ended_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("v1.lock");
+        let own = i32::try_from(std::process::id()).unwrap();
+        let alive = Left::of(own, "a", 1).unwrap();
+        let ended = Left { start: 1, ..alive.clone() };
+        note(&lock, std::slice::from_ref(&ended));
+        note(&lock, std::slice::from_ref(&alive));
+        assert_eq!(of_lock(&lock).as_slice(), std::slice::from_ref(&alive));
+        assert_eq!(read(&lock), [alive]);
+        write(&lock, &[ended]);
+        assert_eq!(of_lock(&lock), []);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,367 @@
+//! The waiting process's side.
+
+use super::board::{Board, share};
+use super::line::{self, Word};
+use super::{as_result, close_all_but, open_nothing};
+use crate::host::left::{self, Left};
+use crate::model::error::Result;
+use crate::seam;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long a killed process may take to end before it counts as one that hangs.
+const DYING: Duration = Duration::from_millis(300);
+
+/// How long a worker that has done its work may take to end.
+const ENDING: Duration = Duration::from_millis(300);
+
+/// A worker, as the process that waits for it has it.
+#[derive(Debug)]
+pub struct Worker {
+    pid: Pid,
+    line: Option<OwnedFd>,
+    signals: SignalFd,
+    board: &'static Board,
+    locks: Vec<(File, PathBuf)>,
+    status: Option<WaitStatus>,
+    began: Instant,
+    /// When the work must be done; nothing if it may take for ever.
+    end: Option<Instant>,
+    total: Duration,
+    grace: Duration,
+    /// When a worker that has said its last is no longer waited for.
+    last: Option<Instant>,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum News {
+    /// The work has something to say.
+    Output(Vec<u8>),
+    /// Something is wrong.
+    Complaint(Vec<u8>),
+    /// A signal came for the process that was called.
+    Signal(Signal),
+    /// The worker ended so.
+    Ended(WaitStatus),
+    /// It has done its work and does not end, or its time is over.
+    Hangs,
+}
+
+/// How a worker is watched.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// How long it may take until it says itself how long.
+    pub at_first: Option<Duration>,
+    /// How much longer it is waited for.
+    pub grace: Duration,
+    /// Whether signals of a terminal and of a service manager come to this process alone.
+    pub has_own_signals: bool,
+}
+
+impl Worker {
+    /// Begins to watch, and lets a child do the work; its answer is the exit status. This process
+    /// must have one thread only.
+    #[allow(unsafe_code)]
+    pub fn start(terms: Terms, work: impl FnOnce() -> i32) -> Result<Self> {
+        let _ = super::CALLER.set(getppid());
+        let _ = super::IS_TERMINAL.set(std::io::stdout().is_terminal());
+        let board = as_result(share())?;
+        let mut watched = SigSet::empty();
+        let for_this = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+        watched.extend(for_this.into_iter().chain([Signal::SIGCHLD]));
+        let mut before = SigSet::empty();
+        as_result(pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&watched), Some(&mut before)))?;
+        let signals = as_result(SignalFd::with_flags(
+            &watched,
+            SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
+        ))?;
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let (own, workers) =
+            as_result(socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags))?;
+        let parent = getpid();
+        // SAFETY: there is one thread, so the child may do whatever this process could.
+        match as_result(unsafe { fork() })? {
+            ForkResult::Child => {
+                let status = begin(parent, workers, terms, &before).map_or(1, |()| work());
+                let _ = line::send(b'x', &[], None);
+                // SAFETY: ends the process at once; what the parent has open is not dropped here.
+                unsafe { nix::libc::_exit(status) }
+            }
+            ForkResult::Parent { child } => {
+                let began = Instant::now();
+                // It waits, and stands in nobody's way: the worker has the folder.
+                let _ = nix::unistd::chdir("/");
+                Ok(Self {
+                    pid: child,
+                    line: Some(own),
+                    signals,
+                    board,
+                    locks: Vec::new(),
+                    status: None,
+                    began,
+                    end: terms.at_first.map(|first| began + first + terms.grace),
+                    total: terms.at_first.unwrap_or_default(),
+                    grace: terms.grace,
+                    last: None,
+                })
+            }
+        }
+    }
+
+    /// How long the work may take in all.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.total
+    }
+
+    /// The worker's process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// Waits for the next thing to happen, until this moment at the latest.
+    pub fn next(&mut self, at_most: Option<Instant>) -> Option<News> {
+        loop {
+            if let Some(news) = self.heard() {
+                return Some(news);
+            }
+            if let Some(status) = self.status {
+                return Some(News::Ended(status));
+            }
+            let limit = self.last.or(self.end);
+            if limit.is_some_and(|limit| Instant::now() >= limit) {
+                return Some(News::Hangs);
+            }
+            if at_most.is_some_and(|at_most| Instant::now() >= at_most) {
+                return None;
+            }
+            let until = [limit, at_most].into_iter().flatten().min();
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            // Rounded up: what is left of a millisecond would be waited for in circles.
+            let timeout = left.map_or(PollTimeout::NONE, |left| {
+                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+            });
+            let mut waited = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            waited.extend(
+                self.line.as_ref().map(|line| PollFd::new(line.as_fd(), PollFlags::POLLIN)),
+            );
+            let _ = poll(&mut waited, timeout);
+            if let Some(signal) = self.signalled() {
+                return Some(News::Signal(signal));
+            }
+        }
+    }
+
+    /// What the worker said, if it said anything.
+    fn heard(&mut self) -> Option<News> {
+        loop {
+            match line::receive(self.line.as_ref()?) {
+                Ok(Some(Word::Output(bytes))) => return Some(News::Output(bytes)),
+                Ok(Some(Word::Complaint(bytes))) => return Some(News::Complaint(bytes)),
+                Ok(Some(Word::Time(milliseconds))) => {
+                    self.total = Duration::from_millis(milliseconds);
+                    self.end = self.began.checked_add(self.total + self.grace);
+                }
+                Ok(Some(Word::Lock(file, path))) => {
+                    let path = PathBuf::from(std::ffi::OsString::from_vec(path));
+                    self.locks.push((File::from(file), path));
+                }
+                Ok(Some(Word::End)) => self.last = Some(Instant::now() + ENDING),
+                Ok(None) => return None,
+                Ok(Some(Word::Closed)) | Err(_) => {
+                    self.line = None;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// A signal that came; the end of the worker is noted.
+    fn signalled(&mut self) -> Option<Signal> {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            let signal = i32::try_from(info.ssi_signo).ok().and_then(|n| Signal::try_from(n).ok());
+            match signal {
+                Some(Signal::SIGCHLD) => self.reap(),
+                Some(signal) => return Some(signal),
+                None => {}
+            }
+        }
+        None
+    }
+
+    fn reap(&mut self) {
+        if self.status.is_some() {
+            return;
+        }
+        match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
+            Ok(status) => self.status = Some(status),
+            Err(_) => self.status = Some(WaitStatus::Exited(self.pid, 1)),
+        }
+    }
+
+    /// Writes to a stream of the caller's, which may be slow, or stopped by its reader: a signal
+    /// that comes meanwhile gives it so much longer, and is answered then.
+    pub fn write(
+        &mut self,
+        to: BorrowedFd<'_>,
+        bytes: &[u8],
+        patience: Duration,
+    ) -> std::io::Result<Option<Signal>> {
+        /// What a pipe takes whole when it takes anything.
+        const PIECE: usize = 4096;
+        let mut came = None;
+        let mut until = None;
+        let mut out = File::from(to.try_clone_to_owned()?);
+        for piece in bytes.chunks(PIECE) {
+            loop {
+                let timeout = until.map_or(PollTimeout::NONE, |until: Instant| {
+                    let left = until.saturating_duration_since(Instant::now());
+                    PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+                });
+                let mut waited = [
+                    PollFd::new(to, PollFlags::POLLOUT),
+                    PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                ];
+                let _ = poll(&mut waited, timeout);
+                if waited[0].revents().is_some_and(|now| !now.is_empty()) {
+                    break;
+                }
+                if let Some(signal) = self.signalled() {
+                    came = Some(signal);
+                    until.get_or_insert_with(|| Instant::now() + patience);
+                }
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    return Ok(came);
+                }
+            }
+            out.write_all(piece)?;
+        }
+        Ok(came)
+    }
+
+    /// Nobody reads what the worker says any more, and it learns that when it says something.
+    pub fn do_not_listen(&mut self) {
+        if let Some(line) = &self.line {
+            let _ = nix::sys::socket::shutdown(line.as_raw_fd(), nix::sys::socket::Shutdown::Read);
+        }
+    }
+
+    /// Sends the worker a signal.
+    pub fn signal(&self, signal: Signal) {
+        if self.status.is_none() {
+            let _ = kill(self.pid, signal);
+        }
+    }
+
+    /// What the worker does now, for people.
+    #[must_use]
+    pub fn does(&self) -> Option<String> {
+        Some(self.board.own.read().text).filter(|text| !text.is_empty())
+    }
+
+    /// Ends the worker and what it started. Those that do not end hang in the kernel: they are
+    /// answered, and with them what they do.
+    #[must_use]
+    pub fn end(&mut self) -> Vec<Left> {
+        if self.status.is_none() {
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+        let until = Instant::now() + DYING;
+        while self.status.is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+            self.reap();
+        }
+        let mut left = Vec::new();
+        if self.status.is_none() {
+            let own = self.board.own.read();
+            left.extend(Left::of(self.pid.as_raw(), &own.text, own.since));
+        }
+        for slot in &self.board.children {
+            let one = slot.read();
+            if one.pid > 0 {
+                let _ = kill(Pid::from_raw(one.pid), Signal::SIGKILL);
+                left.extend(Left::of(one.pid, &one.text, one.since));
+            }
+        }
+        let until = Instant::now() + DYING;
+        while !left.is_empty() && Instant::now() < until {
+            left.retain(Left::is_alive);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let disk = self.board.disk();
+        for one in &mut left {
+            one.disk = disk.map(|((major, minor), _)| format!("{major}:{minor}"));
+            one.sequence = disk.and_then(|(_, sequence)| sequence);
+            one.look();
+        }
+        left
+    }
+
+    /// Does what may hang as well, now that the caller has its answer: in a child, which is waited
+    /// for so long. Then the worker's locks are free.
+    #[allow(unsafe_code)]
+    pub fn settle(&self, left: &[Left], patience: Duration, work: impl FnOnce()) {
+        // SAFETY: as above.
+        match unsafe { fork() } {
+            Ok(ForkResult::Child) => {
+                // The locks' files stay open, and locked by the parent's until all is done.
+                super::super::helper::close_range(0, 2);
+                open_nothing();
+                for (lock, path) in &self.locks {
+                    left::note(path, left);
+                    crate::host::locks::remove(lock, path);
+                }
+                work();
+                // SAFETY: as above.
+                unsafe { nix::libc::_exit(0) }
+            }
+            Ok(ForkResult::Parent { child }) => {
+                let until = Instant::now() + patience;
+                while Instant::now() < until {
+                    match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+                        Ok(WaitStatus::StillAlive) => std::thread::sleep(Duration::from_millis(1)),
+                        _ => break,
+                    }
+                }
+                let _ = kill(child, Signal::SIGKILL);
+            }
+            Err(_) => {}
+        }
+        for (lock, _) in &self.locks {
+            let _ = lock.unlock();
+        }
+    }
+}
+
+/// In the child, before its work.
+fn begin(parent: Pid, line: OwnedFd, terms: Terms, before: &SigSet) -> nix::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // The parent may have died before the wish was heard.
+    if getppid() != parent {
+        return Err(Errno::ESRCH);
+    }
+    close_all_but(line.as_raw_fd());
+    open_nothing();
+    line::open(line);
+    seam::this_is_a_worker();
+    let mut mask = *before;
+    if terms.has_own_signals {
+        mask.extend([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+    }
+    mask.remove(Signal::SIGCHLD);
+    mask.thread_set_mask()
+}
