@@ -1,9 +1,9 @@
 //! Answers that many processes ask for at once, asked once: the controller-manager starts one
 //! process for each volume and each round, and repeats itself while the cloud is slow.
 //!
-//! One file per question, under its own lock: whoever gets the lock first asks, the others find
-//! the answer when they get theirs. An answer is old after a moment, and gone as soon as this
-//! machine changes what it is about.
+//! One file per question, under its own lock: the first process that gets the lock asks, the others
+//! find the answer when they get theirs. An answer serves every call that began before it was asked for,
+//! or a moment after, however long it took. It is gone as soon as this machine changes what it is about.
 
 use super::files;
 use crate::model::error::Result;
@@ -15,8 +15,11 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long an answer serves others.
+/// An answer also serves calls that begin this long after it was asked for.
 const FRESH: Duration = Duration::from_millis(1500);
+
+/// A call keeps this much of its time to ask for itself, where the one before it does not come back.
+const OWN_SHARE: u32 = 6;
 
 /// The folder of shared answers.
 #[derive(Debug, Clone)]
@@ -65,16 +68,18 @@ impl Answers {
         deadline: Deadline,
         ask: impl FnOnce() -> Result<String>,
     ) -> Result<String> {
+        let begin = now().saturating_sub(deadline.spent());
         let Some(mut file) = self.locked(question, deadline) else { return ask() };
-        if let Some(answer) = fresh(&mut file) {
+        if let Some(answer) = fresh(&mut file, begin) {
             return Ok(answer);
         }
+        let asked = now().as_millis();
         let answer = ask()?;
         // A file that cannot be written only means that the next one asks as well.
         let _ = file
             .rewind()
             .and_then(|()| file.set_len(0))
-            .and_then(|()| write!(file, "{} {answer}", now().as_millis()));
+            .and_then(|()| write!(file, "{asked} {answer}"));
         Ok(answer)
     }
 
@@ -92,8 +97,8 @@ impl Answers {
     fn locked(&self, question: &str, deadline: Deadline) -> Option<File> {
         files::make_private_folder(&self.folder).ok()?;
         let file = files::open_shared(&self.folder.join(question)).ok()?;
-        // Half of the time: what is left must do to ask.
-        let until = deadline.at_most(deadline.total() / 2);
+        let own = deadline.total() / OWN_SHARE;
+        let until = deadline.at_most(deadline.remaining().saturating_sub(own));
         while file.try_lock().is_err() {
             if !until.pause(Duration::from_millis(5)) {
                 return None;
@@ -103,15 +108,17 @@ impl Answers {
     }
 }
 
-fn fresh(file: &mut File) -> Option<String> {
+/// The answer in the file, if it serves a call that began at this moment.
+fn fresh(file: &mut File, begin: Duration) -> Option<String> {
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
-    let (then, answer) = text.split_once(' ')?;
-    let age = now().as_millis().checked_sub(then.parse().ok()?)?;
-    (age < FRESH.as_millis()).then(|| answer.to_owned())
+    let (asked, answer) = text.split_once(' ')?;
+    let asked = Duration::from_millis(asked.parse().ok()?);
+    // A moment that is still to come is another boot's.
+    (asked <= now() && asked + FRESH > begin).then(|| answer.to_owned())
 }
 
-/// A clock that all processes of one boot share, and that nobody sets.
+/// A clock that all processes of one boot share, and that is never set.
 fn now() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map(Into::into).unwrap_or_default()
 }
@@ -147,6 +154,33 @@ mod tests {
             }
         });
         assert_eq!(asked.into_inner(), 1);
+    }
+
+    #[test]
+    fn an_answer_that_took_long_serves_all_who_waited_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = AtomicU32::new(0);
+        let all_began = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let deadline = deadline();
+                    all_began.wait();
+                    let answers = Answers::below(folder.path());
+                    let slow = || {
+                        asked.fetch_add(1, Ordering::SeqCst);
+                        std::thread::sleep(FRESH + Duration::from_millis(200));
+                        Ok(true)
+                    };
+                    assert!(answers.shared(&id(), "s", deadline, slow).unwrap());
+                });
+            }
+        });
+        assert_eq!(asked.into_inner(), 1);
+        // It was asked for long before this one begins.
+        assert!(
+            !Answers::below(folder.path()).shared(&id(), "s", deadline(), || Ok(false)).unwrap()
+        );
     }
 
     #[test]

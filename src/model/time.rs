@@ -35,6 +35,12 @@ impl Deadline {
         self.total
     }
 
+    /// The time that has gone since it began.
+    #[must_use]
+    pub fn spent(self) -> Duration {
+        self.total.saturating_sub(self.remaining())
+    }
+
     /// The earlier of this deadline and one that begins now.
     #[must_use]
     pub fn at_most(self, limit: Duration) -> Self {

@@ -25,6 +25,7 @@ mod scene;
 mod attach;
 mod formats;
 mod grow;
+mod hard_hours;
 mod life;
 mod limits;
 mod login;

@@ -5,7 +5,7 @@
 //! sent once: after an error that leaves open whether it took effect, the driver looks.
 
 use super::client::{self, innermost};
-use super::limiter::Limiter;
+use super::limiter::{Lane, Limiter};
 use crate::model::access::Access;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;
@@ -27,6 +27,10 @@ pub(super) struct Request<'a> {
     pub(super) url: String,
     /// The service's name, for messages.
     pub(super) service: &'static str,
+    /// What it is about: two changes of one thing may wait for each other, others never do.
+    pub(super) about: &'a str,
+    /// Whether it may be sent again after an error that leaves open whether it took effect.
+    pub(super) is_repeatable: bool,
     pub(super) token: Option<&'a Secret>,
     /// `compute 2.60` and its like.
     pub(super) version: Option<String>,
@@ -73,11 +77,14 @@ impl Http {
 
     /// Sends a request; an answer of any status is an answer.
     pub(super) fn send(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer> {
-        let is_read = request.method == Method::GET;
-        let mut last = None;
+        let lane =
+            if request.method == Method::GET { Lane::Read } else { Lane::Change(request.about) };
+        let asked = format!("{} at {}", request.service, host_of(&request.url));
+        let mut last: Option<Error> = None;
         for step in Steps::between(Duration::from_millis(250), Duration::from_secs(5)) {
-            let Some(leave) = self.limiter.enter(deadline) else {
-                return Err(last.unwrap_or_else(|| too_busy(request)));
+            let leave = match self.limiter.enter(&asked, lane, deadline) {
+                Ok(leave) => leave,
+                Err(busy) => return Err(last.unwrap_or(busy)),
             };
             let sent = self.once(request, deadline)?;
             drop(leave);
@@ -86,11 +93,12 @@ impl Http {
                     self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
-                    self.limiter.report(status >= 500);
                     let answer = read(request, response)?;
+                    let failure = (status >= 500).then(|| failed(request.service, &answer).cause);
+                    self.limiter.report(&asked, failure.as_deref());
                     let may_repeat = status == 429
                         || (status == 503 && asked_for.is_some())
-                        || (is_read && status >= 500);
+                        || (request.is_repeatable && status >= 500);
                     if !may_repeat {
                         return Ok(answer);
                     }
@@ -106,18 +114,17 @@ impl Http {
                     }
                 }
                 Sent::Failed(error) => {
-                    self.limiter.report(true);
-                    last = Some(error);
-                    step
-                }
-                Sent::Unknown(error) if is_read => {
-                    self.limiter.report(true);
+                    self.limiter.report(&asked, Some(&error.cause));
                     last = Some(error);
                     step
                 }
                 Sent::Unknown(error) => {
-                    self.limiter.report(true);
-                    return Err(error);
+                    self.limiter.report(&asked, Some(&error.cause));
+                    if !request.is_repeatable {
+                        return Err(error);
+                    }
+                    last = Some(error);
+                    step
                 }
             };
             tracing::debug!(
@@ -130,7 +137,8 @@ impl Http {
                 break;
             }
         }
-        Err(last.unwrap_or_else(|| too_busy(request)))
+        Err(last
+            .unwrap_or_else(|| Error::new(Kind::Timeout, format!("{asked} was not asked in time"))))
     }
 
     fn once(&self, request: &Request<'_>, deadline: Deadline) -> Result<Sent> {
@@ -296,17 +304,6 @@ fn distrusted(request: &Request<'_>, error: &reqwest::Error) -> Error {
         format!("{service} at {host} shows a certificate that is not trusted: {why}"),
     )
     .hint("name the cloud's authority in openstack.ca_file")
-}
-
-fn too_busy(request: &Request<'_>) -> Error {
-    Error::new(
-        Kind::Busy,
-        format!(
-            "{} is left alone: this machine has asked too much, or the service fails",
-            request.service
-        ),
-    )
-    .hint("it is asked again after a pause")
 }
 
 #[cfg(test)]

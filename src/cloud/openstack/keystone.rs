@@ -32,6 +32,9 @@ fn log_in_at(http: &Http, address: &str, deadline: Deadline) -> Result<Answer> {
         method: Method::POST,
         url: format!("{address}/auth/tokens"),
         service: KEYSTONE,
+        about: "logins",
+        // A login that took effect without an answer is a token that is not used: no harm.
+        is_repeatable: true,
         token: None,
         version: None,
         body: Some(login_body(&http.access().login)),
@@ -56,6 +59,9 @@ fn discover(http: &Http, deadline: Deadline) -> Result<Option<String>> {
         method: Method::GET,
         url: format!("{root}/"),
         service: KEYSTONE,
+        about: "logins",
+        // A login that took effect without an answer is a token that is not used: no harm.
+        is_repeatable: true,
         token: None,
         version: None,
         body: None,

@@ -1,37 +1,67 @@
-//! One limiter for the whole machine, shared by all processes of the driver: requests per second,
-//! how many at once, and a pause for a service that fails.
+//! The limits of the whole machine, shared by all processes of the driver: requests per second, how
+//! many at once, and a pause for a service that fails.
 //!
-//! State is one small file, changed under its lock in microseconds; no lock is held while a
-//! request is made, except the slot that counts it. Without a folder to write there is no
-//! limiter: a call is worth more than its manners.
+//! Requests that read and requests that change wait in queues of their own, and those that change one
+//! server in that server's queue: one host that does not answer must not stop the others. The other
+//! state is one small file, changed under its lock in microseconds. Without a folder to write there
+//! is no limit: a call is worth more than its manners.
 
+use super::queue::{Place, Queue};
 use crate::host::files;
 use crate::model::access::Limits;
+use crate::model::error::{Error, Kind};
 use crate::model::time::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// After so many failures in a row the service is left alone for a while, but for one probe.
+/// After so many failures in a row a service is left alone for a while, but for one probe.
 const FAILURES_TO_OPEN: u32 = 6;
 
 /// How long a failing service is left alone.
 const OPEN_FOR: Duration = Duration::from_secs(10);
 
-/// How often whoever waits for a failing service looks whether it is well again.
+/// How often a call that waits for a failing service looks whether it is well again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+/// A request that is under way for longer than this does not hold up those of others.
+const COUNTS_FOR: Duration = Duration::from_secs(5);
+
+/// How much of a service's last reason is kept.
+const LONGEST_REASON: usize = 300;
+
 /// Times are milliseconds of the clock that all processes of one boot share.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 struct State {
     /// When the next request would be due if all came at the steady rate.
     due: f64,
+    /// How each service does, by its name and host.
+    services: BTreeMap<String, Service>,
+}
+
+/// A service that failed last time.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Service {
+    /// How often in a row.
     failures: u32,
     /// Until when only a probe is let through.
     open_until: f64,
+    /// The last reason.
+    reason: String,
+}
+
+/// Which queue a request waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane<'a> {
+    /// It changes nothing.
+    Read,
+    /// It changes this: a server, or what the service has but no server.
+    Change(&'a str),
 }
 
 /// The limiter.
@@ -44,7 +74,7 @@ pub struct Limiter {
 /// Leave to make one request; given back when dropped.
 #[derive(Debug)]
 pub struct Leave {
-    _slot: Option<File>,
+    _places: [Option<Place>; 2],
 }
 
 impl Limiter {
@@ -54,42 +84,82 @@ impl Limiter {
         Self { folder: folder.to_path_buf(), limits }
     }
 
-    /// Waits for its turn; nothing if the deadline would pass first, and then no place was taken.
-    #[must_use]
-    pub fn enter(&self, deadline: Deadline) -> Option<Leave> {
-        let slot = match self.slot(deadline) {
-            Ok(slot) => slot,
-            Err(Full) => return None,
+    /// Waits for its turn to ask a service, which is named with its host. An error if the deadline
+    /// would pass first: then no place was taken, and it says why.
+    pub fn enter(
+        &self,
+        service: &str,
+        lane: Lane<'_>,
+        deadline: Deadline,
+    ) -> std::result::Result<Leave, Error> {
+        let full = || {
+            let what = match lane {
+                Lane::Read => "requests of this machine are under way".to_owned(),
+                Lane::Change(what) => format!("changes of {what} are under way"),
+            };
+            Error::new(Kind::Busy, format!("{service} was not asked: too many {what}"))
+                .hint("it is asked again with the next call")
+        };
+        let at_once = self.limits.at_once;
+        let queue = |name: &str, at_once| Queue::in_folder(self.folder.join(name), at_once);
+        let places = match lane {
+            Lane::Read => {
+                let reads = queue("reads", at_once).counting_for(COUNTS_FOR);
+                [None, Some(reads.enter(deadline).ok_or_else(full)?)]
+            }
+            Lane::Change(what) => {
+                // Half of them, so that two servers whose hosts hang leave room for a third.
+                let own = queue(&format!("changes-of-{}", file_name(what)), at_once.div_ceil(2));
+                let own = own.enter(deadline).ok_or_else(full)?;
+                let all = queue("changes", at_once).counting_for(COUNTS_FOR);
+                [Some(own), Some(all.enter(deadline).ok_or_else(full)?)]
+            }
         };
         loop {
             let patience = deadline.remaining();
-            let booked = self.change(|state, now| book(state, now, self.limits, patience));
+            let booked = self.change(|state, now| book(state, service, now, self.limits, patience));
             match booked.unwrap_or(Booked::After(Duration::ZERO)) {
                 Booked::After(wait) => {
                     std::thread::sleep(wait);
-                    return Some(Leave { _slot: slot });
+                    return Ok(Leave { _places: places });
                 }
-                Booked::TooLate => return None,
-                // Whoever asks next is the probe, or finds that another's went well.
-                Booked::Closed(wait) => {
-                    if !deadline.pause(wait.min(LOOK_AGAIN)) {
-                        return None;
+                Booked::TooLate => {
+                    return Err(Error::new(
+                        Kind::Busy,
+                        format!("{service} was not asked: this machine has asked too much"),
+                    )
+                    .hint("openstack.limits has the rate; it is asked again with the next call"));
+                }
+                // The next one that asks is the probe, or finds that another's went well.
+                Booked::Closed(wait, why) => {
+                    if wait >= patience || !deadline.pause(wait.min(LOOK_AGAIN)) {
+                        return Err(Error::new(
+                            Kind::Busy,
+                            format!("{service} is left alone for {} s: {why}", wait.as_secs() + 1),
+                        )
+                        .hint("it is asked again after that"));
                     }
                 }
             }
         }
     }
 
-    /// Tells how a request went: failures of the service add up, anything else ends the row.
-    pub fn report(&self, failed: bool) {
+    /// Tells how a request to a service went: failures in a row add up, an answer ends the row.
+    pub fn report(&self, service: &str, failure: Option<&str>) {
         let _ = self.change(|state, now| {
-            state.failures = if failed { state.failures.saturating_add(1) } else { 0 };
-            state.open_until =
-                if state.failures >= FAILURES_TO_OPEN { now + millis(OPEN_FOR) } else { 0.0 };
+            let Some(reason) = failure else {
+                state.services.remove(service);
+                return;
+            };
+            let found = state.services.entry(service.to_owned()).or_default();
+            found.failures = found.failures.saturating_add(1);
+            found.reason = reason.chars().take(LONGEST_REASON).collect();
+            let is_open = found.failures >= FAILURES_TO_OPEN;
+            found.open_until = if is_open { now + millis(OPEN_FOR) } else { 0.0 };
         });
     }
 
-    /// The service asked for a pause: everybody keeps it.
+    /// A service asked for a pause: every process keeps it.
     pub fn pause(&self, pause: Duration) {
         let _ = self.change(|state, now| {
             let room = self.limits.burst * 1000.0 / self.limits.per_second;
@@ -106,7 +176,8 @@ impl Limiter {
         let now = now();
         let mut state: State = serde_json::from_str(&text).unwrap_or_default();
         // A file of another boot, or a torn one: nothing due lies a minute ahead.
-        if !(state.due < now + 120_000.0 && state.open_until < now + 120_000.0) {
+        let far = now + 120_000.0;
+        if !(state.due < far && state.services.values().all(|one| one.open_until < far)) {
             state = State::default();
         }
         let result = change(&mut state, now);
@@ -116,51 +187,38 @@ impl Limiter {
         file.write_all(text.as_bytes()).ok()?;
         Some(result)
     }
-
-    /// One of the files that count what is under way; no file at all where none can be made.
-    fn slot(&self, deadline: Deadline) -> Result<Option<File>, Full> {
-        if files::make_private_folder(&self.folder).is_err() {
-            return Ok(None);
-        }
-        loop {
-            for number in 0..self.limits.at_once {
-                let Ok(file) = files::open_shared(&self.folder.join(format!("slot-{number}")))
-                else {
-                    return Ok(None);
-                };
-                if file.try_lock().is_ok() {
-                    return Ok(Some(file));
-                }
-            }
-            if !deadline.pause(Duration::from_millis(10)) {
-                return Err(Full);
-            }
-        }
-    }
 }
 
-struct Full;
+/// A name that is one part of a path, whatever it was.
+fn file_name(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    text.chars().take(100).map(|c| if plain(c) { c } else { '_' }).collect()
+}
 
 /// What became of the wish for a place in the row.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Booked {
     /// It is booked, and comes after this long.
     After(Duration),
     /// It would come after the deadline: not booked.
     TooLate,
-    /// The service is left alone for this long.
-    Closed(Duration),
+    /// The service is left alone for this long, and why.
+    Closed(Duration, String),
 }
 
 /// Books the next place in the row, if it comes in time.
-fn book(state: &mut State, now: f64, limits: Limits, patience: Duration) -> Booked {
-    if state.failures >= FAILURES_TO_OPEN {
-        if now < state.open_until {
-            let wait = from_millis(state.open_until - now);
-            return if wait < patience { Booked::Closed(wait) } else { Booked::TooLate };
+fn book(state: &mut State, service: &str, now: f64, limits: Limits, patience: Duration) -> Booked {
+    if let Some(found) = state.services.get_mut(service)
+        && found.failures >= FAILURES_TO_OPEN
+    {
+        if now < found.open_until {
+            let wait = from_millis(found.open_until - now);
+            let why =
+                format!("it failed {} times in a row, last: {}", found.failures, found.reason);
+            return Booked::Closed(wait, why);
         }
         // This one is the probe; the others wait for what comes of it.
-        state.open_until = now + millis(OPEN_FOR);
+        found.open_until = now + millis(OPEN_FOR);
     }
     let step = 1000.0 / limits.per_second;
     let due = state.due.max(now) + step;
@@ -190,72 +248,88 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits { per_second: 10.0, burst: 3.0, at_once: 2 };
+    const NOVA: &str = "Nova at nova";
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_millis(50))
+    }
+
+    fn long() -> Deadline {
+        Deadline::after(Duration::from_secs(20))
+    }
 
     #[test]
     fn a_burst_passes_and_then_the_rate_holds() {
         let mut state = State::default();
         let long = Duration::from_secs(9);
-        let mut at = |now: f64, patience| book(&mut state, now, LIMITS, patience);
+        let mut at = |now: f64, patience| book(&mut state, NOVA, now, LIMITS, patience);
         for wait in [0, 0, 0, 100, 200, 300] {
             assert_eq!(at(1_000_000.0, long), Booked::After(Duration::from_millis(wait)));
         }
         assert_eq!(at(1_000_000.0, Duration::from_millis(399)), Booked::TooLate);
         let next = Booked::After(Duration::from_millis(400));
-        assert_eq!(at(1_000_000.0, long), next, "who gave up keeps no place");
+        assert_eq!(at(1_000_000.0, long), next, "a call that gave up keeps no place");
         assert_eq!(at(1_010_000.0, long), Booked::After(Duration::ZERO), "a pause refills it");
     }
 
     #[test]
-    fn a_failing_service_is_left_alone() {
+    fn a_failing_service_is_left_alone_and_the_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let limiter = Limiter::in_folder(folder.path(), LIMITS);
         for _ in 0..FAILURES_TO_OPEN {
-            limiter.report(true);
+            limiter.report(NOVA, Some("connection refused"));
         }
-        let soon = Deadline::after(Duration::from_millis(50));
-        assert!(limiter.enter(soon).is_none(), "the pause is longer than the call has");
-        limiter.report(false);
-        assert!(limiter.enter(Deadline::after(Duration::from_secs(5))).is_some());
+        let refused = limiter.enter(NOVA, Lane::Read, soon()).unwrap_err();
+        assert!(refused.cause.contains("Nova") && refused.cause.contains("connection refused"));
+        assert!(limiter.enter("Cinder at cinder", Lane::Read, soon()).is_ok());
+        limiter.report("Cinder at cinder", None);
+        assert!(limiter.enter(NOVA, Lane::Read, soon()).is_err());
+        limiter.report(NOVA, None);
+        assert!(limiter.enter(NOVA, Lane::Read, long()).is_ok());
     }
 
     #[test]
     fn one_probe_tells_whether_a_service_is_well_again() {
-        let mut state =
-            State { failures: FAILURES_TO_OPEN, open_until: 10_000.0, ..State::default() };
+        let failing =
+            Service { failures: FAILURES_TO_OPEN, open_until: 10_000.0, ..Service::default() };
+        let mut state = State { services: [(NOVA.to_owned(), failing)].into(), due: 0.0 };
         let long = Duration::from_secs(60);
         for _ in 0..100 {
-            let closed = book(&mut state, 9_000.0, LIMITS, long);
-            assert_eq!(
-                closed,
-                Booked::Closed(Duration::from_secs(1)),
-                "nobody's asking prolongs it"
-            );
+            let closed = book(&mut state, NOVA, 9_000.0, LIMITS, long);
+            let Booked::Closed(wait, _) = closed else { panic!("{closed:?}") };
+            assert_eq!(wait, Duration::from_secs(1), "asking does not prolong it");
         }
-        assert_eq!(book(&mut state, 10_000.0, LIMITS, long), Booked::After(Duration::ZERO));
-        assert!(matches!(book(&mut state, 10_001.0, LIMITS, long), Booked::Closed(_)));
-        state.failures = 0;
-        assert!(matches!(book(&mut state, 10_002.0, LIMITS, long), Booked::After(_)));
+        let probe = book(&mut state, NOVA, 10_000.0, LIMITS, long);
+        assert_eq!(probe, Booked::After(Duration::ZERO));
+        assert!(matches!(book(&mut state, NOVA, 10_001.0, LIMITS, long), Booked::Closed(..)));
+        state.services.clear();
+        assert!(matches!(book(&mut state, NOVA, 10_002.0, LIMITS, long), Booked::After(_)));
     }
 
     #[test]
-    fn no_more_than_so_many_are_under_way() {
+    fn neither_reads_nor_other_servers_wait_for_one_server() {
         let folder = tempfile::tempdir().unwrap();
-        let limiter = Limiter::in_folder(folder.path(), LIMITS);
-        let soon = || Deadline::after(Duration::from_millis(30));
-        let one = limiter.enter(soon());
-        let two = limiter.enter(soon());
-        assert!(one.is_some() && two.is_some() && limiter.enter(soon()).is_none());
-        drop(one);
-        assert!(limiter.enter(Deadline::after(Duration::from_secs(5))).is_some());
+        let limiter = Limiter::in_folder(folder.path(), Limits { per_second: 1e3, ..LIMITS });
+        let enter = |lane, deadline| limiter.enter(NOVA, lane, deadline);
+        let _hangs = enter(Lane::Change("one"), soon()).unwrap();
+        let full = enter(Lane::Change("one"), soon()).unwrap_err();
+        assert!(full.cause.contains("one"), "{full}");
+        let other = enter(Lane::Change("two"), soon());
+        let (first, second) = (enter(Lane::Read, soon()), enter(Lane::Read, soon()));
+        assert!(other.is_ok() && first.is_ok() && second.is_ok());
+        assert!(enter(Lane::Read, soon()).is_err());
+        drop(first);
+        assert!(enter(Lane::Read, long()).is_ok());
     }
 
     #[test]
     fn a_torn_or_foreign_state_is_no_state() {
         let folder = tempfile::tempdir().unwrap();
         let limiter = Limiter::in_folder(folder.path(), LIMITS);
-        for text in ["{", "", "{\"due\":1e300,\"failures\":0,\"open_until\":0}", "null"] {
+        let old = "{\"due\":1.0,\"failures\":9,\"open_until\":1e12}";
+        for text in ["{", "", "{\"due\":1e300}", "null", old] {
             std::fs::write(folder.path().join("limiter"), text).unwrap();
-            assert!(limiter.enter(Deadline::after(Duration::from_secs(5))).is_some(), "{text}");
+            assert!(limiter.enter(NOVA, Lane::Read, long()).is_ok(), "{text}");
         }
     }
 
@@ -265,6 +339,6 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
         let limiter = Limiter::in_folder(&file, LIMITS);
-        assert!(limiter.enter(Deadline::after(Duration::from_millis(1))).is_some());
+        assert!(limiter.enter(NOVA, Lane::Change("one"), soon()).is_ok());
     }
 }

@@ -10,6 +10,7 @@ mod http;
 mod keystone;
 pub mod limiter;
 mod nova;
+mod queue;
 mod services;
 mod sources;
 mod tokens;

@@ -165,6 +165,8 @@ impl Services {
                     method: ask.method.clone(),
                     url: format!("{base}{}", ask.path),
                     service: ask.service.name(),
+                    about: thing_of(ask.path),
+                    is_repeatable: ask.method == Method::GET,
                     token: Some(&session.token),
                     version: version.map(str::to_owned),
                     body: ask.body.cloned(),
@@ -232,6 +234,12 @@ pub(super) fn refused(service: Service, answer: &Answer) -> Error {
     failed(service.name(), answer)
 }
 
+/// The one server, volume or attachment that a path is about.
+fn thing_of(path: &str) -> &str {
+    let end = path.match_indices(['/', '?']).nth(2).map_or(path.len(), |(at, _)| at);
+    path[..end].trim_start_matches('/')
+}
+
 /// A value in a query.
 pub(super) fn query(text: &str) -> String {
     let plain =
@@ -248,6 +256,18 @@ pub(super) fn query(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_about_one_thing() {
+        for (path, thing) in [
+            ("/servers/s1/os-volume_attachments/v1", "servers/s1"),
+            ("/volumes/v1/action", "volumes/v1"),
+            ("/attachments/a1", "attachments/a1"),
+            ("/servers", "servers"),
+        ] {
+            assert_eq!(thing_of(path), thing);
+        }
+    }
 
     #[test]
     fn queries_are_escaped() {
