@@ -1,7 +1,7 @@
 //! Which server a node is, and in which region.
 
 use crate::scene::{PV, Scene, configure};
-use crate::server::World;
+use crate::server::{Cut, Fault, World};
 use crate::support::options;
 use std::fs;
 
@@ -10,15 +10,45 @@ fn configured(scene: &Scene, more: &str) {
     configure(&scene.node, &scene.cloud, more);
 }
 
-/// Everything lives in the second region, while the first is configured.
+/// Everything lives in the second of two regions, and none is configured.
 fn in_the_south() -> Scene {
     let mut world = World::demo();
     world.settings.regions = vec!["North".to_owned(), "South".to_owned()];
     let scene = Scene::of(world);
     "South".clone_into(&mut scene.cloud.world().volume_mut("data").region);
     "South".clone_into(&mut scene.cloud.world().server_mut("node-b").region);
-    configured(&scene, "openstack.region = \"North\"");
+    configured(&scene, "deadline.attach = 20\ndeadline.detach = 20\ndeadline.isattached = 20");
     scene
+}
+
+/// A region that does not answer, and one whose certificate is another's, are not this machine's.
+#[test]
+fn a_configured_region_is_the_only_one_that_is_asked() {
+    let scene = in_the_south();
+    configured(&scene, "openstack.region = \"South\"");
+    scene.node.must(scene.attach("node-b"));
+    scene.node.must(scene.detach("node-b"));
+    configured(&scene, "openstack.region = \"North\"");
+    scene.cloud.reset_counters();
+    let message = scene.node.fails(scene.attach("node-b"));
+    assert!(message.contains("no server for node node-b"), "{message}");
+    // A login, and the one region's list of servers.
+    assert_eq!(scene.cloud.counters().total, 2, "{:?}", scene.cloud.counters());
+}
+
+/// Where no region is configured one that fails is named, and the one that has it is still found.
+#[test]
+fn a_region_that_fails_is_named_and_hides_no_other() {
+    let scene = in_the_south();
+    for service in ["compute", "volume"] {
+        // The path of the first region, North, has no name of it.
+        let fault = Fault::on("*", "/**").service(service).region("").always();
+        scene.cloud.fault(fault.cut(Cut::Before));
+    }
+    scene.node.must(scene.attach("node-b"));
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+    let message = scene.node.fails(scene.attach("node-of-no-region"));
+    assert!(message.contains("region North") && message.contains("openstack.region"), "{message}");
 }
 
 #[test]
@@ -29,7 +59,7 @@ fn a_volume_goes_to_its_server_in_whichever_region_both_are() {
     assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], true);
     // A detach is told no region at all.
     let replica = scene.neighbour("replica");
-    configure(&replica, &scene.cloud, "openstack.region = \"North\"");
+    configure(&replica, &scene.cloud, "");
     replica.must(scene.detach("node-x"));
     assert_eq!(scene.attached_to(), [scene.server("node-b")]);
     scene.node.must(scene.detach("node-b"));

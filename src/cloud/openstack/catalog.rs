@@ -16,15 +16,19 @@ pub(super) struct Place {
     pub(super) volume: String,
 }
 
-/// The region that is ours, and after it all others that have both services.
+/// The configured region alone; where none is configured, all that have both services.
 pub(super) fn places(access: &Access, catalog: &[Value]) -> Result<Vec<Place>, String> {
-    let own = place(access.interface, access.region.as_deref(), catalog)?;
-    let elsewhere = regions(access.interface, &["compute"], catalog).into_iter();
-    let elsewhere = elsewhere.filter(|region| own.region.as_ref() != Some(region));
-    let others =
-        elsewhere.filter_map(|region| place(access.interface, Some(&region), catalog).ok());
-    let others: Vec<_> = others.collect();
-    Ok(std::iter::once(own).chain(others).collect())
+    if access.region.is_some() {
+        return place(access.interface, access.region.as_deref(), catalog).map(|own| vec![own]);
+    }
+    let regions = regions(access.interface, &["compute"], catalog);
+    let with_both = |region: &String| place(access.interface, Some(region), catalog).ok();
+    let places: Vec<_> = regions.iter().filter_map(with_both).collect();
+    // A catalog without regions, or without a service: the message says what is missing.
+    if places.is_empty() {
+        return place(access.interface, None, catalog).map(|only| vec![only]);
+    }
+    Ok(places)
 }
 
 fn place(interface: Interface, region: Option<&str>, catalog: &[Value]) -> Result<Place, String> {
@@ -119,11 +123,13 @@ mod tests {
             (found[0].compute.as_str(), found[0].volume.as_str()),
             ("http://c/a", "http://v3/a")
         );
-        assert_eq!((found.len(), found[1].region.as_deref()), (2, Some("B")));
+        assert_eq!(found.len(), 1, "a configured region is the only one");
         let found = pick("os-endpoint-type=internal").unwrap();
         assert_eq!((found.len(), found[0].volume.as_str()), (1, "http://i"));
         assert_eq!(found[0].region.as_deref(), Some("A"));
-        assert!(pick("").unwrap_err().contains("A, B"));
+        let found = pick("").unwrap();
+        let regions: Vec<_> = found.iter().filter_map(|place| place.region.as_deref()).collect();
+        assert_eq!(regions, ["A", "B"]);
         assert!(pick("region=C").unwrap_err().contains("no compute in region C"));
         assert!(pick("os-endpoint-type=admin").unwrap_err().contains("admin"));
     }

@@ -81,11 +81,11 @@ impl OpenStack {
     /// The cloud behind this access. A region that the call itself names is the only one looked at.
     #[must_use]
     pub fn new(access: Access, run_dir: &Path, node: OwnNode, region: Option<&str>) -> Self {
-        let is_settled = Cell::new(region.is_some());
         let access = match region {
             Some(region) => Access { region: Some(region.to_owned()), ..access },
             None => access,
         };
+        let is_settled = Cell::new(access.region.is_some());
         let limiter = Limiter::in_folder(&run_dir.join("limiter"), access.limits);
         let tokens = Tokens::below(run_dir, &access);
         let own = OwnServer::beside(&tokens, &node.name);
@@ -99,38 +99,51 @@ impl OpenStack {
         }
     }
 
-    /// Asks our region; and if it has nothing, the others of the catalog. Where a server or a
-    /// volume was found, there the rest of the call belongs: both always live in one region.
+    /// Asks the configured region alone; where none is configured, one after the other until one has
+    /// it. Where a server or a volume was found, there the rest of the call belongs: both always live
+    /// in one region. A region that does not answer is named, and costs only its share of the time;
+    /// "there is none" is said only when every region has said so.
     fn anywhere<T>(
         &self,
         deadline: Deadline,
         is_found: impl Fn(&T) -> bool,
-        ask: impl Fn() -> Result<T>,
+        ask: impl Fn(Deadline) -> Result<T>,
     ) -> Result<T> {
-        let first = ask()?;
-        if is_found(&first) || self.is_settled.get() {
-            self.is_settled.set(self.is_settled.get() || is_found(&first));
-            return Ok(first);
+        if self.is_settled.get() {
+            return ask(deadline);
+        }
+        let regions = self.services.regions(deadline)?;
+        if regions.len() < 2 {
+            return ask(deadline);
         }
         let here = self.services.here();
-        let regions = self.services.regions(deadline)?;
-        for (place, region) in regions.iter().enumerate().filter(|(place, _)| *place != here) {
-            self.services.go_to(place);
-            match ask() {
+        let mut order: Vec<_> = (0..regions.len()).collect();
+        order.sort_by_key(|place| *place != here);
+        let (mut nothing, mut failure) = (None, None);
+        for (asked, place) in order.iter().enumerate() {
+            self.services.go_to(*place);
+            let left = u32::try_from(regions.len() - asked).unwrap_or(1);
+            match ask(deadline.at_most(deadline.remaining() / left)) {
                 Ok(found) if is_found(&found) => {
-                    tracing::debug!(region, "found in another region");
+                    tracing::debug!(region = regions[*place], "found in this region");
                     self.is_settled.set(true);
                     return Ok(found);
                 }
-                Ok(_) => {}
+                Ok(none) => nothing = nothing.or(Some(none)),
                 Err(error) => {
-                    self.services.go_to(here);
-                    return Err(error);
+                    let region = regions[*place].as_deref().unwrap_or("without a name");
+                    let cause = format!("region {region}: {}", error.cause);
+                    failure = failure.or(Some(Error { cause, ..error }));
                 }
             }
         }
         self.services.go_to(here);
-        Ok(first)
+        match (failure, nothing) {
+            (Some(error), _) => Err(error
+                .hint("name this machine's region in openstack.region, then no other is asked")),
+            (None, Some(none)) => Ok(none),
+            (None, None) => ask(deadline),
+        }
     }
 
     fn exists(&self, server: &ServerId, deadline: Deadline) -> Result<bool> {
@@ -145,7 +158,8 @@ impl OpenStack {
     }
 
     fn existing(&self, server: &ServerId, deadline: Deadline) -> Result<Option<ServerId>> {
-        let exists = self.anywhere(deadline, |found| *found, || self.exists(server, deadline))?;
+        let exists =
+            self.anywhere(deadline, |found| *found, |deadline| self.exists(server, deadline))?;
         Ok(exists.then(|| server.clone()))
     }
 
@@ -165,7 +179,7 @@ impl OpenStack {
         }
         for source in whoami::SOURCES {
             for candidate in source.candidates(self.services.access()) {
-                let ask = || self.services.compute_server(candidate.as_str(), deadline);
+                let ask = |deadline| self.services.compute_server(candidate.as_str(), deadline);
                 let Some(server) = self.anywhere(deadline, Option::is_some, ask)? else { continue };
                 if source.is_certain() || whoami::is_name_of(&server.name, &self.node.name) {
                     tracing::info!(server = %candidate, ?source, "this machine is known in the cloud");
@@ -187,7 +201,7 @@ impl OpenStack {
             let id = ServerId::parse(&node.as_str().to_lowercase())?;
             return self.existing(&id, deadline);
         }
-        let ask = || self.services.servers_named(node.as_str(), deadline);
+        let ask = |deadline| self.services.servers_named(node.as_str(), deadline);
         let found = self.anywhere(deadline, |found: &Vec<_>| !found.is_empty(), ask)?;
         match found.as_slice() {
             [] => Ok(None),
@@ -253,7 +267,7 @@ impl Cloud for OpenStack {
     }
 
     fn volume(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<CloudVolume>> {
-        let ask = || self.services.volume(id.as_str(), deadline);
+        let ask = |deadline| self.services.volume(id.as_str(), deadline);
         let found = self.anywhere(deadline, Option::is_some, ask)?;
         found.map(|volume| self.view(volume)).transpose()
     }
@@ -267,7 +281,7 @@ impl Cloud for OpenStack {
     }
 
     fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<VolumeId>> {
-        let ask = || self.services.volumes_with(NAME_KEY, name.as_str(), deadline);
+        let ask = |deadline| self.services.volumes_with(NAME_KEY, name.as_str(), deadline);
         let found = self.anywhere(deadline, |found: &Vec<_>| !found.is_empty(), ask)?;
         found.iter().map(|volume| VolumeId::parse(&volume.id)).collect()
     }

@@ -18,6 +18,8 @@ pub struct Fault {
     pub path: String,
     /// Only this service: `identity`, `compute`, `volume` or `metadata`.
     pub service: Option<String>,
+    /// Only this region, as the path names it: the first one has an empty name.
+    pub region: Option<String>,
     /// Only requests whose body has this text, such as a volume's id.
     pub containing: Option<String>,
     /// So many requests pass first.
@@ -100,6 +102,13 @@ impl Fault {
     #[must_use]
     pub fn service(mut self, word: &str) -> Self {
         self.service = Some(word.to_owned());
+        self
+    }
+
+    /// Meets only requests in the region that paths name so; the first one has an empty name.
+    #[must_use]
+    pub fn region(mut self, name: &str) -> Self {
+        self.region = Some(name.to_owned());
         self
     }
 
@@ -199,10 +208,14 @@ impl Fault {
 
     fn meets(&self, request: &Request, route: &Route) -> bool {
         let service = self.service.as_deref().is_none_or(|word| word == route.service.word());
+        let region = self.region.as_deref();
+        let in_region =
+            region.is_none_or(|name| name == route.region.as_deref().unwrap_or_default());
         let method = self.method == "*" || self.method == request.method;
         let contains =
             |text: &String| String::from_utf8_lossy(&request.body).contains(text.as_str());
         service
+            && in_region
             && method
             && fits(&self.path, &route.rest)
             && self.containing.as_ref().is_none_or(contains)
