@@ -1,6 +1,7 @@
 //! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
 
 use super::{Driver, Outcome, Volume};
+use crate::cloud::CloudVolume;
 use crate::model::contents::FsType;
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
@@ -30,6 +31,7 @@ impl Driver<'_> {
 
         let state = self.existing(&volume.id)?;
         if state.size < bytes {
+            refuse_failed(&state)?;
             tracing::info!(volume = %volume.id, from = state.size, to = bytes, "asking the cloud to extend");
             self.cloud.extend(&volume.id, bytes, self.deadline)?;
             seam::step("expand.requested");
@@ -73,13 +75,7 @@ impl Driver<'_> {
     fn wait_for_extension(&self, volume: &Volume, bytes: u64) -> Result<()> {
         for step in self.looks() {
             let state = self.existing(&volume.id)?;
-            if state.status.starts_with("error") {
-                return Err(Error::refused(format!(
-                    "the cloud could not extend volume {}: it is in status {} with {} bytes",
-                    volume.id, state.status, state.size
-                ))
-                .hint("an operator of the cloud must mend it: is there room, and quota?"));
-            }
+            refuse_failed(&state)?;
             if state.size >= bytes || !self.deadline.pause(step) {
                 break;
             }
@@ -107,4 +103,16 @@ impl Driver<'_> {
         )
         .hint("does the cloud allow to extend a volume that is attached?"))
     }
+}
+
+/// A volume in an error state is not asked to grow: the cloud would refuse in words of its own.
+fn refuse_failed(state: &CloudVolume) -> Result<()> {
+    if !state.status.starts_with("error") {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "the cloud could not extend volume {}: it is in status {} with {} bytes",
+        state.id, state.status, state.size
+    ))
+    .hint("an operator of the cloud must mend it: is there room, and quota?"))
 }

@@ -35,11 +35,11 @@ impl Driver<'_> {
             match self.way_to_end(attachment)? {
                 Some(way) => ways.push((attachment, way)),
                 None if attachment.server == *server => return Err(contradiction(state, server)),
-                None => return Err(self.elsewhere(state, server)?.hint(NEVER)),
+                None => return self.elsewhere(state, server).and_then(Err),
             }
         }
         if ways.is_empty() {
-            return Err(self.elsewhere(state, server)?.hint(NEVER));
+            return self.elsewhere(state, server).and_then(Err);
         }
         for (attachment, way) in ways {
             let (volume, from) = (&state.id, &attachment.server);
@@ -80,10 +80,12 @@ impl Driver<'_> {
     /// "Another server has it", in the words that Kubernetes' users know.
     pub(super) fn elsewhere(&self, state: &CloudVolume, server: &ServerId) -> Result<Error> {
         let mut holders = Vec::new();
+        let mut is_used = false;
         for one in state.attachments.iter().filter(|one| one.server != *server) {
             let since = one.since.as_ref().map(|since| format!(" since {since}"));
             let who = match self.cloud.server_view(&one.server, self.deadline)? {
                 Some(view) => {
+                    is_used = true;
                     let name = view.name.map_or_else(String::new, |name| format!("{name}, "));
                     format!("{} ({name}{})", one.server, view.status)
                 }
@@ -91,6 +93,7 @@ impl Driver<'_> {
             };
             holders.push(format!("{who}{}", since.unwrap_or_default()));
         }
+        let hint = if is_used || holders.is_empty() { NEVER } else { GONE };
         if holders.is_empty() {
             holders.push("a server that the cloud does not name".to_owned());
         }
@@ -98,7 +101,8 @@ impl Driver<'_> {
         Ok(Error::new(
             Kind::Elsewhere,
             format!("Multi-Attach error: volume {id} is attached to {holders}"),
-        ))
+        )
+        .hint(hint))
     }
 
     /// Ends what the block service still lists of servers that the compute service does not have,
@@ -138,6 +142,8 @@ impl Driver<'_> {
     }
 }
 
+const GONE: &str = "attach.takeover = \"deleted\" lets this driver end the attachments of servers that do \
+    not exist";
 const NEVER: &str = "a volume is never taken from a server that may use it; detach it there first";
 
 /// The two services do not agree, and have not come to agree by themselves.

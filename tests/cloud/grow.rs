@@ -80,6 +80,7 @@ fn an_extension_that_the_cloud_breaks_off_is_a_failure() {
     machine.expand_fails(PODS[0], 2 * GIB);
     let message = machine.expand_fails(PODS[0], 2 * GIB);
     assert!(message.contains("error_extending"), "{message}");
+    assert!(message.contains("could not extend"), "in our words, not in Cinder's: {message}");
     assert_eq!(size_at(&pod), before);
     // Somebody mends it; then it goes on.
     life.cloud.world().volume_mut("data").set_status("in-use");

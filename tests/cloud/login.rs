@@ -58,13 +58,22 @@ fn a_cloud_conf_of_kubernetes_is_enough() {
 }
 
 #[test]
-fn several_regions_must_be_chosen_from() {
+fn of_several_regions_the_configured_one_is_asked_else_all() {
     let mut world = World::demo();
     world.settings.regions = vec!["North".to_owned(), "South".to_owned()];
     let scene = Scene::of(world);
+    scene.node.must(scene.attach("node-b"));
+    scene.node.must(scene.detach("node-b"));
+    scene.configure("openstack.region = \"West\"");
     let message = scene.node.fails(scene.attach("node-b"));
     assert!(message.contains("North") && message.contains("South"), "{message}");
-    scene.node.configure("");
-    configure(&scene.node, &scene.cloud, "openstack.region = \"North\"");
+    scene.configure("openstack.region = \"North\"");
     scene.node.must(scene.attach("node-b"));
+}
+
+#[test]
+fn a_login_that_meets_a_broken_service_is_tried_again() {
+    let scene = Scene::new();
+    scene.cloud.fault(Fault::on("POST", "/auth/tokens").proxy(500).times(2));
+    assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], false);
 }

@@ -25,6 +25,7 @@ fn a_deleted_servers_volume_is_taken_by_policy_alone() {
     let (scene, dead) = orphaned("off");
     let message = scene.node.fails(scene.attach("node-a"));
     assert!(message.contains(&dead) && message.contains("does not exist"), "{message}");
+    assert!(message.contains("attach.takeover = "), "what ends it is named: {message}");
     assert_eq!(scene.attached_to(), [dead.as_str()]);
 
     let (scene, _) = orphaned("deleted");

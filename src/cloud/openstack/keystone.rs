@@ -123,7 +123,8 @@ fn session(access: &Access, answer: &Answer) -> Result<Session> {
         .ok_or_else(|| Error::new(Kind::Unreachable, "Keystone answered without a token"))?;
     let catalog = token["catalog"].as_array().map(Vec::as_slice).unwrap_or_default();
     let places = catalog::places(access, catalog).map_err(wrong)?;
-    Ok(Session { token: subject, expires: now() + life(token), places })
+    let life = life(token);
+    Ok(Session { token: subject, expires: now() + life, life, places })
 }
 
 /// How long the token lives, by the service's own two times: its clock need not be ours.

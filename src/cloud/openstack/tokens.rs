@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A token must last this much longer to be used.
+/// A token must last this much longer to be used, or a quarter of its life where that is less.
 const MARGIN: u64 = 90;
 
 /// Another process that logs in is waited for this long; then we log in ourselves.
@@ -28,6 +28,8 @@ pub(super) struct Session {
     pub(super) token: Secret,
     /// By our own clock, in seconds since 1970: the service's may differ.
     pub(super) expires: u64,
+    /// How many seconds it lived when it was new; 0 where that is not known.
+    pub(super) life: u64,
     /// Our region's services, and after them those of the others.
     pub(super) places: Vec<Place>,
 }
@@ -37,6 +39,8 @@ struct Kept {
     format: u32,
     token: String,
     expires: u64,
+    #[serde(default)]
+    life: u64,
     places: Vec<Place>,
 }
 
@@ -78,10 +82,12 @@ impl Tokens {
             return None;
         }
         let kept: Kept = serde_json::from_reader(file).ok()?;
-        if kept.format != 2 || kept.expires < now() + MARGIN || kept.places.is_empty() {
+        let margin = if kept.life == 0 { MARGIN } else { MARGIN.min(kept.life / 4) };
+        if kept.format != 2 || kept.expires < now() + margin || kept.places.is_empty() {
             return None;
         }
-        Some(Session { token: kept.token.into(), expires: kept.expires, places: kept.places })
+        let Kept { expires, life, places, .. } = kept;
+        Some(Session { token: kept.token.into(), expires, life, places })
     }
 
     /// Keeps a session for the next process; a failure only costs a login.
@@ -90,6 +96,7 @@ impl Tokens {
             format: 2,
             token: session.token.reveal().to_owned(),
             expires: session.expires,
+            life: session.life,
             places: session.places.clone(),
         };
         let json = serde_json::to_vec(&kept).unwrap_or_default();
@@ -160,6 +167,7 @@ mod tests {
         Session {
             token: "hunter2".into(),
             expires: now() + lasts,
+            life: 3600,
             places: vec![Place {
                 region: None,
                 compute: "http://c".to_owned(),
@@ -192,6 +200,10 @@ mod tests {
         let tokens = Tokens::below(folder.path(), &access("a"));
         let _turn = tokens.turn(Deadline::after(Duration::from_secs(1)));
         tokens.keep(&session(MARGIN - 10));
+        assert!(tokens.kept().is_none(), "near its end");
+        tokens.keep(&Session { life: 60, ..session(50) });
+        assert!(tokens.kept().is_some(), "a token of a minute serves most of it");
+        tokens.keep(&Session { life: 60, ..session(10) });
         assert!(tokens.kept().is_none(), "near its end");
         tokens.keep(&session(3600));
         fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o644)).unwrap();
