@@ -1,6 +1,6 @@
 //! Who we are: credentials, tokens kept between processes, and secrets that stay secret.
 
-use crate::scene::{Scene, configure};
+use crate::scene::Scene;
 use crate::server::{Fault, World};
 use std::fs;
 
