@@ -12,7 +12,7 @@ use super::stale::Patient;
 use super::{Driver, Volume, moment};
 use crate::host::MountRequest;
 use crate::model::config::HealMode;
-use crate::model::contents::{Contents, FileSystem, FsType};
+use crate::model::contents::FileSystem;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -158,7 +158,7 @@ impl Driver<'_> {
             return Ok(Healed { left: plan, ..Healed::default() });
         }
         tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&patient.dead), ?plan, "healing: the disk came back under another number");
-        let found = self.checked_file_system(id, disk)?;
+        let found = self.fit_file_system(id, disk)?;
         let _held = self.hold(id, disk)?;
         let scratch = self.scratch(id)?;
         self.mount_aside(id, disk, &found, &scratch)?;
@@ -194,83 +194,6 @@ impl Driver<'_> {
         Ok(healed)
     }
 
-    /// The file system on the disk, if it is the one that was mounted: a running program's caches
-    /// must never meet another one.
-    fn checked_file_system(&self, id: &VolumeId, disk: &Device) -> Result<FileSystem> {
-        let refuse = |why: String| {
-            Err(Error::refused(format!("{}: {why}", disk.kernel_name))
-                .hint("nothing was touched; restart the pods that use the volume"))
-        };
-        let Contents::FileSystem(found) = self.file_systems.look(disk, self.deadline)? else {
-            return refuse("it holds no file system that was mounted before".to_owned());
-        };
-        if found.kind == FsType::Btrfs {
-            return refuse(
-                "a btrfs joins its disks by id, and cannot be mounted beside its dead self"
-                    .to_owned(),
-            );
-        }
-        let record = self.records.load(id);
-        if let Some(staged) = record.mounted_as() {
-            if !staged.uuid.is_empty() && staged.uuid != found.uuid {
-                return refuse(format!(
-                    "file system {} was mounted, {} is there now",
-                    staged.uuid, found.uuid
-                ));
-            }
-            if let (Some(then), Some(now)) = (staged.mounts, found.mounts)
-                && then != now
-                && record.healing != Some(now)
-            {
-                return refuse(format!(
-                    "the file system counts {now} mounts, and counted {then} when it was mounted here: somebody else has mounted it since"
-                ));
-            }
-            if disk.size < staged.disk.size {
-                return refuse(format!(
-                    "it had {} bytes, and has {} now",
-                    staged.disk.size, disk.size
-                ));
-            }
-            if disk.read_only && !staged.untouched {
-                return refuse("it refuses writes now".to_owned());
-            }
-        }
-        self.refuse_if_it_was_elsewhere(id, found.mounts.is_some())?;
-        if !found.wants_check {
-            return Ok(found);
-        }
-        self.file_systems.check(id, disk, found.kind, self.deadline)?;
-        self.prove_again(id, disk)?;
-        match self.file_systems.look(disk, self.deadline)? {
-            Contents::FileSystem(now) => Ok(now),
-            _ => refuse("it holds no file system after its check".to_owned()),
-        }
-    }
-
-    /// The mark that this machine left in the cloud stands until its own unmount. If it is another
-    /// one's now, another machine has mounted the volume meanwhile. A file system that counts its
-    /// mounts tells that by itself; of the others it counts who had the volume.
-    fn refuse_if_it_was_elsewhere(&self, id: &VolumeId, counts_mounts: bool) -> Result<()> {
-        let record = self.records.load(id);
-        let knows = record.is_marked || record.tenure.is_some();
-        if !self.cloud.keeps_marks() || !knows {
-            return Ok(());
-        }
-        let server = self.existing_server(self.this_node)?;
-        let state = self.existing(id)?;
-        let elsewhere = match (state.mounted_on, record.tenure, state.tenure) {
-            (Some(now), ..) if now != server => format!("mounted on server {now}"),
-            // Somebody else may have mounted it, and unmounted it again.
-            (_, Some(then), Some(now)) if !counts_mounts && now.count != then => {
-                "attached to another server".to_owned()
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::refused(format!("volume {id} was {elsewhere} since it was mounted here"))
-            .hint("nothing was touched; restart the pods that use the volume"))
-    }
-
     /// Mounts the new disk where nobody looks; nothing of the old one is touched yet.
     fn mount_aside(
         &self,
@@ -284,9 +207,9 @@ impl Driver<'_> {
         let options = staged.map(|staged| MountOptions::parse(&staged.options));
         let options = options.transpose()?.unwrap_or_default();
         let untouched = staged.is_some_and(|staged| staged.untouched);
-        // A heal that is killed from here on has mounted the file system once more.
+        // A heal that is killed from here on has mounted the file system once more, or has not.
         let counts = self.mounts_counted(found, disk, untouched)?;
-        self.records.update(id, |record| record.healing = counts)?;
+        self.records.update(id, |record| record.is_healing(found.mounts, counts))?;
         self.prove_again(id, disk)?;
         self.mounts.mount(&MountRequest {
             id,

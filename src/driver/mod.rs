@@ -16,6 +16,7 @@ pub mod detach;
 pub mod expand;
 #[cfg(test)]
 mod fakes;
+mod fitness;
 mod flush;
 pub mod format;
 mod guard;

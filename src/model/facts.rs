@@ -225,6 +225,7 @@ pub struct MountFact {
     /// Whose.
     pub role: Role,
     /// Where, as seen in its namespace.
+    #[serde(serialize_with = "super::path_text::shown")]
     pub place: PathBuf,
     /// What it stands on, by the verdict.
     pub on: Standing,
@@ -233,6 +234,7 @@ pub struct MountFact {
     /// The number of that.
     pub number: DeviceNumber,
     /// Which folder of the file system.
+    #[serde(serialize_with = "super::path_text::shown")]
     pub root: PathBuf,
     /// The file system's type.
     pub fs_type: String,

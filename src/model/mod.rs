@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod moment;
 pub mod mount_options;
 pub mod mountinfo;
+pub mod path_text;
 pub mod record;
 pub mod refusal;
 pub mod secret;

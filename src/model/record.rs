@@ -17,13 +17,14 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 11] = [
+pub const OF_THE_BOOT: [&str; 12] = [
     "seen",
     "staged",
     "unstaged",
     "former",
     "tenure",
     "healing",
+    "healing_from",
     "switching",
     "told_lost_writes",
     "refused",
@@ -64,6 +65,9 @@ pub struct VolumeRecord {
     /// What the file system counts once the mount of a heal was made that may have been killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<u16>,
+    /// What it counted before: a heal that was killed may not have come to its mount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healing_from: Option<u16>,
     /// Mounts of other places that a heal changes for a moment: there until it has put them right.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switching: Vec<Switching>,
@@ -89,7 +93,7 @@ pub struct VolumeRecord {
     #[serde(default)]
     pub was_mounted: bool,
     /// The folders it was published at, by consumer.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "super::path_text::map")]
     pub published: BTreeMap<ConsumerId, PathBuf>,
     /// Every consumer that had it since it came here, with the name that people know it by: one that
     /// was unmounted by force may still run.
@@ -114,6 +118,7 @@ impl VolumeRecord {
         self.was_mounted = true;
         self.formatting = None;
         self.healing = None;
+        self.healing_from = None;
         self.staged = Some(staged);
         self.unstaged = None;
     }
@@ -144,6 +149,17 @@ impl VolumeRecord {
         if !was_staged {
             self.is_unstaged();
         }
+    }
+
+    /// A heal is about to make the file system count this, from what it counts now.
+    pub fn is_healing(&mut self, from: Option<u16>, to: Option<u16>) {
+        (self.healing_from, self.healing) = (from, to);
+    }
+
+    /// Whether a heal that was killed explains this count.
+    #[must_use]
+    pub fn counted_by_a_heal(&self, now: u16) -> bool {
+        [self.healing, self.healing_from].contains(&Some(now))
     }
 
     /// Remembers what a heal is about to change in one mount namespace. What an earlier one wrote
@@ -180,6 +196,7 @@ impl VolumeRecord {
             former: Vec::new(),
             tenure: None,
             healing: None,
+            healing_from: None,
             switching: Vec::new(),
             told_lost_writes: None,
             is_marked: false,
@@ -238,6 +255,7 @@ pub struct Formatting {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staged {
     /// Where.
+    #[serde(with = "super::path_text")]
     pub folder: PathBuf,
     /// Of which disk.
     pub disk: DiskMoment,

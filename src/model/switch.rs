@@ -132,6 +132,7 @@ pub struct Standing {
     /// Its file system.
     pub number: DeviceNumber,
     /// Where it is, as seen in its namespace.
+    #[serde(with = "super::path_text")]
     pub target: PathBuf,
     /// The fields of the mount table that it is to have.
     #[serde(default)]

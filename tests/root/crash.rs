@@ -42,8 +42,9 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 3;
 
 /// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
-const ELSEWHERE: [&str; 16] = [
+const ELSEWHERE: [&str; 17] = [
     "heal.attached",
+    "heal.checked",
     "heal.detached",
     "heal.intended",
     "heal.tuck.sent",

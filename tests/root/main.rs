@@ -34,6 +34,7 @@ mod format_verb;
 mod formats;
 mod give_up;
 mod guard;
+mod half_done_heals;
 mod identity;
 mod killed_heal;
 mod kills;

@@ -8,7 +8,7 @@ use crate::model::device::DeviceNumber;
 use crate::model::mountinfo::Mount;
 use nix::fcntl::OFlag;
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The numbers of all mounted file systems with this id.
 pub(super) fn numbers_with(id: u64, proc: &Proc, atlas: &Atlas) -> Vec<DeviceNumber> {
@@ -37,9 +37,10 @@ fn doors(namespace: &Namespace, is_own: bool) -> Vec<String> {
 }
 
 fn id_of(mount: &Mount, doors: &[String], proc: &Proc) -> Option<u64> {
-    let below = str::from_utf8(mount.target.as_os_str().as_bytes()).ok()?;
+    let below = mount.target.strip_prefix("/").unwrap_or(&mount.target);
     doors.iter().find_map(|door| {
-        let place = proc.open(&format!("{door}{below}"), OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
+        let place = Path::new(door).join(below);
+        let place = proc.open(place, OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
         // Something else may be mounted over it, or a link may have led away.
         let number = nodes::number_below(&place.metadata().ok()?);
         (number == mount.number).then(|| rustix::fs::fstatvfs(&place).ok().map(|all| all.f_fsid))?

@@ -140,11 +140,12 @@ fn door(atlas: &Atlas, proc: &Proc, trace: &Trace) -> io::Result<File> {
             if namespace.id == Some(atlas.own) {
                 return File::open(place);
             }
-            let way = place.strip_prefix("/").unwrap_or(place).display();
             let task = namespace.tasks.first().ok_or_else(|| {
-                io::Error::other(format!("it is mounted at {way} where no process lives"))
+                let place = place.display();
+                io::Error::other(format!("it is mounted at {place} where no process lives"))
             })?;
-            proc.open(&format!("{task}/root/{way}"), OFlag::O_RDONLY)
+            let way = place.strip_prefix("/").unwrap_or(place);
+            proc.open(Path::new(&format!("{task}/root")).join(way), OFlag::O_RDONLY)
         }
     }
 }

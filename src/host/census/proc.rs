@@ -143,8 +143,8 @@ impl Proc {
         Ok(text)
     }
 
-    pub(super) fn open(&self, path: &str, how: OFlag) -> io::Result<File> {
-        Ok(openat(&self.folder, path, how | OFlag::O_CLOEXEC, Mode::empty())?.into())
+    pub(super) fn open(&self, path: impl AsRef<Path>, how: OFlag) -> io::Result<File> {
+        Ok(openat(&self.folder, path.as_ref(), how | OFlag::O_CLOEXEC, Mode::empty())?.into())
     }
 
     pub(super) fn link(&self, path: &str) -> io::Result<PathBuf> {

@@ -102,7 +102,9 @@ impl Switches for KernelSwitches {
         aside(deadline, move || {
             let inside = Inside::enter(namespace, way)?;
             let table = inside.table()?;
-            mounts.iter().try_for_each(|one| settle::set_back(&inside, &table, one))
+            // One that cannot be reached keeps none of the others as it is.
+            let done = mounts.iter().map(|one| settle::set_back(&inside, &table, one));
+            done.fold(Ok(()), Result::and)
         })
     }
 
