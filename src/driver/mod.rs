@@ -30,6 +30,7 @@ pub mod release;
 mod resolve;
 pub mod stage;
 mod stale;
+mod standing;
 pub mod survey;
 mod takeover;
 pub mod tally;
