@@ -184,7 +184,7 @@ pub(super) fn table_of(proc: &Proc, id: NamespaceId, tasks: &[Task]) -> Result<O
         }
     }
     for task in further_down {
-        let door = match proc.open(&format!("{task}/ns/mnt"), OFlag::O_RDONLY) {
+        let door = match proc.open(format!("{task}/ns/mnt"), OFlag::O_RDONLY) {
             // Its number may be another process's by now.
             Ok(door) if proc.namespace(task).is_ok_and(|now| now == id) => door,
             Ok(_) => continue,

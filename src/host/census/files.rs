@@ -213,7 +213,7 @@ impl<'a> Search<'a> {
 
     /// The file system of a folder by the mount of a descriptor that reads nothing.
     fn by_mount(&self, doubt: Doubt) -> Option<DeviceNumber> {
-        let descriptor = self.proc.open(&doubt.link(), OFlag::O_PATH).ok()?;
+        let descriptor = self.proc.open(doubt.link(), OFlag::O_PATH).ok()?;
         let own = format!("thread-self/fdinfo/{}", descriptor.as_raw_fd());
         let id = self.proc.mount_of(&own).ok()??;
         self.mounts.get(&id).map(|mount| mount.number)

@@ -212,7 +212,7 @@ impl Census for KernelCensus {
         let is_it = |door: &File| door.metadata().is_ok_and(|found| found.ino() == id.0);
         let by_process = pids(&proc)?.into_iter().find_map(|pid| {
             let (task, found) = proc.living(pid).ok().flatten()?;
-            let door = (found == id).then(|| proc.open(&format!("{task}/ns/mnt"), OFlag::O_RDONLY));
+            let door = (found == id).then(|| proc.open(format!("{task}/ns/mnt"), OFlag::O_RDONLY));
             door?.ok().filter(is_it)
         });
         // Before Linux 6.12 one where nobody lives is not found, and nobody misses anything there.

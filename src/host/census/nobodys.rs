@@ -131,9 +131,9 @@ fn named_by(link: &Path) -> Option<NamespaceId> {
 /// Opens what a trace leads to.
 fn door(atlas: &Atlas, proc: &Proc, trace: &Trace) -> io::Result<File> {
     match trace {
-        Trace::Thread(task) => proc.open(&format!("{task}/ns/mnt"), OFlag::O_RDONLY),
+        Trace::Thread(task) => proc.open(format!("{task}/ns/mnt"), OFlag::O_RDONLY),
         Trace::Open { task, descriptor } => {
-            proc.open(&format!("{task}/fd/{descriptor}"), OFlag::O_RDONLY)
+            proc.open(format!("{task}/fd/{descriptor}"), OFlag::O_RDONLY)
         }
         Trace::Mounted { place, within } => {
             let namespace = &atlas.namespaces[*within];
