@@ -92,7 +92,8 @@ Examples:
 const RELEASE: &str = "\
 Examples:
   disk release pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
-  disk release 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+  disk release 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5
+  disk release --end-users 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --dry-run";
 
 const HEAL: &str = "\
 Examples:
@@ -135,6 +136,10 @@ pub enum Verb {
     Release {
         /// The volume: its id in the cloud, or its name in the cluster
         volume: VolumeNameArgument,
+        /// Unmount nothing: end the processes of ordinary users, of no pod and no container, that
+        /// keep it in use
+        #[arg(long)]
+        end_users: bool,
         /// Only say what would break
         #[arg(long)]
         dry_run: bool,

@@ -156,7 +156,8 @@ impl Driver<'_> {
                 Ok(true)
             }
             Departure::Held(reason) => {
-                let reason = format!("unmounted here, but {reason}");
+                let way = self.way_out_of_users(id);
+                let reason = format!("unmounted here, but {reason}{way}");
                 self.refuse(id, WHAT, &reason).map(|()| false)
             }
             Departure::Unseen { why, is_looked_at } => {
@@ -179,7 +180,10 @@ impl Driver<'_> {
                 self.passed(Some(id), WHAT);
                 Ok(true)
             }
-            Departure::Held(reason) => self.refuse(Some(id), WHAT, &reason).map(|()| true),
+            Departure::Held(reason) => {
+                let reason = reason + &self.way_out_of_users(Some(id));
+                self.refuse(Some(id), WHAT, &reason).map(|()| true)
+            }
             Departure::Unseen { why, .. } => {
                 tracing::info!(volume = %id, why, "the disk cannot be seen from here: the mark in the cloud is asked");
                 Ok(false)

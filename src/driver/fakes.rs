@@ -16,11 +16,10 @@ use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
 use crate::model::staleness::Presence;
-use crate::model::standing::Look;
 use crate::model::switch::{Method, Standing, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
-use crate::model::users::{Answer, DeviceUses, Holder, NamespaceId, NamespaceUse, NamespaceUses};
+use crate::model::users::{Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -342,18 +341,6 @@ impl Mounts for NoHost {
         Ok(target.path())
     }
 
-    fn standing_at(&self, folder: &Path) -> Result<Look> {
-        Ok(Look::of(folder, None, MountTable::default()))
-    }
-
-    fn leads_to(&self, _: &Path) -> Result<Option<u32>> {
-        Ok(None)
-    }
-
-    fn open_root(&self, _: &Mount) -> Result<File> {
-        nothing()
-    }
-
     fn make_folder(&self, _: &Path) -> Result<()> {
         nothing()
     }
@@ -366,15 +353,15 @@ impl Mounts for NoHost {
         Hidden::default()
     }
 
-    fn bind(&self, _: &Mount, _: &Path, _: bool) -> Result<()> {
+    fn bind(&self, _: &Path, _: &Path, _: bool) -> Result<()> {
         nothing()
     }
 
-    fn make_read_only(&self, _: &Mount) -> Result<()> {
+    fn make_read_only(&self, _: &Path) -> Result<()> {
         nothing()
     }
 
-    fn flush(&self, _: &Mount, _: Deadline) -> Result<()> {
+    fn flush(&self, _: &Path, _: Deadline) -> Result<()> {
         nothing()
     }
 
@@ -382,7 +369,7 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn unmount(&self, _: &Mount, _: Deadline) -> Result<()> {
+    fn unmount(&self, _: &Path, _: Deadline) -> Result<()> {
         nothing()
     }
 
@@ -394,7 +381,11 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn copy_of(&self, _: &Mount) -> Option<OwnedFd> {
+    fn renew_folder(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn copy_of(&self, _: &Path) -> Option<OwnedFd> {
         None
     }
 
@@ -402,7 +393,7 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn unmount_dead(&self, _: &Mount, _: Deadline) -> Result<()> {
+    fn unmount_dead(&self, _: &Path, _: Deadline) -> Result<()> {
         nothing()
     }
 }
@@ -416,7 +407,7 @@ impl Census for NoHost {
         nothing()
     }
 
-    fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<Vec<Holder>> {
+    fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
         Answer::CannotTell("this machine is made up".to_owned())
     }
 

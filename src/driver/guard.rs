@@ -5,23 +5,22 @@
 //! the truth. Every refusal ends by itself with them, or by a person's word, and never by time.
 
 use super::Driver;
-use super::flush::is_peer_of_own;
+use super::ownership::{Views, way_to_end_users};
 use crate::host::machine::uptime;
 use crate::model::config::GuardMode;
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mountinfo::MountTable;
 use crate::model::record::VolumeRecord;
 use crate::model::refusal::{Occasion, Refusal};
 use crate::model::users::{
-    Answer, DeviceUses, FileUse, Holder, KernelUse, NamespaceUse, NamespaceUses, Tie,
+    Answer, DeviceUses, FileUse, Holder, Keeper, KernelUse, NamespaceUse, Tie,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Whoever has more than so many users gets the rest counted.
+/// Of more users than so many the rest is counted.
 pub(super) const NAMED: usize = 4;
 
 /// The way out that a person has.
@@ -50,11 +49,7 @@ impl Driver<'_> {
         }
         let what = format!("unmount {consumer}");
         let numbers = self.numbers_of(id, mounted);
-        let asked = match self.census.own_namespace() {
-            Ok(own) => self.census.pod_users(consumer, &numbers, own),
-            Err(error) => Answer::CannotTell(error.cause),
-        };
-        match asked {
+        match self.holders_of(id, consumer, &numbers) {
             Answer::Told(holders) if holders.is_empty() => {
                 self.passed(id, &what);
                 Ok(())
@@ -79,15 +74,15 @@ impl Driver<'_> {
         &self,
         id: Option<&VolumeId>,
         mounted: &[DeviceNumber],
-    ) -> Result<bool> {
+    ) -> Result<Views> {
         if self.guard.mode == GuardMode::Off {
-            return Ok(false);
+            return Ok(Views::default());
         }
         let numbers = self.numbers_of(id, mounted);
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => self.judge(id, "unmountdevice", &numbers, &uses),
             Answer::CannotTell(why) => {
-                self.refuse(id, "unmountdevice", &cannot_tell(&why)).map(|()| false)
+                self.refuse(id, "unmountdevice", &cannot_tell(&why)).map(|()| Views::default())
             }
         }
     }
@@ -122,7 +117,8 @@ impl Driver<'_> {
         let numbers = [disk.number];
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
-                self.judge(Some(id), "detach", &numbers, &uses)?;
+                let views = self.judge(Some(id), "detach", &numbers, &uses)?;
+                self.end_views(Some(id), "detach", &numbers, &views)?;
             }
             Answer::CannotTell(why) => {
                 tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
@@ -133,19 +129,22 @@ impl Driver<'_> {
     }
 
     /// Who makes a mount busy, in words.
-    pub(super) fn users_of(&self, folder: &Path) -> String {
+    pub(super) fn users_of(&self, id: Option<&VolumeId>, folder: &Path) -> String {
         let numbers: Vec<_> = match self.mounts.table() {
             Ok(table) => table.at(folder).map(|mount| mount.number).collect(),
             Err(_) => Vec::new(),
         };
-        self.users_by_number(&numbers)
+        self.users_by_number(id, &numbers)
     }
 
     /// Who uses a disk or its file system, in words. It takes longer than to find out whether.
-    fn users_by_number(&self, numbers: &[DeviceNumber]) -> String {
+    fn users_by_number(&self, id: Option<&VolumeId>, numbers: &[DeviceNumber]) -> String {
         match self.census.device_users(numbers) {
             Answer::Told(users) if !users.files.is_empty() => {
-                format!(": {}", named(&users.files, file_use))
+                let is_users = |one: &FileUse| one.process.ordinary_user().is_some();
+                let is_kept = users.files.iter().any(is_users);
+                let way = if is_kept { way_to_end_users(id) } else { String::new() };
+                format!(": {}{way}", named(&users.files, file_use))
             }
             Answer::Told(users) if !users.kernel.is_empty() => {
                 format!(": {}", named(&users.kernel, kernel_use))
@@ -157,76 +156,6 @@ impl Driver<'_> {
             Answer::Told(_) => ": by whom cannot be seen".to_owned(),
             Answer::CannotTell(why) => format!(": by whom cannot be told from here: {why}"),
         }
-    }
-
-    fn judge(
-        &self,
-        id: Option<&VolumeId>,
-        what: &str,
-        numbers: &[DeviceNumber],
-        uses: &NamespaceUses,
-    ) -> Result<bool> {
-        // Some supervisors close their first process to everybody. Whoever hides there makes the
-        // unmount busy, or the exclusive open.
-        for untold in &uses.untold {
-            tracing::debug!(%untold, "not told");
-        }
-        let table = self.mounts.table()?;
-        let record = id.map(|id| self.records.load(id));
-        let is_consumers = |one: &&NamespaceUse| {
-            one.processes
-                .iter()
-                .filter_map(|process| process.owner.pod.as_ref())
-                .any(|pod| has_claim(pod, one, record.as_ref(), &table, numbers))
-        };
-        let (held, leaked): (Vec<_>, Vec<_>) = uses.namespaces.iter().partition(is_consumers);
-        if !held.is_empty() {
-            let dead = self.all_gone(numbers);
-            let holders = named(&held, |one| namespace(one));
-            let pods = pods_of(&held);
-            let who = labelled_all(&pods, record.as_ref());
-            let reason = format!("{who} still run: {holders}{dead}");
-            return self.refuse_for(id, what, Some(pods), &reason).map(|()| false);
-        }
-        // What shares with the machine's own mounts goes with them, or is looked for afterwards.
-        let mut has_peers = false;
-        let mut copies = Vec::new();
-        for one in leaked {
-            let mut copy = one.clone();
-            copy.mounts.retain(|mount| !is_peer_of_own(&table, mount));
-            has_peers |= copy.mounts.len() < one.mounts.len();
-            copies.extend((!copy.mounts.is_empty()).then_some(copy));
-        }
-        if !copies.is_empty() {
-            self.flush_before_copies_go(id, &table, numbers, &copies)?;
-        }
-        for one in &copies {
-            if let Err(error) = self.take_down(one) {
-                let reason =
-                    format!("a copy that leaked stays: {}: {}", namespace(one), error.cause);
-                return self.refuse(id, what, &reason).map(|()| false);
-            }
-        }
-        self.passed(id, what);
-        Ok(has_peers)
-    }
-
-    /// A plain unmount from inside: whoever uses the copy makes it busy.
-    fn take_down(&self, leak: &NamespaceUse) -> Result<()> {
-        // Services that have mounts of their own (udevd, on every machine with systemd) follow the
-        // machine's: their copy would go with its own, and is no news.
-        let follows = leak.mounts.iter().all(|mount| mount.propagation.contains("master:"));
-        let namespace = namespace(leak);
-        if follows {
-            tracing::debug!(namespace, "taking down a copy that follows this machine's mounts");
-        } else {
-            tracing::warn!(namespace, "taking down a copy of the mount that leaked");
-        }
-        let door = self.census.open_namespace(leak)?;
-        // What was mounted last goes first.
-        let mut mounts = leak.mounts.clone();
-        mounts.reverse();
-        self.mounts.unmount_inside(&door, &mounts, self.deadline)
     }
 
     /// The numbers under which the volume's file system lives: mounted, now, and before its disk
@@ -250,7 +179,7 @@ impl Driver<'_> {
         numbers.into_iter().collect()
     }
 
-    fn all_gone(&self, numbers: &[DeviceNumber]) -> &'static str {
+    pub(super) fn all_gone(&self, numbers: &[DeviceNumber]) -> &'static str {
         let gone = numbers.iter().all(|number| self.devices.is_gone(*number).unwrap_or(false));
         if gone { " (on a disk that is gone)" } else { "" }
     }
@@ -352,32 +281,6 @@ fn occasion(pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
     Occasion { uptime: uptime(), wall, pods }
 }
 
-/// Whether a pod that lives in a namespace with the volume was given it, or merely sees it there.
-pub(super) fn has_claim(
-    pod: &ConsumerId,
-    one: &NamespaceUse,
-    record: Option<&VolumeRecord>,
-    table: &MountTable,
-    numbers: &[DeviceNumber],
-) -> bool {
-    is_consumer(pod, record, table, numbers) || !is_of_the_machines_folders(one, record)
-}
-
-/// Whether a pod has or had the volume: this machine bound it there, or the pod's folder holds it.
-fn is_consumer(
-    pod: &ConsumerId,
-    record: Option<&VolumeRecord>,
-    table: &MountTable,
-    numbers: &[DeviceNumber],
-) -> bool {
-    let bound = record.is_some_and(|record| record.consumers.contains_key(pod));
-    let in_folder = |mount: &crate::model::mountinfo::Mount| {
-        numbers.contains(&mount.number)
-            && mount.target.components().any(|part| part.as_os_str() == pod.as_str())
-    };
-    bound || table.mounts().iter().any(in_folder)
-}
-
 /// All users, in words.
 pub(super) fn all_of(users: &DeviceUses) -> Vec<String> {
     let namespaces = users.namespaces.iter().map(namespace);
@@ -387,43 +290,19 @@ pub(super) fn all_of(users: &DeviceUses) -> Vec<String> {
 }
 
 /// `shop/orders-0 (7a5c…)`, as far as it is known.
-fn labelled(pod: &ConsumerId, label: Option<&str>) -> String {
+pub(super) fn labelled(pod: &ConsumerId, label: Option<&str>) -> String {
     match label {
         Some(label) if !label.is_empty() => format!("{label} ({pod})"),
         _ => pod.to_string(),
     }
 }
 
-/// The pods that live in these namespaces.
-fn pods_of(held: &[&NamespaceUse]) -> BTreeSet<ConsumerId> {
-    let processes = held.iter().flat_map(|one| &one.processes);
-    processes.filter_map(|process| process.owner.pod.clone()).collect()
-}
-
-/// Pods by the names that people know.
-fn labelled_all(pods: &BTreeSet<ConsumerId>, record: Option<&VolumeRecord>) -> String {
-    let pods: Vec<_> = pods
-        .iter()
-        .map(|pod| labelled(pod, record.and_then(|r| r.consumers.get(pod)).map(String::as_str)))
-        .collect();
-    format!("pods that use the volume, {},", pods.join(", "))
-}
-
-/// Whether a pod has no more than a view of the machine's own folders (a monitoring agent's): then
-/// the volume lies there under the name that its folders here have. A container that was given the
-/// volume has it at a place of its own choice.
-fn is_of_the_machines_folders(one: &NamespaceUse, record: Option<&VolumeRecord>) -> bool {
-    let Some(record) = record else { return false };
-    let name = record.name.as_ref().map_or(record.volume.as_str(), |name| name.as_str());
-    one.mounts.iter().all(|mount| mount.target.file_name().is_some_and(|last| last == name))
-}
-
-fn cannot_tell(why: &str) -> String {
+pub(super) fn cannot_tell(why: &str) -> String {
     format!("who uses the volume cannot be told from here: {why}")
 }
 
 /// The first few in words, and how many more there are.
-fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
+pub(super) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
     let mut text = all.iter().take(NAMED).map(words).collect::<Vec<_>>().join("; ");
     if all.len() > NAMED {
         text += &format!("; and {} more", all.len() - NAMED);
@@ -431,7 +310,7 @@ fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
     text
 }
 
-fn holder(one: &Holder) -> String {
+pub(super) fn holder(one: &Holder) -> String {
     let places: Vec<_> = one.places.iter().map(|place| place.display().to_string()).collect();
     format!("{} has it at {}", one.process, places.join(", "))
 }
@@ -439,7 +318,14 @@ fn holder(one: &Holder) -> String {
 pub(super) fn namespace(one: &NamespaceUse) -> String {
     let id = one.id.map_or_else(|| "a mount namespace".to_owned(), |id| id.to_string());
     let who = match one.processes.as_slice() {
-        [] => "nobody lives there".to_owned(),
+        [] => match (one.user, one.keepers.first()) {
+            (_, Some(Keeper::OpenIn { process, .. })) => format!("kept open by {process}"),
+            (_, Some(Keeper::MountedAt { place, .. })) => {
+                format!("kept by the mount {}", place.display())
+            }
+            (Some(user), None) => format!("user {user}, and no process lives there"),
+            (None, None) => "nobody lives there".to_owned(),
+        },
         [first] => first.to_string(),
         [first, rest @ ..] => format!("{first} and {} more", rest.len()),
     };

@@ -7,18 +7,17 @@
 //! proven and the new one is checked.
 
 use super::guard;
+use super::stage::belongs;
 use super::stale::Patient;
-use super::standing::belongs_now;
 use super::{Driver, Volume, moment};
 use crate::host::MountRequest;
 use crate::model::config::HealMode;
 use crate::model::contents::FileSystem;
 use crate::model::device::{Device, DeviceNumber};
-use crate::model::error::Result;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::moment::{Millis, now, text as in_full};
 use crate::model::mount_options::MountOptions;
-use crate::model::mountinfo::Mount;
 use crate::model::switch::{Outcome, Switched};
 use crate::model::users::{Answer, DeviceUses, NamespaceUse};
 use crate::seam;
@@ -162,17 +161,19 @@ impl Driver<'_> {
         let found = self.fit_file_system(id, disk)?;
         let _held = self.hold(id, disk)?;
         let scratch = self.scratch(id)?;
-        let aside = self.mount_aside(id, disk, &found, &scratch)?;
+        self.mount_aside(id, disk, &found, &scratch)?;
         seam::step("heal.mounted");
         let mut hangs = Vec::new();
-        let healed = self.mounts.open_root(&aside).and_then(|fresh| {
-            let kept = self.keep_dead(&patient)?;
-            let healed = self.switch_everywhere(id, (&patient, disk), &fresh, again);
-            hangs = self.let_go(kept);
-            healed
-        });
+        let healed = File::open(&scratch)
+            .map_err(|error| Error::io(format!("open {}", scratch.display()), &error))
+            .and_then(|fresh| {
+                let kept = self.keep_dead(&patient)?;
+                let healed = self.switch_everywhere(id, (&patient, disk), &fresh, again);
+                hangs = self.let_go(kept);
+                healed
+            });
         // Only the switched mounts keep the new file system from here on.
-        let left = self.mounts.unmount(&aside, self.deadline);
+        let left = self.mounts.unmount(&scratch, self.deadline);
         if let Err(error) = left.and_then(|()| self.mounts.remove_folder(&scratch)) {
             tracing::warn!(volume = %id, %error, "the scratch mount stays, until the next heal");
         }
@@ -200,7 +201,7 @@ impl Driver<'_> {
         disk: &Device,
         found: &FileSystem,
         scratch: &Path,
-    ) -> Result<Mount> {
+    ) -> Result<()> {
         let record = self.records.load(id);
         let staged = record.mounted_as();
         let options = staged.map(|staged| MountOptions::parse(&staged.options));
@@ -219,12 +220,17 @@ impl Driver<'_> {
             beside_its_twin: true,
             target: scratch,
         })?;
-        let verified = self.mounts.standing_at(scratch).and_then(|look| {
-            let mount = belongs_now(&look, disk, scratch)?.clone();
-            self.prove_again(id, disk)?;
-            Ok(mount)
+        let verified = self.mounts.table().and_then(|table| {
+            let mount = table.top_at(scratch).ok_or_else(|| {
+                Error::new(Kind::Host, format!("nothing is mounted at {}", scratch.display()))
+            })?;
+            belongs(mount, disk, scratch)?;
+            self.prove_again(id, disk)
         });
-        verified.map_err(|error| self.undo_mount(scratch, disk.number, error))
+        verified.map_err(|error| match self.mounts.unmount(scratch, self.deadline) {
+            Ok(()) => error,
+            Err(also) => error.and_also(&also),
+        })
     }
 
     /// The folder for the moment of a heal.

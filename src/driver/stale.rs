@@ -11,7 +11,6 @@ use crate::model::record::VolumeRecord;
 use crate::model::staleness::{Here, Presence, Verdict, judge};
 use crate::model::users::{Answer, NamespaceUse};
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// What a heal has to do with.
 pub(super) struct Patient {
@@ -107,7 +106,7 @@ impl Driver<'_> {
             // A number that was given away again shows other volumes' labels.
             Answer::Told(uses) => {
                 let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-                mounts.any(|mount| Path::new(&mount.source) == nodes::label_of(id))
+                mounts.any(|mount| nodes::owner_of(mount).as_ref() == Some(id))
             }
             Answer::CannotTell(_) => true,
         }
@@ -125,9 +124,9 @@ impl Driver<'_> {
         let elsewhere =
             if own.is_empty() { self.in_other_namespaces(&[number])? } else { Vec::new() };
         let all = own.iter().copied().chain(elsewhere.iter().flat_map(|one| &one.mounts));
-        let sources: BTreeSet<&Path> = all.map(|mount| Path::new(&mount.source)).collect();
-        if sources.iter().any(|source| source.starts_with(nodes::FOLDER)) {
-            return Ok(sources.contains(nodes::label_of(id).as_path()));
+        let mut labelled = all.filter(|mount| nodes::is_labelled(mount)).peekable();
+        if labelled.peek().is_some() {
+            return Ok(labelled.any(|mount| nodes::owner_of(mount).as_ref() == Some(id)));
         }
         // The predecessor's mounts have no label: then only what stands in the folder where this
         // machine staged the volume is its, or what has its file system's id.
@@ -167,6 +166,5 @@ fn not_replaced(
 
 /// The mounts that say they are the volume's.
 fn labelled<'t>(table: &'t MountTable, id: &VolumeId) -> impl Iterator<Item = &'t Mount> {
-    let label = nodes::label_of(id);
-    table.mounts().iter().filter(move |mount| Path::new(&mount.source) == label)
+    table.mounts().iter().filter(move |mount| nodes::owner_of(mount).as_ref() == Some(id))
 }

@@ -2,7 +2,7 @@
 //! tables and the records say, each under its own name. What cannot be seen is said, and is never
 //! taken for absent.
 
-use super::{Driver, guard};
+use super::Driver;
 use crate::cloud::CloudVolume;
 use crate::host::machine::uptime;
 use crate::host::nodes;
@@ -15,6 +15,7 @@ use crate::model::facts::{
 use crate::model::health::several;
 use crate::model::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::ownership::{Machine, Standing};
 use crate::model::record::VolumeRecord;
 use crate::model::staleness::{Here, Presence, Verdict, judge};
 use crate::model::target::{Place, place_of};
@@ -294,25 +295,17 @@ impl Driver<'_> {
             let number = context.disk_under(mount);
             known.entry(number).or_insert_with(|| self.verdict_of(id, number, disk)).clone()
         };
-        // Another one's mount at the volume's folder counts as the volume's above.
-        let is_the_volumes = |top: &Mount| {
-            id.is_some() && nodes::owner_of(top).as_ref() == id
-                || number_of(disk) == Some(context.disk_under(top))
-        };
         let mut mounts = Vec::new();
         for mount in context.table.mounts().iter().filter(is_ours) {
             let (role, pod) = own_role(mount, record);
-            let hidden = self.out_of_reach(mount, context.table, is_the_volumes);
-            let (out_of_reach, way_out) = hidden.unzip();
-            let fact = MountFact::new(mount, role, verdict(mount));
-            mounts.push(MountFact { pod, out_of_reach, way_out, ..fact });
+            mounts.push(MountFact { pod, ..MountFact::new(mount, role, verdict(mount)) });
         }
         for one in context.elsewhere {
             let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
-            let is_consumer = pod.as_ref().is_some_and(|pod| {
-                guard::has_claim(pod, one, record, context.table, &numbers_in(one))
-            });
-            let role = if is_consumer { Role::Container } else { Role::Stranger };
+            let numbers = numbers_in(one);
+            let standing = Machine::new(context.table, record, &numbers).standing(one);
+            let is_given = standing == Standing::Claim;
+            let role = if is_given { Role::Container } else { Role::Stranger };
             for mount in one.mounts.iter().filter(is_ours) {
                 mounts.push(MountFact {
                     namespace: one.id.map(|id| id.0),
@@ -350,7 +343,7 @@ impl Driver<'_> {
         let staged = record.staged.as_ref();
         let uuid = staged.map(|staged| staged.uuid.clone()).filter(|uuid| !uuid.is_empty());
         RecordFact {
-            is_there: true,
+            is_there: file.exists(),
             file,
             staged: staged.map(|staged| staged.folder.clone()),
             uuid,
@@ -392,7 +385,7 @@ fn numbers_in(one: &NamespaceUse) -> Vec<DeviceNumber> {
 fn own_role(mount: &Mount, record: Option<&VolumeRecord>) -> (Role, Option<ConsumerId>) {
     match place_of(&mount.target) {
         Some((Place::Global, _)) => (Role::Global, None),
-        Some((Place::Pod(uid), _)) => (Role::Pod, Some(uid)),
+        Some((Place::Pod(uid) | Place::SubPath(uid), _)) => (Role::Pod, Some(uid)),
         None => {
             let Some(record) = record else { return (Role::Machine, None) };
             let mut published = record.published.iter();

@@ -34,6 +34,8 @@ mod requests {
     nix::ioctl_read!(btrfs_info, 0x94, 31, super::BtrfsInfo);
     // linux/nsfs.h: NS_GET_USERNS
     nix::ioctl_none!(owner_of_namespace, 0xb7, 1);
+    // NS_GET_OWNER_UID: a request without a direction, with a pointer
+    nix::ioctl_read_bad!(user_of_namespace, 0xb704, u32);
     // NS_MNT_GET_NEXT and NS_MNT_GET_PREV, Linux 6.12
     nix::ioctl_read!(next_mount_namespace, 0xb7, 11, super::MountNamespaceInfo);
     nix::ioctl_read!(previous_mount_namespace, 0xb7, 12, super::MountNamespaceInfo);
@@ -159,6 +161,15 @@ pub fn owner_of_namespace(namespace: &File) -> Result<File> {
         let found = requests::owner_of_namespace(namespace.as_raw_fd())?;
         Ok(File::from_raw_fd(found))
     }
+}
+
+/// The user who made the user namespace that a namespace belongs to.
+pub fn user_of_namespace(namespace: &File) -> Result<u32> {
+    let users = owner_of_namespace(namespace)?;
+    let mut user = 0;
+    // SAFETY: the kernel writes one u32, which lives until the call returns.
+    unsafe { requests::user_of_namespace(users.as_raw_fd(), &raw mut user) }?;
+    Ok(user)
 }
 
 /// `struct loop_info64`; only the first fields matter here.

@@ -5,19 +5,19 @@
 //! `/dev/incloud-disk/<volume id>`, made from the number and gone after the mount. The name stays
 //! in the mount table as a label for people.
 
-use crate::model::contents::places;
+use super::locks::{Lock, Locked, Locks};
+use crate::model::contents::{FsType, places};
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::freedom::{Freedom, Meaning, meaning_of};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::Mount;
 use crate::model::time::Deadline;
+use crate::seam;
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::sys::statvfs::FsFlags;
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,7 +36,14 @@ pub fn label_of(id: &VolumeId) -> PathBuf {
 #[must_use]
 pub fn owner_of(mount: &Mount) -> Option<VolumeId> {
     let label = Path::new(&mount.source).strip_prefix(FOLDER).ok()?;
-    VolumeId::parse(label.to_str()?).ok()
+    is_labelled(mount).then(|| VolumeId::parse(label.to_str()?).ok())?
+}
+
+/// Whether a mount has a label of ours. Any user can name a source as he likes where he may mount
+/// something (FUSE, a tmpfs in a namespace of his own), but only root mounts these file systems.
+#[must_use]
+pub fn is_labelled(mount: &Mount) -> bool {
+    FsType::named(&mount.fs_type).is_some() && Path::new(&mount.source).starts_with(FOLDER)
 }
 
 /// The device number of an open or named block node.
@@ -59,6 +66,9 @@ fn split(raw: u64) -> DeviceNumber {
     }
 }
 
+/// Where the locks of their names are, below it.
+const LOCKS: &str = ".locks";
+
 /// How long another configuration's mkfs is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -67,7 +77,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Node {
     path: PathBuf,
     /// Held as long as a node of our own making is there.
-    name: Option<NameLock>,
+    name: Option<Lock>,
 }
 
 impl Node {
@@ -75,17 +85,21 @@ impl Node {
     /// comparing its number. The caller holds the volume's lock.
     pub fn labelled(id: &VolumeId, device: &Device) -> Result<Self> {
         let path = label_of(id);
-        let made = NameLock::take(id, Deadline::after(PATIENCE))
-            .and_then(|name| make(&path, device.number).map(|()| name));
-        match made {
-            Ok(name) => Ok(Self { path, name: Some(name) }),
-            Err(errno) => {
-                let reason = errno.desc();
-                tracing::debug!(path = %path.display(), reason, "no labelled node: the kernel's own is used");
-                let _ = fs::remove_dir(FOLDER);
-                Self::of_kernel(device)
-            }
-        }
+        let reason = match lock(id, Deadline::after(PATIENCE)) {
+            Ok(Locked::Held(name)) => match make(&path, device.number) {
+                Ok(()) => {
+                    seam::step("nodes.made");
+                    return Ok(Self { path, name: Some(name) });
+                }
+                Err(errno) => errno.desc().to_owned(),
+            },
+            // Without its label the mount would not be known again once its disk is dead.
+            Err(error) if error.kind == Kind::Busy => return Err(error),
+            Ok(Locked::Impossible(error)) | Err(error) => error.cause,
+        };
+        tracing::debug!(path = %path.display(), reason, "no labelled node: the kernel's own is used");
+        remove_folders();
+        Self::of_kernel(device)
     }
 
     fn of_kernel(device: &Device) -> Result<Self> {
@@ -105,8 +119,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if self.name.is_some() {
-            remove(&self.path);
+        if let Some(name) = self.name.take() {
+            remove(&self.path, name);
         }
     }
 }
@@ -114,43 +128,47 @@ impl Drop for Node {
 /// Removes what a killed call left of a volume's node, unless another configuration uses it.
 pub fn tidy(id: &VolumeId) {
     let path = label_of(id);
-    if fs::symlink_metadata(&path).is_ok()
-        && NameLock::take(id, Deadline::after(Duration::ZERO)).is_ok()
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    let lock_of = Path::new(FOLDER).join(LOCKS).join(format!("{id}.lock"));
+    if (is_there(&path) || is_there(&lock_of))
+        && let Ok(Locked::Held(name)) = lock(id, Deadline::after(Duration::ZERO))
     {
-        remove(&path);
+        remove(&path, name);
     }
 }
 
-fn remove(path: &Path) {
+fn remove(path: &Path, name: Lock) {
     let _ = fs::remove_file(path);
-    // Succeeds for the last one only. Another call may be about to use the folder, and makes it
-    // anew then.
+    drop(name);
+    remove_folders();
+}
+
+/// Succeeds for the last call only. Another one may be about to use them, and makes them anew then.
+fn remove_folders() {
+    let _ = fs::remove_dir(Path::new(FOLDER).join(LOCKS));
     let _ = fs::remove_dir(FOLDER);
 }
 
 /// The right to a node's name. The volume's own lock is one of a configuration, and two of them (a
-/// demo beside a cluster) may have volumes of the same id. An abstract socket can be bound once,
-/// and leaves nothing behind when its owner is killed.
-#[derive(Debug)]
-struct NameLock {
-    _socket: OwnedFd,
+/// demo beside a cluster) may have volumes of the same id. It lies in a folder of root's, beside the
+/// nodes: what any user may bind or open (a socket, a file in `/tmp`) any user may take first.
+fn lock(id: &VolumeId, deadline: Deadline) -> Result<Locked> {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    make_folder().map_err(|errno| Error::io(format!("make the folder {FOLDER}"), &errno.into()))?;
+    let found = fs::symlink_metadata(FOLDER)
+        .map_err(|error| Error::io(format!("look at {FOLDER}"), &error))?;
+    if !found.is_dir() || found.uid() != 0 || found.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(Error::new(Kind::Host, format!("{FOLDER} can be written by others than root")));
+    }
+    Locks::in_folder(&Path::new(FOLDER).join(LOCKS)).take(id, "the node's name", deadline)
 }
 
-impl NameLock {
-    fn take(id: &VolumeId, deadline: Deadline) -> nix::Result<Self> {
-        let name = format!("incloud-disk/{id}");
-        // A socket's name has 107 bytes; of a longer id the end tells it from others.
-        let tail = &name.as_bytes()[name.len().saturating_sub(100)..];
-        let address = UnixAddr::new_abstract(tail)?;
-        loop {
-            let socket =
-                socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-            match bind(socket.as_raw_fd(), &address) {
-                Ok(()) => return Ok(Self { _socket: socket }),
-                Err(Errno::EADDRINUSE) if deadline.pause(Duration::from_millis(5)) => {}
-                Err(errno) => return Err(errno),
-            }
+fn make_folder() -> nix::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(FOLDER) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Errno::from_raw(error.raw_os_error().unwrap_or(0)))
         }
+        _ => Ok(()),
     }
 }
 
@@ -160,12 +178,7 @@ fn make(path: &Path, number: DeviceNumber) -> nix::Result<()> {
     // Between our mkdir and our mknod another call may remove the empty folder: try again.
     let mut last = Errno::ENOENT;
     for _ in 0..16 {
-        match fs::DirBuilder::new().mode(0o700).create(FOLDER) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(Errno::from_raw(error.raw_os_error().unwrap_or(0)));
-            }
-            _ => {}
-        }
+        make_folder()?;
         // Where /dev is an ordinary tmpfs of a container the node could be made, but not opened.
         match nix::sys::statvfs::statvfs(FOLDER) {
             Ok(found) if found.flags().contains(FsFlags::ST_NODEV) => return Err(Errno::EACCES),

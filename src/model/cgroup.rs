@@ -27,12 +27,24 @@ pub struct Owner {
     pub container: Option<String>,
 }
 
+/// A folder on the way of one line of a `/proc/PID/cgroup`: whether its name is to be believed is a
+/// question of who made it. A user may have a part of the tree to himself, and name folders there as
+/// he likes.
+#[derive(Debug, Clone, Copy)]
+pub struct Step<'a> {
+    /// The controllers of the hierarchy; empty for cgroup v2.
+    pub controllers: &'a str,
+    /// The path from the tree's root to the folder.
+    pub path: &'a str,
+}
+
 impl Owner {
-    /// The owner of the process whose `/proc/PID/cgroup` this is.
+    /// The owner of the process whose `/proc/PID/cgroup` this is, by folders that are believed.
     #[must_use]
-    pub fn of(text: &str) -> Self {
+    pub fn of(text: &str, is_believed: impl Fn(Step<'_>) -> bool) -> Self {
         let mut best = Self::default();
-        for found in paths(text).map(Self::of_path) {
+        for (controllers, path) in lines(text) {
+            let found = Self::of_path(path, |path| is_believed(Step { controllers, path }));
             // A process may have been moved in one hierarchy and not in the others.
             if (found.pod.is_some(), found.container.is_some())
                 > (best.pod.is_some(), best.container.is_some())
@@ -43,17 +55,22 @@ impl Owner {
         best
     }
 
-    fn of_path(path: &str) -> Self {
+    fn of_path(path: &str, is_believed: impl Fn(&str) -> bool) -> Self {
         let mut owner = Self::default();
-        for folder in path.split('/') {
-            if owner.pod.is_none()
-                && let Some(pod) = pod_of(folder)
-            {
+        for (folder, way) in folders(path) {
+            let pod = if owner.pod.is_none() { pod_of(folder) } else { None };
+            let container = container_of(folder);
+            // Below a pod's folder all is the pod's: a runtime gives a container its own folder.
+            let says_something = pod.is_some() || owner.container.is_none() && container.is_some();
+            if says_something && owner.pod.is_none() && !is_believed(way) {
+                break;
+            }
+            if pod.is_some() {
                 // A container that the pod stands in is not the pod's.
-                owner = Self { pod: Some(pod), container: None };
+                owner = Self { pod, container: None };
             }
             if owner.container.is_none() {
-                owner.container = container_of(folder).map(str::to_owned);
+                owner.container = container.map(str::to_owned);
             }
         }
         owner
@@ -65,14 +82,23 @@ impl Owner {
 pub struct PodFolder {
     plain: String,
     escaped: String,
+    /// Whether it is also the pod's below another pod's folder.
+    below_pods: bool,
 }
 
 impl PodFolder {
-    /// Those of the pod with this UID.
+    /// Those of the pod with this UID. Below another pod's folder, where that one may make folders,
+    /// they count only if this machine is itself a pod's.
     #[must_use]
-    pub fn of(pod: &ConsumerId) -> Self {
+    pub fn of(pod: &ConsumerId, below_pods: bool) -> Self {
         let plain = format!("pod{pod}");
-        Self { escaped: plain.replace('-', "_"), plain }
+        Self { escaped: plain.replace('-', "_"), plain, below_pods }
+    }
+
+    /// Whether the pod's folder may be below a folder of this name.
+    #[must_use]
+    pub fn may_be_below(&self, folder: &str) -> bool {
+        self.below_pods || pod_of(folder).is_none()
     }
 
     /// Whether a folder has such a name.
@@ -85,11 +111,25 @@ impl PodFolder {
         }
     }
 
-    /// Whether any line of a `/proc/PID/cgroup` leads through such a folder.
+    /// Whether any line of a `/proc/PID/cgroup` leads through such a folder that is believed.
     #[must_use]
-    pub fn has(&self, text: &str) -> bool {
-        paths(text).any(|path| path.split('/').any(|folder| self.is_named(folder)))
+    pub fn has(&self, text: &str, is_believed: impl Fn(Step<'_>) -> bool) -> bool {
+        lines(text).any(|(controllers, path)| {
+            let mut way = folders(path);
+            let end = way.find(|(name, _)| self.is_named(name) || !self.may_be_below(name));
+            let own = end.filter(|(name, _)| self.is_named(name));
+            own.is_some_and(|(_, path)| is_believed(Step { controllers, path }))
+        })
     }
+}
+
+/// Each folder of a path by its name, and the path to it.
+fn folders(path: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut end = 0;
+    path.split('/').map(move |folder| {
+        end += folder.len() + 1;
+        (folder, &path[..end - 1])
+    })
 }
 
 /// The pod that a folder of this name was made for.
@@ -142,13 +182,14 @@ fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The path of every line.
-fn paths(text: &str) -> impl Iterator<Item = &str> {
+/// The controllers and the path of every line.
+fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter_map(|line| {
         // A controller's name may hold anything but a colon, a path may hold colons too.
-        let path = line.splitn(3, ':').nth(2)?;
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
         // What the kernel appends when the folder was removed under a process that is ending.
-        Some(path.strip_suffix(" (deleted)").unwrap_or(path))
+        Some((controllers, path.strip_suffix(" (deleted)").unwrap_or(path)))
     })
 }
 

@@ -34,6 +34,17 @@ pub struct Process {
     pub command: String,
     /// Whose it is.
     pub owner: Owner,
+    /// The user as whom it runs; none if that could not be read.
+    pub user: Option<u32>,
+}
+
+impl Process {
+    /// The user whose process it is, if it is an ordinary user's: of no pod, of no container.
+    #[must_use]
+    pub fn ordinary_user(&self) -> Option<u32> {
+        let is_contained = self.owner.pod.is_some() || self.owner.container.is_some();
+        self.user.filter(|user| *user != 0 && !is_contained)
+    }
 }
 
 impl fmt::Display for Process {
@@ -50,8 +61,20 @@ impl fmt::Display for Process {
         if let Some(pod) = &self.owner.pod {
             write!(f, " of pod {pod}")?;
         }
+        if let Some(user) = self.ordinary_user() {
+            write!(f, " of user {user}")?;
+        }
         Ok(())
     }
+}
+
+/// What was found of one pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodUsers {
+    /// Its processes that have the volume.
+    pub holders: Vec<Holder>,
+    /// Whether the machine has a cgroup for it. Without one its containers, if any, run elsewhere.
+    pub has_cgroup: bool,
 }
 
 /// A process of a pod that has the volume in its mount namespace.
@@ -70,6 +93,10 @@ pub struct NamespaceUse {
     pub id: Option<NamespaceId>,
     /// The file system's mounts there, with paths as seen there.
     pub mounts: Vec<Mount>,
+    /// What those stand on.
+    pub beneath: Vec<Mount>,
+    /// The ordinary user who made it, in a user namespace of his own.
+    pub user: Option<u32>,
     /// The processes that live there.
     pub processes: Vec<Process>,
     /// What keeps it alive when no process lives there, as far as it could be found.
@@ -242,9 +269,12 @@ mod tests {
             pod: Some(ConsumerId::parse("u-1").unwrap()),
             container: Some("0123456789abcdef".to_owned()),
         };
-        let whole = Process { pid: 7, command: "postgres".to_owned(), owner };
+        let whole = Process { pid: 7, command: "postgres".to_owned(), owner, user: Some(999) };
         assert_eq!(whole.to_string(), "7 (postgres) in container 0123456789ab of pod u-1");
-        let bare = Process { pid: 7, command: String::new(), owner: Owner::default() };
+        let bare = Process { pid: 7, command: String::new(), owner: Owner::default(), user: None };
         assert_eq!(bare.to_string(), "7");
+        let users = Process { user: Some(1000), ..bare.clone() };
+        assert_eq!(users.to_string(), "7 of user 1000");
+        assert_eq!(Process { user: Some(0), ..bare }.to_string(), "7");
     }
 }

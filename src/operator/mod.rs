@@ -84,8 +84,11 @@ fn act(verb: Verb) -> Result<String> {
                 release::detach(driver, &volume, node.as_ref(), dry_run)
             })
         }
-        Verb::Release { volume: VolumeNameArgument(volume), dry_run } => {
+        Verb::Release { volume: VolumeNameArgument(volume), end_users, dry_run } => {
             recorded(("release", dry_run), &volume, &config, origin.as_deref(), |driver| {
+                if end_users {
+                    return release::end_users(driver, &volume, dry_run);
+                }
                 release::release(driver, &volume, dry_run)
             })
         }

@@ -41,6 +41,19 @@ pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> 
     Ok(text + &format!("{id} is mounted nowhere on this machine's own table any more\n"))
 }
 
+/// Ends the processes of ordinary users that keep the volume in use.
+pub(super) fn end_users(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Result<String> {
+    let id = volume_named(driver, name)?;
+    let processes = if dry_run { driver.users_with(&id)? } else { driver.end_users(&id)? };
+    if processes.is_empty() {
+        return Ok("no process of an ordinary user keeps it in use\n".to_owned());
+    }
+    let word = if dry_run { "would end" } else { "ended" };
+    let lines = processes.iter().map(|process| format!("{word} {process}\n"));
+    let end = if dry_run { "Nothing was changed.\n" } else { "" };
+    Ok(lines.collect::<String>() + end)
+}
+
 fn broken(what: &[String]) -> String {
     if what.is_empty() {
         return "nothing on this machine uses it\n".to_owned();

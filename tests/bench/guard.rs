@@ -77,7 +77,7 @@ fn row(namespaces: usize, volume: &Path, number: DeviceNumber) {
     let uid = |nth: usize| ConsumerId::parse(pods[nth].uid()).unwrap();
     let (without, with) = (uid(0), uid(namespaces / 2));
     let ask = |uid: &ConsumerId| match census.pod_users(uid, &[number], ours) {
-        Answer::Told(holders) => holders.len(),
+        Answer::Told(found) => found.holders.len(),
         Answer::CannotTell(why) => panic!("{why}"),
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();

@@ -112,8 +112,8 @@ fn a_leaked_copy_goes_and_a_busy_one_is_named() {
     // A monitoring pod that sees the machine's folders, and a service of nobody's.
     let agent = Pod::new(Naming::Systemd);
     let watching = agent.container().copying_all_mounts().start();
-    let mut service = Plan::outside().seeing(&volume.global(), "/seen").start();
-    service.must(&Order::Open { path: "/seen/f".into() });
+    let mut service = Plan::outside().copying_all_mounts().start();
+    service.must(&Order::Open { path: volume.global().join("f") });
     let message = node.fails(volume.unstage());
     let who = format!("{} (", service.pid());
     assert!(message.contains(&who) && message.contains("a copy that leaked stays"), "{message}");

@@ -4,89 +4,140 @@
 //! On a machine with 620 processes the trees take a tenth of the time of the processes.
 
 use super::proc::{Proc, has_ended, number_of_link};
-use crate::model::cgroup::{PodFolder, pod_of};
+use crate::model::cgroup::{PodFolder, Step, pod_of};
 use crate::model::ids::ConsumerId;
 use crate::model::mountinfo::{Mount, MountTable};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// `PROC_CGROUP_INIT_INO` of `linux/proc_ns.h`: in another one the trees begin at some folder.
 const INITIAL_CGROUPS: u64 = 0xEFFF_FFFB;
 
 /// Where to look for the processes of pods.
 #[derive(Debug)]
-pub(super) enum Roll {
-    /// In all these trees.
-    Trees {
-        /// Where they are mounted.
-        roots: Vec<PathBuf>,
-        /// Whether also below other pods: this process is in a pod, so it may serve a cluster
-        /// inside of it.
-        below_pods: bool,
-    },
-    /// In each process's own words.
-    Processes,
+pub(super) struct Roll {
+    /// Where all the trees are mounted; none where not every one is, and each process is asked.
+    trees: Option<Vec<PathBuf>>,
+    /// Whether also below other pods: this process is in a pod, so it may serve a cluster inside
+    /// of it.
+    below_pods: bool,
+}
+
+/// What the roll has of one pod.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Called {
+    /// Every process of it now, those that ended just now perhaps included.
+    pub(super) pids: BTreeSet<u32>,
+    /// Whether a folder was made for it.
+    pub(super) has_folder: bool,
 }
 
 impl Roll {
     /// The trees, if every one that the kernel has is mounted here, from its root on.
     pub(super) fn here(proc: &Proc, own: &MountTable) -> Self {
-        Self::trees(proc, own).unwrap_or(Self::Processes)
-    }
-
-    fn trees(proc: &Proc, own: &MountTable) -> Option<Self> {
-        let link = proc.link("self/ns/cgroup").ok()?;
-        if number_of_link(link.to_str()?, "cgroup") != Some(INITIAL_CGROUPS) {
-            return None;
-        }
-        let text = String::from_utf8(proc.read("self/cgroup").ok()?).ok()?;
-        let root_of = |line: &str| {
-            let controllers = line.split(':').nth(1)?;
-            let is_whole = |mount: &&Mount| {
-                mount.root == Path::new("/")
-                    && is_hierarchy(mount, controllers)
-                    // Something else may be mounted over it.
-                    && own.covering(&mount.target).is_some_and(|top| top.id == mount.id)
-            };
-            own.mounts().iter().find(is_whole).map(|mount| mount.target.clone())
-        };
-        let roots = text.lines().map(root_of).collect::<Option<Vec<_>>>()?;
+        let text = proc.read("self/cgroup").unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         let below_pods =
             text.lines().any(|line| line.split(['/', ':']).any(|name| pod_of(name).is_some()));
-        (!roots.is_empty()).then_some(Self::Trees { roots, below_pods })
+        Self { trees: trees(proc, own, &text), below_pods }
     }
 
-    /// Every process of the pod now, those that ended just now perhaps included.
-    pub(super) fn of_pod(&self, proc: &Proc, pod: &ConsumerId) -> io::Result<BTreeSet<u32>> {
-        let folder = PodFolder::of(pod);
-        match self {
-            Self::Trees { roots, below_pods } => {
-                let walk = Walk { folder: &folder, below_pods: *below_pods };
-                let mut found = BTreeSet::new();
-                let walked =
-                    roots.iter().try_for_each(|root| walk.through(root, false, &mut found));
-                walked.map(|()| found).or_else(|_| by_their_words(proc, &folder))
+    pub(super) fn of_pod(&self, proc: &Proc, pod: &ConsumerId) -> io::Result<Called> {
+        let folder = PodFolder::of(pod, self.below_pods);
+        let walk = Walk { folder: &folder, makers: proc.trusted() };
+        if let Some(trees) = &self.trees {
+            let mut found = Called::default();
+            let walked = trees.iter().try_for_each(|root| walk.below(root, false, &mut found));
+            if walked.is_ok() {
+                return Ok(found);
             }
-            Self::Processes => by_their_words(proc, &folder),
         }
+        by_their_words(proc, &folder)
     }
 }
 
-fn by_their_words(proc: &Proc, folder: &PodFolder) -> io::Result<BTreeSet<u32>> {
-    let mut found = BTreeSet::new();
+fn trees(proc: &Proc, own: &MountTable, text: &str) -> Option<Vec<PathBuf>> {
+    let link = proc.link("self/ns/cgroup").ok()?;
+    if number_of_link(link.to_str()?, "cgroup") != Some(INITIAL_CGROUPS) {
+        return None;
+    }
+    let root_of = |line: &str| {
+        let controllers = line.split(':').nth(1)?;
+        let is_whole =
+            |mount: &&Mount| mount.root == Path::new("/") && is_tree_of(mount, controllers, own);
+        own.mounts().iter().find(is_whole).map(|mount| mount.target.clone())
+    };
+    let roots = text.lines().map(root_of).collect::<Option<Vec<_>>>()?;
+    (!roots.is_empty()).then_some(roots)
+}
+
+fn by_their_words(proc: &Proc, folder: &PodFolder) -> io::Result<Called> {
+    let mut found = Called::default();
     for pid in proc.pids()? {
         match proc.read(&format!("{pid}/cgroup")) {
-            Ok(text) if folder.has(&String::from_utf8_lossy(&text)) => {
-                found.insert(pid);
+            Ok(text) => {
+                let text = String::from_utf8_lossy(&text);
+                if folder.has(&text, |step| proc.is_made_by_root(step)) {
+                    found.pids.insert(pid);
+                }
             }
             Err(error) if !has_ended(&error) => return Err(error),
-            _ => {}
+            Err(_) => {}
         }
     }
+    found.has_folder = !found.pids.is_empty();
     Ok(found)
+}
+
+/// Who made folders of cgroups. systemd, and each container runtime, gives users parts of the trees
+/// in which they make folders of any name.
+#[derive(Debug)]
+pub(super) struct Makers {
+    own: MountTable,
+    /// The user who is believed.
+    trusted: u32,
+    known: Mutex<HashMap<PathBuf, bool>>,
+}
+
+impl Makers {
+    pub(super) fn new(own: MountTable, trusted: u32) -> Self {
+        Self { own, trusted, known: Mutex::default() }
+    }
+
+    /// Whether a folder and all above it are root's. Where the tree cannot be seen from here its
+    /// names are believed: to overlook a pod is worse than to see one too many.
+    pub(super) fn is_roots(&self, step: Step<'_>) -> bool {
+        let is_its = |mount: &&Mount| is_tree_of(mount, step.controllers, &self.own);
+        let path = Path::new(step.path);
+        // From another cgroup namespace paths lead up first.
+        if path.components().any(|part| part == Component::ParentDir) {
+            return true;
+        }
+        let mut trees = self.own.mounts().iter().filter(is_its);
+        let Some((tree, below)) =
+            trees.find_map(|tree| Some((&tree.target, path.strip_prefix(&tree.root).ok()?)))
+        else {
+            return true;
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folder = tree.clone();
+        let mut all = below.components().map(|part| {
+            folder.push(part);
+            let look = || fs::symlink_metadata(&folder).is_ok_and(|it| it.uid() == self.trusted);
+            *known.entry(folder.clone()).or_insert_with(look)
+        });
+        all.all(|is_roots| is_roots)
+    }
+}
+
+fn is_tree_of(mount: &Mount, controllers: &str, own: &MountTable) -> bool {
+    is_hierarchy(mount, controllers)
+        // Something else may be mounted over it.
+        && own.covering(&mount.target).is_some_and(|top| top.id == mount.id)
 }
 
 /// Whether a mount is the tree of these controllers, as `/proc/PID/cgroup` lists them.
@@ -103,19 +154,44 @@ const LEAF: u64 = 2;
 
 struct Walk<'a> {
     folder: &'a PodFolder,
-    below_pods: bool,
+    /// The user whose folders are believed.
+    makers: u32,
 }
 
 impl Walk<'_> {
-    /// Down from a folder; `inside` once it belongs to the pod.
-    fn through(&self, path: &Path, inside: bool, found: &mut BTreeSet<u32>) -> io::Result<()> {
-        if inside {
-            found.extend(processes_in(path)?);
+    /// Down from a folder above all of the pod's, or from the pod's own.
+    fn through(&self, path: &Path, is_named: bool, found: &mut Called) -> io::Result<()> {
+        let Some(folder) = unless_removed(fs::metadata(path))? else { return Ok(()) };
+        // A user's, who names folders as he likes.
+        if folder.uid() != self.makers {
+            return Ok(());
         }
+        found.has_folder |= is_named;
+        self.within(path, &folder, is_named, found)
+    }
+
+    /// All that is below a folder of the pod is the pod's, whoever made it.
+    fn inside(&self, path: &Path, found: &mut Called) -> io::Result<()> {
         match unless_removed(fs::metadata(path))? {
-            Some(found) if found.nlink() != LEAF => {}
-            _ => return Ok(()),
+            Some(folder) => self.within(path, &folder, true, found),
+            None => Ok(()),
         }
+    }
+
+    fn within(
+        &self,
+        path: &Path,
+        folder: &fs::Metadata,
+        inside: bool,
+        found: &mut Called,
+    ) -> io::Result<()> {
+        if inside {
+            found.pids.extend(processes_in(path)?);
+        }
+        if folder.nlink() == LEAF { Ok(()) } else { self.below(path, inside, found) }
+    }
+
+    fn below(&self, path: &Path, inside: bool, found: &mut Called) -> io::Result<()> {
         let Some(entries) = unless_removed(fs::read_dir(path))? else { return Ok(()) };
         for entry in entries {
             let Some(entry) = unless_removed(entry)? else { break };
@@ -123,11 +199,15 @@ impl Walk<'_> {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
+            if inside {
+                self.inside(&entry.path(), found)?;
+                continue;
+            }
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let inside = inside || self.folder.is_named(&name);
-            if inside || self.below_pods || pod_of(&name).is_none() {
-                self.through(&entry.path(), inside, found)?;
+            let is_named = self.folder.is_named(&name);
+            if is_named || self.folder.may_be_below(&name) {
+                self.through(&entry.path(), is_named, found)?;
             }
         }
         Ok(())

@@ -19,6 +19,7 @@ mod ids;
 mod inside;
 mod kernel_users;
 mod nobodys;
+mod owner;
 mod parts;
 mod patience;
 mod pods;
@@ -27,19 +28,20 @@ mod sight;
 #[cfg(test)]
 mod tests;
 
-use super::Census;
 use super::worker::waiting_process;
+use super::{Census, nodes};
 use crate::model::device::DeviceNumber;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mountinfo::MountTable;
+use crate::model::ownership::{Machine, beneath};
 use crate::model::users::{
-    Answer, DeviceUses, FileUse, Holder, Keeper, NamespaceId, NamespaceUse, NamespaceUses, NodeUse,
+    Answer, DeviceUses, FileUse, NamespaceId, NamespaceUse, NamespaceUses, NodeUse, PodUsers,
     Process, Untold,
 };
 use atlas::{Atlas, Namespace};
 use nix::fcntl::OFlag;
-use proc::Proc;
+use proc::{Proc, Task};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -53,6 +55,8 @@ pub struct KernelCensus {
     sysfs: PathBuf,
     dev: PathBuf,
     walks_namespaces: bool,
+    /// Whose cgroups are believed.
+    trusted: u32,
 }
 
 impl Default for KernelCensus {
@@ -66,7 +70,13 @@ impl KernelCensus {
     /// `thread-self/mountinfo` of the first.
     #[must_use]
     pub fn at(proc: PathBuf, sysfs: PathBuf, dev: PathBuf) -> Self {
-        Self { proc, sysfs, dev, walks_namespaces: true }
+        Self { proc, sysfs, dev, walks_namespaces: true, trusted: 0 }
+    }
+
+    /// The same where this user is who root is elsewhere.
+    #[must_use]
+    pub fn trusting(self, trusted: u32) -> Self {
+        Self { trusted, ..self }
     }
 
     /// The same as before Linux 6.12, which has no list of all mount namespaces.
@@ -76,7 +86,7 @@ impl KernelCensus {
     }
 
     fn proc(&self) -> Result<Arc<Proc>> {
-        Proc::at(&self.proc).map(Arc::new)
+        Proc::at(&self.proc, self.trusted).map(Arc::new)
     }
 
     /// Answers a question that needs to see everybody.
@@ -117,7 +127,7 @@ impl Census for KernelCensus {
         pod: &ConsumerId,
         numbers: &[DeviceNumber],
         except: NamespaceId,
-    ) -> Answer<Vec<Holder>> {
+    ) -> Answer<PodUsers> {
         self.seeing(|proc, own| {
             let roll = cgroups::Roll::here(proc, own);
             pods::Question { proc, pod, numbers, except, own }.answer(&roll)
@@ -136,7 +146,9 @@ impl Census for KernelCensus {
         self.seeing(|proc, _| {
             let atlas = self.atlas(proc, &pids(proc)?, numbers)?;
             let tables = atlas.namespaces.iter().flat_map(|one| one.table.mounts());
-            let named = tables.filter(|mount| Path::new(&mount.source).starts_with(sources));
+            let named = tables.filter(|mount| {
+                nodes::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
+            });
             let mut all: Vec<_> = named.map(|mount| mount.number).chain(numbers.to_vec()).collect();
             all.sort_unstable();
             all.dedup();
@@ -181,30 +193,7 @@ impl Census for KernelCensus {
     }
 
     fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File> {
-        let proc = self.proc()?;
-        let gone = || Error::new(Kind::Host, "the mount namespace is gone");
-        let wanted = namespace.id.ok_or_else(|| {
-            Error::refused("the links of all processes in the mount namespace are closed to us")
-        })?;
-        let by_process =
-            namespace.processes.iter().map(|process| format!("{}/ns/mnt", process.pid));
-        let by_keeper = namespace.keepers.iter().filter_map(|keeper| match keeper {
-            Keeper::OpenIn { process, descriptor } => {
-                Some(format!("{}/fd/{descriptor}", process.pid))
-            }
-            Keeper::MountedAt { .. } => None,
-        });
-        let own = atlas::own_namespace(&proc)?;
-        let by_mount = namespace.keepers.iter().filter_map(|keeper| match keeper {
-            Keeper::MountedAt { place, within } if *within == Some(own) => File::open(place).ok(),
-            _ => None,
-        });
-        by_process
-            .chain(by_keeper)
-            .filter_map(|path| proc.open(&path, OFlag::O_RDONLY).ok())
-            .chain(by_mount)
-            .find(|door| door.metadata().is_ok_and(|found| found.ino() == wanted.0))
-            .map_or_else(|| nobodys::open(&proc, wanted).ok().flatten().ok_or_else(gone), Ok)
+        owner::open(&*self.proc()?, namespace)
     }
 
     fn find_namespace(&self, id: NamespaceId) -> Result<Option<File>> {
@@ -238,18 +227,31 @@ impl<'a> Words<'a> {
     /// Every namespace but this thread's that mounts one of the file systems.
     fn namespaces(&mut self, atlas: &Atlas, numbers: &[DeviceNumber]) -> Vec<NamespaceUse> {
         let mut uses = Vec::new();
+        let own = atlas.namespaces.iter().find(|one| one.id == Some(atlas.own));
+        let machine = own.map(|own| Machine::new(&own.table, None, numbers));
         for namespace in &atlas.namespaces {
             let mounts: Vec<_> = namespace.mounts_of(numbers).cloned().collect();
             if namespace.id == Some(atlas.own) || mounts.is_empty() {
                 continue;
             }
-            let Namespace { id, tasks, keepers, .. } = namespace;
-            uses.push(NamespaceUse {
+            let Namespace { id, tasks, keepers, table } = namespace;
+            let served = machine.as_ref().and_then(|machine| machine.pod_served(table));
+            let process = |task: &Task| {
+                let mut process = self.process(task.pid);
+                // Its container runs in no cgroup of the pod's.
+                process.owner.pod = process.owner.pod.or_else(|| served.clone());
+                process
+            };
+            let mut one = NamespaceUse {
                 id: *id,
+                beneath: beneath(&mounts, table),
                 mounts,
-                processes: tasks.iter().map(|task| self.process(task.pid)).collect(),
+                processes: tasks.iter().map(process).collect(),
                 keepers: keepers.clone(),
-            });
+                user: None,
+            };
+            one.user = owner::of(self.proc, &one);
+            uses.push(one);
         }
         uses
     }

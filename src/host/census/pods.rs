@@ -7,7 +7,7 @@ use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mountinfo::MountTable;
-use crate::model::users::{Holder, NamespaceId};
+use crate::model::users::{Holder, NamespaceId, PodUsers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -30,17 +30,17 @@ impl Question<'_> {
     /// The pod's processes that have one of the file systems. None is only answered after two
     /// rounds with the same processes: one that was started between the reading of the list and
     /// the reading of its starter is in the next list.
-    pub(super) fn answer(&self, roll: &Roll) -> Result<Vec<Holder>> {
+    pub(super) fn answer(&self, roll: &Roll) -> Result<PodUsers> {
         let mut last = None;
         for _ in 0..ROUNDS {
-            let pids = roll
+            let called = roll
                 .of_pod(self.proc, self.pod)
                 .map_err(|error| Error::io("list the pod's processes", &error))?;
-            let holders = self.among(&pids)?;
-            if !holders.is_empty() || last.as_ref() == Some(&pids) {
-                return Ok(holders);
+            let holders = self.among(&called.pids)?;
+            if !holders.is_empty() || last.as_ref() == Some(&called) {
+                return Ok(PodUsers { holders, has_cgroup: called.has_folder });
             }
-            last = Some(pids);
+            last = Some(called);
         }
         Err(Error::refused(format!("the pod's processes were others in each of {ROUNDS} looks")))
     }

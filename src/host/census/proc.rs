@@ -1,8 +1,8 @@
 //! `/proc`, read with few system calls: a machine may have thousands of processes.
 
+use super::cgroups::Makers;
 use crate::host::kernel;
-use crate::host::tables;
-use crate::model::cgroup::Owner;
+use crate::model::cgroup::{Owner, Step};
 use crate::model::error::{Error, Result};
 use crate::model::mountinfo::MountTable;
 use crate::model::users::{NamespaceId, Process};
@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// One thread, in whose place most of `/proc` can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,12 +44,27 @@ impl fmt::Display for Task {
 pub(super) struct Proc {
     root: PathBuf,
     folder: File,
+    /// Whose cgroups are believed.
+    trusted: u32,
+    makers: OnceLock<Makers>,
 }
 
 impl Proc {
-    pub(super) fn at(root: &Path) -> Result<Self> {
+    pub(super) fn at(root: &Path, trusted: u32) -> Result<Self> {
         let io = |error| Error::io(format!("open {}", root.display()), &error);
-        Ok(Self { root: root.to_owned(), folder: File::open(root).map_err(io)? })
+        let folder = File::open(root).map_err(io)?;
+        Ok(Self { root: root.to_owned(), folder, trusted, makers: OnceLock::new() })
+    }
+
+    /// The user whose cgroups are believed.
+    pub(super) fn trusted(&self) -> u32 {
+        self.trusted
+    }
+
+    /// Whether root made a folder of a cgroup tree, and all above it.
+    pub(super) fn is_made_by_root(&self, step: Step<'_>) -> bool {
+        let makers = || Makers::new(self.own_table().unwrap_or_default(), self.trusted);
+        self.makers.get_or_init(makers).is_roots(step)
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -121,7 +137,7 @@ impl Proc {
 
     /// The mounts that a thread sees.
     pub(super) fn table(&self, task: Task) -> io::Result<Vec<u8>> {
-        self.read_table(&format!("{task}/mountinfo")).map_err(|error| match error.raw_os_error() {
+        self.read(&format!("{task}/mountinfo")).map_err(|error| match error.raw_os_error() {
             // Of a process that has ended and was not waited for.
             Some(nix::libc::EINVAL) => io::Error::from_raw_os_error(nix::libc::ESRCH),
             _ => error,
@@ -131,14 +147,9 @@ impl Proc {
     /// The mounts of this thread's own namespace.
     pub(super) fn own_table(&self) -> Result<MountTable> {
         let path = "thread-self/mountinfo";
-        let text = self.read_table(path);
+        let text = self.read(path);
         let io = |error| Error::io(format!("read {}", self.root.join(path).display()), &error);
         MountTable::parse(&text.map_err(io)?)
-    }
-
-    /// The whole of a mount table.
-    pub(super) fn read_table(&self, path: &str) -> io::Result<Vec<u8>> {
-        tables::read(self.open(path, OFlag::O_RDONLY)?)
     }
 
     /// The whole of a file.
@@ -168,7 +179,11 @@ impl Proc {
             String::from_utf8_lossy(&bytes).into_owned()
         };
         let command = text("comm").trim_end_matches('\n').to_owned();
-        Process { pid, command, owner: Owner::of(&text("cgroup")) }
+        let owner = Owner::of(&text("cgroup"), |step| self.is_made_by_root(step));
+        let status = text("status");
+        let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let user = user.and_then(|users| users.split_whitespace().next()?.parse().ok());
+        Process { pid, command, owner, user }
     }
 }
 

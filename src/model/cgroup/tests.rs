@@ -83,6 +83,48 @@ fn filled(text: &str) -> String {
         .fold(text.to_owned(), |text, (mark, word)| text.replace(mark, word))
 }
 
+/// Every folder is root's.
+fn all(_: Step<'_>) -> bool {
+    true
+}
+
+fn owner(text: &str) -> Owner {
+    Owner::of(text, all)
+}
+
+/// Below a folder that a user was given no name counts; below a pod's own every one is the pod's.
+#[test]
+fn a_name_that_a_user_gave_is_not_believed() {
+    let given = "/user.slice/user-1000.slice/user@1000.service";
+    let is_believed = |step: Step<'_>| !step.path.starts_with(given) && !step.path.contains("/x");
+    let line = format!("0::{given}/kubepods/pod{UID}/{ID}");
+    assert_eq!(Owner::of(&line, is_believed), Owner::default());
+    assert!(!PodFolder::of(&id(UID), true).has(&line, is_believed));
+    let line = format!("0::{given}/docker/{ID}");
+    assert_eq!(Owner::of(&line, is_believed), Owner::default());
+    // The other hierarchy is root's.
+    let two = format!("4:cpu:/kubepods/pod{UID}/{ID}\n0::{given}/app.scope\n");
+    assert_eq!(Owner::of(&two, is_believed).pod, Some(id(UID)));
+    assert!(PodFolder::of(&id(UID), true).has(&two, is_believed));
+    // A container with users of its own has its own folder, and makes others in it.
+    let inner = format!("0::/kubepods/pod{UID}/{ID}/x/pod{STATIC}");
+    assert_eq!(Owner::of(&inner, is_believed).pod, Some(id(UID)));
+    assert!(!PodFolder::of(&id(STATIC), true).has(&inner, is_believed));
+    // What is root's there may be a container's root's.
+    let nested = format!("0::/kubepods/pod{UID}/{ID}/pod{STATIC}");
+    assert!(!PodFolder::of(&id(STATIC), false).has(&nested, all));
+    assert!(PodFolder::of(&id(STATIC), true).has(&nested, all));
+    assert!(PodFolder::of(&id(UID), false).has(&nested, all));
+    // The path that is asked for ends with the folder.
+    let asked = std::cell::RefCell::new(Vec::new());
+    let note = |step: Step<'_>| {
+        asked.borrow_mut().push(step.path.to_owned());
+        true
+    };
+    let _ = Owner::of(&format!("0::/kubepods/pod{UID}/{ID}"), note);
+    assert_eq!(asked.into_inner(), [format!("/kubepods/pod{UID}")]);
+}
+
 fn id(text: &str) -> ConsumerId {
     ConsumerId::parse(text).unwrap()
 }
@@ -102,13 +144,13 @@ fn every_real_path_is_read() {
         let container = (mark() == "c").then(|| ID.to_owned());
         let line = filled(mark());
         let expected = Owner { pod: pod.map(id), container };
-        assert_eq!(Owner::of(&line), expected, "{line}");
+        assert_eq!(owner(&line), expected, "{line}");
         // A hybrid machine has the line among others that say nothing.
         let hybrid = format!("10:cpu:/\n{line}\n0::/\n");
-        assert_eq!(Owner::of(&hybrid), expected, "{hybrid}");
+        assert_eq!(owner(&hybrid), expected, "{hybrid}");
         for uid in [UID, STATIC] {
             let is_in = line.contains(uid) || line.contains(&uid.replace('-', "_"));
-            assert_eq!(PodFolder::of(&id(uid)).has(&hybrid), is_in, "{uid} in {line}");
+            assert_eq!(PodFolder::of(&id(uid), true).has(&hybrid, all), is_in, "{uid} in {line}");
         }
     }
 }
@@ -116,16 +158,16 @@ fn every_real_path_is_read() {
 #[test]
 fn any_line_makes_a_process_the_pods() {
     let text = format!("9:pids:/\n5:memory:/kubepods/pod{UID}/{ID}\n0::/system.slice/x.service\n");
-    assert!(PodFolder::of(&id(UID)).has(&text));
+    assert!(PodFolder::of(&id(UID), true).has(&text, all));
     let moved = format!("9:pids:/kubepods/pod{UID}\n5:memory:/kubepods/pod{UID}/{ID}\n");
-    assert_eq!(Owner::of(&moved).container.as_deref(), Some(ID), "the line that says most");
+    assert_eq!(owner(&moved).container.as_deref(), Some(ID), "the line that says most");
 }
 
 /// One character more or less, in front or behind, is another pod, or none.
 #[test]
 fn a_uid_that_another_begins_with_is_another_pod() {
     for uid in [UID, STATIC] {
-        let folder = PodFolder::of(&id(uid));
+        let folder = PodFolder::of(&id(uid), true);
         let escaped = uid.replace('-', "_");
         for near in [
             format!("/kubepods/pod{uid}0"),
@@ -144,14 +186,14 @@ fn a_uid_that_another_begins_with_is_another_pod() {
             // With dashes in a slice's name the UID is not one step of it; without any it is the
             // one form that both drivers would write alike.
             let is_both = uid == STATIC && near.ends_with(&format!("/pod{uid}.slice"));
-            assert_eq!(folder.has(&format!("0::{near}")), is_both, "{near}");
+            assert_eq!(folder.has(&format!("0::{near}"), all), is_both, "{near}");
         }
     }
     // A UID of another make is found by its whole name, if not recognised as one.
     let odd = id("pod-7");
-    assert!(PodFolder::of(&odd).has("0::/kubepods/podpod-7/x"));
-    assert!(PodFolder::of(&odd).has("0::/kubepods.slice/kubepods-podpod_7.slice"));
-    assert!(!PodFolder::of(&odd).has("0::/kubepods/podpod-70/x"));
+    assert!(PodFolder::of(&odd, true).has("0::/kubepods/podpod-7/x", all));
+    assert!(PodFolder::of(&odd, true).has("0::/kubepods.slice/kubepods-podpod_7.slice", all));
+    assert!(!PodFolder::of(&odd, true).has("0::/kubepods/podpod-70/x", all));
     assert_eq!(pod_of("podpod-7"), None);
 }
 
@@ -169,16 +211,16 @@ fn an_id_is_whole_or_none() {
 proptest::proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
-        let _ = Owner::of(&text);
-        let _ = PodFolder::of(&id(UID)).has(&text);
+        let _ = owner(&text);
+        let _ = PodFolder::of(&id(UID), true).has(&text, all);
     }
 
     #[test]
     fn no_folder_makes_the_reader_panic(folders in proptest::collection::vec("(pod|kubepods-|\\.slice|\\.scope|:|[0-9a-f_-]{0,36}|[0-9a-f]{64}|ä| \\(deleted\\)){0,5}", 0..5)) {
         let text = format!("0::/{}", folders.join("/"));
-        let owner = Owner::of(&text);
+        let owner = owner(&text);
         if let Some(pod) = owner.pod {
-            proptest::prop_assert!(PodFolder::of(&pod).has(&text), "{}", text);
+            proptest::prop_assert!(PodFolder::of(&pod, true).has(&text, all), "{}", text);
         }
     }
 }

@@ -16,7 +16,10 @@ use std::time::{Duration, Instant};
 fn ask(uid: &str, number: DeviceNumber) -> Answer<Vec<Holder>> {
     let census = KernelCensus::default();
     let uid = ConsumerId::parse(uid).unwrap();
-    census.pod_users(&uid, &[number], census.own_namespace().unwrap())
+    match census.pod_users(&uid, &[number], census.own_namespace().unwrap()) {
+        Answer::Told(found) => Answer::Told(found.holders),
+        Answer::CannotTell(why) => Answer::CannotTell(why),
+    }
 }
 
 #[track_caller]
@@ -101,7 +104,7 @@ fn whoever_lives_in_our_namespace_does_not_count() {
     let watcher = pod.container().in_our_namespace().start();
     assert_eq!(holders(pod.uid(), number), []);
     let uid = ConsumerId::parse(pod.uid()).unwrap();
-    let found = told(KernelCensus::default().pod_users(&uid, &[number], NamespaceId(1)));
+    let found = told(KernelCensus::default().pod_users(&uid, &[number], NamespaceId(1))).holders;
     assert_eq!(found[0].process.pid, watcher.pid(), "it does for somebody elsewhere");
     drop(watcher);
     volume.take_away();

@@ -26,6 +26,8 @@ pub enum Naming {
     Crio,
     /// kubelet's driver systemd, and a containerd that was not told of it.
     Colon,
+    /// No kubelet: plain Docker.
+    Docker,
 }
 
 impl Naming {
@@ -45,6 +47,7 @@ impl Naming {
             Self::Systemd => {
                 within(slices("besteffort"), format!("cri-containerd-{container}.scope"))
             }
+            Self::Docker => (format!("docker/{container}"), None),
             Self::Crio => within(slices("burstable"), format!("crio-{container}.scope")),
             Self::Colon => {
                 let slice = format!("kubepods-besteffort-pod{escaped}.slice");
@@ -89,6 +92,10 @@ impl Roots {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("incloud-disk-test-{}-{count}", std::process::id());
         Self { paths: trees.iter().map(|tree| tree.join(&name)).collect() }
+    }
+
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
     }
 }
 

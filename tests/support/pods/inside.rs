@@ -79,6 +79,7 @@ impl Inside {
                 lists.iter().try_for_each(|list| fs::write(list, "0"))?;
             }
             Order::CopyMounts { slave } => copy_mounts(slave)?,
+            Order::BecomeUser { user } => become_user(user)?,
             Order::OwnRoot { binds } => own_root(&binds)?,
             Order::Bind { from, to } => bind(&from, &to)?,
             Order::Unmount { place } => umount2(&place, MntFlags::MNT_DETACH)?,
@@ -135,6 +136,21 @@ fn copy_mounts(slave: bool) -> io::Result<()> {
     let kind = if slave { MsFlags::MS_SLAVE } else { MsFlags::MS_PRIVATE };
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | kind, None::<&str>)?;
     Ok(())
+}
+
+/// As `unshare -Urm` does.
+fn become_user(user: u32) -> io::Result<()> {
+    use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
+    setgroups(&[])?;
+    setresgid(gid, gid, gid)?;
+    setresuid(uid, uid, uid)?;
+    // Who was root before does not own its files in /proc.
+    nix::sys::prctl::set_dumpable(true)?;
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("0 {user} 1"))
 }
 
 /// As a runtime does: a root with nothing but what the container sees.

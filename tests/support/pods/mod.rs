@@ -101,6 +101,11 @@ impl Pod {
         self.folders.are_empty()
     }
 
+    /// The roots of its node's cgroups, one in each tree.
+    pub fn cgroup_roots(&self) -> Vec<PathBuf> {
+        self.folders.roots().paths().to_vec()
+    }
+
     /// A container of it, to be described and started.
     pub fn container(&self) -> Plan {
         Plan { pod: Some(self.clone()), ..Plan::outside() }
@@ -134,12 +139,14 @@ pub struct Plan {
     mounts: Mounts,
     slave: bool,
     children: u32,
+    user: Option<u32>,
 }
 
 impl Plan {
     /// In no pod: a service of the machine.
     pub fn outside() -> Self {
-        Self { pod: None, mounts: Mounts::Own(Vec::new()), slave: false, children: 0 }
+        let mounts = Mounts::Own(Vec::new());
+        Self { pod: None, mounts, slave: false, children: 0, user: None }
     }
 
     /// With this folder at that place of its own root.
@@ -156,6 +163,12 @@ impl Plan {
     #[must_use]
     pub fn copying_all_mounts(self) -> Self {
         Self { mounts: Mounts::Copied, ..self }
+    }
+
+    /// An ordinary user's, with a copy of all mounts of this thread in a namespace of his own.
+    #[must_use]
+    pub fn of_user(self, user: u32) -> Self {
+        Self { mounts: Mounts::Shared, user: Some(user), ..self }
     }
 
     /// In this thread's own mount namespace, as a runtime's watcher (conmon) lives.
@@ -200,6 +213,9 @@ impl Plan {
         if let Some(pod) = &self.pod {
             let lists = pod.folders.add(container.id());
             container.send(&Order::Join { lists });
+        }
+        if let Some(user) = self.user {
+            container.send(&Order::BecomeUser { user });
         }
         if self.mounts != Mounts::Shared {
             container.send(&Order::CopyMounts { slave: self.slave });

@@ -14,6 +14,10 @@ pub enum Order {
     CopyMounts {
         slave: bool,
     },
+    /// Makes it an ordinary user's, with a copy of all mounts in a user namespace of his own.
+    BecomeUser {
+        user: u32,
+    },
     /// Leaves it nothing but these folders, each with its place there.
     OwnRoot {
         binds: Vec<(PathBuf, PathBuf)>,

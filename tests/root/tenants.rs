@@ -1,0 +1,273 @@
+//! What users of the machine without any right, and tenants with none but their container's, can
+//! do to a volume: nothing that a person could not end.
+
+use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
+use crate::files;
+use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
+use crate::support::{Node, private_mounts};
+use crate::volume::{Volume, make_folder};
+use nix::mount::{MsFlags, mount, umount2};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// `nobody`
+const USER: u32 = 65_534;
+
+fn is_possible(test: &str) -> bool {
+    private_mounts(test) && pods_are_possible(test)
+}
+
+/// A folder that systemd gave the user, and in it one that he named.
+fn delegated(root: &Path, name: &str) -> PathBuf {
+    let given = root.join("user.slice/user-65534.slice/user@65534.service");
+    let folder = given.join(name);
+    fs::create_dir_all(&folder).unwrap();
+    for path in folder.ancestors().take_while(|path| path.starts_with(&given)) {
+        chown(path, Some(USER), Some(USER)).unwrap();
+        chown(path.join("cgroup.procs"), Some(USER), Some(USER)).unwrap();
+    }
+    folder
+}
+
+fn is_free(volume: &Volume<'_>) -> bool {
+    let mut alone = OpenOptions::new();
+    alone.read(true).custom_flags(nix::libc::O_EXCL);
+    alone.open(format!("/dev/{}", volume.letter())).is_ok()
+}
+
+#[test]
+fn a_cgroup_that_a_user_named_is_nobodys_pod() {
+    if !is_possible("a_cgroup_that_a_user_named_is_nobodys_pod") {
+        return;
+    }
+    let node = Node::new();
+    let victim = Pod::new(Naming::Cgroupfs);
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    make_folder(&volume.pod(victim.uid()));
+    let escaped = victim.uid().replace('-', "_");
+    for name in [
+        format!("pod{}", victim.uid()),
+        format!("kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{escaped}.slice"),
+        format!("kubepods-pod{escaped}.slice:cri-containerd:{}", "0".repeat(64)),
+    ] {
+        node.must(volume.publish(victim.uid()));
+        let folder = delegated(&victim.cgroup_roots()[0], &name);
+        let mut user = Plan::outside().of_user(USER).start();
+        fs::write(folder.join("cgroup.procs"), user.pid().to_string()).unwrap();
+        user.must(&Order::Fork { count: 2 });
+        node.must(volume.unpublish(victim.uid()));
+        assert_eq!(layers_at(&volume.pod(victim.uid())), 0);
+        user.die();
+    }
+    // The runtime gives a container with users of its own its folder below the pod's: that counts.
+    node.must(volume.publish(victim.uid()));
+    let container = victim.container_with(&volume.pod(victim.uid()));
+    let folder = victim.cgroup_roots()[0].join("kubepods/burstable");
+    let folder = folder.join(format!("pod{}", victim.uid())).join(container.id());
+    chown(&folder, Some(USER), Some(USER)).unwrap();
+    let inner = folder.join("inner");
+    fs::create_dir(&inner).unwrap();
+    chown(&inner, Some(USER), Some(USER)).unwrap();
+    fs::write(inner.join("cgroup.procs"), container.pid().to_string()).unwrap();
+    let message = node.fails(volume.unpublish(victim.uid()));
+    assert!(message.contains(&format!("{} (", container.pid())), "{message}");
+    volume.ends_with(&victim, container);
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// A user's false pod with a copy of the machine's mounts is no consumer of the device either.
+#[test]
+fn a_false_pod_of_a_consumers_name_does_not_keep_the_device() {
+    if !is_possible("a_false_pod_of_a_consumers_name_does_not_keep_the_device") {
+        return;
+    }
+    let node = Node::new();
+    let victim = Pod::new(Naming::Systemd);
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    make_folder(&volume.pod(victim.uid()));
+    node.must(volume.publish(victim.uid()));
+    let folder = delegated(&victim.cgroup_roots()[0], &format!("pod{}", victim.uid()));
+    let user = Plan::outside().of_user(USER).start();
+    fs::write(folder.join("cgroup.procs"), user.pid().to_string()).unwrap();
+    node.must(volume.unpublish(victim.uid()));
+    fs::remove_dir(volume.pod(victim.uid())).unwrap();
+    node.must(volume.unstage());
+    assert!(is_free(&volume));
+    node.must(volume.detach());
+    user.die();
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// The copies in a user's mount namespace are locked, and no unmount there takes them off.
+#[test]
+fn a_users_mount_namespace_does_not_keep_the_volume() {
+    if !is_possible("a_users_mount_namespace_does_not_keep_the_volume") {
+        return;
+    }
+    for fs_type in ["ext4", "xfs"] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Cgroupfs);
+        let volume = Volume::create(&node, fs_type, "320M");
+        volume.bring();
+        make_folder(&volume.pod(pod.uid()));
+        node.must(volume.publish(pod.uid()));
+        let mut users =
+            Plan::start_all((0..20).map(|_| Plan::outside().of_user(USER)).collect::<Vec<_>>());
+        // One who makes another namespace in his own, and one who covers the way to the folder.
+        users[0].must(&Order::CopyMounts { slave: false });
+        let way = node.base();
+        users[1].must(&Order::Bind { from: "/proc".into(), to: way });
+        let before = fs::metadata(volume.global().parent().unwrap()).unwrap();
+        let container = pod.container_with(&volume.pod(pod.uid()));
+        let message = node.fails(volume.unstage());
+        assert!(message.contains("still run"), "a pod has it: {message}");
+        container.die();
+        node.must(volume.unpublish(pod.uid()));
+        fs::remove_dir(volume.pod(pod.uid())).unwrap();
+        node.must(volume.unstage());
+        assert!(is_free(&volume), "no copy is left");
+        let after = fs::metadata(volume.global()).unwrap();
+        assert_eq!((after.mode() & 0o7777, after.uid()), (0o750, before.uid()));
+        for user in &users {
+            let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", user.pid())).unwrap();
+            assert!(!mounts.contains(&volume.pv), "{mounts}");
+        }
+        node.must(volume.detach());
+        drop(users);
+        let beside = fs::read_dir(volume.global().parent().unwrap()).unwrap().count();
+        assert_eq!(beside, 1, "nothing beside the folder");
+        fs::remove_dir(volume.global()).unwrap();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// What a user has open he keeps open. Who it is is said, and a person can end it.
+#[test]
+fn a_users_open_file_is_named_with_what_ends_it() {
+    if !is_possible("a_users_open_file_is_named_with_what_ends_it") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    files::write_synced(&volume.global().join("f"), b"x");
+    // A machine whose folders any user may walk through.
+    for path in volume.global().ancestors().take_while(|path| path.starts_with(node.base())) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut user = Plan::outside().of_user(USER).start();
+    user.must(&Order::Open { path: volume.global().join("f") });
+    let mut bystander = Plan::outside().in_our_namespace().start();
+    bystander.must(&Order::Open { path: "/dev/null".into() });
+    let mut failed = None;
+    for call in [volume.unstage(), volume.detach()] {
+        let answer = node.call(&call);
+        if answer.json["status"] == "Failure" {
+            failed.get_or_insert(answer.text);
+        }
+    }
+    let message = failed.expect("it is in use");
+    let who = format!("{} (", user.pid());
+    assert!(message.contains(&who) && message.contains(&format!("of user {USER}")), "{message}");
+    let way = format!("disk release --end-users {}", volume.id);
+    assert!(message.contains(&way), "{message}");
+    assert!(!is_free(&volume), "it is in use");
+
+    let told = node.verb(&["release", "--end-users", &volume.id, "--dry-run"]).unwrap();
+    assert!(told.contains(&who) && told.contains("Nothing was changed"), "{told}");
+    assert!(user.sees("/").exists(), "it lives");
+    let told = node.verb(&["release", "--end-users", &volume.pv]).unwrap();
+    assert!(told.contains("ended") && told.contains(&who), "{told}");
+    assert!(!told.contains(&bystander.pid().to_string()), "{told}");
+    eventually("the user's process has ended", || !user.sees("/").exists());
+    bystander.must(&Order::LetGo);
+    node.must(volume.unstage());
+    node.must(volume.detach());
+    drop((user, bystander));
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// A name that any user may take first is no lock.
+#[test]
+fn a_socket_of_the_nodes_name_takes_no_label() {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
+    use std::os::fd::AsRawFd;
+    if !private_mounts("a_socket_of_the_nodes_name_takes_no_label") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "xfs", "320M");
+    let name = format!("incloud-disk/{}", volume.id);
+    let socket =
+        socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
+    let begin = Instant::now();
+    volume.bring();
+    assert_eq!(Path::new(&only_mount_at(&volume.global()).source), volume.label());
+    assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
+    drop(socket);
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// A lock that others may open they may hold: while a mount is made, all of them are root's.
+#[test]
+fn no_lock_can_be_opened_by_a_user() {
+    let test = "no_lock_can_be_opened_by_a_user";
+    if !private_mounts(test) || !crate::crash::seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    node.must(volume.attach());
+    make_folder(&volume.global());
+    let held = node.base().join("held");
+    let mut command = node.command(volume.stage());
+    command.env("INCLOUD_DISK_SEAM", format!("nodes.made=hold:{}", held.display()));
+    let (mut call, output) = crate::support::spawn(command);
+    eventually("the node is made", || held.exists());
+    let mut locks = vec![volume.label_and_lock()[0].clone()];
+    locks.push(node.own().join("run/locks").join(format!("{}.lock", volume.id)));
+    for path in &locks {
+        let found = fs::metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert_eq!((found.uid(), found.mode() & 0o077), (0, 0), "{}", path.display());
+        let folder = fs::metadata(path.parent().unwrap()).unwrap();
+        assert_eq!((folder.uid(), folder.mode() & 0o077), (0, 0), "{}", path.display());
+    }
+    // A killed call leaves its files, and no lock.
+    call.kill().unwrap();
+    call.wait().unwrap();
+    drop(output);
+    fs::remove_file(&held).unwrap();
+    node.must(volume.stage());
+    assert_eq!(Path::new(&only_mount_at(&volume.global()).source), volume.label());
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// Any user may name a source: of a FUSE mount here, or of a tmpfs in a namespace of his own.
+#[test]
+fn a_label_of_a_users_making_says_nothing() {
+    if !is_possible("a_label_of_a_users_making_says_nothing") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    let home = node.base().join("home");
+    fs::create_dir(&home).unwrap();
+    mount(Some(&volume.label()), &home, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    volume.bring();
+    node.verb(&["heal", &volume.id]).unwrap();
+    let status = node.verb(&["status", "--json"]).unwrap();
+    assert!(!status.contains(home.to_str().unwrap()), "{status}");
+    volume.take_away();
+    umount2(&home, nix::mount::MntFlags::empty()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
