@@ -315,6 +315,10 @@ impl FileSystems for NoHost {
         nothing()
     }
 
+    fn stranger(&self, _: &Device, _: &NewFileSystem, _: Deadline) -> Result<Option<String>> {
+        nothing()
+    }
+
     fn wipe(&self, _: &Device) -> Result<()> {
         nothing()
     }

@@ -6,7 +6,7 @@
 
 use super::{Driver, Volume, moment};
 use crate::host::NewFileSystem;
-use crate::model::contents::{Contents, FileSystem, FsType, Maker};
+use crate::model::contents::{Contents, FileSystem, FsType, Maker, uuid_text};
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::formatting::Asked;
@@ -14,6 +14,7 @@ use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mount_options::MkfsOptions;
 use crate::model::record::{Formatting, VolumeRecord};
 use crate::seam;
+use ring::rand::{SecureRandom, SystemRandom};
 use std::time::Duration;
 
 /// How long a disk that is still opened by somebody (a killed mkfs) is waited for.
@@ -32,17 +33,74 @@ pub struct OnDisk {
     pub objections: Vec<String>,
 }
 
+/// What stands on a volume's disk, as far as a new file system is concerned.
+pub(super) enum Found {
+    /// A file system to mount.
+    FileSystem(FileSystem),
+    /// Nothing.
+    Blank,
+    /// What our own mkfs, killed on this very plug-in of the disk, left there, and nothing else.
+    Unfinished(Formatting),
+    /// Anything else, in words.
+    NotOurs(String),
+}
+
 impl Driver<'_> {
+    /// Judges the disk, for mounts and for people alike. Only what this answers is ever formatted.
+    pub(super) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<Found> {
+        let record = self.records.load(&volume.id);
+        let unfinished = unfinished_on(&record, disk);
+        let contents = self.file_systems.look(disk, self.deadline)?;
+        let plan = match (&contents, unfinished) {
+            // A finished file system is never made again, whatever the record says.
+            (Contents::FileSystem(found), _) if finished(found, unfinished) => {
+                return Ok(Found::FileSystem(found.clone()));
+            }
+            (Contents::Blank, None) => return Ok(Found::Blank),
+            (Contents::Blank, Some(plan)) => return Ok(Found::Unfinished(plan.clone())),
+            (_, Some(plan)) => plan,
+            (Contents::FileSystem(found), None) => {
+                let kind = found.kind;
+                return Ok(Found::NotOurs(format!(
+                    "an unfinished {kind} that this machine did not begin"
+                )));
+            }
+            (Contents::Foreign(what) | Contents::Unknown(what), None) => {
+                return Ok(Found::NotOurs(what.clone()));
+            }
+        };
+        // Somebody may have written to the disk since our mkfs was killed.
+        let options = MkfsOptions::parse(&plan.options)?;
+        let new = new_file_system(plan, &options, true)?;
+        let Some(strange) = self.file_systems.stranger(disk, &new, self.deadline)? else {
+            return Ok(Found::Unfinished(plan.clone()));
+        };
+        Ok(match contents {
+            // mke2fs writes the superblock at the beginning last: it came to its end, and somebody
+            // changed something since.
+            Contents::FileSystem(found)
+                if found.maker == Maker::Unknown && found.uuid == plan.uuid =>
+            {
+                Found::FileSystem(found)
+            }
+            Contents::Foreign(what) => Found::NotOurs(what),
+            _ => Found::NotOurs(strange),
+        })
+    }
+
     /// What is on the volume's disk now. Nothing is changed.
     pub fn what_is_on(&self, volume: &Volume) -> Result<OnDisk> {
         let disk = self.disk(&volume.id)?;
         let _held = self.hold(&volume.id, &disk)?;
-        let contents = match self.file_systems.look(&disk, self.deadline) {
-            Ok(Contents::Blank) => "nothing: all that was read is zero".to_owned(),
-            Ok(Contents::FileSystem(found)) => {
+        let contents = match self.found_on(volume, &disk) {
+            Ok(Found::Blank) => "nothing: all that was read is zero".to_owned(),
+            Ok(Found::FileSystem(found)) => {
                 format!("{} of {} bytes, UUID {}", found.kind, found.size, found.uuid)
             }
-            Ok(Contents::Foreign(what) | Contents::Unknown(what)) => what,
+            Ok(Found::Unfinished(plan)) => {
+                format!("what a killed mkfs.{} of ours left, and nothing else", plan.fs_type)
+            }
+            Ok(Found::NotOurs(what)) => what,
             Err(error) => format!("what cannot be read: {error}"),
         };
         let was_mounted = self.records.load(&volume.id).was_mounted;
@@ -77,7 +135,7 @@ impl Driver<'_> {
             tracing::warn!(volume = %volume.id, disk = %name, objection = objection.cause, "overridden by a person");
         }
         self.note_begin(&volume.id, &consent)?;
-        let plan = Formatting { by_person: true, ..plan(volume, disk, kind) };
+        let plan = Formatting { by_person: true, ..plan(volume, disk, kind, options)? };
         // From here on a killed call is an unfinished format, which the next mount finishes.
         self.records.update(&volume.id, |record| {
             record.formatting = Some(plan.clone());
@@ -110,7 +168,7 @@ impl Driver<'_> {
             return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
         }
         self.note_begin(&volume.id, &consent)?;
-        self.format(volume, disk, &plan(volume, disk, kind), options)
+        self.format(volume, disk, &plan(volume, disk, kind, options)?, options)
     }
 
     /// Finishes a format of ours that was killed, on a disk that shows nothing else.
@@ -135,16 +193,16 @@ impl Driver<'_> {
         plan: &Formatting,
         options: &MkfsOptions,
     ) -> Result<FileSystem> {
-        let kind = FsType::named(&plan.fs_type)
-            .ok_or_else(|| Error::new(Kind::Bug, format!("a record asks for {}", plan.fs_type)))?;
         self.wait_free(disk)?;
         let again = self.records.load(&volume.id).formatting.is_some();
+        // What is made now may differ from what was killed by the options alone.
+        let plan = &Formatting { options: options.text(), ..plan.clone() };
         self.records.update(&volume.id, |record| record.formatting = Some(plan.clone()))?;
         seam::step("stage.format.intent");
         self.prove_again(&volume.id, disk)?;
+        let new = new_file_system(plan, options, again)?;
+        let kind = new.kind;
         tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, again, "formatting a blank disk");
-        let (uuid, options) = (plan.uuid.clone(), options.clone());
-        let new = NewFileSystem { kind, uuid, again, options };
         self.file_systems.make(&volume.id, disk, &new, self.deadline)?;
         seam::step("stage.format.made");
         self.prove_again(&volume.id, disk)?;
@@ -176,13 +234,26 @@ impl Driver<'_> {
     }
 }
 
-fn plan(volume: &Volume, disk: &Device, kind: FsType) -> Formatting {
-    Formatting {
+fn new_file_system(plan: &Formatting, options: &MkfsOptions, again: bool) -> Result<NewFileSystem> {
+    let kind = FsType::named(&plan.fs_type)
+        .ok_or_else(|| Error::new(Kind::Bug, format!("a record asks for {}", plan.fs_type)))?;
+    let (uuid, seed, options) = (plan.uuid.clone(), plan.seed.clone(), options.clone());
+    Ok(NewFileSystem { kind, uuid, again, options, seed, at: plan.at })
+}
+
+fn plan(volume: &Volume, disk: &Device, kind: FsType, options: &MkfsOptions) -> Result<Formatting> {
+    let mut seed = [0; 16];
+    let random = SystemRandom::new().fill(&mut seed);
+    random.map_err(|_| Error::new(Kind::Host, "the kernel gives no random number"))?;
+    Ok(Formatting {
+        options: options.text(),
+        seed: Some(uuid_text(&seed)),
+        at: crate::model::moment::now() / 1000,
         disk: moment(disk),
         fs_type: kind.name().to_owned(),
         uuid: file_system_uuid(&volume.id),
         by_person: false,
-    }
+    })
 }
 
 /// The unfinished format of this very plug-in of the disk.

@@ -1,6 +1,6 @@
 //! Mount the volume's disk at its stage folder; a blank one is formatted first.
 
-use super::format::{file_system_uuid, finished, not_ours, unfinished_on};
+use super::format::{Found, file_system_uuid, not_ours};
 use super::{Driver, Outcome, Volume, moment};
 use crate::host::{Hidden, MountRequest};
 use crate::model::contents::{Contents, FileSystem, FsType};
@@ -131,44 +131,26 @@ impl Driver<'_> {
     /// The file system to mount: the one that is there, or a new one on a blank disk.
     fn file_system_on(&self, volume: &Volume, disk: &Device, wish: &Wish) -> Result<FileSystem> {
         let wished = wish.file_system;
-        let record = self.records.load(&volume.id);
-        let unfinished = unfinished_on(&record, disk);
-        let contents = self.file_systems.look(disk, self.deadline)?;
-        let found = match contents {
-            // A finished file system is never made again, whatever the record says.
-            Contents::FileSystem(found) if finished(&found, unfinished) => found,
-            Contents::FileSystem(found) => match unfinished {
-                Some(plan) if plan.uuid == found.uuid && !wish.untouched => {
-                    return self.format_again(volume, disk, plan, &wish.mkfs_options);
-                }
-                _ => {
-                    let what =
-                        format!("an unfinished {} that this machine did not begin", found.kind);
-                    return Err(not_ours(volume, disk, &what));
-                }
-            },
-            Contents::Blank if wish.untouched => {
+        let found = match self.found_on(volume, disk)? {
+            Found::FileSystem(found) => found,
+            Found::NotOurs(what) => return Err(not_ours(volume, disk, &what)),
+            Found::Blank if wish.untouched => {
                 return Err(Error::refused(format!(
                     "{} is blank, and the volume is shared: nobody may write to it",
                     disk.kernel_name
                 ))
                 .hint("use the volume without the option share first, so that it gets its data"));
             }
-            Contents::Blank | Contents::Unknown(_) => match (unfinished, contents) {
-                // Our own mkfs was killed: it is the same plug-in of the disk that was blank then.
-                (Some(plan), _) if !wish.untouched => {
-                    return self.format_again(volume, disk, plan, &wish.mkfs_options);
-                }
-                (Some(_), _) => {
-                    return Err(not_ours(volume, disk, "a format that was not finished"));
-                }
-                (None, Contents::Unknown(what)) => return Err(not_ours(volume, disk, &what)),
-                (None, _) => {
-                    let kind = wished.unwrap_or(FsType::Ext4);
-                    return self.format_blank(volume, disk, kind, &wish.mkfs_options);
-                }
-            },
-            Contents::Foreign(what) => return Err(not_ours(volume, disk, &what)),
+            Found::Blank => {
+                let kind = wished.unwrap_or(FsType::Ext4);
+                return self.format_blank(volume, disk, kind, &wish.mkfs_options);
+            }
+            Found::Unfinished(_) if wish.untouched => {
+                return Err(not_ours(volume, disk, "a format that was not finished"));
+            }
+            Found::Unfinished(plan) => {
+                return self.format_again(volume, disk, &plan, &wish.mkfs_options);
+            }
         };
         if let Some(wished) = wished
             && !wished.accepts(found.kind)

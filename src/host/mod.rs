@@ -114,6 +114,14 @@ pub trait FileSystems {
         device: &Device,
         deadline: Deadline,
     ) -> Result<Option<String>>;
+    /// What stands on the disk beside what a mkfs of this plan writes, however far it came; nothing
+    /// if it wrote all that is read.
+    fn stranger(
+        &self,
+        device: &Device,
+        plan: &NewFileSystem,
+        deadline: Deadline,
+    ) -> Result<Option<String>>;
     /// Overwrites the marks of whatever stands on the disk.
     fn wipe(&self, device: &Device) -> Result<()>;
     /// Makes a file system. `again` allows to overwrite our own unfinished one.
@@ -149,6 +157,11 @@ pub struct NewFileSystem {
     pub again: bool,
     /// What the volume's owner wishes.
     pub options: MkfsOptions,
+    /// What the maker of ext takes for its random number, and the time it takes for now, in seconds
+    /// since 1970: told the same it writes the same bytes.
+    pub seed: Option<String>,
+    /// See `seed`.
+    pub at: u64,
 }
 
 /// A disk to be mounted.

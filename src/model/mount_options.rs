@@ -160,6 +160,12 @@ impl MkfsOptions {
         Ok(Self(words))
     }
 
+    /// As it is read.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.0.join(" ")
+    }
+
     /// The words for this file system's maker.
     pub fn words(&self, kind: FsType) -> Result<&[String]> {
         let letters = mkfs_letters(kind);

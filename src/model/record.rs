@@ -249,6 +249,15 @@ pub struct Formatting {
     /// Whether a person gave up what was on the disk.
     #[serde(default)]
     pub by_person: bool,
+    /// The options that its mkfs got.
+    #[serde(default)]
+    pub options: String,
+    /// What its mkfs took for its random number; nothing in records of before.
+    #[serde(default)]
+    pub seed: Option<String>,
+    /// What it took for now, in seconds since 1970.
+    #[serde(default)]
+    pub at: u64,
 }
 
 /// A stage mount.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// How many reads the kernel is asked for at once: as many as the queues of most disks hold, so
 /// that a disk far away is not waited for again with each.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 
 /// How long the fixed places and the copies may take at most. A disk that needs longer is not
 /// called blank.
@@ -120,7 +120,7 @@ fn dice(count: usize) -> Result<Vec<u64>> {
 }
 
 /// A length of 0 means: to the end.
-fn advise(disk: &File, (offset, length): Place, advice: PosixFadviseAdvice) {
+pub(super) fn advise(disk: &File, (offset, length): Place, advice: PosixFadviseAdvice) {
     if let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) {
         let _ = posix_fadvise(disk, offset, length, advice);
     }

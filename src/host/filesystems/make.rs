@@ -9,6 +9,8 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::time::Deadline;
 use crate::seam;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 
 /// Features that mkfs.xfs makes by default and that older kernels refuse to mount: the first
 /// kernel that takes each.
@@ -34,57 +36,105 @@ pub(super) fn make(
 ) -> Result<()> {
     seam::effect("filesystems.make")?;
     let node = Node::labelled(id, device)?;
-    let path = node.path().to_string_lossy();
-    let program = format!("mkfs.{}", plan.kind);
-    let wished: Vec<&str> = plan.options.words(plan.kind)?.iter().map(String::as_str).collect();
-    let uuid = format!("uuid={}", plan.uuid);
+    run(plan, &node.path().to_string_lossy(), deadline)
+}
+
+/// Makes the same file system, to its end, in a file as long as the disk.
+pub(super) fn make_copy(file: &File, plan: &NewFileSystem, deadline: Deadline) -> Result<()> {
+    let plan = NewFileSystem { again: true, ..plan.clone() };
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    run(&plan, &path, deadline)
+}
+
+fn run(plan: &NewFileSystem, path: &str, deadline: Deadline) -> Result<()> {
+    let name = format!("mkfs.{}", plan.kind);
+    let program = tool::locate(&name)?;
     let cautious =
         if plan.kind == FsType::Xfs { for_old_kernels(kernel_version()) } else { vec![] };
-    let run = |cautious: &[&'static str]| {
-        let mut all = fixed(plan, &wished, &uuid);
-        all.extend(cautious);
-        all.extend(&wished);
+    let run = |plan: &NewFileSystem, cautious: &[&str]| {
+        let mut all = fixed(plan)?;
+        all.extend(cautious.iter().map(|word| (*word).to_owned()));
+        all.extend(wished(plan)?);
         if plan.again {
             all.push(match plan.kind {
-                FsType::Ext3 | FsType::Ext4 => "-F",
-                FsType::Xfs | FsType::Btrfs => "-f",
+                FsType::Ext3 | FsType::Ext4 => "-F".to_owned(),
+                FsType::Xfs | FsType::Btrfs => "-f".to_owned(),
             });
         }
-        all.push(&path);
-        tool::run(&program, &all, deadline)
+        all.push(path.to_owned());
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        tool::launch(&program, &all, &[(NOW, plan.at.to_string())], deadline)
     };
-    let mut outcome = run(&cautious)?;
+    let mut outcome = run(plan, &cautious)?;
     // A mkfs.xfs that does not know a feature does not make it either; it then has written nothing.
     if outcome.status != Some(0) && !cautious.is_empty() && outcome.text.contains("unknown option")
     {
-        outcome = run(&[])?;
+        outcome = run(plan, &[])?;
+    }
+    // Nor has a mke2fs that does not know how to be told its random number.
+    if outcome.status != Some(0) && plan.seed.is_some() && outcome.text.contains(SEED) {
+        outcome = run(&NewFileSystem { seed: None, ..plan.clone() }, &cautious)?;
     }
     match outcome.status {
         Some(0) => Ok(()),
         status => Err(Error::new(
             Kind::Host,
-            format!("{program} {}: {}", ended(status), outcome.last_line()),
+            format!("{name} {}: {}", ended(status), outcome.last_line()),
         )),
     }
 }
 
-fn fixed<'a>(plan: &'a NewFileSystem, wished: &[&str], uuid: &'a str) -> Vec<&'a str> {
+/// What mke2fs takes for its random number, and for now.
+const SEED: &str = "hash_seed";
+const NOW: &str = "E2FSPROGS_FAKE_TIME";
+
+fn is_ext(plan: &NewFileSystem) -> bool {
+    matches!(plan.kind, FsType::Ext3 | FsType::Ext4)
+}
+
+fn with_seed(plan: &NewFileSystem, extended: &str) -> String {
+    match &plan.seed {
+        Some(seed) => format!("{extended},{SEED}={seed}"),
+        None => extended.to_owned(),
+    }
+}
+
+/// What the volume's owner wishes; the random number is told all the same.
+fn wished(plan: &NewFileSystem) -> Result<Vec<String>> {
+    let mut words = plan.options.words(plan.kind)?.to_vec();
+    if is_ext(plan) {
+        let places: Vec<_> = (1..words.len()).filter(|n| words[n - 1] == "-E").collect();
+        for place in places {
+            words[place] = with_seed(plan, &words[place]);
+        }
+    }
+    Ok(words)
+}
+
+fn fixed(plan: &NewFileSystem) -> Result<Vec<String>> {
+    let wished = plan.options.words(plan.kind)?;
+    let has = |word: &str| wished.iter().any(|one| one == word);
     // The disk is blank: discarding its blocks takes time and changes nothing.
+    let mut all: Vec<&str> = match plan.kind {
+        FsType::Ext3 | FsType::Ext4 => vec!["-q", "-U", &plan.uuid],
+        FsType::Xfs => vec!["-q", "-K", "-m"],
+        FsType::Btrfs => vec!["-q", "-K", "-U", &plan.uuid],
+    };
+    let (uuid, extended) = (format!("uuid={}", plan.uuid), with_seed(plan, EXT_EXTENDED));
     match plan.kind {
         FsType::Ext3 | FsType::Ext4 => {
-            let mut all = vec!["-q", "-U", &plan.uuid];
             // No blocks are kept for root: a volume has one user.
-            if !wished.contains(&"-m") {
+            if !has("-m") {
                 all.extend(["-m", "0"]);
             }
-            if !wished.contains(&"-E") {
-                all.extend(["-E", EXT_EXTENDED]);
+            if !has("-E") {
+                all.extend(["-E", &extended]);
             }
-            all
         }
-        FsType::Xfs => vec!["-q", "-K", "-m", uuid],
-        FsType::Btrfs => vec!["-q", "-K", "-U", &plan.uuid],
+        FsType::Xfs => all.push(&uuid),
+        FsType::Btrfs => {}
     }
+    Ok(all.into_iter().map(str::to_owned).collect())
 }
 
 fn for_old_kernels(kernel: Option<(u32, u32)>) -> Vec<&'static str> {

@@ -3,6 +3,7 @@
 
 mod blank;
 mod grow;
+mod leftover;
 mod make;
 
 use super::nodes::{self, Node};
@@ -67,6 +68,15 @@ impl FileSystems for KernelFileSystems {
                 outcome.last_line()
             ))),
         }
+    }
+
+    fn stranger(
+        &self,
+        device: &Device,
+        plan: &NewFileSystem,
+        deadline: Deadline,
+    ) -> Result<Option<String>> {
+        leftover::stranger(device, plan, deadline)
     }
 
     fn wipe(&self, device: &Device) -> Result<()> {

@@ -6,6 +6,7 @@
 pub mod blank;
 mod btrfs;
 mod ext;
+pub mod leftover;
 pub mod places;
 mod signatures;
 mod xfs;
@@ -179,6 +180,20 @@ fn le32(bytes: &[u8], at: usize) -> u32 {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// The sixteen bytes of a UUID as people write it.
+#[must_use]
+pub fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    if digits.len() != 32 || !digits.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// Sixteen bytes as people write a UUID.

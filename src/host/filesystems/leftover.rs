@@ -1,0 +1,100 @@
+//! Reads a disk whose mkfs was killed: whether anybody else wrote to it since.
+
+use super::blank::{BATCH, advise};
+use super::{make, sample};
+use crate::host::{NewFileSystem, nodes};
+use crate::model::contents::blank::{self, Place};
+use crate::model::contents::leftover::{FirstInodes, stranger_by_copy, stranger_by_marks};
+use crate::model::contents::{FsType, places, uuid_bytes};
+use crate::model::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::time::Deadline;
+use nix::fcntl::PosixFadviseAdvice;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Larger ext file systems are not made in memory, to compare: of 8 TiB it takes some 120 MiB.
+const LARGEST_COPY: u64 = 8 << 40;
+
+/// What stands on the disk beside what this mkfs writes, in words; nothing if it wrote all.
+pub(super) fn stranger(
+    device: &Device,
+    plan: &NewFileSystem,
+    deadline: Deadline,
+) -> Result<Option<String>> {
+    let disk = nodes::open_to_read(device)?;
+    let size = device.size;
+    let kind = plan.kind;
+    let copy = match kind {
+        FsType::Xfs | FsType::Btrfs => None,
+        FsType::Ext3 | FsType::Ext4 if size > LARGEST_COPY || plan.seed.is_none() => {
+            return Ok(Some(format!("an unfinished {kind} that cannot be compared")));
+        }
+        FsType::Ext3 | FsType::Ext4 => Some(Copy::of(plan, size, deadline)?),
+    };
+    let uuid = uuid_bytes(&plan.uuid)
+        .ok_or_else(|| Error::new(Kind::Bug, "a file system is planned without a UUID"))?;
+    let mut read = |at: u64, length: usize| Ok(sample(&disk, device, at, length as u64)?.bytes);
+    // The places that a blank disk is read at; only those at random are left out.
+    let between = blank::fixed(size).chain(blank::copies(size));
+    let places: Vec<Place> = places::edges(size).into_iter().chain(between).collect();
+    for (number, (offset, length)) in places.iter().copied().enumerate() {
+        if deadline.over() {
+            return Err(Error::new(
+                Kind::Timeout,
+                format!("{} was not read to its end in time", device.kernel_name),
+            ));
+        }
+        if number % BATCH == 0 {
+            for place in places[number..].iter().take(BATCH) {
+                advise(&disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+            }
+        }
+        let found = read(offset, usize::try_from(length).unwrap_or(0))?;
+        if found.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let stretch = (offset, found.as_slice());
+        let strange = match &copy {
+            Some(copy) => stranger_by_copy(stretch, &copy.read(offset, found.len())?, copy.inodes),
+            None => stranger_by_marks(kind, &uuid, stretch, size, &mut read)?,
+        };
+        if let Some(at) = strange {
+            return Ok(Some(format!(
+                "unknown data at offset {at}, which the mkfs.{kind} that was stopped there does not write"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// The same file system, made in memory to its end.
+struct Copy {
+    file: File,
+    inodes: FirstInodes,
+}
+
+impl Copy {
+    fn of(plan: &NewFileSystem, size: u64, deadline: Deadline) -> Result<Self> {
+        const HEAD: usize = 64 * 1024 + 4096;
+        let failed = |error: std::io::Error| Error::io("make a file system in memory", &error);
+        let file = rustix::fs::memfd_create("mkfs", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(|errno| failed(errno.into()))?;
+        let file = File::from(file);
+        file.set_len(size).map_err(failed)?;
+        make::make_copy(&file, plan, deadline)?;
+        let mut head = vec![0; HEAD.min(usize::try_from(size).unwrap_or(HEAD))];
+        file.read_exact_at(&mut head, 0).map_err(failed)?;
+        let inodes = FirstInodes::of(&head).ok_or_else(|| {
+            Error::new(Kind::Host, format!("mkfs.{} made nothing in memory", plan.kind))
+        })?;
+        Ok(Self { file, inodes })
+    }
+
+    fn read(&self, at: u64, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let read = self.file.read_exact_at(&mut bytes, at);
+        read.map_err(|error| Error::io("read a file system in memory", &error))?;
+        Ok(bytes)
+    }
+}
