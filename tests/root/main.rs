@@ -44,6 +44,7 @@ mod looking;
 mod lost_writes;
 mod many;
 mod mkfs;
+mod mkfs_leftovers;
 mod no_child;
 mod nodes;
 mod ownership;

@@ -246,7 +246,11 @@ mod tests {
     #[test]
     fn an_ext_is_zero_or_as_its_copy_but_for_checksums() {
         let inodes = FirstInodes { table: 4096, length: 256 };
-        let finished: Vec<u8> = (0..8192_u32).map(|n| u8::try_from(n % 250 + 1).unwrap()).collect();
+        let mut finished: Vec<u8> =
+            (0..8192_u32).map(|n| u8::try_from(n % 250 + 1).unwrap()).collect();
+        // What stands beside a checksum is zero in what the maker writes.
+        finished[4096 + 256 + 112..4096 + 256 + 124].fill(0);
+        finished[4096 + 256 + 126..4096 + 256 + 128].fill(0);
         let compare = |disk: &[u8]| stranger_by_copy((0, disk), &finished, inodes);
         assert_eq!(compare(&finished), None);
         let mut half = finished.clone();

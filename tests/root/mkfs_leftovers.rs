@@ -1,0 +1,179 @@
+//! mkfs is killed at its writes, and somebody writes to the disk before the next call: only what that
+//! mkfs wrote is ever overwritten.
+
+use crate::checks::{digest, layers_at, nothing_is_left};
+use crate::crash::{kill_at, seams_are_built_in};
+use crate::files;
+use crate::support::{Answer, DISK, Node, may_trace, output_of, private_mounts};
+use crate::volume::{Volume, make_folder};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a person does with a volume's disk.
+type Put = fn(&Volume<'_>);
+
+fn device(volume: &Volume<'_>) -> PathBuf {
+    Path::new("/dev").join(volume.letter())
+}
+
+/// Writes to the disk as a program on this machine does.
+fn write(volume: &Volume<'_>, at: u64, bytes: &[u8]) {
+    let disk = OpenOptions::new().write(true).open(device(volume)).unwrap();
+    disk.write_all_at(bytes, at).unwrap();
+    disk.sync_all().unwrap();
+}
+
+fn read(volume: &Volume<'_>, at: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    File::open(device(volume)).unwrap().read_exact_at(&mut bytes, at).unwrap();
+    bytes
+}
+
+/// A `mountdevice` whose mkfs is killed at its n-th write; whether it came so far.
+fn kill_at_write(volume: &Volume<'_>, number: u32) -> bool {
+    let mut command = Command::new("strace");
+    let inject = format!("inject=pwrite64:signal=KILL:when={number}");
+    command.args(["-f", "-q", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject, DISK]);
+    command.args(volume.stage()).env("INCLOUD_DISK_CONFIG", volume.node.config_path());
+    let answer = Answer::of(command);
+    let message = answer.json["message"].as_str().unwrap_or_default();
+    assert!(message.is_empty() || message.contains("was killed"), "{}", answer.text);
+    answer.json["status"] == "Failure"
+}
+
+/// Somebody's bytes at each of these places make the leftovers of the mkfs data; without them it is
+/// finished.
+#[track_caller]
+fn refused_with_a_stranger(volume: &Volume<'_>, size: u64, what: &str) {
+    let node = volume.node;
+    // The beginning, beside a mark of the file system, in its first sector where a partition table
+    // lies, between what mkfs writes, in the middle, and at the end.
+    for at in [0, 257, 446, 5000, size / 2 + 4096 + 7, size - 700] {
+        let strange = b"somebody's archive";
+        let before = read(volume, at, strange.len());
+        write(volume, at, strange);
+        let image = digest(&volume.image());
+        let message = node.fails(volume.stage());
+        assert!(message.contains("disk format"), "{what}, {at}: {message}");
+        assert_eq!(layers_at(&volume.global()), 0);
+        assert_eq!(digest(&volume.image()), image, "{what}, {at}: the disk was changed");
+        // A person is told the same by the verb.
+        let told = node.verb(&["format", &volume.id]).unwrap();
+        assert!(!told.contains("and nothing else"), "{what}, {at}: {told}");
+        write(volume, at, &before);
+    }
+}
+
+#[test]
+fn a_mkfs_killed_at_its_writes_is_finished_unless_somebody_wrote_since() {
+    let test = "a_mkfs_killed_at_its_writes_is_finished_unless_somebody_wrote_since";
+    if !private_mounts(test) || !may_trace(test) {
+        return;
+    }
+    // `MKFS_KILLS=1`: each write.
+    let each = std::env::var_os("MKFS_KILLS").is_some();
+    for (fs_type, size) in [("ext4", 64), ("ext3", 64), ("xfs", 320), ("btrfs", 128)] {
+        let node = Node::new();
+        let (mut number, mut killed) = (1, 0);
+        loop {
+            let volume = Volume::create(&node, fs_type, &format!("{size}M"));
+            node.must(volume.attach());
+            make_folder(&volume.global());
+            let what = format!("mkfs.{fs_type} at write {number}");
+            let was_killed = kill_at_write(&volume, number);
+            if was_killed {
+                killed += 1;
+                if number % 3 == 1 || !each {
+                    refused_with_a_stranger(&volume, size << 20, &what);
+                }
+                let told = node.verb(&["format", &volume.id]).unwrap();
+                assert!(
+                    told.contains("and nothing else")
+                        || told.contains("UUID")
+                        || told.contains("all that was read is zero"),
+                    "{what}: {told}"
+                );
+                node.must(volume.stage());
+                assert_eq!(layers_at(&volume.global()), 1, "{what}");
+            }
+            volume.take_away();
+            volume.must_be_sound();
+            nothing_is_left(&node, &[&volume]);
+            std::fs::remove_file(volume.image()).unwrap();
+            if !was_killed {
+                break;
+            }
+            number += if each { 1 } else { number };
+        }
+        assert!(killed > 5, "only {killed} of mkfs.{fs_type} were killed");
+    }
+}
+
+/// Nothing was written yet when the call was killed; what is there is a person's.
+#[test]
+fn what_a_person_puts_on_the_disk_after_a_killed_format_is_kept() {
+    let test = "what_a_person_puts_on_the_disk_after_a_killed_format_is_kept";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let by: [(&str, Put); 4] = [
+        ("unknown data", |volume| write(volume, 0, b"orders/2026-11-01.csv and the rest")),
+        ("unknown data", |volume| write(volume, 40 << 20, &[0xa5; 4096])),
+        ("MBR", |volume| {
+            let mut table = [0; 66];
+            table[..16]
+                .copy_from_slice(&[0, 0x20, 0x21, 0, 0x83, 8, 8, 8, 0, 8, 0, 0, 0, 0xf0, 1, 0]);
+            table[64..].copy_from_slice(&[0x55, 0xaa]);
+            write(volume, 446, &table);
+        }),
+        ("xfs, but ext4 is asked for", |volume| {
+            let output = output_of(Command::new("mkfs.xfs").arg("-q").arg(device(volume)));
+            assert!(output.status.success());
+        }),
+    ];
+    for (words, put) in by {
+        let node = Node::new();
+        let volume = Volume::create(&node, "ext4", "320M");
+        node.must(volume.attach());
+        make_folder(&volume.global());
+        kill_at(&node, &volume.stage(), "stage.format.intent");
+        put(&volume);
+        let before = digest(&volume.image());
+        let message = node.fails(volume.stage());
+        assert!(message.contains(words) || words == "MBR", "{message}");
+        assert_eq!(digest(&volume.image()), before, "the disk was changed: {message}");
+        let told = node.verb(&["format", &volume.id]).unwrap();
+        assert!(told.contains("Nothing was changed") && !told.contains("nothing else"), "{told}");
+        node.verb(&["format", &volume.id, "--yes"]).unwrap();
+        node.must(volume.stage());
+        volume.take_away();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// mkfs had ended, and a person put files into the file system without a mount.
+#[test]
+fn a_file_system_that_was_finished_and_filled_is_mounted() {
+    let test = "a_file_system_that_was_finished_and_filled_is_mounted";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    node.must(volume.attach());
+    make_folder(&volume.global());
+    kill_at(&node, &volume.stage(), "stage.format.made");
+    let file = node.own().join("orders");
+    files::write_synced(&file, b"kept");
+    let mut debugfs = Command::new("debugfs");
+    debugfs.args(["-w", "-R", &format!("write {} orders", file.display())]).arg(device(&volume));
+    assert!(output_of(&mut debugfs).status.success());
+    node.must(volume.stage());
+    assert_eq!(files::read(volume.global().join("orders")).unwrap(), b"kept");
+    volume.take_away();
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
+}
