@@ -8,6 +8,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mountinfo::Mount;
 use crate::model::record::Switching;
 use crate::model::switch::{Propagation, Switched, group_of};
+use crate::model::time::Deadline;
 use crate::model::users::{NamespaceId, NamespaceUse};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -79,6 +80,7 @@ impl Driver<'_> {
         disk: &Device,
         own: &[Mount],
         fresh: &File,
+        deadline: Deadline,
     ) -> Result<Vec<Switched>> {
         let table = self.mounts.table()?;
         let has_come = |old: &Mount| {
@@ -96,7 +98,7 @@ impl Driver<'_> {
                 stale: &company.as_they_were(company.own, part),
                 fresh: fresh.as_fd(),
                 group: company.group(company.peer.as_ref().or(Some(fresh))),
-                deadline: self.deadline,
+                deadline,
             })?);
         }
         Ok(done)
@@ -108,6 +110,7 @@ impl Driver<'_> {
         company: &Company,
         one: &NamespaceUse,
         fresh: &File,
+        deadline: Deadline,
     ) -> Result<Vec<Switched>> {
         let door = self.census.open_namespace(one)?;
         self.switches.switch(&SwitchRequest {
@@ -115,7 +118,7 @@ impl Driver<'_> {
             stale: &company.as_they_were(one.id, &one.mounts),
             fresh: fresh.as_fd(),
             group: company.group(company.peer.as_ref()),
-            deadline: self.deadline,
+            deadline,
         })
     }
 }

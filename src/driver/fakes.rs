@@ -21,6 +21,7 @@ use crate::model::target::Target;
 use crate::model::time::Deadline;
 use crate::model::users::{Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -416,6 +417,15 @@ impl Census for NoHost {
     }
 
     fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn namespaces_in_time(
+        &self,
+        _: &[DeviceNumber],
+        _: &BTreeSet<ConsumerId>,
+        _: Deadline,
+    ) -> Answer<NamespaceUses> {
         Answer::CannotTell("this machine is made up".to_owned())
     }
 

@@ -11,10 +11,10 @@ use crate::model::contents::{Contents, FileSystem, FsType};
 use crate::model::device::Device;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use crate::model::users::Answer;
 use crate::seam;
-use std::path::Path;
 
 fn refused(disk: &Device, why: impl std::fmt::Display) -> Error {
     Error::refused(format!("{}: {why}", disk.kernel_name))
@@ -75,14 +75,14 @@ impl Driver<'_> {
     /// Whether the volume is mounted from this disk now, in whatever namespace. While a mount
     /// stands the kernel gives the number of its disk to no other one, so that number and label tell.
     fn is_mounted_by_us(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
-        let label = nodes::label_of(id);
-        if self.mounts.table()?.of(disk.number).any(|mount| Path::new(&mount.source) == label) {
+        let is_ours = |mount: &Mount| nodes::owner_of(mount).as_ref() == Some(id);
+        if self.mounts.table()?.of(disk.number).any(is_ours) {
             return Ok(true);
         }
         Ok(match self.census.namespaces_with(&[disk.number]) {
             Answer::Told(uses) => {
                 let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-                mounts.any(|mount| Path::new(&mount.source) == label)
+                mounts.any(is_ours)
             }
             Answer::CannotTell(_) => false,
         })

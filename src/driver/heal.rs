@@ -7,6 +7,7 @@
 //! proven and the new one is checked.
 
 use super::guard;
+use super::rounds::{self, Pace};
 use super::stage::belongs;
 use super::stale::Patient;
 use super::{Driver, Volume, moment};
@@ -27,10 +28,6 @@ use std::time::Duration;
 
 /// How long an attach waits for the disk that it brought, where there is something to heal.
 const DISK_WAIT: Duration = Duration::from_secs(15);
-
-/// A runtime may bind the dead mount for a new container while others are switched: so the census
-/// is repeated, but not for ever.
-const ROUNDS: u32 = 5;
 
 /// What became of a volume's mounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -141,14 +138,16 @@ impl Driver<'_> {
             self.end_leftovers(id);
         }
         let again = mode != HealMode::Report && self.set_back(id).is_some();
-        let Some(patient) = self.examine(id, disk)? else {
+        // Whoever brings the disk along has other work to do.
+        let pace = Pace::of(self.deadline, disk.is_some());
+        let Some(mut patient) = self.examine(id, disk, pace)? else {
             if again {
                 self.set_back_for_good(id);
             }
             return Ok(Healed::default());
         };
         let plan = plan_of(&patient);
-        let Some(disk) = &patient.disk else {
+        let Some(disk) = &patient.disk.clone() else {
             let waiting = |place| format!("its disk is gone, and none is here yet: {place}");
             let left = plan.into_iter().map(waiting).collect();
             return Ok(Healed { left, is_waiting: true, ..Healed::default() });
@@ -163,12 +162,13 @@ impl Driver<'_> {
         let scratch = self.scratch(id)?;
         self.mount_aside(id, disk, &found, &scratch)?;
         seam::step("heal.mounted");
-        let mut hangs = Vec::new();
+        let (mut hangs, mut unkept) = (Vec::new(), Vec::new());
         let healed = File::open(&scratch)
             .map_err(|error| Error::io(format!("open {}", scratch.display()), &error))
             .and_then(|fresh| {
-                let kept = self.keep_dead(&patient)?;
-                let healed = self.switch_everywhere(id, (&patient, disk), &fresh, again);
+                let (kept, lost) = self.keep_dead(&patient, pace.part(0.25));
+                unkept = rounds::without(&mut patient, &lost);
+                let healed = self.switch_everywhere(id, (&patient, disk), &fresh, again, pace);
                 hangs = self.let_go(kept);
                 healed
             });
@@ -184,7 +184,14 @@ impl Driver<'_> {
             healed.lost = Some(lost);
         }
         self.remember_healed(id, disk, &found.uuid);
-        let users = self.census.device_users(&patient.dead);
+        // Who holds what is read process by process: not where the time is over.
+        let users = if pace.until.over() {
+            Answer::CannotTell("no time was left to look".to_owned())
+        } else {
+            self.census.device_users(&patient.dead)
+        };
+        healed.left.extend(unkept);
+        healed.left.extend(patient.untold.clone());
         healed.left.extend(hangs);
         healed.left.extend(still_held(&users));
         for left in &healed.left {
@@ -240,63 +247,6 @@ impl Driver<'_> {
         Ok(folder)
     }
 
-    /// The machine's own mounts first, so that new containers start right; then everybody's, round
-    /// by round until nothing that can be reached is stale.
-    fn switch_everywhere(
-        &self,
-        id: &VolumeId,
-        (patient, disk): (&Patient, &Device),
-        fresh: &File,
-        again: bool,
-    ) -> Result<Healed> {
-        let mut healed = Healed::default();
-        let mut unknown = Vec::new();
-        let mut known = self.intend(id, &patient.own, &patient.elsewhere, fresh)?;
-        if !patient.own.is_empty() {
-            let done = self.switch_own(id, disk, &patient.own, fresh)?;
-            tell(id, "this machine", &done);
-            healed.places.push(("this machine".to_owned(), done));
-            seam::step("heal.own");
-        }
-        let mut next = patient.elsewhere.clone();
-        for round in 0..ROUNDS {
-            if round > 0 {
-                known = self.intend(id, &[], &next, fresh)?;
-            }
-            let company = self.company(id, disk);
-            let mut progress = false;
-            for one in &known {
-                let place = place_of(one);
-                match self.switch_in(&company, one, fresh) {
-                    Ok(done) => {
-                        tell(id, &place, &done);
-                        progress |= done.iter().any(|one| one.outcome == Outcome::Switched);
-                        healed.places.push((place, done));
-                    }
-                    Err(error) => {
-                        tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
-                        unknown.extend(one.id);
-                    }
-                }
-                seam::step("heal.namespace");
-                if self.deadline.over() {
-                    break;
-                }
-            }
-            next = match self.census.namespaces_with(&patient.dead) {
-                Answer::Told(uses) => uses.namespaces,
-                Answer::CannotTell(_) => break,
-            };
-            if next.is_empty() || !progress || self.deadline.over() {
-                break;
-            }
-        }
-        self.is_switched(id, again, unknown);
-        healed.left =
-            next.iter().map(|one| format!("still on the dead disk: {}", place_of(one))).collect();
-        Ok(healed)
-    }
-
     fn remember_healed(&self, id: &VolumeId, disk: &Device, uuid: &str) {
         let noted = self.records.update(id, |record| {
             record.is_healed(moment(disk), uuid.to_owned(), record.healing);
@@ -313,9 +263,18 @@ fn plan_of(patient: &Patient) -> Vec<String> {
     own.chain(patient.elsewhere.iter().map(place_of)).collect()
 }
 
-fn place_of(one: &NamespaceUse) -> String {
-    let places: Vec<_> =
-        one.mounts.iter().map(|mount| mount.target.display().to_string()).collect();
+/// Who lives there may have as many mounts as he likes: no more are named.
+const NAMED: usize = 4;
+
+/// Of more mounts in one place only the number is logged.
+const LOGGED: usize = 20;
+
+pub(super) fn place_of(one: &NamespaceUse) -> String {
+    let mut places: Vec<_> =
+        one.mounts.iter().take(NAMED).map(|mount| mount.target.display().to_string()).collect();
+    if let Some(more @ 1..) = one.mounts.len().checked_sub(NAMED) {
+        places.push(format!("and {more} more"));
+    }
     let who = one.processes.first().map_or_else(|| "nobody".to_owned(), ToString::to_string);
     format!("{who} at {}", places.join(", "))
 }
@@ -336,8 +295,11 @@ fn lost_since(seen: Option<Millis>) -> String {
 }
 
 /// What became of each mount, for the log.
-fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
-    for one in done {
+pub(super) fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
+    if done.len() > LOGGED {
+        tracing::info!(volume = %id, place, count = done.len(), "heal: the first of them are named");
+    }
+    for one in done.iter().take(LOGGED) {
         let target = one.mount.target.display();
         tracing::info!(volume = %id, place, %target, outcome = ?one.outcome, notes = ?one.notes, "heal");
     }

@@ -2,15 +2,18 @@
 //! next call.
 
 use super::Driver;
+use super::rounds::Pace;
 use super::stale::Patient;
 use crate::host::SwitchRequest;
 use crate::host::helper::{Ended, Keeper};
 use crate::host::machine::boot_id;
 use crate::model::device::DeviceNumber;
-use crate::model::error::{Kind, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::Mount;
 use crate::model::record::{Switching, VolumeRecord};
+use crate::model::switch::Standing;
+use crate::model::time::Deadline;
 use crate::model::users::{NamespaceId, NamespaceUse};
 use crate::seam;
 use std::fs::File;
@@ -21,45 +24,67 @@ use std::time::Duration;
 /// How long the last reference to a dead disk may take to go.
 const LET_GO_WAIT: Duration = Duration::from_secs(3);
 
+/// How long one namespace may take to be put right, or to be reached for its dead mount.
+const SET_BACK_WAIT: Duration = Duration::from_secs(3);
+const KEEP_WAIT: Duration = Duration::from_secs(2);
+
+/// More is not written down of one part of a namespace: its tenant decides how much there is.
+const MOST_CHANGES: usize = 1000;
+
+/// Who keeps which dead disk; and those that nobody could keep, and why.
+pub(super) type Keepers = Vec<(DeviceNumber, Keeper)>;
+pub(super) type Unkept = Vec<(DeviceNumber, Error)>;
+
 impl Driver<'_> {
-    /// Writes down what the switches will change for a moment, in this thread's namespace and in
-    /// others. Nothing is changed before this is on the disk; answers those others where it is.
-    pub(super) fn intend(
+    /// Writes down what the switches of the machine's own mounts will change for a moment. Nothing
+    /// is changed before this is on the disk.
+    pub(super) fn intend_own(
         &self,
         id: &VolumeId,
         own: &[Mount],
-        elsewhere: &[NamespaceUse],
         fresh: &File,
-    ) -> Result<Vec<NamespaceUse>> {
-        let mut all = Vec::new();
-        let mut look = |namespace: Option<&File>, number: NamespaceId, stale: &[Mount]| {
-            let (fresh, deadline) = (fresh.as_fd(), self.deadline);
-            let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
-            let changes = self.switches.will_change(&request)?;
-            if !changes.is_empty() {
-                all.push((number, changes));
-            }
-            Ok(())
-        };
-        if !own.is_empty() {
-            look(None, self.census.own_namespace()?, own)?;
-        }
+        pace: Pace,
+    ) -> Result<()> {
         tracing::info!(volume = %id, method = %self.switches.method(), "how mounts are replaced");
-        let mut known = Vec::new();
-        for one in elsewhere {
-            let looked = self.census.open_namespace(one).and_then(|door| match one.id {
-                Some(number) => look(Some(&door), number, &one.mounts),
-                None => Ok(()),
-            });
-            match looked {
-                Ok(()) => known.push(one.clone()),
-                Err(error) => {
-                    tracing::warn!(volume = %id, namespace = ?one.id, %error, "a namespace was not reached");
-                }
-            }
+        if own.is_empty() {
+            return Ok(());
         }
+        let (fresh, deadline) = (fresh.as_fd(), pace.until);
+        let request = SwitchRequest { namespace: None, stale: own, fresh, group: None, deadline };
+        let changes = self.switches.will_change(&request)?;
+        self.write_down(id, vec![(self.census.own_namespace()?, changes)])
+    }
+
+    /// What the switches in another namespace will change for a moment.
+    pub(super) fn changes_in(
+        &self,
+        one: &NamespaceUse,
+        fresh: &File,
+        deadline: Deadline,
+    ) -> Result<Vec<Standing>> {
+        let door = self.census.open_namespace(one)?;
+        let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
+        let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
+        let changes = self.switches.will_change(&request)?;
+        if changes.len() > MOST_CHANGES {
+            let count = changes.len();
+            return Err(Error::refused(format!(
+                "{count} mounts would have to be put right after it"
+            ))
+            .hint("restart the container"));
+        }
+        Ok(changes)
+    }
+
+    /// Remembers what the switches change in these namespaces, before they do.
+    pub(super) fn write_down(
+        &self,
+        id: &VolumeId,
+        all: Vec<(NamespaceId, Vec<Standing>)>,
+    ) -> Result<()> {
+        let all: Vec<_> = all.into_iter().filter(|(_, changes)| !changes.is_empty()).collect();
         if all.is_empty() {
-            return Ok(known);
+            return Ok(());
         }
         let boot = boot_id();
         self.records.update(id, |record| {
@@ -68,7 +93,7 @@ impl Driver<'_> {
             }
         })?;
         seam::step("heal.intended");
-        Ok(known)
+        Ok(())
     }
 
     /// What is remembered and still means something.
@@ -82,10 +107,17 @@ impl Driver<'_> {
     pub(super) fn set_back(&self, id: &VolumeId) -> Option<Vec<NamespaceId>> {
         let record = self.records.load(id);
         let mut failed = Vec::new();
+        // Those who live there can hold it up, and they must not hold up the rest.
+        let until = self.deadline.at_most(self.deadline.remaining() / 8);
         for one in &Self::switching(&record) {
             let number = NamespaceId(one.namespace);
+            let limit = until.at_most(SET_BACK_WAIT);
+            if limit.over() {
+                failed.push(number);
+                continue;
+            }
             let put_right = self.census.find_namespace(number).and_then(|door| match door {
-                Some(door) => self.switches.set_back(Some(&door), &one.mounts, self.deadline),
+                Some(door) => self.switches.set_back(Some(&door), &one.mounts, limit),
                 None => Ok(()),
             });
             if let Err(error) = put_right {
@@ -169,21 +201,26 @@ impl Driver<'_> {
     }
 
     /// Lets other processes keep the dead file systems, so that none of the many that let go of
-    /// them here is the last. Of one that cannot be reached nothing is switched either.
-    pub(super) fn keep_dead(&self, patient: &Patient) -> Result<Vec<(DeviceNumber, Keeper)>> {
-        let mut all = Vec::new();
+    /// them here is the last. Of one that cannot be reached nothing is to be switched either: those
+    /// are answered too.
+    pub(super) fn keep_dead(&self, patient: &Patient, until: Deadline) -> (Keepers, Unkept) {
+        let (mut all, mut unkept) = (Vec::new(), Vec::new());
         for number in &patient.dead {
             let of = |mounts: &[Mount]| -> Vec<Mount> {
-                mounts.iter().filter(|mount| mount.number == *number).cloned().collect()
+                // One does; where the first hundred cannot be reached the next ones are no better.
+                mounts.iter().filter(|mount| mount.number == *number).take(100).cloned().collect()
             };
-            let own = || self.switches.keep(None, &of(&patient.own), self.deadline);
+            let own = || self.switches.keep(None, &of(&patient.own), until);
             let there = |one: &NamespaceUse| {
                 let mounts = of(&one.mounts);
                 if mounts.is_empty() {
                     return Ok(None);
                 }
+                if until.over() {
+                    return Err(Error::new(Kind::Timeout, "no time was left"));
+                }
                 let door = self.census.open_namespace(one)?;
-                self.switches.keep(Some(&door), &mounts, self.deadline)
+                self.switches.keep(Some(&door), &mounts, until.at_most(KEEP_WAIT))
             };
             let others = patient.elsewhere.iter().map(there);
             let (mut kept, mut failure) = (None, None);
@@ -199,15 +236,15 @@ impl Driver<'_> {
             }
             match (kept, failure) {
                 (Some(keeper), _) => all.push((*number, keeper)),
-                (None, Some(error)) => return Err(error),
+                (None, Some(error)) => unkept.push((*number, error)),
                 (None, None) => {}
             }
         }
-        Ok(all)
+        (all, unkept)
     }
 
     /// Ends that. What hangs is left alone, and told.
-    pub(super) fn let_go(&self, kept: Vec<(DeviceNumber, Keeper)>) -> Vec<String> {
+    pub(super) fn let_go(&self, kept: Keepers) -> Vec<String> {
         let ended = |(number, keeper): (DeviceNumber, Keeper)| {
             let pid = keeper.pid();
             let hangs = keeper.release(self.deadline.at_most(LET_GO_WAIT)) == Ended::Hangs;

@@ -30,6 +30,7 @@ mod ownership;
 pub mod publish;
 pub mod release;
 mod resolve;
+mod rounds;
 pub mod stage;
 mod stale;
 pub mod survey;

@@ -1,6 +1,7 @@
 //! Which mounts of a volume stand on a dead disk.
 
 use super::Driver;
+use super::rounds::Pace;
 use crate::host::machine::boot_id;
 use crate::host::nodes;
 use crate::model::device::{Device, DeviceNumber};
@@ -22,33 +23,71 @@ pub(super) struct Patient {
     pub(super) own: Vec<Mount>,
     /// … and in others.
     pub(super) elsewhere: Vec<NamespaceUse>,
+    /// Why there may be others still.
+    pub(super) untold: Option<String>,
+    pub(super) is_all_known: bool,
 }
 
 impl Driver<'_> {
     /// Who stands on a dead disk of the volume; nothing if nobody does. An error if a mount of the
     /// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
-    pub(super) fn examine(&self, id: &VolumeId, disk: Option<&Device>) -> Result<Option<Patient>> {
+    /// Where others cannot be seen the machine's own mounts are told all the same.
+    pub(super) fn examine(
+        &self,
+        id: &VolumeId,
+        disk: Option<&Device>,
+        pace: Pace,
+    ) -> Result<Option<Patient>> {
         let disk = match disk {
             Some(disk) => Some(disk.clone()),
             None => self.find_disk(id)?,
         };
         let table = self.mounts.table()?;
         let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
+        let all = self.verdicts(id, &table, here, |one| *one != Verdict::Healthy)?;
+        if all.is_empty() {
+            return Ok(None);
+        }
+        let numbers: Vec<_> = all.iter().map(|(number, _)| *number).collect();
+        let census = pace.part(0.25);
+        let consumers = self.consumers_of(id);
+        let (others, untold) = match self.census.namespaces_in_time(&numbers, &consumers, census) {
+            Answer::Told(uses) if census.over() => (
+                uses.namespaces,
+                Some("not everybody could be looked at in time: the next heal goes on".into()),
+            ),
+            Answer::Told(uses) => (uses.namespaces, None),
+            Answer::CannotTell(why) => (
+                Vec::new(),
+                Some(format!("who else stands on the dead disk cannot be told from here: {why}")),
+            ),
+        };
+        let record = self.records.load(id);
         let mut dead = Vec::new();
-        for (number, verdict) in self.verdicts(id, &table, here, |one| *one != Verdict::Healthy)? {
+        for (number, verdict) in all {
+            if !self.stand_for(id, number, &table, &others, &record) {
+                continue;
+            }
             if !verdict.is_dead() {
                 return Err(not_replaced(id, number, &verdict, disk.as_ref()));
             }
             dead.push(number);
         }
-        if dead.is_empty() {
-            return Ok(None);
+        let is_dead = |mount: &Mount| dead.contains(&mount.number);
+        let own: Vec<_> = table.mounts().iter().filter(|mount| is_dead(mount)).cloned().collect();
+        let mut elsewhere = others;
+        for one in &mut elsewhere {
+            one.mounts.retain(is_dead);
         }
-        let own: Vec<_> =
-            table.mounts().iter().filter(|mount| dead.contains(&mount.number)).cloned().collect();
-        let elsewhere = self.in_other_namespaces(&dead)?;
-        let is_nobody = own.is_empty() && elsewhere.is_empty();
-        Ok((!is_nobody).then_some(Patient { disk, dead, own, elsewhere }))
+        elsewhere.retain(|one| !one.mounts.is_empty());
+        if own.is_empty() && elsewhere.is_empty() {
+            return match untold.filter(|_| !numbers.is_empty()) {
+                Some(why) => Err(Error::refused(why)),
+                None => Ok(None),
+            };
+        }
+        let is_all_known = untold.is_none();
+        Ok(Some(Patient { disk, dead, own, elsewhere, untold, is_all_known }))
     }
 
     /// The numbers of dead disks on which mounts of this very volume stand.
@@ -57,15 +96,21 @@ impl Driver<'_> {
         id: &VolumeId,
         table: &MountTable,
     ) -> Result<Vec<DeviceNumber>> {
-        let dead = self.verdicts(id, table, Here::Nothing, Verdict::is_dead)?;
+        let mut dead = self.verdicts(id, table, Here::Nothing, Verdict::is_dead)?;
+        let record = self.records.load(id);
+        let unseen: Vec<_> = dead
+            .iter()
+            .map(|(number, _)| *number)
+            .filter(|number| table.of(*number).next().is_none())
+            .collect();
+        let others =
+            if unseen.is_empty() { Vec::new() } else { self.in_other_namespaces(&unseen)? };
+        dead.retain(|(number, _)| self.stand_for(id, *number, table, &others, &record));
         Ok(dead.into_iter().map(|(number, _)| number).collect())
     }
 
-    /// What each number is from which this very volume was mounted. A number that was the volume's
-    /// may be another disk's by now: so the mounts themselves must say whose they are, by the label
-    /// that they were made with. While a mount stands its number is nobody else's, so one label
-    /// tells for all mounts of a number. That may take a look at every namespace: so it is asked
-    /// only of verdicts that matter.
+    /// What became of each number from which this volume may have been mounted, as far as it matters.
+    /// A number that was the volume's may be another disk's by now: `stand_for` tells.
     fn verdicts(
         &self,
         id: &VolumeId,
@@ -83,8 +128,7 @@ impl Driver<'_> {
             let presence = self.devices.presence(number, &wanted)?;
             let is_reused = matches!(presence, Presence::Other(_)) && !ours.contains(&number);
             let verdict = judge(number, &presence, here);
-            let counts = !is_reused && matters(&verdict);
-            if counts && self.stand_for(id, number, table, &record)? {
+            if !is_reused && matters(&verdict) {
                 verdicts.push((number, verdict));
             }
         }
@@ -112,28 +156,31 @@ impl Driver<'_> {
         }
     }
 
-    /// Whether the mounts of a dead number are this volume's.
+    /// Whether the mounts of a number are this volume's: they must say so themselves, by the label
+    /// that they were made with. While a mount stands its number is nobody else's, so one label
+    /// tells for all mounts of a number.
     fn stand_for(
         &self,
         id: &VolumeId,
         number: DeviceNumber,
         table: &MountTable,
+        others: &[NamespaceUse],
         record: &VolumeRecord,
-    ) -> Result<bool> {
+    ) -> bool {
         let own: Vec<&Mount> = table.of(number).collect();
-        let elsewhere =
-            if own.is_empty() { self.in_other_namespaces(&[number])? } else { Vec::new() };
-        let all = own.iter().copied().chain(elsewhere.iter().flat_map(|one| &one.mounts));
+        let elsewhere = others.iter().flat_map(|one| &one.mounts);
+        let elsewhere = elsewhere.filter(|mount| own.is_empty() && mount.number == number);
+        let all = own.iter().copied().chain(elsewhere);
         let mut labelled = all.filter(|mount| nodes::is_labelled(mount)).peekable();
         if labelled.peek().is_some() {
-            return Ok(labelled.any(|mount| nodes::owner_of(mount).as_ref() == Some(id)));
+            return labelled.any(|mount| nodes::owner_of(mount).as_ref() == Some(id));
         }
         // The predecessor's mounts have no label: then only what stands in the folder where this
         // machine staged the volume is its, or what has its file system's id.
-        Ok(record.mounted_as().is_some_and(|staged| {
+        record.mounted_as().is_some_and(|staged| {
             own.iter().any(|mount| mount.target == staged.folder)
                 || self.is_file_system(number, &staged.fs_type, &staged.uuid)
-        }))
+        })
     }
 
     fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {

@@ -42,6 +42,7 @@ use crate::model::target::Target;
 use crate::model::time::Deadline;
 use crate::model::users::{Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers};
 use helper::Keeper;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -257,6 +258,14 @@ pub trait Census {
     ) -> Answer<PodUsers>;
     /// The mount namespaces that have one of the file systems, but this thread's.
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses>;
+    /// The same for a heal, which may not wait for everybody: those where these pods live are read
+    /// first, then those of other pods, then the rest; what is not read in time is untold.
+    fn namespaces_in_time(
+        &self,
+        numbers: &[DeviceNumber],
+        first: &BTreeSet<ConsumerId>,
+        deadline: Deadline,
+    ) -> Answer<NamespaceUses>;
     /// The same, and also those that have a file system whose source was named below this folder:
     /// of it all mounts, whatever their source.
     fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses>;

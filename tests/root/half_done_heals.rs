@@ -9,12 +9,14 @@ use crate::support::pods::{Container, Naming, Plan, Pod};
 use crate::support::{Node, loop_devices_below, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::volume::{Volume, make_folder};
+use incloud_disk::model::device::DeviceNumber;
 use nix::mount::{MsFlags, mount};
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A volume, prepared by this program's arguments if any, in this many pods that write.
 fn in_pods<'n>(
@@ -209,5 +211,106 @@ fn names_that_are_no_text_keep_nothing_dead() {
     // Who looks at it is told, too.
     node.verb(&["status", "--json"]).unwrap();
     tenant.die();
+    take_down(&volume, running);
+}
+
+/// So many binds take the whole time of a call.
+const BINDS: usize = 1800;
+
+/// How many mounts of a namespace stand on this disk.
+fn count_on(pid: u32, number: DeviceNumber) -> usize {
+    table_of(pid).of(number).count()
+}
+
+/// The heal of a tenant takes as long as he likes. He is the only one whom that costs anything, and
+/// with each heal a part of it is done.
+#[test]
+fn a_tenant_with_thousands_of_binds_holds_up_nobody() {
+    let test = "a_tenant_with_thousands_of_binds_holds_up_nobody";
+    if !is_possible(test) {
+        return;
+    }
+    let node = Node::new();
+    node.configure("[deadline]\nattach = 12");
+    // Before the pods: so his namespace is looked at before theirs, where nobody prevents it.
+    let area = node.base().join("area");
+    fs::create_dir(&area).unwrap();
+    let tenant = tenant(&area);
+    let (volume, mut running) = in_pods(&node, "ext4", &[], 3);
+    let folder = volume.pod(running[0].0.uid());
+    // It was not there yet when he copied the mounts: it is handed over.
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(rustix::fs::CWD, &folder, flags).unwrap();
+    let first = area.join("0");
+    within(tenant.pid(), || {
+        with_files(|| fs::create_dir(&first).unwrap());
+        let from = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        move_mount(&tree, "", rustix::fs::CWD, &first, from).unwrap();
+    });
+    for number in 1..BINDS {
+        bind_at(tenant.pid(), &first, &area.join(number.to_string()));
+    }
+    drop(tree);
+    let old = pull(&volume, &mut running[0].1);
+    let begin = Instant::now();
+    node.must(volume.attach());
+    println!("the attach took {:?}", begin.elapsed());
+    let number = number_of(&volume.letter());
+    for place in running.iter().map(|(pod, _)| volume.pod(pod.uid())).chain([volume.global()]) {
+        assert_eq!(only_mount_at(&place).number, number);
+    }
+    for (_, container) in &mut running {
+        goes_on(container, 3);
+    }
+    // The timer goes on with the rest, and every time it gets further.
+    let mut healed = count_on(tenant.pid(), number);
+    assert!(healed > 0, "nothing of the tenant's is on {number} after {old}: {}", node.log());
+    for round in 0..3 {
+        let _ = node.verb(&["heal"]);
+        let now = count_on(tenant.pid(), number);
+        println!("after round {round}: {now}");
+        assert!(now > healed || now == BINDS, "round {round}: {healed} and no more");
+        healed = now;
+    }
+    tenant.die();
+    all_go_on(&volume, &mut running, "a busy tenant");
+    take_down(&volume, running);
+}
+
+/// Mounts that lie on each other thousands deep would take the heal's stack, and its record.
+#[test]
+fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
+    let test = "mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on";
+    if !is_possible(test) {
+        return;
+    }
+    let node = Node::new();
+    let (volume, mut running) = in_pods(&node, "ext4", &[], 1);
+    let area = node.base().join("area");
+    fs::create_dir(&area).unwrap();
+    let folder = volume.pod(running[0].0.uid());
+    with_files(|| {
+        fs::create_dir(folder.join("sub")).unwrap();
+        nix::unistd::syncfs(fs::File::open(&folder).unwrap()).unwrap();
+    });
+    let tenant = tenant(&area);
+    bind_at(tenant.pid(), &folder, &area.join("plain"));
+    bind_at(tenant.pid(), &folder, &area.join("deep"));
+    within(tenant.pid(), || {
+        let place = area.join("deep/sub");
+        propagate(area.join("deep").to_str().unwrap(), MsFlags::MS_PRIVATE);
+        for _ in 0..6000 {
+            mount(Some("t"), &place, Some("tmpfs"), MsFlags::empty(), Some("size=4k")).unwrap();
+        }
+    });
+    pull(&volume, &mut running[0].1);
+    node.must(volume.attach());
+    let number = number_of(&volume.letter());
+    assert_eq!(only_mount_at(&volume.global()).number, number);
+    goes_on(&mut running[0].1, 3);
+    let there = table_of(tenant.pid());
+    assert_eq!(there.top_at(&area.join("plain")).unwrap().number, number);
+    tenant.die();
+    all_go_on(&volume, &mut running, "deep mounts");
     take_down(&volume, running);
 }

@@ -3,11 +3,13 @@
 use super::proc::{Proc, Task, has_ended};
 use super::{inside, nobodys, parts};
 use crate::model::device::DeviceNumber;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::ConsumerId;
 use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::time::Deadline;
 use crate::model::users::{Keeper, NamespaceId, Untold};
 use nix::fcntl::OFlag;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 /// One mount namespace.
@@ -34,6 +36,28 @@ impl Namespace {
     }
 }
 
+/// Who is read first, and until when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Haste<'a> {
+    pub(super) first: &'a BTreeSet<ConsumerId>,
+    pub(super) deadline: Deadline,
+}
+
+impl Haste<'_> {
+    /// Where a namespace stands in the row, by some of those who live there.
+    fn place_of(&self, proc: &Proc, tasks: &[Task]) -> u8 {
+        /// A pod's namespace has its processes, and perhaps a watcher or two.
+        const ASKED: usize = 4;
+        let pods = tasks.iter().take(ASKED).map(|task| proc.describe(task.pid).owner.pod);
+        let place = |pod: Option<ConsumerId>| match pod {
+            Some(pod) if self.first.contains(&pod) => 0,
+            Some(_) => 1,
+            None => 2,
+        };
+        pods.map(place).min().unwrap_or(2)
+    }
+}
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Atlas {
@@ -54,6 +78,7 @@ impl Atlas {
         pids: &[u32],
         numbers: &[DeviceNumber],
         walk: bool,
+        haste: Option<Haste<'_>>,
     ) -> Result<Self> {
         let own = own_namespace(proc)?;
         let (mut by_id, closed) = by_namespace(proc, pids);
@@ -65,9 +90,19 @@ impl Atlas {
             untold: Vec::new(),
             looked_at: by_id.keys().copied().chain([own]).collect(),
         };
-        let others: Vec<_> = by_id.into_iter().collect();
+        let mut others: Vec<_> = by_id.into_iter().collect();
+        if let Some(haste) = &haste {
+            others.sort_by_cached_key(|(_, tasks)| haste.place_of(proc, tasks));
+        }
+        let late = || haste.is_some_and(|haste| haste.deadline.over());
         let tables = parts::each(&others, 16, |others| {
-            others.iter().map(|(id, tasks)| table_of(proc, *id, tasks)).collect::<Vec<_>>()
+            let table = |(id, tasks): &(NamespaceId, Vec<Task>)| {
+                if late() {
+                    return Err(Error::new(Kind::Timeout, "no time was left to look at it"));
+                }
+                table_of(proc, *id, tasks)
+            };
+            others.iter().map(table).collect::<Vec<_>>()
         });
         for ((id, tasks), table) in others.into_iter().zip(tables.into_iter().flatten()) {
             match table {
@@ -76,7 +111,11 @@ impl Atlas {
                 Err(error) => atlas.miss(format!("mount namespace {id}"), error.cause),
             }
         }
-        nobodys::add(&mut atlas, proc, numbers, walk);
+        if late() {
+            atlas.miss("where no process lives".to_owned(), "no time was left to look");
+            return Ok(atlas);
+        }
+        nobodys::add(&mut atlas, proc, numbers, walk, &late);
         for task in closed {
             atlas.place_closed(proc, task);
         }

@@ -35,14 +35,15 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mountinfo::MountTable;
 use crate::model::ownership::{Machine, beneath};
+use crate::model::time::Deadline;
 use crate::model::users::{
     Answer, DeviceUses, FileUse, NamespaceId, NamespaceUse, NamespaceUses, NodeUse, PodUsers,
     Process, Untold,
 };
-use atlas::{Atlas, Namespace};
+use atlas::{Atlas, Haste, Namespace};
 use nix::fcntl::OFlag;
 use proc::{Proc, Task};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -105,7 +106,7 @@ impl KernelCensus {
     }
 
     fn atlas(&self, proc: &Proc, pids: &[u32], numbers: &[DeviceNumber]) -> Result<Atlas> {
-        Atlas::read(proc, pids, numbers, self.walks_namespaces)
+        Atlas::read(proc, pids, numbers, self.walks_namespaces, None)
     }
 }
 
@@ -137,6 +138,21 @@ impl Census for KernelCensus {
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
             let atlas = self.atlas(proc, &pids(proc)?, numbers)?;
+            let namespaces = Words::of(proc).namespaces(&atlas, numbers);
+            Ok(NamespaceUses { namespaces, untold: atlas.untold })
+        })
+    }
+
+    fn namespaces_in_time(
+        &self,
+        numbers: &[DeviceNumber],
+        first: &BTreeSet<ConsumerId>,
+        deadline: Deadline,
+    ) -> Answer<NamespaceUses> {
+        self.seeing(|proc, _| {
+            let haste = Some(Haste { first, deadline });
+            let pids = pids(proc)?;
+            let atlas = Atlas::read(proc, &pids, numbers, self.walks_namespaces, haste)?;
             let namespaces = Words::of(proc).namespaces(&atlas, numbers);
             Ok(NamespaceUses { namespaces, untold: atlas.untold })
         })

@@ -25,11 +25,21 @@ enum Trace {
 
 /// Adds the namespaces that none of the others' processes live in. Of those that mount one of the
 /// file systems it is also found out what keeps them.
-pub(super) fn add(atlas: &mut Atlas, proc: &Proc, numbers: &[DeviceNumber], walk: bool) {
+pub(super) fn add(
+    atlas: &mut Atlas,
+    proc: &Proc,
+    numbers: &[DeviceNumber],
+    walk: bool,
+    late: &dyn Fn() -> bool,
+) {
     let first = atlas.namespaces.len();
     let unknown = if walk { beside(proc, |id| !atlas.knows(id)) } else { Err(Errno::ENOTTY) };
     if let Ok(doors) = unknown {
         for (id, door) in doors {
+            if late() {
+                atlas.miss(format!("mount namespace {id}"), "no time was left to look at it");
+                return;
+            }
             enter(atlas, proc, id, Ok(door));
         }
         let is_asked = |namespace: &Namespace| namespace.mounts_of(numbers).next().is_some();
@@ -42,6 +52,10 @@ pub(super) fn add(atlas: &mut Atlas, proc: &Proc, numbers: &[DeviceNumber], walk
     }
     // Before Linux 6.12 only a trace leads there; and one may be mounted in another.
     loop {
+        if late() {
+            atlas.miss("where no process lives".to_owned(), "no time was left to look");
+            return;
+        }
         let before = atlas.namespaces.len();
         let traces = traces(atlas, proc);
         for (id, trace) in &traces {

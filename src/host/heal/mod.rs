@@ -58,6 +58,8 @@ impl Switches for KernelSwitches {
         let root = descriptor(request.fresh)?;
         let number = request.group.map(|group| group.number);
         let place = request.group.map(|group| descriptor(group.place)).transpose()?;
+        // A part of the time is kept to tell what was done.
+        let until = request.deadline.at_most(request.deadline.remaining().mul_f64(0.75));
         aside(request.deadline, move || {
             let fresh = number_of(&root)?;
             let here = Inside::here(Way::of(method))?;
@@ -73,8 +75,19 @@ impl Switches for KernelSwitches {
             };
             let table = inside.table()?;
             let (inside, stale) = (&inside, &stale);
-            let work =
-                Work { inside, table, stale, news, refusals, root, fresh, group, origin, method };
+            let work = Work {
+                inside,
+                table,
+                stale,
+                news,
+                refusals,
+                root,
+                fresh,
+                group,
+                origin,
+                method,
+                until,
+            };
             Ok(work.run())
         })
     }

@@ -11,6 +11,7 @@ use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::switch::{Method, Outcome, Propagation, Switched};
+use crate::model::time::Deadline;
 use crate::seam;
 use nix::mount::MsFlags;
 use rustix::mount::MoveMountFlags;
@@ -36,6 +37,8 @@ pub(super) struct Work<'a> {
     /// What it was mounted from, where it is to be mounted once more.
     pub(super) origin: Option<Origin>,
     pub(super) method: Method,
+    /// When the rest is left as it is: so that of what was done is told.
+    pub(super) until: Deadline,
 }
 
 /// What one switch came to.
@@ -68,7 +71,11 @@ impl<'a> Work<'a> {
         let is_current = !self.all_at_once(&order, &mut answers);
         for (nth, old) in order.into_iter().enumerate() {
             if !answers.contains_key(&old.id) {
-                let done = self.one(old, is_current && nth == 0);
+                let done = if self.until.over() {
+                    Err(Error::new(Kind::Timeout, "no time was left for it"))
+                } else {
+                    self.one(old, is_current && nth == 0)
+                };
                 self.note(old, done, &mut answers);
             }
         }
@@ -123,8 +130,11 @@ impl<'a> Work<'a> {
             parent.is_some_and(|parent| !Propagation::of(parent).is_shared)
                 && ancestors(&self.table, old).all(|id| !stale.contains(&id))
         };
+        if !is_tuck {
+            return false;
+        }
         let free: Vec<_> = order.iter().copied().filter(stands_free).collect();
-        if !is_tuck || free.len() < 2 {
+        if free.len() < 2 {
             return false;
         }
         let mut ready = Vec::new();
@@ -388,5 +398,11 @@ fn put_on(old: &Mount, at: &OwnedFd, tree: &OwnedFd) -> Result<Outcome> {
 }
 
 fn wrong(old: &Mount) -> impl Fn(rustix::io::Errno) -> Error {
-    move |errno| failed(format!("mount the new disk at {}", old.target.display()), errno)
+    move |errno| {
+        let error = failed(format!("mount the new disk at {}", old.target.display()), errno);
+        if errno == rustix::io::Errno::NOSPC {
+            return error.hint("that mount namespace is full: see the sysctl fs.mount-max");
+        }
+        error
+    }
 }

@@ -11,14 +11,16 @@ pub(super) fn children(table: &MountTable, of: u32) -> impl Iterator<Item = &Mou
 
 /// Everything that stands on a mount, the lower ones first.
 pub(super) fn descendants(table: &MountTable, of: u32) -> Vec<&Mount> {
+    // Looked up once: who lives in the namespace decides how many there are, and how deep.
+    let mut standing: HashMap<u32, Vec<&Mount>> = HashMap::new();
+    for mount in table.mounts().iter().filter(|mount| mount.parent != mount.id) {
+        standing.entry(mount.parent).or_default().push(mount);
+    }
     let mut found: Vec<&Mount> = Vec::new();
     let mut layer = vec![of];
-    // No deeper than the table is long: a torn one may run in a circle.
-    for _ in 0..table.mounts().len() {
-        let next: Vec<_> = layer.iter().flat_map(|id| children(table, *id)).collect();
-        if next.is_empty() {
-            break;
-        }
+    while !layer.is_empty() {
+        // Each is taken once: a torn table may run in a circle.
+        let next: Vec<_> = layer.iter().filter_map(|id| standing.remove(id)).flatten().collect();
         layer = next.iter().map(|mount| mount.id).collect();
         found.extend(next);
     }
@@ -37,34 +39,46 @@ pub(super) fn has(table: &MountTable, wanted: &Mount) -> bool {
 
 /// What a mount stands on, and what that stands on, and so on.
 pub(super) fn ancestors<'t>(table: &'t MountTable, of: &Mount) -> impl Iterator<Item = u32> + 't {
-    let mut at = of.clone();
+    let parents = parents(table);
+    let mut at = of.id;
     // No more than the table has: a torn one may run in a circle.
     (0..table.mounts().len()).map_while(move |_| {
-        let parent = table.mounts().iter().find(|mount| mount.id == at.parent)?;
-        let is_new = parent.id != at.id;
-        at = parent.clone();
-        is_new.then_some(at.id)
+        let parent = *parents.get(&at)?;
+        let is_new = parent != at && parents.contains_key(&parent);
+        at = parent;
+        is_new.then_some(parent)
     })
 }
 
 /// Parents before children.
 pub(super) fn in_order<'a>(table: &MountTable, stale: &'a [Mount]) -> Vec<&'a Mount> {
-    let parents: HashMap<u32, u32> =
-        table.mounts().iter().map(|mount| (mount.id, mount.parent)).collect();
-    let depth = |mount: &Mount| {
-        let mut at = mount.id;
+    let parents = parents(table);
+    let mut depths: HashMap<u32, usize> = HashMap::new();
+    let mut depth = |mount: &Mount| {
+        let (mut at, mut way) = (mount.id, Vec::new());
         // No deeper than the table is long: a torn one may run in a circle.
-        (0..parents.len())
-            .take_while(|_| match parents.get(&at) {
-                Some(parent) if *parent != at => {
+        let base = loop {
+            if let Some(known) = depths.get(&at) {
+                break *known;
+            }
+            match parents.get(&at) {
+                Some(parent) if *parent != at && way.len() < parents.len() => {
+                    way.push(at);
                     at = *parent;
-                    true
                 }
-                _ => false,
-            })
-            .count()
+                _ => break 0,
+            }
+        };
+        for (above, id) in way.iter().rev().enumerate() {
+            depths.insert(*id, base + above + 1);
+        }
+        base + way.len()
     };
-    let mut ordered: Vec<_> = stale.iter().collect();
-    ordered.sort_by_key(|mount| depth(mount));
-    ordered
+    let mut ordered: Vec<_> = stale.iter().map(|mount| (depth(mount), mount)).collect();
+    ordered.sort_by_key(|(depth, _)| *depth);
+    ordered.into_iter().map(|(_, mount)| mount).collect()
+}
+
+fn parents(table: &MountTable) -> HashMap<u32, u32> {
+    table.mounts().iter().map(|mount| (mount.id, mount.parent)).collect()
 }

@@ -15,6 +15,10 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+/// How deep mounts may be nested in each other: whoever lives there decides how deep they are, and
+/// each costs a part of this thread's stack.
+const DEEPEST: usize = 64;
+
 /// What comes to the place of a nested mount.
 pub(super) enum What {
     /// A copy of what is there, alone or with all that is mounted in it.
@@ -47,7 +51,7 @@ impl Nested {
         old_of: &dyn Fn(&Mount) -> Option<u32>,
     ) -> Self {
         let mut nested = Self::default();
-        nested.collect(inside, table, old, old_of, table.mounts().len());
+        nested.collect(inside, table, old, old_of, DEEPEST);
         nested
     }
 
@@ -59,8 +63,10 @@ impl Nested {
         old_of: &dyn Fn(&Mount) -> Option<u32>,
         deepest: usize,
     ) {
-        // A torn table may run in a circle.
-        let Some(deeper) = deepest.checked_sub(1) else { return };
+        let Some(deeper) = deepest.checked_sub(1) else {
+            self.leave(&parent.target, "mounts lie too deep in each other there");
+            return;
+        };
         for child in children(table, parent.id) {
             let is_covered = children(table, child.id).any(|other| other.target == child.target);
             if is_covered {

@@ -57,6 +57,8 @@ pub(super) struct Ground {
     pub(super) may_follow: bool,
     follows: bool,
     peer: Option<OwnedFd>,
+    /// Why nothing can be sent to it.
+    failure: Option<Error>,
 }
 
 impl Ground {
@@ -69,7 +71,15 @@ impl Ground {
             seam::step("heal.tuck.shared");
         }
         let may_follow = may_follow && !was.is_shared && !was.is_unbindable;
-        Ok(Self { mount: mount.clone(), place, was, may_follow, follows: false, peer: None })
+        Ok(Self {
+            mount: mount.clone(),
+            place,
+            was,
+            may_follow,
+            follows: false,
+            peer: None,
+            failure: None,
+        })
     }
 
     /// Its only peer becomes its master, which follows the master that it had.
@@ -143,28 +153,38 @@ fn send(inside: &Inside, grounds: &mut [Ground], ready: &[Ready<'_>]) -> Result<
             Err(rustix::io::Errno::INVAL) => {}
             Err(errno) => {
                 let place = ground.mount.target.display();
-                return Err(failed(format!("copy the mount at {place}"), errno));
+                ground.failure = Some(failed(format!("copy the mount at {place}"), errno));
             }
         }
     }
-    if grounds.iter().all(|ground| ground.peer.is_none()) {
+    if grounds.iter().all(|ground| ground.peer.is_none() && ground.failure.is_none()) {
         return Ok(ready.iter().map(|_| Ok(false)).collect());
     }
     inside.in_scratch(|| {
         // Where they stand in there does not matter, if that place does not propagate.
-        let mut stages = Vec::new();
-        for ground in grounds.iter() {
-            let stage = inside.way.open(&ground.mount.target)?;
-            inside.propagate(&stage, MsFlags::MS_PRIVATE)?;
-            stages.push(stage);
-        }
         let wrong = |errno| failed("send the new mount", errno);
-        for (ground, stage) in grounds.iter().zip(&stages) {
-            if let Some(peer) = &ground.peer {
-                attach(peer, stage, MoveMountFlags::empty()).map_err(wrong)?;
-            }
+        let stages: Vec<_> = grounds
+            .iter()
+            .map(|ground| {
+                let stage = inside.way.open(&ground.mount.target)?;
+                inside.propagate(&stage, MsFlags::MS_PRIVATE).map(|()| stage)
+            })
+            .collect();
+        // One that cannot be reached costs what stands on it, and nothing else.
+        for (ground, stage) in grounds.iter_mut().zip(stages) {
+            let Some(peer) = &ground.peer else { continue };
+            let attached =
+                stage.and_then(|at| attach(peer, &at, MoveMountFlags::empty()).map_err(wrong));
+            ground.failure = attached.err();
         }
         let one = |one: &Ready<'_>| {
+            if let Some(failure) = grounds
+                .iter()
+                .find(|ground| Some(ground.mount.id) == one.ground())
+                .and_then(|ground| ground.failure.clone())
+            {
+                return Err(failure);
+            }
             let ground = grounds.iter().find(|ground| Some(ground.mount.id) == one.ground());
             let (Some(peer), Some(tree)) =
                 (ground.and_then(|ground| ground.peer.as_ref()), one.tree.as_ref())
