@@ -34,9 +34,16 @@ impl Driver<'_> {
     pub fn adopt_found(&self) -> Result<Vec<Found>> {
         let table = self.mounts.table()?;
         let strays = self.strays(&table)?;
-        let found = strays.into_iter().map(|(name, mount)| {
-            let outcome = self.adopt(&name, mount, &table);
-            Found { folder: mount.target.clone(), outcome }
+        let found = strays.into_iter().filter_map(|(name, mount)| {
+            let look = self.mounts.standing_at(&mount.target);
+            let seen = look.and_then(|look| look.top().map(|top| top.map(|top| top.id)));
+            let outcome = match seen {
+                Ok(Some(id)) if id == mount.id => self.adopt(&name, mount, &table),
+                // Its twin is seen there, or it is gone by now.
+                Ok(_) => return None,
+                Err(error) => Err(error),
+            };
+            Some(Found { folder: mount.target.clone(), outcome })
         });
         Ok(found.collect())
     }
@@ -48,8 +55,9 @@ impl Driver<'_> {
             (Place::Global, name) => Some((name, mount)),
             (Place::Pod(_) | Place::SubPath(_), _) => None,
         });
-        let is_top = |mount: &Mount| table.top_at(&mount.target).is_some_and(|m| m.id == mount.id);
-        let mut strays: Vec<_> = places.filter(|(_, mount)| is_top(mount)).collect();
+        // Of those that are stacked the one that none of the others stands on.
+        let is_below = |mount: &Mount| table.at(&mount.target).any(|m| m.parent == mount.id);
+        let mut strays: Vec<_> = places.filter(|(_, mount)| !is_below(mount)).collect();
         if strays.is_empty() {
             return Ok(strays);
         }

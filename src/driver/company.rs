@@ -60,15 +60,15 @@ impl Driver<'_> {
             .collect();
         let group = shared.first().map(|(group, _)| *group);
         let places = shared.iter().filter(|(of, _)| Some(*of) == group).map(|(_, place)| *place);
-        let table = self.mounts.table().unwrap_or_default();
-        let has_come = |place: &&PathBuf| {
-            table.top_at(place).is_some_and(|top| {
-                top.number == disk.number
-                    && top.root == Path::new("/")
-                    && Propagation::of(top).is_shared
-            })
+        let has_come = |place: &PathBuf| {
+            let look = self.mounts.standing_at(place).ok()?;
+            let top = look.top().ok()??;
+            let is_peer = top.number == disk.number
+                && top.root == Path::new("/")
+                && Propagation::of(top).is_shared;
+            is_peer.then(|| self.mounts.open_root(top).ok())?
         };
-        let peer = places.clone().find(has_come).and_then(|place| File::open(place).ok());
+        let peer = places.clone().find_map(has_come);
         Company { own, was, group, peer }
     }
 

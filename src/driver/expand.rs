@@ -1,5 +1,6 @@
 //! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
 
+use super::standing::belonging;
 use super::{Driver, Outcome, Volume};
 use crate::cloud::CloudVolume;
 use crate::model::contents::FsType;
@@ -54,15 +55,14 @@ impl Driver<'_> {
     }
 
     fn mounted_kind(&self, folder: &Path, disk: &Device) -> Result<FsType> {
-        let table = self.mounts.table()?;
-        let Some(mount) = table.top_at(folder) else {
+        let look = self.mounts.standing_at(folder)?;
+        let Some(mount) = belonging(&look, disk, folder)? else {
             return Err(Error::new(
                 Kind::Missing,
                 format!("nothing is mounted at {}", folder.display()),
             )
             .hint("a file system is grown while it is mounted"));
         };
-        super::stage::belongs(mount, disk, folder)?;
         if mount.is_super_read_only() || mount.is_read_only() {
             return Err(Error::refused(format!("{} is read-only", folder.display()))
                 .hint("a read-only file system cannot grow"));

@@ -16,6 +16,7 @@ use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
 use crate::model::staleness::Presence;
+use crate::model::standing::Look;
 use crate::model::switch::{Method, Standing, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
@@ -346,6 +347,18 @@ impl Mounts for NoHost {
         Ok(target.path())
     }
 
+    fn standing_at(&self, folder: &Path) -> Result<Look> {
+        Ok(Look::of(folder, None, MountTable::default()))
+    }
+
+    fn leads_to(&self, _: &Path) -> Result<Option<u32>> {
+        Ok(None)
+    }
+
+    fn open_root(&self, _: &Mount) -> Result<File> {
+        nothing()
+    }
+
     fn make_folder(&self, _: &Path) -> Result<()> {
         nothing()
     }
@@ -358,15 +371,15 @@ impl Mounts for NoHost {
         Hidden::default()
     }
 
-    fn bind(&self, _: &Path, _: &Path, _: bool) -> Result<()> {
+    fn bind(&self, _: &Mount, _: &Path, _: bool) -> Result<()> {
         nothing()
     }
 
-    fn make_read_only(&self, _: &Path) -> Result<()> {
+    fn make_read_only(&self, _: &Mount) -> Result<()> {
         nothing()
     }
 
-    fn flush(&self, _: &Path, _: Deadline) -> Result<()> {
+    fn flush(&self, _: &Mount, _: Deadline) -> Result<()> {
         nothing()
     }
 
@@ -374,7 +387,7 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn unmount(&self, _: &Path, _: Deadline) -> Result<()> {
+    fn unmount(&self, _: &Mount, _: Deadline) -> Result<()> {
         nothing()
     }
 
@@ -390,7 +403,7 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn copy_of(&self, _: &Path) -> Option<OwnedFd> {
+    fn copy_of(&self, _: &Mount) -> Option<OwnedFd> {
         None
     }
 
@@ -398,7 +411,7 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn unmount_dead(&self, _: &Path, _: Deadline) -> Result<()> {
+    fn unmount_dead(&self, _: &Mount, _: Deadline) -> Result<()> {
         nothing()
     }
 }

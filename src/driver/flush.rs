@@ -12,13 +12,12 @@ use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::record::VolumeRecord;
 use crate::model::switch::group_of;
 use crate::model::users::NamespaceUse;
-use std::path::Path;
 
 impl Driver<'_> {
     /// Writes out the file system at the folder. A loss is told once for each mount, for what is
     /// lost stays lost, and a call that failed for ever would keep the volume here for ever.
-    pub(super) fn flush(&self, folder: &Path, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
-        self.tell_once(mount, id, self.mounts.flush(folder, self.deadline))
+    pub(super) fn flush(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
+        self.tell_once(mount, id, self.mounts.flush(mount, self.deadline))
     }
 
     /// The same if this unmount leaves no other mount of it here.
@@ -32,7 +31,7 @@ impl Driver<'_> {
         if others.any(|other| !may_go_along(table, mount, other)) {
             return Ok(());
         }
-        self.flush(&mount.target, mount, id)
+        self.flush(mount, id)
     }
 
     /// The same before copies in other namespaces are taken down: through a mount of this machine,
@@ -44,15 +43,15 @@ impl Driver<'_> {
         numbers: &[DeviceNumber],
         copies: &[NamespaceUse],
     ) -> Result<()> {
+        // One that is covered is not reached through its path.
+        let is_seen = |own: &&Mount| matches!(self.mounts.leads_to(&own.target), Ok(Some(id)) if id == own.id);
         for number in numbers {
             // A dead disk takes no writes, and may hang.
             if self.devices.is_gone(*number)? {
                 continue;
             }
-            if let Some(mount) =
-                table.of(*number).find(|own| table.top_at(&own.target) == Some(own))
-            {
-                self.flush(&mount.target, mount, id)?;
+            if let Some(mount) = table.of(*number).find(is_seen) {
+                self.flush(mount, id)?;
                 continue;
             }
             for copy in copies {
@@ -81,7 +80,8 @@ impl Driver<'_> {
             // The kernel tells an error once: that it is silent now saves nothing.
             Ok(()) if was_told => Error::new(Kind::Host, "told before"),
             Ok(()) => return Ok(()),
-            Err(error) if error.kind == Kind::Timeout => return Err(error),
+            // It was not done at all: nothing is known to be lost.
+            Err(error) if error.kind != Kind::Host => return Err(error),
             Err(error) => error,
         };
         if was_told {

@@ -8,17 +8,18 @@
 
 use super::guard;
 use super::rounds::{self, Pace};
-use super::stage::belongs;
 use super::stale::Patient;
+use super::standing::belongs_now;
 use super::{Driver, Volume, moment};
 use crate::host::MountRequest;
 use crate::model::config::HealMode;
 use crate::model::contents::FileSystem;
 use crate::model::device::{Device, DeviceNumber};
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::moment::{Millis, now, text as in_full};
 use crate::model::mount_options::MountOptions;
+use crate::model::mountinfo::Mount;
 use crate::model::switch::{Outcome, Switched};
 use crate::model::users::{Answer, DeviceUses, NamespaceUse};
 use crate::seam;
@@ -160,20 +161,18 @@ impl Driver<'_> {
         let found = self.fit_file_system(id, disk)?;
         let _held = self.hold(id, disk)?;
         let scratch = self.scratch(id)?;
-        self.mount_aside(id, disk, &found, &scratch)?;
+        let aside = self.mount_aside(id, disk, &found, &scratch)?;
         seam::step("heal.mounted");
         let (mut hangs, mut unkept) = (Vec::new(), Vec::new());
-        let healed = File::open(&scratch)
-            .map_err(|error| Error::io(format!("open {}", scratch.display()), &error))
-            .and_then(|fresh| {
-                let (kept, lost) = self.keep_dead(&patient, pace.part(0.25));
-                unkept = rounds::without(&mut patient, &lost);
-                let healed = self.switch_everywhere(id, (&patient, disk), &fresh, again, pace);
-                hangs = self.let_go(kept);
-                healed
-            });
+        let healed = self.mounts.open_root(&aside).and_then(|fresh| {
+            let (kept, lost) = self.keep_dead(&patient, pace.part(0.25));
+            unkept = rounds::without(&mut patient, &lost);
+            let healed = self.switch_everywhere(id, (&patient, disk), &fresh, again, pace);
+            hangs = self.let_go(kept);
+            healed
+        });
         // Only the switched mounts keep the new file system from here on.
-        let left = self.mounts.unmount(&scratch, self.deadline);
+        let left = self.mounts.unmount(&aside, self.deadline);
         if let Err(error) = left.and_then(|()| self.mounts.remove_folder(&scratch)) {
             tracing::warn!(volume = %id, %error, "the scratch mount stays, until the next heal");
         }
@@ -208,7 +207,7 @@ impl Driver<'_> {
         disk: &Device,
         found: &FileSystem,
         scratch: &Path,
-    ) -> Result<()> {
+    ) -> Result<Mount> {
         let record = self.records.load(id);
         let staged = record.mounted_as();
         let options = staged.map(|staged| MountOptions::parse(&staged.options));
@@ -227,17 +226,12 @@ impl Driver<'_> {
             beside_its_twin: true,
             target: scratch,
         })?;
-        let verified = self.mounts.table().and_then(|table| {
-            let mount = table.top_at(scratch).ok_or_else(|| {
-                Error::new(Kind::Host, format!("nothing is mounted at {}", scratch.display()))
-            })?;
-            belongs(mount, disk, scratch)?;
-            self.prove_again(id, disk)
+        let verified = self.mounts.standing_at(scratch).and_then(|look| {
+            let mount = belongs_now(&look, disk, scratch)?.clone();
+            self.prove_again(id, disk)?;
+            Ok(mount)
         });
-        verified.map_err(|error| match self.mounts.unmount(scratch, self.deadline) {
-            Ok(()) => error,
-            Err(also) => error.and_also(&also),
-        })
+        verified.map_err(|error| self.undo_mount(scratch, disk.number, error))
     }
 
     /// The folder for the moment of a heal.

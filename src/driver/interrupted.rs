@@ -151,21 +151,21 @@ impl Driver<'_> {
             return Ok(());
         }
         loop {
-            let table = self.mounts.table()?;
-            let Some(mount) = table.top_at(&folder) else { break };
+            let look = self.mounts.standing_at(&folder)?;
+            let Some(mount) = look.top()? else { break };
             tracing::info!(volume = %id, folder = %folder.display(), "a heal was interrupted here");
             if self.devices.is_gone(mount.disk)? {
-                self.mounts.unmount_dead(&folder, self.deadline)?;
+                self.mounts.unmount_dead(mount, self.deadline)?;
                 continue;
             }
-            self.flush_if_last(&table, mount, Some(id))?;
-            if let Err(error) = self.mounts.unmount(&folder, self.deadline) {
+            self.flush_if_last(&look.table, mount, Some(id))?;
+            if let Err(error) = self.mounts.unmount(mount, self.deadline) {
                 if error.kind != Kind::Busy {
                     return Err(error);
                 }
                 // It stands in nobody's way, whoever keeps what of it.
                 tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
-                self.mounts.unmount_dead(&folder, self.deadline)?;
+                self.mounts.unmount_dead(mount, self.deadline)?;
             }
         }
         self.mounts.remove_folder(&folder)

@@ -33,6 +33,7 @@ mod resolve;
 mod rounds;
 pub mod stage;
 mod stale;
+mod standing;
 pub mod survey;
 mod takeover;
 pub mod tally;

@@ -74,11 +74,14 @@ impl Driver<'_> {
             return Ok(Some(id));
         }
         let table = self.mounts.table()?;
-        let Some(mount) = table.top_at(folder) else { return Ok(None) };
-        if let Some(id) = self.volume_on(mount.disk)? {
-            return Ok(Some(id));
+        // Whichever of those that stand there tells: a stranger's may lie on the volume's.
+        for mount in table.at(folder) {
+            let found = self.volume_on(mount.disk)?.or_else(|| nodes::owner_of(mount));
+            if found.is_some() {
+                return Ok(found);
+            }
         }
-        Ok(nodes::owner_of(mount))
+        Ok(None)
     }
 
     pub(super) fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {

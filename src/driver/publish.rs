@@ -1,11 +1,13 @@
 //! Bind the staged volume into a consumer's folder.
 
-use super::stage::{Wish, belongs};
+use super::stage::Wish;
+use super::standing::{belonging, belongs_now};
 use super::{Driver, Outcome, Volume};
+use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::moment::now;
-use crate::model::mountinfo::MountTable;
+use crate::model::mountinfo::Mount;
 use crate::model::target::Target;
 use crate::seam;
 use std::path::Path;
@@ -40,19 +42,20 @@ impl Driver<'_> {
         self.stage_locked(volume, publication.stage, publication.wish, "")?;
         let disk = self.disk(&volume.id)?;
 
-        let table = self.mounts.table()?;
-        let outcome = if let Some(mount) = table.top_at(&folder) {
-            belongs(mount, &disk, &folder)?;
+        let look = self.mounts.standing_at(&folder)?;
+        let outcome = if let Some(mount) = belonging(&look, &disk, &folder)? {
             if mount.is_read_only() == publication.read_only {
                 Outcome::Already
             } else {
-                self.set_access(&folder, publication.read_only)?;
+                self.set_access(mount, publication.read_only)?;
                 Outcome::Done
             }
         } else {
-            refuse_read_only_stage(&table, &stage, publication.read_only)?;
+            let staged = self.mounts.standing_at(&stage)?;
+            let staged = belongs_now(&staged, &disk, &stage)?;
+            refuse_read_only_stage(staged, publication.read_only)?;
             self.mounts.make_folder(&folder)?;
-            self.bind_verified(volume, &stage, &folder, publication.read_only)?;
+            self.bind_verified(volume, &disk, staged, &folder, publication.read_only)?;
             Outcome::Done
         };
         let recorded = self.records.update(&volume.id, |record| {
@@ -70,7 +73,8 @@ impl Driver<'_> {
     fn bind_verified(
         &self,
         volume: &Volume,
-        stage: &Path,
+        disk: &Device,
+        stage: &Mount,
         folder: &Path,
         read_only: bool,
     ) -> Result<()> {
@@ -78,21 +82,12 @@ impl Driver<'_> {
         self.mounts.bind(stage, folder, read_only)?;
         seam::step("publish.bound");
         let verified = self.verify_bind(volume, folder, read_only);
-        verified.map_err(|error| match self.mounts.unmount(folder, self.deadline) {
-            Ok(()) => error,
-            Err(also) => error.and_also(&also),
-        })
+        verified.map_err(|error| self.undo_mount(folder, disk.number, error))
     }
 
     fn verify_bind(&self, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
-        let table = self.mounts.table()?;
-        let mount = table.top_at(folder).ok_or_else(|| {
-            Error::new(
-                Kind::Host,
-                format!("nothing is mounted at {} after the bind", folder.display()),
-            )
-        })?;
-        belongs(mount, &self.disk(&volume.id)?, folder)?;
+        let look = self.mounts.standing_at(folder)?;
+        let mount = belongs_now(&look, &self.disk(&volume.id)?, folder)?;
         if mount.is_read_only() != read_only {
             return Err(Error::new(
                 Kind::Host,
@@ -107,22 +102,21 @@ impl Driver<'_> {
     }
 
     /// A bind that was killed half-way, or asked for differently now, is made right in place.
-    fn set_access(&self, folder: &Path, read_only: bool) -> Result<()> {
+    fn set_access(&self, mount: &Mount, read_only: bool) -> Result<()> {
         if read_only {
-            return self.mounts.make_read_only(folder);
+            return self.mounts.make_read_only(mount);
         }
-        Err(Error::refused(format!("{} is mounted read-only", folder.display()))
+        Err(Error::refused(format!("{} is mounted read-only", mount.target.display()))
             .hint("it is mounted anew when the pod is restarted"))
     }
 }
 
 /// A consumer that may write must not get a file system that refuses writes.
-fn refuse_read_only_stage(table: &MountTable, stage: &Path, read_only: bool) -> Result<()> {
-    match table.top_at(stage) {
-        Some(mount) if !read_only && (mount.is_read_only() || mount.is_super_read_only()) => {
-            Err(Error::refused(format!("{} is read-only, but the pod wants to write", stage.display()))
-                .hint("the disk refuses writes, or the kernel made the file system read-only after an error: see its log"))
-        }
-        _ => Ok(()),
+fn refuse_read_only_stage(stage: &Mount, read_only: bool) -> Result<()> {
+    if read_only || !(stage.is_read_only() || stage.is_super_read_only()) {
+        return Ok(());
     }
+    let stage = stage.target.display();
+    Err(Error::refused(format!("{stage} is read-only, but the pod wants to write"))
+        .hint("the disk refuses writes, or the kernel made the file system read-only after an error: see its log"))
 }

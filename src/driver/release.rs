@@ -40,12 +40,12 @@ impl Driver<'_> {
         for mount in mounts {
             let folder = &mount.target;
             tracing::warn!(volume = %id, folder = %folder.display(), "unmounted by a person, despite the guard");
-            if let Err(error) = self.mounts.unmount(folder, self.deadline) {
+            if let Err(error) = self.mounts.unmount(&mount, self.deadline) {
                 if error.kind != Kind::Busy {
                     return Err(error);
                 }
                 tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
-                self.mounts.unmount_dead(folder, self.deadline)?;
+                self.mounts.unmount_dead(&mount, self.deadline)?;
             }
             released.push(folder.clone());
         }

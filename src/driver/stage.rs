@@ -1,6 +1,7 @@
 //! Mount the volume's disk at its stage folder; a blank one is formatted first.
 
 use super::format::{Found, file_system_uuid, not_ours};
+use super::standing::{belonging, belongs_now};
 use super::{Driver, Outcome, Volume, moment};
 use crate::host::{Hidden, MountRequest};
 use crate::model::contents::{Contents, FileSystem, FsType};
@@ -63,8 +64,9 @@ impl Driver<'_> {
         self.end_leftovers(&volume.id);
         let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
         let unhealed = self.heal_on_the_way(&volume.id, &disk);
-        if let Some(mount) = self.mounts.table()?.top_at(&folder) {
-            belongs(mount, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
+        let look = self.mounts.standing_at(&folder)?;
+        let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
+        if let Some(mount) = found {
             self.remember_found(&volume.id, &disk, mount);
             self.mark_mounted(&volume.id);
             return Ok(Outcome::Already);
@@ -93,7 +95,7 @@ impl Driver<'_> {
         staged.mounts = mounts;
         if let Err(error) = self.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
-            return Err(self.undo(&folder, error));
+            return Err(self.undo_mount(&folder, disk.number, error));
         }
         self.mark_mounted(&volume.id);
         Ok(Outcome::Done)
@@ -234,17 +236,11 @@ impl Driver<'_> {
             }
         }
         seam::step("stage.mounted");
-        let verified = self.mounts.table().and_then(|table| {
-            let mount = table.top_at(folder).ok_or_else(|| {
-                Error::new(
-                    Kind::Host,
-                    format!("nothing is mounted at {} after the mount", folder.display()),
-                )
-            })?;
-            belongs(mount, disk, folder)?;
+        let verified = self.mounts.standing_at(folder).and_then(|look| {
+            belongs_now(&look, disk, folder)?;
             self.prove_again(&volume.id, disk)
         });
-        verified.map_err(|error| self.undo(folder, error))
+        verified.map_err(|error| self.undo_mount(folder, disk.number, error))
     }
 
     /// What an ext file system will count when it is mounted now: one more, if it may write, and if
@@ -259,13 +255,6 @@ impl Driver<'_> {
         let is_counted = !untouched && !disk.read_only && self.is_free(disk)?;
         Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
     }
-
-    fn undo(&self, folder: &Path, error: Error) -> Error {
-        match self.mounts.unmount(folder, self.deadline) {
-            Ok(()) => error,
-            Err(also) => error.and_also(&also),
-        }
-    }
 }
 
 pub(super) fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str) -> Staged {
@@ -278,21 +267,6 @@ pub(super) fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str
         mounts: None,
         untouched: false,
     }
-}
-
-/// Whether a mount at the volume's folder is the volume's disk.
-pub(super) fn belongs(mount: &Mount, disk: &Device, folder: &Path) -> Result<()> {
-    if mount.disk == disk.number {
-        return Ok(());
-    }
-    Err(Error::refused(format!(
-        "{} holds device {}, which is not the volume's disk {} ({})",
-        folder.display(),
-        mount.disk,
-        disk.kernel_name,
-        disk.number
-    ))
-    .hint("restart the pods that use the volume, so that it is unmounted"))
 }
 
 impl Wish {

@@ -295,10 +295,18 @@ impl Driver<'_> {
             let number = context.disk_under(mount);
             known.entry(number).or_insert_with(|| self.verdict_of(id, number, disk)).clone()
         };
+        // Another one's mount at the volume's folder counts as the volume's above.
+        let is_the_volumes = |top: &Mount| {
+            id.is_some() && nodes::owner_of(top).as_ref() == id
+                || number_of(disk) == Some(context.disk_under(top))
+        };
         let mut mounts = Vec::new();
         for mount in context.table.mounts().iter().filter(is_ours) {
             let (role, pod) = own_role(mount, record);
-            mounts.push(MountFact { pod, ..MountFact::new(mount, role, verdict(mount)) });
+            let hidden = self.out_of_reach(mount, context.table, is_the_volumes);
+            let (out_of_reach, way_out) = hidden.unzip();
+            let fact = MountFact::new(mount, role, verdict(mount));
+            mounts.push(MountFact { pod, out_of_reach, way_out, ..fact });
         }
         for one in context.elsewhere {
             let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
@@ -343,7 +351,7 @@ impl Driver<'_> {
         let staged = record.staged.as_ref();
         let uuid = staged.map(|staged| staged.uuid.clone()).filter(|uuid| !uuid.is_empty());
         RecordFact {
-            is_there: file.exists(),
+            is_there: true,
             file,
             staged: staged.map(|staged| staged.folder.clone()),
             uuid,

@@ -6,6 +6,7 @@ use crate::model::config::GuardMode;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
+use crate::model::mountinfo::Mount;
 use crate::model::mountinfo::MountTable;
 use crate::model::record::VolumeRecord;
 use crate::model::target::Target;
@@ -70,8 +71,11 @@ impl Driver<'_> {
     fn take_off(&self, name: &VolumeName, target: &Target, ward: &Ward<'_>) -> Result<Outcome> {
         let Some(folder) = self.existing_folder(target)? else { return Ok(Outcome::Already) };
         let id = self.volume_mounted_at(name, &folder)?;
-        let table = self.mounts.table()?;
-        let is_mounted = table.top_at(&folder).is_some();
+        let stands = self.mounts.standing_at(&folder)?;
+        let is_mounted = stands.is_mounted();
+        if let Some(id) = id.as_ref().filter(|_| !is_mounted) {
+            self.refuse_if_it_stands_elsewhere(id, target, &folder, &stands.table)?;
+        }
         if id.is_none() && !is_mounted {
             return Ok(Outcome::Already);
         }
@@ -88,7 +92,7 @@ impl Driver<'_> {
             self.set_back_for_good(id);
         }
         let leaving = match ward {
-            Ward::Stage => Leaving::of(self, id.as_ref(), &table, &folder)?,
+            Ward::Stage => Leaving::of(self, id.as_ref(), &stands.table, &folder)?,
             Ward::Consumer(_) => Leaving::default(),
         };
         let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
@@ -131,13 +135,6 @@ impl Driver<'_> {
         is_free.map(|_| outcome)
     }
 
-    fn existing_folder(&self, target: &Target) -> Result<Option<std::path::PathBuf>> {
-        if !target.root.exists() {
-            return Ok(None);
-        }
-        self.mounts.real_path(target).map(Some)
-    }
-
     /// Asks the guard, unmounts, and looks again: a container may have started in between, and got
     /// the mount from this very folder. Then it is put back.
     fn unmount_guarded(
@@ -146,11 +143,10 @@ impl Driver<'_> {
         id: Option<&VolumeId>,
         ward: &Ward<'_>,
     ) -> Result<Outcome> {
-        let table = self.mounts.table()?;
-        let mounted: Vec<_> = table.at(folder).map(|mount| mount.number).collect();
-        if mounted.is_empty() {
-            return Ok(Outcome::Already);
-        }
+        let look = self.mounts.standing_at(folder)?;
+        let Some(top) = look.top()? else { return Ok(Outcome::Already) };
+        self.refuse_strangers_on_top(id, &look)?;
+        let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
         let Ward::Consumer(consumer) = ward else {
             let mut views = self.guard_stage(id, &mounted)?;
             self.unmount_all(folder, id)?;
@@ -162,7 +158,7 @@ impl Driver<'_> {
             return Ok(Outcome::Done);
         };
         self.guard_consumer(id, consumer, &mounted)?;
-        let copy = self.mounts.copy_of(folder);
+        let copy = self.mounts.copy_of(top);
         seam::step("unmount.guarded");
         let outcome = self.unmount_all(folder, id)?;
         let Err(error) = self.guard_consumer(id, consumer, &mounted) else { return Ok(outcome) };
@@ -176,24 +172,27 @@ impl Driver<'_> {
     fn unmount_all(&self, folder: &Path, id: Option<&VolumeId>) -> Result<Outcome> {
         let mut outcome = Outcome::Already;
         loop {
-            let table = self.mounts.table()?;
-            let Some(mount) = table.top_at(folder) else { return Ok(outcome) };
+            let look = self.mounts.standing_at(folder)?;
+            let Some(mount) = look.top()? else { return Ok(outcome) };
+            self.refuse_strangers_on_top(id, &look)?;
             if self.devices.is_gone(mount.disk)? {
                 tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted whoever uses it");
-                self.mounts.unmount_dead(folder, self.deadline)?;
+                self.mounts.unmount_dead(mount, self.deadline)?;
             } else {
-                self.flush_if_last(&table, mount, id)?;
-                self.unmount_one(folder, id)?;
+                self.flush_if_last(&look.table, mount, id)?;
+                self.unmount_one(mount, id)?;
             }
             seam::step("unmount.one");
             outcome = Outcome::Done;
         }
     }
 
-    fn unmount_one(&self, folder: &Path, id: Option<&VolumeId>) -> Result<()> {
-        self.mounts.unmount(folder, self.deadline).map_err(|error| match error.kind {
-            Kind::Busy => Error { cause: error.cause + &self.users_of(id, folder), ..error }
-                .hint("a process of this machine uses files below that folder"),
+    fn unmount_one(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
+        self.mounts.unmount(mount, self.deadline).map_err(|error| match error.kind {
+            Kind::Busy if error.hint.is_none() => {
+                Error { cause: error.cause + &self.users_of(id, &mount.target), ..error }
+                    .hint("a process of this machine uses files below that folder")
+            }
             _ => error,
         })
     }

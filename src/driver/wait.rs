@@ -1,11 +1,14 @@
 //! Wait until this machine sees the volume's disk.
 
+use super::standing::{belonging, strangers_on};
 use super::{Driver, Volume};
 use crate::host::locks::Locked;
 use crate::model::device::Device;
-use crate::model::error::{Error, Result};
+use crate::model::error::Result;
 use crate::model::mountinfo::Mount;
+use crate::model::standing::{Look, Stands};
 use crate::model::target::{StagePlace, Target};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,32 +42,36 @@ impl Driver<'_> {
     }
 
     fn check_staged(&self, volume: &Volume, disk: &Device, place: &StagePlace) -> Result<()> {
-        let table = self.mounts.table()?;
-        // The table has real paths; the root may be reached through a link.
-        let bound = match &place.root {
-            Some(root) => {
-                let target = Target { root: root.clone(), below: place.below.clone() };
-                Some(self.mounts.real_path(&target)?)
+        let Some(root) = &place.root else {
+            let table = self.mounts.table()?;
+            let ends_so = |mount: &&Mount| mount.target.ends_with(&place.below);
+            let folders: BTreeSet<_> =
+                table.mounts().iter().filter(ends_so).map(|mount| &mount.target).collect();
+            for folder in folders {
+                let look = self.mounts.standing_at(folder)?;
+                // Which of them is the orchestrator's is not known here: it may be a copy of its
+                // folders. Its next call names the folder.
+                if !matches!(look.stands, Stands::Covered(_)) {
+                    check_at(volume, disk, &look, folder)?;
+                }
             }
-            None => None,
+            return Ok(());
         };
-        let is_there = |mount: &&Mount| bound.as_ref().is_none_or(|path| mount.target == *path);
-        let mut staged = table.ending_in(&place.below).filter(is_there);
-        match staged.find(|mount| mount.disk != disk.number) {
-            None => Ok(()),
-            Some(mount) => Err(Error::refused(format!(
-                "{} holds device {}, which is not the volume's disk {} ({})",
-                mount.target.display(),
-                mount.disk,
-                disk.kernel_name,
-                disk.number
-            ))
-            .hint(format!(
-                "the disk of volume {} came back under another name; restart the pods that use it",
-                volume.id
-            ))),
-        }
+        let target = Target { root: root.clone(), below: place.below.clone() };
+        let folder = self.mounts.real_path(&target)?;
+        check_at(volume, disk, &self.mounts.standing_at(&folder)?, &folder)
     }
+}
+
+fn check_at(volume: &Volume, disk: &Device, look: &Look, folder: &Path) -> Result<()> {
+    let Err(error) = belonging(look, disk, folder) else { return Ok(()) };
+    if matches!(look.stands, Stands::Covered(_)) || strangers_on(look, disk).is_some() {
+        return Err(error);
+    }
+    Err(error.hint(format!(
+        "the disk of volume {} came back under another name; restart the pods that use it",
+        volume.id
+    )))
 }
 
 /// The link, if it points to the proven disk; else the kernel's own node.

@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -24,10 +24,19 @@ use std::time::Duration;
 /// What the child does.
 #[derive(Debug, Clone, Copy)]
 pub enum Work {
-    /// Writes out the file system that is mounted at the path.
-    Flush,
-    /// Unmounts the path.
-    Unmount(MntFlags),
+    /// Writes out the file system that is mounted at the path, if the mount of this id is what is
+    /// there.
+    Flush {
+        /// The mount's id.
+        mount: u32,
+    },
+    /// Unmounts the path, if the mount of this id is what is there.
+    Unmount {
+        /// The mount's id.
+        mount: u32,
+        /// How.
+        flags: MntFlags,
+    },
     /// Writes out the file system at the path inside a mount namespace that we have open, if the
     /// mount of this id is what is there.
     FlushInside {
@@ -57,8 +66,8 @@ pub enum Ended {
     Hangs,
 }
 
-/// Does the work at the path.
-pub fn run(work: Work, path: &Path, deadline: Deadline) -> Result<Ended> {
+/// Does the work at the path, which begins in this folder if one is given.
+pub fn run(work: Work, folder: Option<&OwnedFd>, path: &Path, deadline: Deadline) -> Result<Ended> {
     let wrong = |errno: Errno| Error::io("start a child process", &errno.into());
     let path = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Error::new(Kind::Bug, "a path with a zero byte"))?;
@@ -66,7 +75,7 @@ pub fn run(work: Work, path: &Path, deadline: Deadline) -> Result<Ended> {
     // without running anything else of this process.
     match unsafe { fork() }.map_err(wrong)? {
         ForkResult::Child => {
-            let status = match enter(work).and_then(|()| in_child(work, &path)) {
+            let status = match enter(work, folder).and_then(|()| in_child(work, &path)) {
                 Ok(()) => 0,
                 Err(errno) => errno as i32,
             };
@@ -77,12 +86,15 @@ pub fn run(work: Work, path: &Path, deadline: Deadline) -> Result<Ended> {
     }
 }
 
-/// Into the namespace of the work, with no file left open.
-fn enter(work: Work) -> nix::Result<()> {
+/// Into the namespace and the folder of the work, with no file left open.
+fn enter(work: Work, folder: Option<&OwnedFd>) -> nix::Result<()> {
     if let Work::UnmountInside { namespace, .. } | Work::FlushInside { namespace, .. } = work {
         // SAFETY: the parent holds the descriptor open, and so have we its copy.
         let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
         setns(namespace, CloneFlags::CLONE_NEWNS)?;
+    }
+    if let Some(folder) = folder {
+        nix::unistd::fchdir(folder)?;
     }
     close_everything();
     Ok(())
@@ -93,29 +105,56 @@ const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_C
 
 fn in_child(work: Work, path: &CString) -> nix::Result<()> {
     match work {
-        Work::Flush => {
+        Work::Flush { mount } => {
+            must_be(mount, path)?;
             let folder = open(path.as_c_str(), FOLDER, Mode::empty())?;
             nix::unistd::syncfs(folder)
         }
         Work::FlushInside { mount, .. } => {
             // Whatever is in the way is said by one error, which no flush has.
             let unreached = |_| Errno::ESTALE;
-            if mount_id_of(path).map_err(unreached)? != mount {
-                return Err(Errno::ESTALE);
-            }
+            must_be(mount, path).map_err(unreached)?;
             let folder = open(path.as_c_str(), FOLDER, Mode::empty()).map_err(unreached)?;
             nix::unistd::syncfs(folder)
         }
-        Work::Unmount(flags) => umount2(path.as_c_str(), flags),
+        Work::Unmount { mount, flags } => {
+            must_be(mount, path)?;
+            umount2(path.as_c_str(), flags)
+        }
         Work::UnmountInside { mount, .. } => {
             // Those who live there may have moved something else to the path.
-            if mount_id_of(path)? == mount {
-                umount2(path.as_c_str(), MntFlags::UMOUNT_NOFOLLOW)
-            } else {
-                Err(Errno::ESTALE)
-            }
+            must_be(mount, path)?;
+            umount2(path.as_c_str(), MntFlags::UMOUNT_NOFOLLOW)
         }
     }
+}
+
+/// An error if the path leads to another mount.
+fn must_be(mount: u32, path: &CString) -> nix::Result<()> {
+    let found = match mount_id_of(path) {
+        // A file system without handles.
+        Err(Errno::EOPNOTSUPP) => mount_id_by_descriptor(path)?,
+        found => found?,
+    };
+    if found == mount { Ok(()) } else { Err(Errno::ESTALE) }
+}
+
+/// The same by what the kernel tells of a descriptor, which is closed again: it would make an
+/// unmount busy. Nothing is allocated.
+fn mount_id_by_descriptor(path: &CString) -> nix::Result<u32> {
+    use std::io::Write;
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let place = open(path.as_c_str(), flags, Mode::empty())?;
+    let mut name = [0; 64];
+    write!(&mut name[..], "/proc/self/fdinfo/{}\0", place.as_raw_fd()).map_err(|_| Errno::EBADF)?;
+    let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::EBADF)?;
+    let told = open(name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let mut text = [0; 512];
+    let length = nix::unistd::read(&told, &mut text)?;
+    let mut lines = text[..length].split(|byte| *byte == b'\n');
+    let id = lines.find_map(|line| line.strip_prefix(b"mnt_id:"));
+    let id = id.and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok());
+    id.ok_or(Errno::ESTALE)
 }
 
 /// The id of the mount that a path leads to, without a request to its file system: a dead one
@@ -257,9 +296,18 @@ mod tests {
 
     #[test]
     fn the_childs_errors_come_back() {
-        let unmount = Work::Unmount(MntFlags::UMOUNT_NOFOLLOW);
-        let ended = run(unmount, Path::new("/no/such/folder"), soon()).unwrap();
+        let unmount = Work::Unmount { mount: 1, flags: MntFlags::UMOUNT_NOFOLLOW };
+        let ended = run(unmount, None, Path::new("/no/such/folder"), soon()).unwrap();
         assert!(matches!(ended, Ended::Failed(Errno::ENOENT | Errno::EPERM)), "{ended:?}");
-        assert_eq!(run(Work::Flush, Path::new("/proc"), soon()).unwrap(), Ended::Done);
+        let proc = std::fs::File::open("/proc").unwrap();
+        let mount = crate::host::walk::mount_id(&proc).unwrap();
+        let flush = |mount, path: &str| run(Work::Flush { mount }, None, Path::new(path), soon());
+        assert_eq!(flush(mount, "/proc").unwrap(), Ended::Done);
+        assert_eq!(flush(mount + 1, "/proc").unwrap(), Ended::Failed(Errno::ESTALE));
+        let root = OwnedFd::from(std::fs::File::open("/").unwrap());
+        let flush = run(Work::Flush { mount }, Some(&root), Path::new("proc"), soon());
+        assert_eq!(flush.unwrap(), Ended::Done);
+        let path = CString::new("/proc").unwrap();
+        assert_eq!(mount_id_by_descriptor(&path), Ok(mount));
     }
 }

@@ -25,7 +25,9 @@ pub mod nodes;
 pub mod processes;
 pub mod records;
 pub mod system;
+pub mod tables;
 pub mod tool;
+mod walk;
 pub mod worker;
 
 use crate::model::aftercare::Wakeup;
@@ -37,6 +39,7 @@ use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::staleness::Presence;
+use crate::model::standing::Look;
 use crate::model::switch::{Method, Standing, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
@@ -200,8 +203,15 @@ pub struct Hidden {
 pub trait Mounts {
     /// The table now.
     fn table(&self) -> Result<MountTable>;
-    /// The folder's real path, with the links of its root followed and none below it allowed.
+    /// The folder's real path, with the links of its root followed and none below it allowed. An
+    /// error of kind [`Kind::Missing`](crate::model::error::Kind::Missing) if the root is not there.
     fn real_path(&self, target: &Target) -> Result<PathBuf>;
+    /// What stands at the folder, and whether its path leads there.
+    fn standing_at(&self, folder: &Path) -> Result<Look>;
+    /// The mount that the folder's path leads to; nothing if there is no such folder.
+    fn leads_to(&self, folder: &Path) -> Result<Option<u32>>;
+    /// Opens the root of a mount, if its path leads there.
+    fn open_root(&self, mount: &Mount) -> Result<File>;
     /// Makes the folder if it is missing, as kubelet does.
     fn make_folder(&self, path: &Path) -> Result<()>;
     /// Removes an empty folder.
@@ -210,31 +220,32 @@ pub trait Mounts {
     fn hidden_in(&self, path: &Path) -> Hidden;
     /// Mounts a disk.
     fn mount(&self, request: &MountRequest<'_>) -> Result<()>;
-    /// Mounts a folder at another place, where the bind refuses writes from its first moment.
-    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<()>;
-    /// Makes the bind at this place refuse writes.
-    fn make_read_only(&self, target: &Path) -> Result<()>;
-    /// Writes out what the file system mounted at this place still holds in memory; an error if a
-    /// write failed since the last time.
-    fn flush(&self, target: &Path, deadline: Deadline) -> Result<()>;
+    /// Mounts a mount's root at another place too, where the bind refuses writes from its first
+    /// moment. Like all that follows it does nothing if the mount's path no longer leads to it.
+    fn bind(&self, source: &Mount, target: &Path, read_only: bool) -> Result<()>;
+    /// Makes a bind refuse writes.
+    fn make_read_only(&self, mount: &Mount) -> Result<()>;
+    /// Writes out what the mount's file system still holds in memory; an error if a write failed
+    /// since the last time.
+    fn flush(&self, mount: &Mount, deadline: Deadline) -> Result<()>;
     /// The same for a mount inside an open mount namespace; false if it is not there any more, or
     /// cannot be opened.
     fn flush_inside(&self, namespace: &File, mount: &Mount, deadline: Deadline) -> Result<bool>;
-    /// Takes the top mount off this place; an error if it is busy.
-    fn unmount(&self, target: &Path, deadline: Deadline) -> Result<()>;
+    /// Takes the mount off; an error if it is busy.
+    fn unmount(&self, mount: &Mount, deadline: Deadline) -> Result<()>;
     /// Takes these mounts off inside an open mount namespace; an error if one is busy.
     fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()>;
     /// Puts a new folder in the place of this empty one, where nothing of this namespace is mounted:
     /// every mount that other namespaces have there ends, also one that is locked. Fine if there is
     /// no such folder.
     fn renew_folder(&self, folder: &Path) -> Result<()>;
-    /// A copy of the mount at this place, to put back what was taken off too early; nothing where
-    /// the kernel cannot make one.
-    fn copy_of(&self, target: &Path) -> Option<OwnedFd>;
+    /// A copy of the mount, to put back what was taken off too early; nothing where the kernel
+    /// cannot make one.
+    fn copy_of(&self, mount: &Mount) -> Option<OwnedFd>;
     /// Puts a copy back.
     fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()>;
-    /// Takes the top mount off this place, whoever still uses it: right only if its disk is dead.
-    fn unmount_dead(&self, target: &Path, deadline: Deadline) -> Result<()>;
+    /// Takes the mount off, whoever still uses it: right only if its disk is dead.
+    fn unmount_dead(&self, mount: &Mount, deadline: Deadline) -> Result<()>;
 }
 
 /// Who on this machine uses a file system or its disk, in whatever mount namespace.

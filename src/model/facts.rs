@@ -250,6 +250,10 @@ pub struct MountFact {
     pub pod: Option<ConsumerId>,
     /// The processes that live there.
     pub processes: Vec<ProcessFact>,
+    /// Why its path does not lead to it, if it is the machine's own and that was found.
+    pub out_of_reach: Option<String>,
+    /// The command that ends that.
+    pub way_out: Option<String>,
 }
 
 impl MountFact {
@@ -270,6 +274,8 @@ impl MountFact {
             namespace: None,
             pod: None,
             processes: Vec::new(),
+            out_of_reach: None,
+            way_out: None,
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Health {
     Stale,
     /// Mounts stand on a disk that is gone, and there is no other.
     Dead,
+    /// A mount is out of reach: its path leads elsewhere, because something is mounted over it.
+    Covered,
     /// Which disk is the volume's, whose disk is mounted, or whether that will ever answer again,
     /// cannot be told.
     Ambiguous,
@@ -29,8 +31,15 @@ pub enum Health {
 
 impl Health {
     /// Every one, best first.
-    pub const ALL: [Self; 6] =
-        [Self::Ok, Self::Guarded, Self::Leaked, Self::Stale, Self::Dead, Self::Ambiguous];
+    pub const ALL: [Self; 7] = [
+        Self::Ok,
+        Self::Guarded,
+        Self::Leaked,
+        Self::Stale,
+        Self::Dead,
+        Self::Covered,
+        Self::Ambiguous,
+    ];
 }
 
 impl fmt::Display for Health {
@@ -41,6 +50,7 @@ impl fmt::Display for Health {
             Self::Leaked => "leaked",
             Self::Stale => "stale",
             Self::Dead => "dead",
+            Self::Covered => "covered",
             Self::Ambiguous => "ambiguous",
         })
     }
@@ -63,6 +73,7 @@ pub struct Verdict {
 #[must_use]
 pub fn judge(facts: &VolumeFacts) -> Verdict {
     let ruled = ambiguous(facts)
+        .or_else(|| covered(facts))
         .or_else(|| off_its_disk(facts))
         .or_else(|| guarded(facts))
         .or_else(|| leaked(facts));
@@ -93,6 +104,20 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
     };
     let because = format!("{} is mounted from {number}, and {verdict}{now}", place.display());
     Some((Health::Ambiguous, because, Some(format!("{hint}; {NOTHING_IS_DONE}"))))
+}
+
+fn covered(facts: &VolumeFacts) -> Option<Ruling> {
+    let hidden = |mount: &MountFact| {
+        let (place, why) = (mount.place.display(), mount.out_of_reach.as_ref()?);
+        Some((format!("{place} does not lead to the mount there: {why}"), mount.way_out.clone()))
+    };
+    let (because, way_out) = facts.mounts.iter().find_map(hidden)?;
+    let end =
+        way_out.unwrap_or_else(|| "see the kernel's log, and mend what does not answer".to_owned());
+    let next = format!(
+        "{end}; until then what is written by that path goes elsewhere, and nothing of the volume is mounted or unmounted there"
+    );
+    Some((Health::Covered, because, Some(next)))
 }
 
 fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {

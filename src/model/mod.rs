@@ -27,6 +27,7 @@ pub mod refusal;
 pub mod secret;
 pub mod situation;
 pub mod staleness;
+pub mod standing;
 pub mod story;
 pub mod switch;
 pub mod target;

@@ -219,6 +219,7 @@ fn mounts(page: &mut Page, facts: &VolumeFacts) {
     for mount in &facts.mounts {
         let paint = page.paint;
         page.fact(role(mount.role), &mount_text(mount), |line| match mount.on {
+            _ if mount.out_of_reach.is_some() => paint.bad(line),
             Standing::Gone | Standing::Halted | Standing::Other => paint.bad(line),
             Standing::Disk | Standing::Unknown => line.to_owned(),
         });
@@ -273,8 +274,10 @@ fn mount_text(mount: &MountFact) -> String {
         }
     };
     let pod = mount.pod.as_ref().map(|pod| format!(" of pod {pod}")).unwrap_or_default();
+    let hidden = mount.out_of_reach.as_ref();
+    let hidden = hidden.map(|why| format!(", OUT OF REACH: {why}")).unwrap_or_default();
     format!(
-        "{} on {on} ({}){below}: {} {}, source {}{namespace}{who}{pod}",
+        "{} on {on} ({}){below}: {} {}, source {}{namespace}{who}{pod}{hidden}",
         mount.place.display(),
         mount.number,
         mount.fs_type,

@@ -83,7 +83,7 @@ impl Paint {
         match health {
             Health::Ok => self.good(text),
             Health::Guarded | Health::Leaked => self.doubtful(text),
-            Health::Stale | Health::Dead | Health::Ambiguous => self.bad(text),
+            Health::Stale | Health::Dead | Health::Covered | Health::Ambiguous => self.bad(text),
         }
     }
 }

@@ -210,6 +210,9 @@ fn disk(facts: &VolumeFacts) -> String {
 
 fn global(facts: &VolumeFacts) -> String {
     let of_role = facts.mounts.iter().filter(|mount| mount.role == Role::Global);
+    if of_role.clone().any(|mount| mount.out_of_reach.is_some()) {
+        return "hidden".to_owned();
+    }
     let standing = of_role.map(|mount| mount.on).max();
     match standing {
         None => "no",
@@ -224,7 +227,8 @@ fn global(facts: &VolumeFacts) -> String {
 
 fn counted(facts: &VolumeFacts, role: Role) -> String {
     let all: Vec<&MountFact> = facts.mounts.iter().filter(|mount| mount.role == role).collect();
-    let well = all.iter().filter(|mount| mount.on == Standing::Disk).count();
+    let is_well = |mount: &&&MountFact| mount.on == Standing::Disk && mount.out_of_reach.is_none();
+    let well = all.iter().filter(is_well).count();
     if well == all.len() { all.len().to_string() } else { format!("{well}/{}", all.len()) }
 }
 

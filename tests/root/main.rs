@@ -25,6 +25,7 @@ mod adoption;
 mod aftercare;
 mod blank;
 mod census;
+mod covered;
 mod crash;
 mod expand;
 mod failing_disk;

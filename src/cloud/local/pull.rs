@@ -7,7 +7,7 @@
 //! as absent everywhere.
 
 use super::shelf::Shelf;
-use crate::host::{Devices, kernel, nodes};
+use crate::host::{Devices, kernel, nodes, tables};
 use crate::model::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -63,7 +63,8 @@ fn shut_down(number: DeviceNumber) -> Result<bool> {
     let mut last_failure = None;
     for process in std::iter::once(own).chain(others) {
         // A process that ended meanwhile has nothing mounted.
-        let Ok(text) = fs::read(process.join("mountinfo")) else { continue };
+        let table = fs::File::open(process.join("mountinfo"));
+        let Ok(text) = table.and_then(tables::read) else { continue };
         let table = MountTable::parse(&text)?;
         for mount in table.of(number) {
             match shut_down_at(&process, &mount.target, number) {

@@ -15,7 +15,7 @@ pub(super) fn table(proc: &Proc, namespace: &File) -> io::Result<Vec<u8>> {
         let look = || {
             unshare(CloneFlags::CLONE_FS)?;
             setns(namespace, CloneFlags::CLONE_NEWNS)?;
-            proc.read("thread-self/mountinfo")
+            proc.read_table("thread-self/mountinfo")
         };
         let looking = thread::Builder::new().spawn_scoped(scope, look)?;
         looking.join().unwrap_or_else(|_| Err(io::Error::other("the thread in it panicked")))

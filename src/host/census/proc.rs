@@ -2,6 +2,7 @@
 
 use super::cgroups::Makers;
 use crate::host::kernel;
+use crate::host::tables;
 use crate::model::cgroup::{Owner, Step};
 use crate::model::error::{Error, Result};
 use crate::model::mountinfo::MountTable;
@@ -137,7 +138,7 @@ impl Proc {
 
     /// The mounts that a thread sees.
     pub(super) fn table(&self, task: Task) -> io::Result<Vec<u8>> {
-        self.read(&format!("{task}/mountinfo")).map_err(|error| match error.raw_os_error() {
+        self.read_table(&format!("{task}/mountinfo")).map_err(|error| match error.raw_os_error() {
             // Of a process that has ended and was not waited for.
             Some(nix::libc::EINVAL) => io::Error::from_raw_os_error(nix::libc::ESRCH),
             _ => error,
@@ -147,9 +148,14 @@ impl Proc {
     /// The mounts of this thread's own namespace.
     pub(super) fn own_table(&self) -> Result<MountTable> {
         let path = "thread-self/mountinfo";
-        let text = self.read(path);
+        let text = self.read_table(path);
         let io = |error| Error::io(format!("read {}", self.root.join(path).display()), &error);
         MountTable::parse(&text.map_err(io)?)
+    }
+
+    /// The whole of a mount table.
+    pub(super) fn read_table(&self, path: &str) -> io::Result<Vec<u8>> {
+        tables::read(self.open(path, OFlag::O_RDONLY)?)
     }
 
     /// The whole of a file.

@@ -12,7 +12,7 @@ mod udev;
 
 use self::events::DiskEvents;
 use self::sysfs::{Folder, Sysfs};
-use super::{Devices, Events, Held, files, kernel, nodes};
+use super::{Devices, Events, Held, kernel, nodes, tables};
 use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::freedom::Freedom;
@@ -237,7 +237,7 @@ fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
         let number = match fs::metadata(root) {
             Ok(found) => Some(nodes::number_below(&found)),
             // To look there takes the right to trace, which not every root has.
-            Err(_) => match files::read_proc(mounts) {
+            Err(_) => match fs::File::open(mounts).and_then(tables::read) {
                 Ok(text) => {
                     MountTable::parse(&text)?.top_at(Path::new("/")).map(|root| root.number)
                 }

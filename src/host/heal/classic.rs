@@ -7,7 +7,7 @@ use super::clones::{New, source};
 use super::inside::{Inside, failed, take_root};
 use super::tree::{Nested, Piece, What, place_in};
 use super::tuck::{Ground, Ready};
-use super::walk::is_folder;
+use crate::host::walk::is_folder;
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::{Mount, MountTable};

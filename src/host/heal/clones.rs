@@ -3,8 +3,8 @@
 
 use super::attributes::{self, ID_MAPPED};
 use super::inside::{Inside, attach, clone, failed};
-use super::walk::is_folder;
 use crate::host::kernel::{MountChange, change_mount, owner_of_namespace};
+use crate::host::walk::is_folder;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::Mount;
 use crate::model::switch::{Method, group_of};

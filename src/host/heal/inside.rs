@@ -4,8 +4,9 @@
 //! used by descriptor alone. Mounts are told by the ids in fdinfo, which asks no file system: a
 //! dead one answers nothing.
 
-use super::walk::Way;
 use crate::host::kernel::owner_of_namespace;
+use crate::host::tables;
+use crate::host::walk::Way;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::{Mount, MountTable};
 use nix::fcntl::{OFlag, openat as nix_openat};
@@ -120,15 +121,19 @@ impl Inside {
     /// The mounts here.
     pub(super) fn table(&self) -> Result<MountTable> {
         let path = "thread-self/mountinfo";
-        MountTable::parse(&self.read(path).map_err(|error| failed(format!("read {path}"), error))?)
+        let text = self.open(path).and_then(tables::read);
+        MountTable::parse(&text.map_err(|error| failed(format!("read {path}"), error))?)
+    }
+
+    fn open(&self, path: &str) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        Ok(nix_openat(&self.proc, path, flags, NixMode::empty())?.into())
     }
 
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let file: File = nix_openat(&self.proc, path, flags, NixMode::empty())?.into();
         let mut text = Vec::with_capacity(8 << 10);
         // Through `take`: a file that is asked for its size first costs two more calls.
-        file.take(u64::MAX).read_to_end(&mut text)?;
+        self.open(path)?.take(u64::MAX).read_to_end(&mut text)?;
         Ok(text)
     }
 

@@ -12,9 +12,9 @@ mod probe;
 mod settle;
 mod tree;
 mod tuck;
-mod walk;
 
 use super::helper::{self, Keeper};
+use super::walk::Way;
 use super::{SwitchRequest, Switches};
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -29,7 +29,6 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
-use walk::Way;
 
 /// The kernel's ways to replace a mount.
 #[derive(Debug, Clone, Copy, Default)]

@@ -2,8 +2,8 @@
 //! abilities.
 
 use super::inside::{self, Inside, failed};
-use super::walk::Way;
 use crate::host::kernel::{MountChange, change_mount};
+use crate::host::walk::Way;
 use crate::model::error::Result;
 use crate::model::switch::Method;
 use nix::mount::{MsFlags, mount};

@@ -1,12 +1,12 @@
 //! Which disk a btrfs is on: its mounts show a number of no device, so the kernel is asked.
 
 use crate::host::kernel;
+use crate::host::walk::mount_id;
 use crate::model::contents::uuid_text;
 use crate::model::device::DeviceNumber;
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::target::place_of;
-use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Finds the disk of each btrfs of ours. Other people's mounts are not opened: theirs may hang.
@@ -27,7 +27,7 @@ fn disk_of(mount: &Mount) -> Option<DeviceNumber> {
     let root = OpenOptions::new().read(true).custom_flags(flags).open(&mount.target).ok()?;
     // What is mounted on top of it is another mount. (Its device number says nothing: each
     // subvolume has one of its own.)
-    if mount_id_of(&root)? != mount.id {
+    if mount_id(&root).ok()? != mount.id {
         return None;
     }
     let info = kernel::btrfs_info(&root).ok()?;
@@ -37,10 +37,4 @@ fn disk_of(mount: &Mount) -> Option<DeviceNumber> {
         [disk] => fs::read_to_string(disk.path().join("dev")).ok()?.trim().parse().ok(),
         _ => None,
     }
-}
-
-fn mount_id_of(file: &File) -> Option<u32> {
-    let path = format!("/proc/thread-self/fdinfo/{}", file.as_raw_fd());
-    let text = fs::read_to_string(path).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
 }

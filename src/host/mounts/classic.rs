@@ -1,11 +1,13 @@
 //! Mounts through mount(2), for kernels and sandboxes without the newer calls.
 
-use super::failed;
+use super::{failed, place};
 use crate::host::MountRequest;
 use crate::model::error::Result;
 use crate::model::mount_options::Flag;
+use crate::model::mountinfo::Mount;
 use crate::seam;
 use nix::mount::{MsFlags, mount as mount2};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Mounts a disk; `source` is a node of it.
@@ -33,23 +35,30 @@ pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> Result<()> {
         .collect();
     let data = words.join(",");
     let data = (!data.is_empty()).then_some(data.as_str());
-    mount2(Some(source), request.target, Some(request.kind.name()), flags, data)
+    let folder = place::open(request.target)?;
+    mount2(Some(source), &place::path_of(&folder), Some(request.kind.name()), flags, data)
         .map_err(|errno| super::refused(request, errno, ""))
 }
 
 /// Binds a folder. Between the two steps of a read-only one it can be written to: a call that is
 /// killed there is repeated, and makes it right.
-pub(super) fn bind(source: &Path, target: &Path, read_only: bool) -> Result<()> {
-    mount2(Some(source), target, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(
-        |errno| failed(format!("bind {} to {}", source.display(), target.display()), errno),
-    )?;
+pub(super) fn bind(source: &Mount, target: &Path, read_only: bool) -> Result<()> {
+    let (from, to) = (place::open_mount(source)?, place::open(target)?);
+    let (from, to) = (place::path_of(&from), place::path_of(&to));
+    mount2(Some(&from), &to, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| {
+        failed(format!("bind {} to {}", source.target.display(), target.display()), errno)
+    })?;
     seam::step("mounts.bound");
-    if read_only { make_read_only(target) } else { Ok(()) }
+    if read_only { refuse_writes(&place::open(target)?, target) } else { Ok(()) }
 }
 
 /// Makes a bind refuse writes.
-pub(super) fn make_read_only(target: &Path) -> Result<()> {
+pub(super) fn make_read_only(mount: &Mount) -> Result<()> {
+    refuse_writes(&place::open_mount(mount)?, &mount.target)
+}
+
+fn refuse_writes(root: &OwnedFd, target: &Path) -> Result<()> {
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
-    mount2(None::<&str>, target, None::<&str>, flags, None::<&str>)
+    mount2(None::<&str>, &place::path_of(root), None::<&str>, flags, None::<&str>)
         .map_err(|errno| failed(format!("make {} read-only", target.display()), errno))
 }

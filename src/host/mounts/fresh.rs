@@ -1,14 +1,14 @@
 //! Mounts through the kernel's newer calls (fsopen(2) and its family, Linux 5.2): the kernel says
 //! in words what it refuses, and what is mounted is looked at before anybody can reach it.
 
-use super::{EMPTY, Failure};
+use super::{EMPTY, Failure, place};
 use crate::host::MountRequest;
 use crate::host::kernel;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount_options::Flag;
+use crate::model::mountinfo::Mount;
 use crate::seam;
 use nix::errno::Errno;
-use rustix::fs::CWD;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
@@ -28,8 +28,10 @@ pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> std::result::R
     let mount = prepared
         .and_then(|()| fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(request)))
         .map_err(|errno| refused(request, errno, &messages(context)))?;
+    let folder = place::open(request.target)?;
     seam::effect("mounts.attach")?;
-    attach(&mount, request.target).map_err(|errno| refused(request, errno, ""))
+    attach(&mount, &folder).map_err(|errno| refused(request, errno, ""))?;
+    place::must_be_seen(&mount, request.target)
 }
 
 fn prepare(context: &OwnedFd, request: &MountRequest<'_>, source: &Path) -> rustix::io::Result<()> {
@@ -75,44 +77,52 @@ fn attributes(request: &MountRequest<'_>) -> MountAttrFlags {
 
 /// Binds a folder, so that nobody sees the bind before it refuses writes.
 pub(super) fn bind(
-    source: &Path,
+    source: &Mount,
     target: &Path,
     read_only: bool,
 ) -> std::result::Result<(), Failure> {
     let doing = |errno: rustix::io::Errno| match errno {
         rustix::io::Errno::NOSYS => Failure::Unsupported,
         errno => Failure::Error(super::failed(
-            format!("bind {} to {}", source.display(), target.display()),
+            format!("bind {} to {}", source.target.display(), target.display()),
             Errno::from_raw(errno.raw_os_error()),
         )),
     };
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let tree = open_tree(CWD, source, flags).map_err(doing)?;
+    let tree = clone(&place::open_mount(source)?).map_err(doing)?;
     if read_only {
         // Linux 5.12; before that it is done in two steps.
         kernel::set_mount_attributes(&tree, READ_ONLY)
             .map_err(|errno| doing(rustix::io::Errno::from_raw_os_error(errno as i32)))?;
     }
+    let folder = place::open(target)?;
     seam::effect("mounts.bind.attach")?;
-    attach(&tree, target).map_err(doing)
+    attach(&tree, &folder).map_err(doing)?;
+    place::must_be_seen(&tree, target)
 }
 
-/// A detached copy of the mount at a place.
-pub(super) fn copy_of(target: &Path) -> Option<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    open_tree(CWD, target, flags).ok()
+/// A detached copy of a mount.
+pub(super) fn copy_of(mount: &Mount) -> Option<OwnedFd> {
+    clone(&place::open_mount(mount).ok()?).ok()
+}
+
+fn clone(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(root, EMPTY, flags)
 }
 
 /// Attaches a copy at a place.
 pub(super) fn put_back(copy: &OwnedFd, target: &Path) -> Result<()> {
-    attach(copy, target).map_err(|errno| {
+    attach(copy, &place::open(target)?).map_err(|errno| {
         let errno = Errno::from_raw(errno.raw_os_error());
         super::failed(format!("put the mount back at {}", target.display()), errno)
     })
 }
 
-fn attach(mount: &OwnedFd, target: &Path) -> rustix::io::Result<()> {
-    move_mount(mount, EMPTY, CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+fn attach(mount: &OwnedFd, folder: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(mount, EMPTY, folder, EMPTY, flags)
 }
 
 fn unsupported_or(request: &MountRequest<'_>) -> impl FnOnce(rustix::io::Errno) -> Failure {

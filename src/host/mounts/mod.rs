@@ -4,14 +4,16 @@
 mod btrfs;
 mod classic;
 mod fresh;
+mod place;
 
-use super::files;
 use super::helper::{self, Ended, Work};
 use super::nodes::Node;
+use super::tables;
 use super::{Hidden, MountRequest, Mounts};
 use crate::model::contents::FsType;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::standing::{Look, Stands};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
 use crate::seam;
@@ -51,50 +53,78 @@ impl From<Error> for Failure {
 /// The path of a descriptor itself.
 const EMPTY: &str = "";
 
+/// The mounts of this thread's namespace.
+fn read_table() -> Result<MountTable> {
+    // `thread-self`, not `self`: the latter shows the namespace of the main thread.
+    let path = "/proc/thread-self/mountinfo";
+    seam::effect("mounts.table")?;
+    let text = File::open(path).and_then(tables::read);
+    let text = text.map_err(|error| Error::io(format!("read {path}"), &error))?;
+    let mut table = MountTable::parse(&text)?;
+    btrfs::find_disks(&mut table);
+    Ok(table)
+}
+
 impl Mounts for KernelMounts {
     fn table(&self) -> Result<MountTable> {
-        // `thread-self`, not `self`: the latter shows the namespace of the main thread.
-        let path = "/proc/thread-self/mountinfo";
-        seam::effect("mounts.table")?;
-        let text =
-            files::read_proc(path).map_err(|error| Error::io(format!("read {path}"), &error))?;
-        let mut table = MountTable::parse(&text)?;
-        btrfs::find_disks(&mut table);
-        Ok(table)
+        read_table()
     }
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
-        let root = fs::canonicalize(&target.root)
-            .map_err(|error| Error::io(format!("look at {}", target.root.display()), &error))?;
-        let real = root.join(&target.below);
-        let mut walked = root;
-        for part in &target.below {
-            walked.push(part);
-            // The last part may be a mount of a dead disk, where every look fails: what is
-            // mounted there was checked when it was mounted.
-            match fs::symlink_metadata(&walked) {
-                Ok(found) if found.file_type().is_symlink() => {
-                    return Err(Error::refused(format!("{} is a symbolic link", walked.display()))
-                        .hint("kubelet's folders must be real folders"));
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
-                Err(_) if walked == real => break,
-                Err(error) => {
-                    return Err(Error::io(format!("look at {}", walked.display()), &error));
-                }
+        use std::io::ErrorKind::{NotADirectory, NotFound};
+        let root = fs::canonicalize(&target.root).map_err(|error| {
+            let wrong = Error::io(format!("look at {}", target.root.display()), &error);
+            match error.kind() {
+                NotFound | NotADirectory => Error { kind: Kind::Missing, ..wrong },
+                _ => wrong,
             }
-        }
+        })?;
+        let real = root.join(&target.below);
+        place::find(&real)?;
         Ok(real)
+    }
+
+    fn standing_at(&self, folder: &Path) -> Result<Look> {
+        /// Whoever mounts and unmounts beside us is done by then.
+        const LOOKS: usize = 3;
+        let mut last = None;
+        for _ in 0..LOOKS {
+            // The table first: what came since is not in it, and is looked for again. The place is
+            // not held meanwhile, for that makes other people's unmounts busy.
+            let table = read_table()?;
+            let seen = self.leads_to(folder)?;
+            let is_told = |id: u32| table.mounts().iter().any(|mount| mount.id == id);
+            let is_torn = seen.is_some_and(|id| !is_told(id));
+            let look = Look::of(folder, seen, table);
+            // What is covered is looked at again: between the two the cover may have come or gone.
+            let is_certain = match &look.stands {
+                Stands::Covered(_) => last.as_ref() == Some(&look.stands),
+                Stands::Mount { .. } => true,
+                Stands::Nothing => !is_torn || last == Some(Stands::Nothing),
+            };
+            if is_certain {
+                return Ok(look);
+            }
+            last = Some(look.stands);
+        }
+        Err(Error::new(Kind::Busy, format!("what is mounted at {} changes", folder.display()))
+            .hint("the next try looks anew"))
+    }
+
+    fn leads_to(&self, folder: &Path) -> Result<Option<u32>> {
+        let place = place::find(folder)?;
+        place.map(|place| place::mount_of(&place, folder)).transpose()
+    }
+
+    fn open_root(&self, mount: &Mount) -> Result<File> {
+        let place = place::open_mount(mount)?;
+        File::open(place::path_of(&place))
+            .map_err(|error| Error::io(format!("open {}", mount.target.display()), &error))
     }
 
     fn make_folder(&self, path: &Path) -> Result<()> {
         seam::effect("mounts.make_folder")?;
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o750)
-            .create(path)
-            .map_err(|error| Error::io(format!("make the folder {}", path.display()), &error))
+        place::make(path)
     }
 
     fn remove_folder(&self, path: &Path) -> Result<()> {
@@ -118,7 +148,7 @@ impl Mounts for KernelMounts {
         }
     }
 
-    fn bind(&self, source: &Path, target: &Path, read_only: bool) -> Result<()> {
+    fn bind(&self, source: &Mount, target: &Path, read_only: bool) -> Result<()> {
         seam::effect("mounts.bind")?;
         match fresh::bind(source, target, read_only) {
             Ok(()) => Ok(()),
@@ -127,29 +157,35 @@ impl Mounts for KernelMounts {
         }
     }
 
-    fn make_read_only(&self, target: &Path) -> Result<()> {
+    fn make_read_only(&self, mount: &Mount) -> Result<()> {
         seam::effect("mounts.make_read_only")?;
-        classic::make_read_only(target)
+        classic::make_read_only(mount)
     }
 
-    fn flush(&self, target: &Path, deadline: Deadline) -> Result<()> {
+    fn flush(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         seam::effect("mounts.flush")?;
-        helped(Work::Flush, "write out the file system at", target, deadline)
+        self.helped_at(
+            Work::Flush { mount: mount.id },
+            "write out the file system at",
+            mount,
+            deadline,
+        )
     }
 
     fn flush_inside(&self, namespace: &File, mount: &Mount, deadline: Deadline) -> Result<bool> {
         seam::effect("mounts.flush_inside")?;
         let work = Work::FlushInside { namespace: namespace.as_raw_fd(), mount: mount.id };
         let doing = "write out, in another namespace, the file system at";
-        match helper::run(work, &mount.target, deadline)? {
+        match helper::run(work, None, &mount.target, deadline)? {
             Ended::Failed(Errno::ESTALE) => Ok(false),
-            ended => told(ended, doing, &mount.target).map(|()| true),
+            ended => told(ended, &format!("{doing} {}", mount.target.display())).map(|()| true),
         }
     }
 
-    fn unmount(&self, target: &Path, deadline: Deadline) -> Result<()> {
+    fn unmount(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         seam::effect("mounts.unmount")?;
-        helped(Work::Unmount(MntFlags::UMOUNT_NOFOLLOW), "unmount", target, deadline)
+        let work = Work::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
+        self.helped_at(work, "unmount", mount, deadline)
     }
 
     fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()> {
@@ -168,8 +204,8 @@ impl Mounts for KernelMounts {
         })
     }
 
-    fn copy_of(&self, target: &Path) -> Option<OwnedFd> {
-        fresh::copy_of(target)
+    fn copy_of(&self, mount: &Mount) -> Option<OwnedFd> {
+        fresh::copy_of(mount)
     }
 
     fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()> {
@@ -177,10 +213,31 @@ impl Mounts for KernelMounts {
         fresh::put_back(&copy, target)
     }
 
-    fn unmount_dead(&self, target: &Path, deadline: Deadline) -> Result<()> {
+    fn unmount_dead(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         seam::effect("mounts.unmount_dead")?;
         let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
-        helped(Work::Unmount(flags), "unmount (lazily)", target, deadline)
+        let work = Work::Unmount { mount: mount.id, flags };
+        self.helped_at(work, "unmount (lazily)", mount, deadline)
+    }
+}
+
+impl KernelMounts {
+    /// Work on a mount, if its path still leads to it: the child looks, in the folder above, which
+    /// is open and by that the same one whatever is mounted over it.
+    fn helped_at(&self, work: Work, doing: &str, mount: &Mount, deadline: Deadline) -> Result<()> {
+        let (Some(above), Some(name)) = (mount.target.parent(), mount.target.file_name()) else {
+            return Err(Error::bad_call(format!("{} is no folder's path", mount.target.display())));
+        };
+        let elsewhere = || match self.standing_at(&mount.target) {
+            // Whatever the reason, nothing was done; an error of the work itself is the host's.
+            Err(error) => Error { kind: Kind::Busy, ..error },
+            Ok(look) => look.why_not(mount).map_or_else(|| place::no_longer(mount), |c| c.error()),
+        };
+        let Some(above) = place::find(above).ok().flatten() else { return Err(elsewhere()) };
+        match helper::run(work, Some(&above), Path::new(name), deadline)? {
+            Ended::Failed(Errno::ESTALE | Errno::ENOENT) => Err(elsewhere()),
+            ended => told(ended, &format!("{doing} {}", mount.target.display())),
+        }
     }
 }
 
@@ -219,11 +276,10 @@ fn renew(folder: &Path) -> std::io::Result<()> {
 
 /// Work on a file system whose disk may hang.
 fn helped(work: Work, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
-    told(helper::run(work, target, deadline)?, doing, target)
+    told(helper::run(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
 }
 
-fn told(ended: Ended, doing: &str, target: &Path) -> Result<()> {
-    let doing = format!("{doing} {}", target.display());
+fn told(ended: Ended, doing: &str) -> Result<()> {
     match ended {
         Ended::Done => Ok(()),
         Ended::Failed(errno) => Err(failed(doing, errno)),
@@ -293,10 +349,37 @@ mod tests {
             let error = KernelMounts.real_path(&target(below)).unwrap_err();
             assert!(error.cause.contains("symbolic link"), "{error}");
         }
+        for wrong in ["pods/evil/made", "pods/evil"] {
+            let error = KernelMounts.make_folder(&base.join("data").join(wrong)).unwrap_err();
+            assert!(error.cause.contains("symbolic link"), "{error}");
+        }
+        assert!(fs::symlink_metadata("/etc/made").is_err());
+        KernelMounts.make_folder(&base.join("data/pods/v/volumes/x")).unwrap();
+        assert!(fs::metadata(base.join("data/pods/v/volumes/x")).unwrap().is_dir());
+    }
+
+    #[test]
+    fn a_root_that_is_not_there_is_told_from_one_that_does_not_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(folder.path()).unwrap();
+        let kind = |root: PathBuf| {
+            let target = Target { root, below: "pods/u".into() };
+            KernelMounts.real_path(&target).unwrap_err().kind
+        };
+        fs::write(base.join("file"), "").unwrap();
+        for missing in ["none", "file/none"] {
+            assert_eq!(kind(base.join(missing)), Kind::Missing, "{missing}");
+        }
+        std::os::unix::fs::symlink("circle", base.join("circle")).unwrap();
+        assert_eq!(kind(base.join("circle")), Kind::Host);
     }
 
     #[test]
     fn the_table_of_this_thread_is_read() {
-        assert!(KernelMounts.table().unwrap().top_at(Path::new("/proc")).is_some());
+        let look = KernelMounts.standing_at(Path::new("/proc")).unwrap();
+        let top = look.top().unwrap().unwrap();
+        assert_eq!(top.fs_type, "proc");
+        assert_eq!(KernelMounts.leads_to(Path::new("/proc/sys")).unwrap(), Some(top.id));
+        assert_eq!(KernelMounts.standing_at(Path::new("/no/such")).unwrap().top(), Ok(None));
     }
 }

@@ -173,10 +173,15 @@ fn propagation(driver: &Driver<'_>, root: &Path) -> Finding {
         Ok(table) => table,
         Err(error) => return Finding::error(CHECK, error.cause, "is /proc mounted?"),
     };
-    let Some(mount) = table.covering(root) else {
+    let leads_to =
+        std::fs::canonicalize(root).ok().and_then(|real| driver.mounts.leads_to(&real).ok()?);
+    let Some(mount) = table.mounts().iter().find(|mount| Some(mount.id) == leads_to) else {
         return Finding::warning(
             CHECK,
-            format!("what {} is on is not in the mount table (a chroot?)", root.display()),
+            format!(
+                "what {} is on cannot be told: it is not there, or not in the mount table (a chroot?)",
+                root.display()
+            ),
             "run it in the machine's own root",
         );
     };

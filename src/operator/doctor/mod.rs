@@ -98,7 +98,7 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
         match row.verdict.health {
             Health::Ok => None,
             Health::Guarded | Health::Leaked => Some(Finding::warning(CHECK, found, fix)),
-            Health::Stale | Health::Dead | Health::Ambiguous => {
+            Health::Stale | Health::Dead | Health::Covered | Health::Ambiguous => {
                 Some(Finding::error(CHECK, found, fix))
             }
         }

@@ -1,13 +1,15 @@
 //! Ways to a place in a folder or namespace of somebody else, who owns its names: no path element
 //! may be a link, or lead out.
 
-use super::inside::failed;
-use crate::model::error::Result;
+use crate::model::error::{Error, Result};
 use crate::model::switch::Method;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path};
+use std::sync::OnceLock;
 
 /// No path element may lead elsewhere than it says.
 const STRAIGHT: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
@@ -32,14 +34,28 @@ impl Way {
         }
     }
 
+    /// What this kernel has.
+    pub(super) fn best() -> Self {
+        static BEST: OnceLock<Way> = OnceLock::new();
+        *BEST.get_or_init(|| match Self::InOneCall.lead(Path::new("/")) {
+            Ok(_) => Self::InOneCall,
+            Err(_) => Self::OnFoot,
+        })
+    }
+
     /// Opens a place of the namespace that this thread is in.
     pub(super) fn open(self, path: &Path) -> Result<OwnedFd> {
-        let opened = match self {
+        let failed = |errno: Errno| Error::io(format!("open {}", path.display()), &errno.into());
+        self.lead(path).map_err(failed)
+    }
+
+    /// The same, with the kernel's own error. `LOOP`: a part of the path is a link.
+    pub(super) fn lead(self, path: &Path) -> rustix::io::Result<OwnedFd> {
+        match self {
             Self::InOneCall => openat2(CWD, path, PLACE, Mode::empty(), STRAIGHT),
             Self::OnFoot => openat(CWD, "/", PLACE | OFlags::DIRECTORY, Mode::empty())
                 .and_then(|root| on_foot(root, path.strip_prefix("/").unwrap_or(path))),
-        };
-        opened.map_err(|errno| failed(format!("open {}", path.display()), errno))
+        }
     }
 
     /// Opens a place below an open one.
@@ -72,13 +88,27 @@ fn on_foot(mut at: OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
         let is_last = parts.peek().is_none();
         // A link is no folder: on the way it is refused by that.
         let kind = if is_last { OFlags::empty() } else { OFlags::DIRECTORY };
-        at = openat(&at, name, PLACE | OFlags::NOFOLLOW | kind, Mode::empty())?;
+        at = match openat(&at, name, PLACE | OFlags::NOFOLLOW | kind, Mode::empty()) {
+            Err(Errno::NOTDIR) if readlinkat(&at, name, Vec::new()).is_ok() => {
+                return Err(Errno::LOOP);
+            }
+            opened => opened?,
+        };
         // Asked of the kernel's memory alone: a dead file system answers no fstat(2).
         if is_last && readlinkat(&at, "", Vec::new()).is_ok() {
             return Err(Errno::LOOP);
         }
     }
     Ok(at)
+}
+
+/// The id of the mount that an open place was reached through, as the kernel keeps it for the
+/// descriptor: no file system is asked, for a dead one answers nothing.
+pub(super) fn mount_id(place: impl AsFd) -> io::Result<u32> {
+    let path = format!("/proc/thread-self/fdinfo/{}", place.as_fd().as_raw_fd());
+    let text = fs::read_to_string(&path)?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| io::Error::other(format!("{path} tells no mount")))
 }
 
 /// Whether an open place is a folder. A dead file system answers no fstat(2).
@@ -113,7 +143,10 @@ mod tests {
             for bad in ["link", "link/b", "a/out", "none"] {
                 assert!(way.open(&base.join(bad)).is_err(), "{way:?} {bad}");
             }
-            assert_eq!(open("link").unwrap_err(), Errno::LOOP, "{way:?}");
+            for link in ["link", "link/b"] {
+                assert_eq!(open(link).unwrap_err(), Errno::LOOP, "{way:?}");
+                assert_eq!(way.lead(&base.join(link)).unwrap_err(), Errno::LOOP, "{way:?}");
+            }
         }
     }
 }
