@@ -272,10 +272,11 @@ mod tests {
             seen in proptest::option::of(0u32..8),
         ) {
             let places = ["/", "/k", "/k/pods/u/vol", "/k/pods"];
-            let lines: String = links
-                .iter()
-                .map(|(id, parent, place)| format!("{id} {parent} 7:{id} / {} rw - e s rw\n", places[*place]))
-                .collect();
+            let line = |(id, parent, place): &(u32, u32, usize)| {
+                format!("{id} {parent} 7:{id} / {} rw - e s rw", places[*place])
+            };
+            let lines: Vec<String> = links.iter().map(line).collect();
+            let lines = lines.join("\n");
             let _ = look(&lines, seen);
         }
     }

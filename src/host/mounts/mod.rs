@@ -224,7 +224,7 @@ impl Mounts for KernelMounts {
 impl KernelMounts {
     /// Work on a mount, if its path still leads to it: the child looks, in the folder above, which
     /// is open and by that the same one whatever is mounted over it.
-    fn helped_at(&self, work: Work, doing: &str, mount: &Mount, deadline: Deadline) -> Result<()> {
+    fn helped_at(self, work: Work, doing: &str, mount: &Mount, deadline: Deadline) -> Result<()> {
         let (Some(above), Some(name)) = (mount.target.parent(), mount.target.file_name()) else {
             return Err(Error::bad_call(format!("{} is no folder's path", mount.target.display())));
         };
