@@ -99,7 +99,7 @@ impl Driver<'_> {
             Ok(Some(disk)) => disk,
             // Not here, or not visible: a controller's container may have /sys and no /dev.
             Ok(None) => return Ok(Sight::None),
-            Err(error) if !std::path::Path::new("/sys/block").exists() => {
+            Err(error) if matches!(std::path::Path::new("/sys/block").try_exists(), Ok(false)) => {
                 tracing::info!(volume = %id, %error, "this machine's disks cannot be seen from here: detaching on the orchestrator's word");
                 return Ok(Sight::None);
             }

@@ -23,7 +23,6 @@ use crate::model::mountinfo::Mount;
 use crate::model::switch::{Outcome, Switched};
 use crate::model::users::{Answer, DeviceUses, NamespaceUse};
 use crate::seam;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

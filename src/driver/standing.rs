@@ -19,11 +19,11 @@ pub(super) fn belonging<'l>(
     folder: &Path,
 ) -> Result<Option<&'l Mount>> {
     let Some(top) = look.top()? else { return Ok(None) };
-    if top.disk == disk.number {
-        return Ok(Some(top));
-    }
     if let Some(covered) = strangers_on(look, disk) {
         return Err(covered.error());
+    }
+    if top.disk == disk.number {
+        return Ok(Some(top));
     }
     Err(Error::refused(format!(
         "{} holds device {}, which is not the volume's disk {} ({})",
@@ -43,11 +43,12 @@ pub(super) fn belongs_now<'l>(look: &'l Look, disk: &Device, folder: &Path) -> R
     })
 }
 
-/// The volume's mount, if what is seen at the folder was stacked on it and is not the volume's.
+/// The volume's mount, if what is seen at the folder was stacked on it and is not the volume's, or
+/// another folder of it.
 pub(super) fn strangers_on(look: &Look, disk: &Device) -> Option<Covered> {
     let Stands::Mount { top, beneath } = &look.stands else { return None };
-    let is_disks = |mount: &&Mount| mount.disk == disk.number;
-    let hidden = beneath.iter().find(is_disks).filter(|_| top.disk != disk.number)?;
+    let is_other = |one: &Mount| top.disk != disk.number || top.root != one.root;
+    let hidden = beneath.iter().find(|one| one.disk == disk.number && is_other(one))?;
     Some(under(hidden, top))
 }
 

@@ -120,14 +120,6 @@ impl MountTable {
     pub fn of(&self, number: DeviceNumber) -> impl Iterator<Item = &Mount> {
         self.mounts.iter().filter(move |mount| mount.number == number)
     }
-
-    /// The top mount of every place that ends in this relative path.
-    pub fn ending_in<'a>(&'a self, suffix: &'a Path) -> impl Iterator<Item = &'a Mount> {
-        self.mounts.iter().filter(move |mount| {
-            mount.target.ends_with(suffix)
-                && self.top_at(&mount.target).is_some_and(|top| top.id == mount.id)
-        })
-    }
 }
 
 fn parse_line(line: &[u8]) -> Result<Mount> {
@@ -222,8 +214,6 @@ mod tests {
         assert!(pod.is_read_only() && !pod.is_super_read_only());
         assert_eq!(pod.propagation, "master:3");
         assert_eq!(table.of("7:0".parse().unwrap()).count(), 2);
-        assert_eq!(table.ending_in(Path::new("mounts/pv-1")).count(), 1);
-        assert_eq!(table.ending_in(Path::new("ounts/pv-1")).count(), 0);
     }
 
     #[test]

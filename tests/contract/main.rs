@@ -19,6 +19,7 @@ mod scene;
 mod attach;
 mod config_drive;
 mod configuration;
+mod covered;
 mod ending;
 mod examples;
 mod floors;

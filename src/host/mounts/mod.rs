@@ -73,7 +73,7 @@ impl Mounts for KernelMounts {
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
         use std::io::ErrorKind::{NotADirectory, NotFound};
         let root = fs::canonicalize(&target.root).map_err(|error| {
-            let wrong = Error::io(format!("look at {}", target.root.display()), &error);
+            let wrong = place::does_not_answer(&target.root, &error);
             match error.kind() {
                 NotFound | NotADirectory => Error { kind: Kind::Missing, ..wrong },
                 _ => wrong,

@@ -32,7 +32,13 @@ fn wrong(folder: &Path, errno: Errno) -> Error {
         return Error::refused(format!("{place}, or a folder above it, is a symbolic link"))
             .hint("kubelet's folders must be real folders");
     }
-    Error::io(format!("look at {place}"), &errno.into())
+    does_not_answer(folder, &errno.into())
+}
+
+/// A folder of kubelet's, or its root, that answers with an error is not absent.
+pub(super) fn does_not_answer(folder: &Path, error: &std::io::Error) -> Error {
+    Error::io(format!("look at {}", folder.display()), error)
+        .hint("what is mounted there cannot be told: mend what kubelet's folders are on")
 }
 
 /// The mount that an open folder was reached through.
