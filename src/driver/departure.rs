@@ -21,6 +21,10 @@ use std::time::Duration;
 /// that has just closed it, a child that keeps a dead file system for a moment.
 const LETS_GO: Duration = Duration::from_secs(2);
 
+/// The same where nothing waits for the answer, and it is asked again: the kernel lets go of what a
+/// process had a moment after its end.
+const MOMENT: Duration = Duration::from_millis(200);
+
 /// Whether a disk is free.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Departure {
@@ -200,7 +204,7 @@ impl Driver<'_> {
                 return false;
             }
         };
-        match self.departure_of_all(&disks, &[], Duration::ZERO) {
+        match self.departure_of_all(&disks, &[], MOMENT) {
             Departure::Free => true,
             Departure::Unseen { why, is_looked_at } => {
                 tracing::debug!(volume = %id, why, "the disk cannot be opened from here");
@@ -220,10 +224,11 @@ impl Driver<'_> {
         let mut all = Vec::new();
         if let Ok(table) = self.mounts.table() {
             let on_disk = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
-            all.extend(on_disk.map(|mount| {
-                let place = mount.target.display();
-                format!("it is mounted at {place} (umount {})", plain(&mount.target))
-            }));
+            all.extend(
+                on_disk.map(|mount| {
+                    format!("mounted on this machine (umount {})", plain(&mount.target))
+                }),
+            );
         }
         let told = match self.census.device_users(&numbers) {
             Answer::Told(users) => {
@@ -279,16 +284,19 @@ fn words(users: &DeviceUses) -> Vec<String> {
 }
 
 fn mounted_in(one: &NamespaceUse) -> String {
-    let place = one.mounts.first().map(|mount| mount.target.as_path());
-    let way = match (one.processes.first(), place) {
-        (Some(process), Some(place)) => {
-            format!("nsenter -t {} -m umount {}", process.pid, plain(place))
+    let place = one.mounts.first().map_or_else(String::new, |mount| plain(&mount.target));
+    match (one.processes.first(), one.keepers.first()) {
+        (Some(process), _) => {
+            format!("{process} has it mounted (nsenter -t {} -m umount {place})", process.pid)
         }
-        _ => match one.keepers.first() {
-            Some(Keeper::MountedAt { place, .. }) => format!("umount {}", plain(place)),
-            Some(Keeper::OpenIn { process, .. }) => format!("kill {}", process.pid),
-            None => "a restart of the machine ends it".to_owned(),
-        },
-    };
-    format!("{} ({way})", guard::namespace(one))
+        (None, Some(Keeper::MountedAt { place, .. })) => {
+            format!("a mount namespace where no process lives has it (umount {})", plain(place))
+        }
+        (None, Some(Keeper::OpenIn { process, .. })) => {
+            format!("a mount namespace has it that {process} has open (kill {})", process.pid)
+        }
+        (None, None) => format!(
+            "a mount namespace has it at {place} (nothing was found that keeps it; a restart of the machine ends it)"
+        ),
+    }
 }

@@ -375,6 +375,10 @@ impl Mounts for NoHost {
         nothing()
     }
 
+    fn seclude(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
     fn make_read_only(&self, _: &Mount) -> Result<()> {
         nothing()
     }

@@ -160,7 +160,13 @@ impl Driver<'_> {
         let found = self.fit_file_system(id, disk)?;
         let _held = self.hold(id, disk)?;
         let scratch = self.scratch(id)?;
-        let aside = self.mount_aside(id, disk, &found, &scratch)?;
+        let aside = match self.mount_aside(id, disk, &found, &scratch) {
+            Ok(aside) => aside,
+            Err(error) => {
+                self.end_leftovers(id);
+                return Err(error);
+            }
+        };
         seam::step("heal.mounted");
         let (mut hangs, mut unkept) = (Vec::new(), Vec::new());
         let healed = self.mounts.open_root(&aside).and_then(|fresh| {
@@ -171,10 +177,7 @@ impl Driver<'_> {
             healed
         });
         // Only the switched mounts keep the new file system from here on.
-        let left = self.mounts.unmount(&aside, self.deadline);
-        if let Err(error) = left.and_then(|()| self.mounts.remove_folder(&scratch)) {
-            tracing::warn!(volume = %id, %error, "the scratch mount stays, until the next heal");
-        }
+        self.end_leftovers(id);
         let mut healed = healed?;
         if healed.switched() > 0 {
             let lost = lost_since(self.records.load(id).seen);
@@ -233,10 +236,12 @@ impl Driver<'_> {
         verified.map_err(|error| self.undo_mount(scratch, disk.number, error))
     }
 
-    /// The folder for the moment of a heal.
+    /// The folder for the moment of a heal. What is mounted there comes into no other namespace:
+    /// whoever had it there would have the volume, long after the heal.
     fn scratch(&self, id: &VolumeId) -> Result<PathBuf> {
         let folder = self.scratch_of(id);
         self.mounts.make_folder(&folder)?;
+        self.mounts.seclude(&folder)?;
         Ok(folder)
     }
 

@@ -6,7 +6,9 @@ use super::rounds::Pace;
 use super::stale::Patient;
 use crate::host::SwitchRequest;
 use crate::host::helper::{Ended, Keeper};
+use crate::host::locks::Locked;
 use crate::host::machine::boot_id;
+use crate::model::config::HealMode;
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -16,6 +18,7 @@ use crate::model::switch::Standing;
 use crate::model::time::Deadline;
 use crate::model::users::{NamespaceId, NamespaceUse};
 use crate::seam;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -138,6 +141,37 @@ impl Driver<'_> {
         }
     }
 
+    /// The same for all volumes, where no call comes for them: the timer asks for it. kubelet does
+    /// not even call as long as another mount of the disk stands. And the mark in the cloud goes
+    /// where the last user has ended since.
+    pub fn end_all_leftovers(&self) {
+        for id in self.volumes_with_leftovers() {
+            // A call that works on it just now does the same.
+            let now = Deadline::after(Duration::ZERO);
+            let Ok(Locked::Held(_lock)) = self.locks.take(&id, self.operation, now) else {
+                continue;
+            };
+            self.end_leftovers(&id);
+            // Where nothing is healed nothing else puts it right before the next call.
+            if self.heal == HealMode::Off {
+                self.set_back(&id);
+            }
+            self.unmark_mounted(&id);
+        }
+    }
+
+    fn volumes_with_leftovers(&self) -> BTreeSet<VolumeId> {
+        let scratches = std::fs::read_dir(self.scratch).into_iter().flatten().flatten();
+        let named = scratches.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
+        let has_some = |record: &VolumeRecord| {
+            !record.switching.is_empty() || (record.is_marked && record.staged.is_none())
+        };
+        let records = self.records.list().unwrap_or_default().into_iter().filter(has_some);
+        ids.extend(records.map(|record| record.volume));
+        ids
+    }
+
     /// The folder where a heal mounts for a moment.
     pub(super) fn scratch_of(&self, id: &VolumeId) -> PathBuf {
         self.scratch.join(id.as_str())
@@ -153,7 +187,6 @@ impl Driver<'_> {
         loop {
             let look = self.mounts.standing_at(&folder)?;
             let Some(mount) = look.top()? else { break };
-            tracing::info!(volume = %id, folder = %folder.display(), "a heal was interrupted here");
             if self.devices.is_gone(mount.disk)? {
                 self.mounts.unmount_dead(mount, self.deadline)?;
                 continue;

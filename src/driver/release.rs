@@ -1,12 +1,25 @@
 //! What a person may do although the guard refuses it.
 
 use super::Driver;
+use super::departure::Departure;
 use super::guard;
 use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::Mount;
 use crate::model::users::Answer;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a release came to.
+#[derive(Debug, Default)]
+pub struct Released {
+    /// The folders that were unmounted.
+    pub folders: Vec<PathBuf>,
+    /// Why written data did not reach the disk, if it did not.
+    pub lost: Option<String>,
+    /// Who has the disk still, and what ends it.
+    pub held: Option<String>,
+}
 
 impl Driver<'_> {
     /// Everything on this machine that stops to work when the volume goes, in words.
@@ -29,17 +42,24 @@ impl Driver<'_> {
     }
 
     /// Unmounts the volume everywhere in this namespace, pods first, whoever uses it elsewhere.
-    /// Answers the folders.
-    pub fn release(&self, id: &VolumeId) -> Result<Vec<PathBuf>> {
+    pub fn release(&self, id: &VolumeId) -> Result<Released> {
         let _lock = self.lock(id)?;
         self.end_leftovers(id);
-        let mut released = Vec::new();
+        let mut released = Released::default();
         let mut mounts = self.own_mounts(id)?;
+        let disks = self.disks_of(Some(id), &[]).unwrap_or_default();
         // What was mounted last goes first: pods before the global folder.
         mounts.reverse();
         for mount in mounts {
             let folder = &mount.target;
             tracing::warn!(volume = %id, folder = %folder.display(), "unmounted by a person, despite the guard");
+            // What is lost is lost, and the person wants it unmounted; but it is told.
+            if !self.devices.is_gone(mount.disk).unwrap_or(false)
+                && let Err(error) = self.flush_if_last(&self.mounts.table()?, &mount, Some(id))
+            {
+                tracing::error!(volume = %id, %error, "written data is lost");
+                released.lost.get_or_insert(error.cause);
+            }
             if let Err(error) = self.mounts.unmount(&mount, self.deadline) {
                 if error.kind != Kind::Busy {
                     return Err(error);
@@ -47,14 +67,19 @@ impl Driver<'_> {
                 tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
                 self.mounts.unmount_dead(&mount, self.deadline)?;
             }
-            released.push(folder.clone());
+            released.folders.push(folder.clone());
         }
         self.records.update(id, |record| {
             record.is_unstaged();
             record.published.clear();
             record.refused.clear();
         })?;
+        // Who kept what it held has the disk still: then the mark in the cloud stays, and goes with
+        // a later call, or by the timer.
         self.unmark_mounted(id);
+        if let Departure::Held(why) = self.departure_of_all(&disks, &[], Duration::ZERO) {
+            released.held = Some(why);
+        }
         Ok(released)
     }
 

@@ -6,8 +6,7 @@ use crate::model::config::GuardMode;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
-use crate::model::mountinfo::Mount;
-use crate::model::mountinfo::MountTable;
+use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::record::VolumeRecord;
 use crate::model::target::Target;
 use crate::seam;
@@ -33,7 +32,7 @@ impl Ward<'_> {
 #[derive(Default)]
 struct Leaving {
     disks: Vec<Device>,
-    /// The numbers of the file systems at the folder.
+    /// The numbers of its file systems that are not their disk's (btrfs).
     numbers: Vec<DeviceNumber>,
 }
 
@@ -46,7 +45,8 @@ impl Leaving {
         folder: &Path,
     ) -> Result<Self> {
         let disks: Vec<_> = table.at(folder).map(|mount| mount.disk).collect();
-        let numbers = table.at(folder).map(|mount| mount.number).collect();
+        let has_its_own = |mount: &&Mount| mount.number != mount.disk;
+        let numbers = table.at(folder).filter(has_its_own).map(|mount| mount.number).collect();
         Ok(Self { disks: driver.disks_of(id, &disks)?, numbers })
     }
 }

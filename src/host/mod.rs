@@ -220,6 +220,9 @@ pub trait Mounts {
     fn hidden_in(&self, path: &Path) -> Hidden;
     /// Mounts a disk.
     fn mount(&self, request: &MountRequest<'_>) -> Result<()>;
+    /// Binds a folder onto itself, and shares nothing of that: what is mounted there is seen in no
+    /// other namespace.
+    fn seclude(&self, folder: &Path) -> Result<()>;
     /// Mounts a mount's root at another place too, where the bind refuses writes from its first
     /// moment. Like all that follows it does nothing if the mount's path no longer leads to it.
     fn bind(&self, source: &Mount, target: &Path, read_only: bool) -> Result<()>;

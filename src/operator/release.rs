@@ -35,10 +35,18 @@ pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> 
     if dry_run {
         return Ok(text + "Nothing was changed.\n");
     }
-    for folder in driver.release(&id)? {
+    let released = driver.release(&id)?;
+    for folder in released.folders {
         text += &format!("unmounted {}\n", folder.display());
     }
-    Ok(text + &format!("{id} is mounted nowhere on this machine's own table any more\n"))
+    text += &format!("{id} is mounted nowhere on this machine's own table any more\n");
+    if let Some(why) = released.lost {
+        text += &format!("data that programs wrote did not reach the disk: {why}\n");
+    }
+    if let Some(why) = released.held {
+        text += &format!("a detach is refused until it is free: {why}\n");
+    }
+    Ok(text)
 }
 
 /// Ends the processes of ordinary users that keep the volume in use.

@@ -50,7 +50,7 @@ pub(super) fn run(
     let _span = tracing::error_span!("verb", id, op = "heal").entered();
     // A timer's log needs no line each minute.
     let is_asked = dry_run || worker::is_seen();
-    let tending = Tending { mode, config, origin, is_asked };
+    let tending = Tending { mode, config, origin, is_asked, is_plan: dry_run };
     match whom {
         Whom::Coming => tending.watch(),
         // The kernel gives its number away when it is gone.
@@ -66,6 +66,8 @@ struct Tending<'a> {
     origin: Option<&'a Path>,
     /// Whether somebody wants to read that there was nothing to do.
     is_asked: bool,
+    /// Whether nothing may be changed.
+    is_plan: bool,
 }
 
 /// What was said of each volume or folder.
@@ -86,6 +88,10 @@ impl Tending<'_> {
 
     fn once(&self, node: Option<&Path>) -> Result<String> {
         if self.mode == HealMode::Off {
+            self.with_driver(|driver| {
+                driver.end_all_leftovers();
+                Ok(())
+            })?;
             return Ok("heal.mode is off\n".to_owned());
         }
         let Looked { said, failures, .. } = self.look(node)?;
@@ -120,7 +126,11 @@ impl Tending<'_> {
                 HealMode::Auto => driver.adopt_found()?,
                 HealMode::Report | HealMode::Off => Vec::new(),
             };
-            Ok((found, driver.tend_all(self.mode)?))
+            let tended = driver.tend_all(self.mode)?;
+            if !self.is_plan {
+                driver.end_all_leftovers();
+            }
+            Ok((found, tended))
         })?;
         let mut looked = Looked { is_busy: tended.is_busy, ..Looked::default() };
         for one in found {

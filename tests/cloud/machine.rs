@@ -159,6 +159,11 @@ impl Machine {
     }
 
     #[track_caller]
+    pub fn unstage_fails(&self) -> String {
+        self.fails(&["unmountdevice", &text(&self.global())])
+    }
+
+    #[track_caller]
     pub fn detach(&self) {
         self.twice(&["detach", PV, &self.node.name]);
     }

@@ -113,3 +113,89 @@ fn what_another_server_had_meanwhile_is_not_put_under_running_programs() {
     here.detach();
     assert!(life.attached_to().is_empty());
 }
+
+/// The mark is about the disk, and not about the folder that kubelet asks for.
+#[test]
+fn a_mark_stays_as_long_as_another_pods_bind() {
+    if !can_run("a_mark_stays_as_long_as_another_pods_bind") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    life.up(here, "ext4");
+    let has_mark = || mark(&life).as_deref() == Some(here.server.as_str());
+    let message = here.unstage_fails();
+    assert!(message.contains("mounted on this machine"), "{message}");
+    assert!(has_mark());
+    here.unpublish(PODS[0]);
+    assert!(has_mark());
+    there.node.fails(["detach", PV, "node-a"]);
+    here.unpublish(PODS[1]);
+    assert_eq!(mark(&life), None, "it goes with the last mount");
+    here.unstage();
+    here.detach();
+    assert!(life.attached_to().is_empty());
+}
+
+/// A person has released it, and a program keeps its file: nobody calls again when that ends.
+#[test]
+fn a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer() {
+    if !can_run("a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    here.stage();
+    let file = here.global().join("f");
+    std::fs::write(&file, "x").unwrap();
+    // The file is the child's alone: the command with its copy ends in this line.
+    let sleeping = |file| std::process::Command::new("sleep").arg("300").stdin(file).spawn();
+    let mut holder = sleeping(std::fs::File::open(&file).unwrap()).unwrap();
+    let (is_done, said) = here.verb(&["release", &life.volume]);
+    let has_mark = || mark(&life).as_deref() == Some(here.server.as_str());
+    let timer = || assert!(here.verb(&["heal"]).0);
+    timer();
+    let stays = has_mark();
+    let refused = there.node.call(["detach", PV, "node-a"]).text;
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(is_done && said.contains("a detach is refused until it is free"), "{said}");
+    assert!(said.contains(&format!("(kill {})", holder.id())), "{said}");
+    assert!(stays && refused.contains("has the volume mounted"), "{refused}");
+    timer();
+    assert_eq!(mark(&life), None);
+    there.node.must(["detach", PV, "node-a"]);
+    assert!(life.attached_to().is_empty());
+}
+
+/// The disk's node cannot be opened, as in a container without a right to devices: then what this
+/// machine sees is not all there is, and the mark is asked.
+#[test]
+fn a_disk_that_cannot_be_opened_lets_the_mark_decide() {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    if !can_run("a_disk_that_cannot_be_opened_lets_the_mark_decide") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let here = &life.here;
+    life.up(here, "ext4");
+    for uid in PODS {
+        here.unpublish(uid);
+    }
+    here.unstage();
+    let server = Value::from(here.server.clone());
+    life.cloud.world().volume_mut("data").metadata.insert(KEY.to_owned(), server);
+    let (none, disk) = (None::<&str>, format!("/dev/{}", here.letter()));
+    mount(Some(disk.as_str()), disk.as_str(), none, MsFlags::MS_BIND, none).unwrap();
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_NODEV;
+    mount(none, disk.as_str(), none, flags, none).unwrap();
+    let message = here.detach_fails();
+    assert!(message.contains("has the volume mounted"), "{message}");
+    assert_eq!(life.attached_to(), [here.server.as_str()]);
+    umount2(disk.as_str(), MntFlags::MNT_DETACH).unwrap();
+    // Seen, and free: the mark was an earlier life's.
+    here.detach();
+    assert_eq!((mark(&life), life.attached_to().len()), (None, 0));
+}

@@ -62,3 +62,12 @@ fn refuse_writes(root: &OwnedFd, target: &Path) -> Result<()> {
     mount2(None::<&str>, &place::path_of(root), None::<&str>, flags, None::<&str>)
         .map_err(|errno| failed(format!("make {} read-only", target.display()), errno))
 }
+
+/// Binds a folder of the driver's own onto itself, and makes that share with no other one.
+pub(super) fn seclude(folder: &Path) -> Result<()> {
+    let none = None::<&str>;
+    let by = |source, flags| mount2(source, folder, none, flags, none);
+    by(Some(folder), MsFlags::MS_BIND)
+        .and_then(|()| by(None, MsFlags::MS_PRIVATE))
+        .map_err(|errno| failed(format!("make {} private", folder.display()), errno))
+}

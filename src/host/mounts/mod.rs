@@ -157,6 +157,11 @@ impl Mounts for KernelMounts {
         }
     }
 
+    fn seclude(&self, folder: &Path) -> Result<()> {
+        seam::effect("mounts.seclude")?;
+        classic::seclude(folder)
+    }
+
     fn make_read_only(&self, mount: &Mount) -> Result<()> {
         seam::effect("mounts.make_read_only")?;
         classic::make_read_only(mount)
