@@ -58,7 +58,7 @@ pub fn with_driver<T>(
     work(&Driver {
         cloud: cloud.as_ref(),
         devices: &devices,
-        file_systems: &KernelFileSystems,
+        file_systems: &KernelFileSystems::below(&config.paths.run_dir),
         mounts: &KernelMounts,
         records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
         answers: is_remote.then_some(&answers),

@@ -333,6 +333,10 @@ impl FileSystems for NoHost {
         nothing()
     }
 
+    fn await_check(&self, _: &VolumeId, _: &Device, _: Deadline) -> Result<Option<Error>> {
+        Ok(None)
+    }
+
     fn grow(&self, _: &Path, _: FsType, _: &Device, _: Deadline) -> Result<u64> {
         nothing()
     }

@@ -24,6 +24,9 @@ fn refused(disk: &Device, why: impl std::fmt::Display) -> Error {
 impl Driver<'_> {
     /// The file system on the disk, checked if it must be.
     pub(super) fn fit_file_system(&self, id: &VolumeId, disk: &Device) -> Result<FileSystem> {
+        if let Some(verdict) = self.file_systems.await_check(id, disk, self.deadline)? {
+            return Err(verdict);
+        }
         let Contents::FileSystem(found) = self.file_systems.look(disk, self.deadline)? else {
             return Err(refused(disk, "it holds no file system that was mounted before"));
         };

@@ -122,6 +122,7 @@ impl Driver<'_> {
         self.end_leftovers(&volume.id);
         let before = self.what_is_on(volume)?;
         let disk = &before.disk;
+        self.file_systems.await_check(&volume.id, disk, self.deadline)?;
         let _held = self.hold(&volume.id, disk)?;
         if let Some(reason) = self.devices.objection(disk)? {
             return Err(Error::refused(reason)

@@ -106,6 +106,7 @@ impl Driver<'_> {
             Err(error) => return Err(error),
         };
         tracing::info!(volume = %id, disk = %disk.kernel_name, number = %disk.number, "its disk");
+        self.file_systems.await_check(id, &disk, self.deadline)?;
         let table = self.mounts.table()?;
         let on_disk = |mount: &&crate::model::mountinfo::Mount| mount.disk == disk.number;
         let mounts: Vec<_> = table.mounts().iter().filter(on_disk).collect();

@@ -223,6 +223,7 @@ impl Driver<'_> {
             id,
             device: disk,
             kind: found.kind,
+            uuid: &found.uuid,
             options: &options,
             untouched,
             beside_its_twin: true,

@@ -133,6 +133,9 @@ impl Driver<'_> {
     /// The file system to mount: the one that is there, or a new one on a blank disk.
     fn file_system_on(&self, volume: &Volume, disk: &Device, wish: &Wish) -> Result<FileSystem> {
         let wished = wish.file_system;
+        if let Some(verdict) = self.file_systems.await_check(&volume.id, disk, self.deadline)? {
+            return Err(verdict);
+        }
         let found = match self.found_on(volume, disk)? {
             Found::FileSystem(found) => found,
             Found::NotOurs(what) => return Err(not_ours(volume, disk, &what)),
@@ -223,6 +226,7 @@ impl Driver<'_> {
             id: &volume.id,
             device: disk,
             kind: found.kind,
+            uuid: &found.uuid,
             options: &wish.mount_options,
             untouched: wish.untouched,
             beside_its_twin: found.kind == FsType::Xfs && self.has_dead_twin(&volume.id)?,

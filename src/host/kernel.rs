@@ -59,7 +59,8 @@ pub struct XfsGeometry {
     _rt_blocks: u64,
     _rt_extents: u64,
     _log_start: u64,
-    _uuid: [u8; 16],
+    /// Its UUID.
+    pub uuid: [u8; 16],
     _stripes: [u32; 2],
     _version: i32,
     _flags: u32,

@@ -33,7 +33,7 @@ pub mod worker;
 use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
-use crate::model::error::Result;
+use crate::model::error::{Error, Result};
 use crate::model::freedom::Freedom;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount_options::{MkfsOptions, MountOptions};
@@ -136,9 +136,18 @@ pub trait FileSystems {
         plan: &NewFileSystem,
         deadline: Deadline,
     ) -> Result<()>;
-    /// Checks and mends an unmounted file system that asks for it.
+    /// Checks and mends an unmounted file system that asks for it. If the time is over before it
+    /// ends, it goes on by itself: see `await_check`.
     fn check(&self, id: &VolumeId, device: &Device, kind: FsType, deadline: Deadline)
     -> Result<()>;
+    /// Waits a moment for a check of this volume that an earlier call began. An error if it goes on;
+    /// else its verdict, if it ended without mending the file system.
+    fn await_check(
+        &self,
+        id: &VolumeId,
+        device: &Device,
+        deadline: Deadline,
+    ) -> Result<Option<Error>>;
     /// Grows the mounted file system to its disk; says how many bytes it covers then.
     fn grow(
         &self,
@@ -177,6 +186,8 @@ pub struct MountRequest<'a> {
     pub device: &'a Device,
     /// The file system on it.
     pub kind: FsType,
+    /// Its UUID.
+    pub uuid: &'a str,
     /// What the volume's owner wishes.
     pub options: &'a MountOptions,
     /// Whether nothing may be written to the disk, not even the file system's own journal.

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// Where programs are looked for: never in the caller's `PATH`.
-const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+pub(super) const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 /// More output than this is cut.
 const LONGEST_OUTPUT: u64 = 64 * 1024;

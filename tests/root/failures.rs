@@ -8,7 +8,7 @@ use crate::support::{Answer, Node, private_mounts};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::path::Path;
 
-/// No call does one thing more often: a blank disk is read at some eighty places.
+/// No call does one thing more often: the places of a blank disk count as a few.
 const MOST: usize = 300;
 
 /// What fails in the life of this file system: not all of it happens in every one.

@@ -170,7 +170,7 @@ fn an_xfs_is_not_mounted_beside_a_living_copy() {
     node.must(two.attach());
     make_folder(&two.global());
     let message = node.fails(two.stage());
-    assert!(message.contains("mount xfs of disk"), "{message}");
+    assert!(message.contains("has the same UUID"), "{message}");
     assert_eq!(layers_at(&two.global()), 0);
     node.must(two.detach());
     one.take_away();

@@ -42,6 +42,7 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
     let fixed: Vec<Place> = blank::fixed(size).chain(blank::copies(size)).collect();
     let mut reader = Reader { disk, device, buffer: Vec::new() };
     let mut done = 0;
+    seam::effect("filesystems.read").map_err(unread)?;
     for batch in fixed.chunks(BATCH) {
         if deadline.over() {
             return Err(too_slow(device, done, fixed.len(), deadline));
@@ -53,6 +54,7 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
     }
     let until = deadline.at_most(RANDOM);
     for _ in 0..ROUNDS {
+        seam::effect("filesystems.read").map_err(unread)?;
         let dice = dice(blank::stretches(size))?;
         let round: Vec<Place> = blank::random(size, &dice).collect();
         for batch in round.chunks(BATCH) {
@@ -76,7 +78,6 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// The first of these places that holds another byte than zero, in words.
     fn first_data(&mut self, batch: &[Place]) -> Result<Option<Contents>> {
-        seam::effect("filesystems.read").map_err(unread)?;
         for place in batch {
             advise(self.disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
         }

@@ -2,6 +2,7 @@
 //! the kernel.
 
 mod blank;
+mod check;
 mod grow;
 mod leftover;
 mod make;
@@ -16,11 +17,21 @@ use crate::model::time::Deadline;
 use crate::seam;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// File systems of this machine's kernel and tools.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct KernelFileSystems;
+#[derive(Debug, Clone)]
+pub struct KernelFileSystems {
+    run: PathBuf,
+}
+
+impl KernelFileSystems {
+    /// With what lives until the machine's next boot below this folder.
+    #[must_use]
+    pub fn below(run: &Path) -> Self {
+        Self { run: run.to_path_buf() }
+    }
+}
 
 impl FileSystems for KernelFileSystems {
     fn look(&self, device: &Device, deadline: Deadline) -> Result<Contents> {
@@ -108,31 +119,22 @@ impl FileSystems for KernelFileSystems {
         kind: FsType,
         deadline: Deadline,
     ) -> Result<()> {
-        /// e2fsck(8): bits for "errors were corrected".
-        const MENDED: i32 = 1 | 2;
         if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
             // The kernel replays the log of xfs at mount, and btrfs needs nothing; xfs_repair would
             // refuse before that.
             return Ok(());
         }
         seam::effect("filesystems.check")?;
-        let node = Node::labelled(id, device)?;
-        let path = node.path().to_string_lossy();
-        let outcome = tool::run("e2fsck", &["-p", &path], deadline)?;
-        let name = &device.kernel_name;
-        match outcome.status {
-            Some(0) => Ok(()),
-            Some(status) if status & !MENDED == 0 => {
-                tracing::warn!(disk = %name, text = %outcome.last_line(), "e2fsck mended the file system");
-                Ok(())
-            }
-            status => {
-                let why = status
-                    .map_or_else(|| ended(status), |status| verdict_of_e2fsck(status).to_owned());
-                Err(Error::refused(format!("e2fsck on {name}: {why}: {}", outcome.last_line()))
-                    .hint(format!("run e2fsck by hand on {}", device.kernel_node().display())))
-            }
-        }
+        self.run_check(id, device, deadline)
+    }
+
+    fn await_check(
+        &self,
+        id: &VolumeId,
+        device: &Device,
+        deadline: Deadline,
+    ) -> Result<Option<Error>> {
+        self.await_earlier(id, device, deadline)
     }
 
     fn grow(

@@ -5,6 +5,7 @@ mod btrfs;
 mod classic;
 mod fresh;
 mod place;
+mod twins;
 
 use super::helper::{self, Ended, Work};
 use super::nodes::Node;
@@ -306,7 +307,11 @@ fn data_of<'a>(request: &'a MountRequest<'_>) -> impl Iterator<Item = (&'a str, 
     };
     let untouched = (request.untouched || request.device.read_only).then_some(untouched);
     let twin = request.kind == FsType::Xfs && request.beside_its_twin;
-    wished.chain(untouched).chain(twin.then_some(("nouuid", None)))
+    // Its superblock may ask for a panic of the whole machine; that is not for an image to ask.
+    let is_ext = matches!(request.kind, FsType::Ext3 | FsType::Ext4);
+    let is_wished = request.options.data.iter().any(|(key, _)| key == "errors");
+    let errors = (is_ext && !is_wished).then_some(("errors", Some("remount-ro")));
+    wished.chain(untouched).chain(errors).chain(twin.then_some(("nouuid", None)))
 }
 
 fn refused(request: &MountRequest<'_>, errno: Errno, words: &str) -> Error {
@@ -314,7 +319,8 @@ fn refused(request: &MountRequest<'_>, errno: Errno, words: &str) -> Error {
     let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
     let doing =
         format!("mount {} of disk {disk} at {}{said}", request.kind, request.target.display());
-    failed(doing, errno).hint("the kernel's log has the reason")
+    twins::refusal(request, errno)
+        .unwrap_or_else(|| failed(doing, errno).hint("the kernel's log has the reason"))
 }
 
 /// How long a folder is looked through for what a mount will cover.

@@ -1,6 +1,7 @@
 //! The superblock of the ext family.
 
 use super::{Contents, FileSystem, FsType, Maker, le16, le32, uuid_text};
+use crate::model::mount_options::MountOptions;
 
 const INCOMPAT_64BIT: u32 = 0x80;
 const INCOMPAT_JOURNAL_DEVICE: u32 = 0x8;
@@ -30,6 +31,9 @@ pub(super) fn recognise(head: &[u8]) -> Option<Contents> {
     } else {
         return Some(Contents::Foreign("an ext2 file system".to_owned()));
     };
+    if let Some(wish) = forbidden(sb) {
+        return Some(Contents::Foreign(format!("an {kind} whose superblock {wish}")));
+    }
     let high = if incompat & INCOMPAT_64BIT != 0 { u64::from(le32(sb, 0x150)) << 32 } else { 0 };
     let blocks = high | u64::from(le32(sb, 0x4));
     let state = le16(sb, 0x3a);
@@ -41,4 +45,27 @@ pub(super) fn recognise(head: &[u8]) -> Option<Contents> {
         wants_check: state & STATE_CLEAN == 0 || state & STATE_ERRORS != 0,
         maker: if le32(sb, 0x2c) == 0 { Maker::Unknown } else { Maker::Finished },
     }))
+}
+
+/// What the kernel would do at the mount because the superblock says so, and what nobody may wish
+/// by an option. (What it shall do after an error is overruled by an option of ours.)
+fn forbidden(sb: &[u8]) -> Option<String> {
+    /// A journal on another device, by the number of that device.
+    const JOURNAL_DEVICE: usize = 0xe4;
+    /// Options of the mount, as `tune2fs -E mount_opts=` leaves them: 64 bytes, ended by a zero.
+    const OPTIONS: std::ops::Range<usize> = 0x200..0x240;
+    if le32(sb, 0x5c) & COMPAT_JOURNAL != 0 && le32(sb, JOURNAL_DEVICE) != 0 {
+        return Some(
+            "keeps its journal on another device, which is never opened; tune2fs -f -O ^has_journal DISK, \
+             then e2fsck -f DISK, takes that away"
+                .to_owned(),
+        );
+    }
+    let bytes = sb[OPTIONS].split(|byte| *byte == 0).next().unwrap_or_default();
+    let options = String::from_utf8_lossy(bytes);
+    let error = MountOptions::parse(&options).and_then(|wish| wish.check(FsType::Ext4)).err()?;
+    Some(format!(
+        "asks for what no volume may have: {}; tune2fs -E mount_opts= DISK takes that away",
+        error.cause
+    ))
 }

@@ -8,6 +8,7 @@ mod btrfs;
 mod ext;
 pub mod leftover;
 pub mod places;
+mod proofs;
 mod signatures;
 mod xfs;
 
@@ -129,23 +130,28 @@ pub fn judge(read: &Read<'_>) -> Contents {
     let Some(head) = head.map(|sample| sample.bytes.as_slice()) else {
         return Contents::Unknown("a beginning that was not read".to_owned());
     };
-    let signature = signatures::first(read);
-    let file_system = ext::recognise(head)
-        .or_else(|| xfs::recognise(head).map(Contents::FileSystem))
-        .or_else(|| btrfs::recognise(read));
-    match (file_system, signature) {
+    let file_system =
+        ext::recognise(head).or_else(|| xfs::recognise(head)).or_else(|| btrfs::recognise(read));
+    match file_system {
         // A file system that lies in a container (one half of a mirror) looks like one on the bare
         // disk; mounted there it would drift apart from its other half.
-        (Some(Contents::FileSystem(found)), Some(signature)) if signature.is_container => {
-            return Contents::Foreign(format!(
-                "{signature}, and {} {}",
-                article(found.kind),
-                found.kind
-            ));
+        Some(Contents::FileSystem(found)) => {
+            let mut marks = signatures::containers(read);
+            return match marks.find(|mark| proofs::outweighs(*mark, &found, read)) {
+                Some(mark) => Contents::Foreign(format!(
+                    "{mark}, and {} {}; if the mark is a leftover, wipefs --offset {} DISK takes it away",
+                    article(found.kind),
+                    found.kind,
+                    mark.offset
+                )),
+                None => Contents::FileSystem(found),
+            };
         }
-        (Some(found), _) => return found,
-        (None, Some(signature)) => return Contents::Foreign(signature.to_string()),
-        (None, None) => {}
+        Some(found) => return found,
+        None => {}
+    }
+    if let Some(signature) = signatures::first(read) {
+        return Contents::Foreign(signature.to_string());
     }
     let unknown = |sample: &Sample| unknown(sample.offset, &sample.bytes);
     read.samples.iter().find_map(unknown).unwrap_or(Contents::Blank)

@@ -36,7 +36,7 @@ pub fn of_marks(size: u64) -> Vec<(u64, u64)> {
         Some(SUPERBLOCK),
         at_end(LAST, LAST),
         at_end(PROMISE, 512),
-        old_raid(size).map(|place| (place, 512)),
+        old_raid(size).map(|place| (place, BLOCK)),
     ];
     let fits = |(offset, length): &(u64, u64)| offset + length <= size;
     let mut places: Vec<_> =

@@ -11,6 +11,27 @@ enum From {
     End,
     /// Where version 0.90 of Linux' RAID stands.
     OldRaid,
+    /// Where version 1.0 stands: at least 8 KiB before the end, at a multiple of 4 KiB.
+    NewRaid,
+}
+
+/// What stands around a mark, and can be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Nothing that is known here.
+    Mark,
+    Raid0 {
+        big_endian: bool,
+    },
+    Raid1,
+    Ddf,
+    Intel,
+    Drbd,
+    Bcache,
+    Gpt,
+    Lvm,
+    Luks2,
+    Zfs,
 }
 
 struct Known {
@@ -18,16 +39,35 @@ struct Known {
     from: From,
     offset: u64,
     mark: &'static [u8],
-    is_container: bool,
+    /// Of a container: a file system may lie inside, and be recognised although the disk is not its
+    /// own.
+    container: Option<Shape>,
+}
+
+impl Known {
+    fn offset(&self, size: u64) -> Option<u64> {
+        match self.from {
+            From::Start => Some(self.offset),
+            From::End => size.checked_sub(self.offset),
+            From::OldRaid => places::old_raid(size),
+            From::NewRaid => Some(((size / 512).checked_sub(16)? & !7) * 512),
+        }
+    }
+
+    fn on(&self, read: &Read<'_>) -> Option<Signature> {
+        let offset = self.offset(read.size)?;
+        let is_there = bytes_at(read, offset, self.mark.len()) == Some(self.mark);
+        let shape = self.container.unwrap_or(Shape::Mark);
+        is_there.then_some(Signature { what: self.what, offset, shape })
+    }
 }
 
 /// A mark that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Signature {
     what: &'static str,
-    offset: u64,
-    /// Whether a file system may lie inside, and be recognised although the disk is not its own.
-    pub(super) is_container: bool,
+    pub(super) offset: u64,
+    pub(super) shape: Shape,
 }
 
 impl fmt::Display for Signature {
@@ -37,11 +77,21 @@ impl fmt::Display for Signature {
 }
 
 const fn data(what: &'static str, offset: u64, mark: &'static [u8]) -> Known {
-    Known { what, from: From::Start, offset, mark, is_container: false }
+    Known { what, from: From::Start, offset, mark, container: None }
 }
 
 const fn container(what: &'static str, from: From, offset: u64, mark: &'static [u8]) -> Known {
-    Known { what, from, offset, mark, is_container: true }
+    shaped(Shape::Mark, what, from, offset, mark)
+}
+
+const fn shaped(
+    shape: Shape,
+    what: &'static str,
+    from: From,
+    offset: u64,
+    mark: &'static [u8],
+) -> Known {
+    Known { what, from, offset, mark, container: Some(shape) }
 }
 
 const RAID: &[u8] = b"\xfc\x4e\x2b\xa9";
@@ -50,35 +100,62 @@ const RAID_BIG_ENDIAN: &[u8] = b"\xa9\x2b\x4e\xfc";
 /// Containers first, then the marks that say most; the boot sector's, which many share, last.
 const KNOWN: &[Known] = &[
     container("a LUKS encrypted volume", From::Start, 0, b"LUKS\xba\xbe"),
-    container("a LUKS encrypted volume (second header)", From::Start, 0x4000, b"SKUL\xba\xbe"),
-    container("an LVM physical volume", From::Start, 512, b"LABELONE"),
-    container("an LVM physical volume", From::Start, 0, b"LABELONE"),
-    container("an LVM physical volume", From::Start, 1024, b"LABELONE"),
-    container("an LVM physical volume", From::Start, 1536, b"LABELONE"),
+    shaped(
+        Shape::Luks2,
+        "a LUKS encrypted volume (second header)",
+        From::Start,
+        0x4000,
+        b"SKUL\xba\xbe",
+    ),
+    shaped(Shape::Lvm, "an LVM physical volume", From::Start, 512, b"LABELONE"),
+    shaped(Shape::Lvm, "an LVM physical volume", From::Start, 0, b"LABELONE"),
+    shaped(Shape::Lvm, "an LVM physical volume", From::Start, 1024, b"LABELONE"),
+    shaped(Shape::Lvm, "an LVM physical volume", From::Start, 1536, b"LABELONE"),
     container("an LVM1 physical volume", From::Start, 0, b"HM\x01\0"),
-    container("a member of a Linux RAID (version 1.1)", From::Start, 0, RAID),
-    container("a member of a Linux RAID (version 1.2)", From::Start, 4096, RAID),
-    container("a member of a Linux RAID (version 1.0)", From::End, 8192, RAID),
-    container("a member of a Linux RAID (version 1.0)", From::End, 12288, RAID),
-    container("a member of a Linux RAID (version 0.90)", From::OldRaid, 0, RAID),
-    container("a member of a Linux RAID (version 0.90)", From::OldRaid, 0x1_0000, RAID_BIG_ENDIAN),
-    container("a member of a RAID (DDF)", From::End, 512, b"\xde\x11\xde\x11"),
-    container("a member of a RAID (Intel)", From::End, 1024, b"Intel Raid ISM Cfg Sig. "),
+    shaped(Shape::Raid1, "a member of a Linux RAID (version 1.1)", From::Start, 0, RAID),
+    shaped(Shape::Raid1, "a member of a Linux RAID (version 1.2)", From::Start, 4096, RAID),
+    shaped(Shape::Raid1, "a member of a Linux RAID (version 1.0)", From::NewRaid, 0, RAID),
+    shaped(Shape::Raid1, "a member of a Linux RAID (version 1.0)", From::End, 12288, RAID),
+    shaped(
+        Shape::Raid0 { big_endian: false },
+        "a member of a Linux RAID (version 0.90)",
+        From::OldRaid,
+        0,
+        RAID,
+    ),
+    shaped(
+        Shape::Raid0 { big_endian: true },
+        "a member of a Linux RAID (version 0.90)",
+        From::OldRaid,
+        0,
+        RAID_BIG_ENDIAN,
+    ),
+    shaped(Shape::Ddf, "a member of a RAID (DDF)", From::End, 512, b"\xde\x11\xde\x11"),
+    shaped(
+        Shape::Intel,
+        "a member of a RAID (Intel)",
+        From::End,
+        1024,
+        b"Intel Raid ISM Cfg Sig. ",
+    ),
     container("a member of a RAID (Promise)", From::End, 63 * 512, b"Promise Technology, Inc."),
     container("a member of a RAID (NVIDIA)", From::End, 1024, b"NVIDIA"),
-    container(
+    shaped(
+        Shape::Bcache,
         "a bcache device",
         From::Start,
         4096 + 24,
         b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
     ),
-    container("the metadata of DRBD", From::End, 4096 - 60, b"\x83\x74\x02\x6b"),
+    shaped(Shape::Drbd, "the metadata of DRBD", From::End, 4096 - 60, b"\x83\x74\x02\x6b"),
     container("a disk of Stratis", From::Start, 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
     container("a disk of VDO", From::Start, 0, b"dmvdo001"),
-    container("a GPT partition table", From::Start, 512, b"EFI PART"),
-    container("a GPT partition table", From::Start, 4096, b"EFI PART"),
+    shaped(Shape::Gpt, "a GPT partition table", From::Start, 512, b"EFI PART"),
+    shaped(Shape::Gpt, "a GPT partition table", From::Start, 4096, b"EFI PART"),
     container("a dm-verity hash area", From::Start, 0, b"verity\0\0"),
     container("a dm-integrity volume", From::Start, 0, b"integrt\0"),
+    // The first pair of the label's list.
+    shaped(Shape::Zfs, "a zfs member", From::Start, 16 * 1024 + 24, b"version\0"),
     container("a BitLocker volume", From::Start, 3, b"-FVE-FS-"),
     data("a snapshot store of device mapper", 0, b"SnAp"),
     Known {
@@ -86,7 +163,7 @@ const KNOWN: &[Known] = &[
         from: From::End,
         offset: 512,
         mark: b"EFI PART",
-        is_container: false,
+        container: None,
     },
     data("swap space", 4086, b"SWAPSPACE2"),
     data("swap space", 4086, b"SWAP-SPACE"),
@@ -153,17 +230,12 @@ const ZFS_MARKS: [&[u8]; 2] = [b"\x0c\xb1\xba\0\0\0\0\0", b"\0\0\0\0\0\xba\xb1\x
 
 /// The first mark of the list that stands on the disk.
 pub(super) fn first(read: &Read<'_>) -> Option<Signature> {
-    let found = KNOWN.iter().find_map(|known| {
-        let offset = match known.from {
-            From::Start => Some(known.offset),
-            From::End => read.size.checked_sub(known.offset),
-            From::OldRaid => places::old_raid(read.size),
-        }?;
-        let is_there = bytes_at(read, offset, known.mark.len()) == Some(known.mark);
-        let (what, is_container) = (known.what, known.is_container);
-        is_there.then_some(Signature { what, offset, is_container })
-    });
-    found.or_else(|| zfs(read))
+    KNOWN.iter().find_map(|known| known.on(read)).or_else(|| zfs(read))
+}
+
+/// Every mark of a container.
+pub(super) fn containers<'a>(read: &'a Read<'_>) -> impl Iterator<Item = Signature> + 'a {
+    KNOWN.iter().filter(|known| known.container.is_some()).filter_map(|known| known.on(read))
 }
 
 fn zfs(read: &Read<'_>) -> Option<Signature> {
@@ -171,7 +243,7 @@ fn zfs(read: &Read<'_>) -> Option<Signature> {
     let offset = places.find(|offset| {
         bytes_at(read, *offset, 8).is_some_and(|bytes| ZFS_MARKS.contains(&bytes))
     })?;
-    Some(Signature { what: "a zfs member", offset, is_container: false })
+    Some(Signature { what: "a zfs member", offset, shape: Shape::Mark })
 }
 
 /// What was read there; nothing if it was not.
@@ -199,11 +271,7 @@ mod tests {
     fn every_mark_is_found_and_named() {
         for known in KNOWN {
             let size: u64 = 8 << 20;
-            let offset = match known.from {
-                From::Start => known.offset,
-                From::End => size - known.offset,
-                From::OldRaid => places::old_raid(size).unwrap(),
-            };
+            let offset = known.offset(size).unwrap();
             let (size, samples) = disk(offset, known.mark);
             let contents = judge(&Read { size, samples: &samples });
             let Contents::Foreign(text) = contents else { panic!("{}: {contents:?}", known.what) };

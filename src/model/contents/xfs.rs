@@ -1,20 +1,27 @@
 //! The superblock of xfs.
 
-use super::{FileSystem, FsType, Maker, uuid_text};
+use super::{Contents, FileSystem, FsType, Maker, uuid_text};
 
-pub(super) fn recognise(head: &[u8]) -> Option<FileSystem> {
+pub(super) fn recognise(head: &[u8]) -> Option<Contents> {
     let sb = head.get(..128)?;
     if &sb[..4] != b"XFSB" {
         return None;
     }
     let block = u64::from(u32::from_be_bytes(sb[4..8].try_into().ok()?));
     let blocks = u64::from_be_bytes(sb[8..16].try_into().ok()?);
-    Some(FileSystem {
+    let is_finished = sb[126] == 0;
+    // Where its log begins: only one that is elsewhere begins at 0.
+    if is_finished && sb[48..56] == [0; 8] {
+        return Some(Contents::Foreign(
+            "an xfs whose log is on another device, which is never opened".to_owned(),
+        ));
+    }
+    Some(Contents::FileSystem(FileSystem {
         kind: FsType::Xfs,
         uuid: uuid_text(&sb[32..48]),
         size: blocks.saturating_mul(block),
         mounts: None,
         wants_check: false,
-        maker: if sb[126] == 0 { Maker::Finished } else { Maker::Unfinished },
-    })
+        maker: if is_finished { Maker::Finished } else { Maker::Unfinished },
+    }))
 }
