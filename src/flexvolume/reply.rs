@@ -1,6 +1,7 @@
 //! The one line of JSON that answers a call.
 
 use crate::model::error::Error;
+use crate::model::text::visible;
 use serde::Serialize;
 use std::path::Path;
 
@@ -116,17 +117,16 @@ impl Reply {
     }
 }
 
-/// One line, not too long, without `%`: kubelet uses the message as a format string.
+/// One line that shows what it quotes, not too long, without `%`: kubelet uses the message as a format string.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
-    for c in text.chars() {
+    for c in visible(text).chars() {
         if plain.len() >= LONGEST_MESSAGE {
             plain.push('…');
             break;
         }
         match c {
             '%' => plain.push_str(" percent"),
-            c if c.is_control() => plain.push(' '),
             c => plain.push(c),
         }
     }

@@ -5,13 +5,13 @@
 //! find the answer when they get theirs. An answer serves every call that began before it was asked for,
 //! or a moment after, however long it took. It is gone as soon as this machine changes what it is about.
 
-use super::files;
+use super::files::{self, LONGEST, read_rest};
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::time::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -110,8 +110,7 @@ impl Answers {
 
 /// The answer in the file, if it serves a call that began at this moment.
 fn fresh(file: &mut File, begin: Duration) -> Option<String> {
-    let mut text = String::new();
-    file.read_to_string(&mut text).ok()?;
+    let text = String::from_utf8(read_rest(file, LONGEST, 0).ok()?).ok()?;
     let (asked, answer) = text.split_once(' ')?;
     let asked = Duration::from_millis(asked.parse().ok()?);
     // A moment that is still to come is another boot's.

@@ -42,12 +42,46 @@ fn exchange(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> std::io::Result<(
     })
 }
 
+/// The longest file that is read whole: configurations, certificates, records.
+pub const LONGEST: u64 = 16 << 20;
+
+/// The longest file of the kernel's: a hundred thousand mounts take some 20 MiB.
+pub const LONGEST_OF_KERNEL: u64 = 256 << 20;
+
 /// Reads a file of the kernel's. It tells no size: without room for all of it the text would be
 /// read in many small pieces.
 pub fn read_proc(path: &str) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::with_capacity(16 * 1024);
-    File::open(path)?.read_to_end(&mut text)?;
-    Ok(text)
+    read_rest(File::open(path)?, LONGEST_OF_KERNEL, 16 << 10)
+}
+
+/// All that a reader has, or an error if that is too much: half of it would be taken for all.
+pub fn read_rest(from: impl Read, most: u64, room: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(room);
+    // Through `take`: a file that is asked for its size first costs two more calls each.
+    let read = from.take(most + 1).read_to_end(&mut bytes)?;
+    if read as u64 > most {
+        let what = format!("more than {} MiB is in it", most >> 20);
+        return Err(std::io::Error::new(ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
+}
+
+/// The bytes of a regular file, perhaps behind links. A pipe or a device may never end.
+pub fn read_whole(path: &Path) -> std::io::Result<Vec<u8>> {
+    const FLAGS: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOCTTY);
+    let file = OpenOptions::new().read(true).custom_flags(FLAGS.bits()).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        let kind = if found.is_dir() { ErrorKind::IsADirectory } else { ErrorKind::InvalidInput };
+        return Err(std::io::Error::new(kind, "it is no regular file"));
+    }
+    read_rest(file, LONGEST, usize::try_from(found.len().min(LONGEST)).unwrap_or_default())
+}
+
+/// The text of a regular file.
+pub fn read_text(path: impl AsRef<Path>) -> std::io::Result<String> {
+    let no_text = |_| std::io::Error::new(ErrorKind::InvalidData, "it is no text");
+    String::from_utf8(read_whole(path.as_ref())?).map_err(no_text)
 }
 
 /// Opens a regular file to read it; what is none is `InvalidInput`. Opening a pipe would wait for
@@ -80,7 +114,7 @@ pub fn make_private_folder(path: &Path) -> Result<()> {
 
 /// The text of a small file; nothing if it is not there.
 pub fn read_if_there(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
+    match read_text(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io(format!("read {}", path.display()), &error)),
@@ -100,6 +134,27 @@ pub fn remove_if_there(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_never_end_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (long, pipe) = (folder.path().join("long"), folder.path().join("pipe"));
+        File::create(&long).unwrap().set_len(LONGEST + 1).unwrap();
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = read_if_there(&long).unwrap_err();
+        assert!(error.cause.contains("more than 16 MiB is in it"), "{error}");
+        for path in [pipe.as_path(), Path::new("/dev/zero"), Path::new("/")] {
+            let error = read_if_there(path).unwrap_err();
+            assert!(error.cause.contains("no regular file"), "{error}");
+            assert!(open_regular(path).is_err());
+        }
+        File::create(&long).unwrap().set_len(LONGEST).unwrap();
+        assert_eq!(read_whole(&long).unwrap().len() as u64, LONGEST);
+        assert!(read_rest(std::io::repeat(b'x'), 1 << 20, 0).is_err());
+        std::os::unix::fs::symlink("long", folder.path().join("link")).unwrap();
+        assert!(read_whole(&folder.path().join("link")).is_ok());
+        assert!(open_regular(&folder.path().join("link")).is_err());
+    }
 
     #[test]
     fn a_replaced_file_is_whole_and_alone() {

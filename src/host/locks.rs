@@ -93,7 +93,7 @@ impl Locks {
             let mut words = line.split_whitespace().skip(1);
             words.next() == Some("FLOCK") && words.nth(3) == Some(&file)
         });
-        let holder = fs::read_to_string(&path).unwrap_or_default();
+        let holder = files::read_text(&path).unwrap_or_default();
         let holder = holder.trim();
         let holder = if holder.is_empty() { "an unknown call" } else { holder };
         is_held.then(|| holder.to_owned())
@@ -142,7 +142,7 @@ impl Locks {
                 break;
             }
         }
-        let holder = fs::read_to_string(&path).unwrap_or_default();
+        let holder = files::read_text(&path).unwrap_or_default();
         let holder = holder.trim();
         let holder = if holder.is_empty() { "an unknown call" } else { holder };
         Err(Error::new(Kind::Busy, format!("another call works on the volume: {holder}"))

@@ -13,6 +13,7 @@
 use super::files;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::metrics::{Counters, Gauges, Sample, page};
+use nix::fcntl::OFlag;
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -20,8 +21,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// More than this waits only where nobody can take it in: then the rest is lost.
+/// More than this waits only while no call can take it in: then a call's line is lost, and counted
+/// by the first call that can.
 const LONGEST_PENDING: u64 = 1 << 20;
+
+/// So much is taken in at once; calls never leave more, and what others left is not ours.
+const LONGEST_TAKEN: u64 = 16 << 20;
 
 /// How long a call waits for all of it: a disk may hang.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -65,13 +70,18 @@ impl Report {
     /// Writes it here and now, or leaves it to the call that is writing.
     pub fn write_here(&self) -> Result<()> {
         files::make_private_folder(&self.state_dir)?;
-        self.append()?;
+        let mut is_told = self.append()?;
         // What came while this one wrote, nobody else will write.
         while self.has_pending() {
-            let Some(_lock) = self.try_lock()? else { return Ok(()) };
+            let Some(_lock) = self.try_lock()? else { break };
             self.take_in()?;
+            // There is room again.
+            is_told = is_told || self.append()?;
         }
-        Ok(())
+        if is_told {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Busy, "no call has taken the metrics in for long"))
     }
 
     fn pending(&self) -> PathBuf {
@@ -93,25 +103,26 @@ impl Report {
         }
     }
 
-    /// Adds the call's line. Whoever takes the lines in renames the file first: so it is looked
+    /// Adds the call's line; false if too much waits there. Whoever takes the lines in renames the file first: so it is looked
     /// whether the file that is locked still is the one of that name.
-    fn append(&self) -> Result<()> {
+    fn append(&self) -> Result<bool> {
         let path = self.pending();
         let io = |error: &std::io::Error| Error::io(format!("write {}", path.display()), error);
         let bug = |error: serde_json::Error| Error::new(Kind::Bug, error.to_string());
         let line = serde_json::to_string(&self.sample).map_err(bug)? + "\n";
         loop {
             let mut options = fs::OpenOptions::new();
-            let mut file =
-                options.append(true).create(true).mode(0o600).open(&path).map_err(|e| io(&e))?;
+            // A pipe of that name would wait for its reader.
+            options.append(true).create(true).mode(0o600).custom_flags(OFlag::O_NONBLOCK.bits());
+            let mut file = options.open(&path).map_err(|error| io(&error))?;
             file.lock_shared().map_err(|error| io(&error))?;
             let found = file.metadata().map_err(|error| io(&error))?;
             let is_still_named = fs::metadata(&path).is_ok_and(|named| named.ino() == found.ino());
             if found.len() > LONGEST_PENDING {
-                return Err(Error::new(Kind::Busy, "nobody has taken the metrics in for long"));
+                return Ok(false);
             }
             if is_still_named {
-                return file.write_all(line.as_bytes()).map_err(|error| io(&error));
+                return file.write_all(line.as_bytes()).map(|()| true).map_err(|error| io(&error));
             }
         }
     }
@@ -124,18 +135,25 @@ impl Report {
         if !taken.exists() {
             fs::rename(self.pending(), &taken).map_err(|error| io(&error))?;
         }
-        let mut file = File::open(&taken).map_err(|error| io(&error))?;
+        let file = files::open_regular(&taken).map_err(|error| io(&error))?;
         // Whoever opened it under its old name writes its line before, or finds it renamed.
         file.lock().map_err(|error| io(&error))?;
-        let mut lines = String::new();
-        file.read_to_string(&mut lines).map_err(|error| io(&error))?;
+        let rest = file.metadata().map_err(|error| io(&error))?.len().saturating_sub(LONGEST_TAKEN);
+        let mut lines = Vec::new();
+        file.take(LONGEST_TAKEN).read_to_end(&mut lines).map_err(|error| io(&error))?;
         let place = self.state_dir.join("metrics.json");
         let text = files::read_if_there(&place).unwrap_or_default();
         // Counters that cannot be read begin anew: Prometheus takes that for a restart.
         let mut counters: Counters =
             text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        for sample in lines.lines().filter_map(|line| serde_json::from_str(line).ok()) {
-            counters.add(&sample);
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line) {
+                Ok(sample) => counters.add(&sample),
+                Err(_) => counters.lost += 1,
+            }
+        }
+        if rest > 0 {
+            tracing::warn!(bytes = rest, "metrics.pending was too long: its end is not counted");
         }
         let json = serde_json::to_vec(&counters)
             .map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
@@ -214,6 +232,32 @@ mod tests {
         report.write_here().unwrap();
         let page = fs::read_to_string(&report.textfile).unwrap();
         assert!(page.contains("calls_total{operation=\"mount\",outcome=\"done\"} 3"), "{page}");
+    }
+
+    #[test]
+    fn what_is_too_much_is_taken_in_and_nothing_sticks() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = report(folder.path());
+        fs::create_dir(folder.path().join("state")).unwrap();
+        let line = serde_json::to_string(&report.sample).unwrap() + "\n";
+        let most = usize::try_from(LONGEST_PENDING).unwrap() / line.len() + 1;
+        fs::write(report.pending(), line.repeat(most) + "\u{0}\u{0}torn\n").unwrap();
+        report.write_here().unwrap();
+        let page = fs::read_to_string(&report.textfile).unwrap();
+        let calls = format!("calls_total{{operation=\"mount\",outcome=\"done\"}} {}", most + 1);
+        assert!(page.contains(&calls) && page.contains("samples_lost_total 1"), "{page}");
+        // A call that cannot take it in leaves nothing, and the next one goes on.
+        fs::write(report.pending(), line.repeat(most)).unwrap();
+        let held = report.try_lock().unwrap();
+        assert_eq!(report.write_here().unwrap_err().kind, Kind::Busy);
+        drop(held);
+        // What is no text, and longer than anything of ours.
+        let long = fs::OpenOptions::new().write(true).open(report.pending()).unwrap();
+        long.set_len(3 << 30).unwrap();
+        report.write_here().unwrap();
+        assert!(!report.has_pending());
+        let page = fs::read_to_string(&report.textfile).unwrap();
+        assert!(page.contains(&format!("outcome=\"done\"}} {}", 2 * most + 2)), "{page}");
     }
 
     #[test]

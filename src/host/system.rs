@@ -1,7 +1,7 @@
 //! What the operating system around the driver shows of itself: kubelet, udev, systemd, folders.
 //! Nothing is changed.
 
-use super::tool;
+use super::{files, tool};
 use crate::model::error::{Error, Result, errno_text};
 use crate::model::time::Deadline;
 use crate::seam;
@@ -111,7 +111,7 @@ impl System {
         let config = flag("config").map(PathBuf::from).map(|path| {
             // As the process itself sees it.
             let seen = folder.join("root").join(path.strip_prefix("/").unwrap_or(&path));
-            let read = fs::read_to_string(seen)
+            let read = files::read_text(seen)
                 .map_err(|error| errno_text(&error))
                 .and_then(|text| serde_saphyr::from_str(&text).map_err(|error| error.to_string()));
             let trouble = match read {
@@ -178,7 +178,7 @@ impl System {
         });
         entries.find(|path| {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-            let has_text = || fs::read_to_string(path).is_ok_and(|text| text.contains(holds));
+            let has_text = || files::read_text(path).is_ok_and(|text| text.contains(holds));
             passes(name) && (holds.is_empty() || has_text())
         })
     }

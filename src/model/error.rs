@@ -1,5 +1,7 @@
 //! The one error type: what went wrong, whether waiting can help, what a person should do.
 
+use super::text::visible;
+use std::borrow::Cow;
 use std::fmt;
 
 /// What sort of trouble it is; decides how callers and people should react.
@@ -68,13 +70,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of this kind.
     pub fn new(kind: Kind, cause: impl Into<String>) -> Self {
-        Self { kind, cause: cause.into(), hint: None, is_repeated: false }
+        let cause = in_one_line(cause.into());
+        Self { kind, cause, hint: None, is_repeated: false }
     }
 
     /// The same error with advice for a person.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(in_one_line(hint.into()));
         self
     }
 
@@ -89,7 +92,7 @@ impl Error {
     #[must_use]
     pub fn not_healed(mut self, why: Option<String>) -> Self {
         if let Some(why) = why {
-            self.cause = format!("{}; not healed: {why}", self.cause);
+            self.cause = format!("{}; not healed: {}", self.cause, visible(&why));
         }
         self
     }
@@ -107,6 +110,14 @@ impl Error {
     /// A refusal to go on because data might be lost.
     pub fn refused(cause: impl Into<String>) -> Self {
         Self::new(Kind::Refused, cause)
+    }
+}
+
+/// A message quotes paths of tenants, names of processes, words of the cloud.
+fn in_one_line(text: String) -> String {
+    match visible(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(shown) => shown,
     }
 }
 
@@ -139,6 +150,16 @@ mod tests {
     fn an_error_reads_cause_then_hint() {
         let error = Error::refused("the disk holds a partition table").hint("look at it first");
         assert_eq!(error.to_string(), "the disk holds a partition table; look at it first");
+    }
+
+    #[test]
+    fn what_is_quoted_stays_in_its_line() {
+        let error = Error::refused("has it at /a\nb\u{1b}[8m").hint("see \u{202e}x");
+        assert_eq!(error.to_string(), r"has it at /a\nb\u{1b}[8m; see \u{202e}x");
+        assert_eq!(
+            error.not_healed(Some("\r".into())).cause,
+            r"has it at /a\nb\u{1b}[8m; not healed: \r"
+        );
     }
 
     #[test]

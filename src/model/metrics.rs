@@ -29,6 +29,8 @@ pub struct Counters {
     pub heals: BTreeMap<String, u64>,
     /// Mounts that were replaced.
     pub healed_mounts: u64,
+    /// What calls had to tell and was not counted: torn, or more than can wait.
+    pub lost: u64,
     /// What was so at the last look, kept for calls that could not look.
     pub gauges: Gauges,
 }
@@ -159,6 +161,8 @@ pub fn page(counters: &Counters, version: &str) -> String {
             );
         }
     }
+    page.family("samples_lost_total", "counter", "What calls had to tell and was not counted.");
+    page.row("samples_lost_total", &[], &counters.lost.to_string());
     page.family("call_duration_seconds", "histogram", "How long calls took, by operation.");
     for (operation, durations) in &counters.durations {
         let mut below = 0;

@@ -1,5 +1,6 @@
 //! `disk format`: the one way to lose what is on a volume's disk, and it is a person's.
 
+use super::stage::told;
 use super::volume_named;
 use crate::driver::format::OnDisk;
 use crate::driver::stage::Wish as Staging;
@@ -42,9 +43,13 @@ fn shown(volume: &Volume, found: &OnDisk) -> String {
     let before =
         if *was_mounted { "this machine has mounted it before" } else { "never seen mounted here" };
     let against =
-        objections.iter().fold(String::new(), |text, one| text + &format!("against {one}\n"));
+        objections.iter().fold(String::new(), |text, one| text + &told(&format!("against {one}")));
     format!(
-        "volume  {}\ndisk    {} ({}), {} bytes\nholds   {contents}\nbefore  {before}\n{against}",
-        volume.id, disk.kernel_name, disk.number, disk.size
+        "volume  {}\ndisk    {} ({}), {} bytes\n{}before  {before}\n{against}",
+        volume.id,
+        disk.kernel_name,
+        disk.number,
+        disk.size,
+        told(&format!("holds   {contents}"))
     )
 }

@@ -1,5 +1,6 @@
 //! `disk heal`: what the calls do by themselves, by hand and with the plan first.
 
+use super::stage::told;
 use super::volume_named;
 use crate::driver::Driver;
 use crate::model::config::HealMode;
@@ -21,24 +22,25 @@ pub(super) fn run(
         let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         let numbers = if numbers.is_empty() { "no mount".to_owned() } else { numbers.join(", ") };
         let adopted = if dry_run { "would be adopted and healed" } else { "adopted" };
-        text += &format!("{adopted}, of dead disks: {numbers}\n");
+        text += &told(&format!("{adopted}, of dead disks: {numbers}"));
     }
     let healed = driver.heal_by_hand(&id, mode)?;
     for (place, done) in &healed.places {
-        text += &format!("{place}\n");
+        text += &told(place);
         for one in done {
-            text += &format!("  {:<12} {}{}\n", word(one), one.mount.target.display(), notes(one));
+            let target = one.mount.target.display();
+            text += &told(&format!("  {:<12} {target}{}", word(one), notes(one)));
         }
     }
     let heading = if dry_run && !healed.is_waiting { "would be healed:\n" } else { "left:\n" };
     if !healed.left.is_empty() {
         text += heading;
         for line in &healed.left {
-            text += &format!("  {line}\n");
+            text += &told(&format!("  {line}"));
         }
     }
     if let Some(lost) = &healed.lost {
-        text += &format!("may be lost:\n  {lost}\n");
+        text += &format!("may be lost:\n{}", told(&format!("  {lost}")));
     }
     Ok(if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text })
 }

@@ -5,6 +5,7 @@ use crate::cloud::local::LocalCloud;
 use crate::host::devices::SysfsDevices;
 use crate::model::config::{CloudKind, Config};
 use crate::model::error::{Error, Kind, Result};
+use crate::model::text::visible;
 use crate::model::time::Deadline;
 use crate::wiring;
 use std::time::Duration;
@@ -75,6 +76,8 @@ fn size(bytes: u64) -> String {
 }
 
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let rows: Vec<_> =
+        rows.iter().map(|row| row.each_ref().map(|cell| visible(cell).into_owned())).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<_> = (0..N).map(width).collect();
     let line = |row: &[String; N]| {

@@ -54,7 +54,8 @@ fn once(program: &Path, root: &Path, words: &[String]) -> Result<String> {
     if output.status.success() {
         return Ok(text);
     }
-    Err(Error::new(Kind::Host, format!("install.sh: {}\n{}", output.status, text.trim_end())))
+    let lines: Vec<_> = text.lines().collect();
+    Err(Error::new(Kind::Host, format!("install.sh: {}: {}", output.status, lines.join(" | "))))
 }
 
 /// Each time by a process of its own, for there is no way back out of the machine's root.

@@ -1,6 +1,7 @@
 //! The break-glasses: what the guard protects is given up by a person, who is told first what
 //! breaks.
 
+use super::stage::told;
 use super::volume_named;
 use crate::driver::Driver;
 use crate::driver::detach::Force;
@@ -37,7 +38,7 @@ pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> 
     }
     let released = driver.release(&id)?;
     for folder in released.folders {
-        text += &format!("unmounted {}\n", folder.display());
+        text += &told(&format!("unmounted {}", folder.display()));
     }
     text += &format!("{id} is mounted nowhere on this machine's own table any more\n");
     if let Some(why) = released.lost {
@@ -66,6 +67,6 @@ fn broken(what: &[String]) -> String {
     if what.is_empty() {
         return "nothing on this machine uses it\n".to_owned();
     }
-    let lines = what.iter().map(|line| format!("  {line}\n"));
+    let lines = what.iter().map(|line| told(&format!("  {line}")));
     format!("this breaks:\n{}", lines.collect::<String>())
 }

@@ -2,6 +2,8 @@
 
 use crate::model::error::{Error, Kind, Result};
 use crate::model::health::Health;
+use crate::model::log_line::escaped;
+use crate::model::text::visible;
 use std::io::{ErrorKind, Write};
 use unicode_width::UnicodeWidthChar;
 
@@ -36,7 +38,7 @@ impl Stage<'_> {
     pub(super) fn say_json(&mut self, value: &impl serde::Serialize) -> Result<bool> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
-        Ok(self.say(&(text + "\n")))
+        Ok(self.say(&(escaped(&text) + "\n")))
     }
 
     /// The paint for this stream: none where `NO_COLOR` is set (no-color.org), or nobody looks.
@@ -55,7 +57,8 @@ pub(super) struct Paint {
 
 impl Paint {
     fn with(self, code: &str, text: &str) -> String {
-        if self.is_on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        let text = visible(text);
+        if self.is_on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into_owned() }
     }
 
     pub(super) fn bold(self, text: &str) -> String {
@@ -97,16 +100,11 @@ fn width_of(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// A sign as it may be shown. Clouds and processes name things as they like, and a terminal obeys.
-fn harmless(sign: char) -> char {
-    if sign.is_control() { char::REPLACEMENT_CHARACTER } else { sign }
-}
-
 /// The text in so many columns at most.
 fn cut(text: &str, columns: usize) -> String {
-    let text: String = text.chars().map(harmless).collect();
+    let text = visible(text);
     if width_of(&text) <= columns {
-        return text;
+        return text.into_owned();
     }
     let mut used = 1;
     let fits = |sign: &char| {
@@ -114,6 +112,11 @@ fn cut(text: &str, columns: usize) -> String {
         used <= columns
     };
     text.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// A line of what a verb did. It quotes what others have named.
+pub(super) fn told(text: &str) -> String {
+    format!("{}\n", visible(text))
 }
 
 /// One line that fits beside an indent.
@@ -132,8 +135,8 @@ pub(super) fn cell(text: &str, columns: usize) -> String {
 pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let width = |signs: &[char]| signs.iter().map(|sign| columns_of(*sign)).sum::<usize>();
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let mut word: Vec<char> = word.chars().map(harmless).collect();
+    for word in visible(text).split_whitespace() {
+        let mut word: Vec<char> = word.chars().collect();
         while let Some(line) = lines.last_mut() {
             let used = width_of(line);
             let gap = usize::from(used > 0);
@@ -157,6 +160,7 @@ pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
 
 /// Lines of a text, each after the first under it.
 pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
+    let first = &*visible(first);
     let indent = width_of(first);
     let mut told = String::new();
     for (number, line) in wrapped(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
@@ -189,8 +193,10 @@ mod tests {
         assert_eq!(cut("磁盘磁盘", 6), "磁盘…");
         assert_eq!(cell("磁盘", 6), "磁盘  ");
         assert_eq!(wrapped("磁盘磁盘 a", 5), ["磁盘", "磁盘", "a"]);
-        assert_eq!(cut("a\x1b[2J\nb", 9), "a\u{fffd}[2J\u{fffd}b");
-        assert_eq!(wrapped("a\x1b[2J\u{9b}b", 9), ["a\u{fffd}[2J\u{fffd}b"]);
+        assert_eq!(cut("a\x1b[2J\nb", 20), r"a\u{1b}[2J\nb");
+        assert_eq!(wrapped("a\x1b[2J\n\u{9b}b", 40), [r"a\u{1b}[2J\n\u{9b}b"]);
+        assert_eq!(hanging("\n", "a\nb", str::to_owned), "\\na\\nb\n");
+        assert_eq!(Paint { is_on: false }.bold("\r"), r"\r");
     }
 
     proptest::proptest! {

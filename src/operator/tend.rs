@@ -2,6 +2,7 @@
 //! calls do by themselves where nobody calls. udev's rule and the timer run it.
 
 use super::heal::{notes, word};
+use super::stage;
 use crate::driver::Driver;
 use crate::driver::adopt::Found;
 use crate::driver::heal::Healed;
@@ -54,7 +55,9 @@ pub(super) fn run(
     match whom {
         Whom::Coming => tending.watch(),
         // The kernel gives its number away when it is gone.
-        Whom::Disk(node) if !node.exists() => Ok(format!("there is no {}\n", node.display())),
+        Whom::Disk(node) if !node.exists() => {
+            Ok(stage::told(&format!("there is no {}", node.display())))
+        }
         Whom::Disk(node) => tending.once(Some(node)),
         Whom::All => tending.once(None),
     }
@@ -97,7 +100,7 @@ impl Tending<'_> {
         let Looked { said, failures, .. } = self.look(node)?;
         let mut text = String::new();
         for line in said.into_values().flatten() {
-            text += &format!("{line}\n");
+            text += &stage::told(&line);
         }
         match failures.as_slice() {
             [] if text.is_empty() && self.is_asked => {
@@ -166,7 +169,7 @@ impl Tending<'_> {
             });
             for (whose, lines) in &said {
                 if last.get(whose) != Some(lines) {
-                    say(&(lines.join("\n") + "\n"));
+                    say(&lines.iter().map(|line| stage::told(line)).collect::<String>());
                 }
             }
             last = said;

@@ -1,8 +1,11 @@
 //! The HTTP client: whom it trusts, and which way it goes.
 
+use crate::host::files;
 use crate::model::access::{Access, Proxy};
 use crate::model::error::{Error, Kind, Result};
-use reqwest::blocking::{Client, ClientBuilder};
+use crate::model::time::Deadline;
+use reqwest::blocking::{Client, ClientBuilder, Response};
+use std::io::{Error as IoError, ErrorKind, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,6 +46,30 @@ pub(super) fn for_metadata(access: &Access) -> Option<Client> {
     base(limit).timeout(limit).no_proxy().tls_certs_only([]).build().ok()
 }
 
+/// An answer's body, bounded by bytes (`FileTooLarge`) and by time (`TimedOut`): a service that
+/// sends a little now and then would never end.
+pub(super) fn body_of(
+    response: Response,
+    most: usize,
+    until: Deadline,
+) -> std::result::Result<Vec<u8>, IoError> {
+    let mut bytes = Vec::new();
+    let mut body = response.take(most as u64 + 1);
+    let mut part = vec![0; 64 << 10];
+    loop {
+        match body.read(&mut part) {
+            Ok(0) if bytes.len() > most => return Err(ErrorKind::FileTooLarge.into()),
+            Ok(0) => return Ok(bytes),
+            Ok(length) => bytes.extend_from_slice(&part[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if until.over() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+}
+
 fn base(connect: Duration) -> ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
@@ -72,7 +99,7 @@ fn trust(builder: ClientBuilder, access: &Access) -> Result<ClientBuilder> {
 }
 
 fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
+    files::read_whole(path).map_err(|error| {
         wrong(Error::io(format!("read the {what} {}", path.display()), &error).cause)
     })
 }

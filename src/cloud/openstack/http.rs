@@ -14,6 +14,7 @@ use reqwest::blocking::{Client, Response};
 use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use serde_json::Value;
 use std::cell::{Cell, OnceCell};
+use std::io::ErrorKind;
 use std::time::{Duration, SystemTime};
 
 pub(super) use reqwest::Method;
@@ -93,7 +94,8 @@ impl Http {
                     self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
-                    let answer = read(request, response)?;
+                    let until = deadline.at_most(self.patience(request));
+                    let answer = read(request, response, until)?;
                     let failure = (status >= 500).then(|| failed(request.service, &answer).cause);
                     self.limiter.report(&asked, failure.as_deref());
                     let may_repeat = status == 429
@@ -142,12 +144,7 @@ impl Http {
     }
 
     fn once(&self, request: &Request<'_>, deadline: Deadline) -> Result<Sent> {
-        let timeouts = &self.access.timeouts;
-        let limit = if request.method == Method::GET {
-            timeouts.of_a_read()
-        } else {
-            timeouts.of_a_change()
-        };
+        let limit = self.patience(request);
         let mut builder = self
             .client()?
             .request(request.method.clone(), &request.url)
@@ -168,6 +165,12 @@ impl Http {
                 }
             }
         })
+    }
+
+    /// How long one request may take, and then once more its answer's body.
+    fn patience(&self, request: &Request<'_>) -> Duration {
+        let timeouts = &self.access.timeouts;
+        if request.method == Method::GET { timeouts.of_a_read() } else { timeouts.of_a_change() }
     }
 
     fn client(&self) -> Result<&Client> {
@@ -194,7 +197,10 @@ fn headers(request: &Request<'_>) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-fn read(request: &Request<'_>, response: Response) -> Result<Answer> {
+/// Longer answers are refused: a list's page of a thousand volumes has some 2 MiB.
+const LONGEST_BODY: usize = 8 << 20;
+
+fn read(request: &Request<'_>, response: Response, until: Deadline) -> Result<Answer> {
     let status = response.status().as_u16();
     let subject_token = response
         .headers()
@@ -203,11 +209,40 @@ fn read(request: &Request<'_>, response: Response) -> Result<Answer> {
         .map(Secret::from);
     let id = response.headers().get("x-openstack-request-id").and_then(|v| v.to_str().ok());
     tracing::debug!(service = request.service, method = %request.method, url = request.url, status, id, "answered");
-    let bytes = response.bytes().map_err(|error| unreachable(request, &error))?;
+    let bytes =
+        client::body_of(response, LONGEST_BODY, until).map_err(|error| torn(request, &error))?;
     // A proxy may answer in HTML: the text is kept for the message.
     let body = serde_json::from_slice(&bytes)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
     Ok(Answer { status, body, subject_token })
+}
+
+/// An answer that has no end, or broke off.
+fn torn(request: &Request<'_>, error: &std::io::Error) -> Error {
+    let (service, host) = (request.service, host_of(&request.url));
+    let (kind, what, hint) = match error.kind() {
+        ErrorKind::FileTooLarge => (
+            Kind::Unreachable,
+            format!("does not end its answer: more than {} MiB came", LONGEST_BODY >> 20),
+            "is it the cloud's service that answers at this address?",
+        ),
+        ErrorKind::TimedOut => (
+            Kind::Timeout,
+            "did not end its answer in time".to_owned(),
+            "the service sends too slowly: see whether it works",
+        ),
+        _ => {
+            let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
+            return match inside {
+                Some(inside) => unreachable(request, inside),
+                None => Error::new(
+                    Kind::Unreachable,
+                    format!("{service} at {host} broke its answer off: {error}"),
+                ),
+            };
+        }
+    };
+    Error::new(kind, format!("{service} at {host} {what}")).hint(hint)
 }
 
 /// An answer as an error: the service, its status and its own words.

@@ -14,7 +14,7 @@ use crate::model::time::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -171,10 +171,10 @@ impl Limiter {
         files::make_private_folder(&self.folder).ok()?;
         let mut file = files::open_shared(&self.folder.join("limiter")).ok()?;
         file.lock().ok()?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).ok()?;
+        // One that is too long is torn as well, and written anew.
+        let text = files::read_rest(&mut file, files::LONGEST, 0).unwrap_or_default();
         let now = now();
-        let mut state: State = serde_json::from_str(&text).unwrap_or_default();
+        let mut state: State = serde_json::from_slice(&text).unwrap_or_default();
         // A file of another boot, or a torn one: nothing due lies a minute ahead.
         let far = now + 120_000.0;
         if !(state.due < far && state.services.values().all(|one| one.open_until < far)) {

@@ -115,7 +115,11 @@ impl Services {
                 // Its host may be an inner name: only what follows the `?` is taken.
                 Some(next) => {
                     let marker = next.href.split_once('?').map_or("", |(_, query)| query);
-                    path = format!("{}?{marker}", path.split('?').next().unwrap_or_default());
+                    let after = format!("{}?{marker}", path.split('?').next().unwrap_or_default());
+                    if after == path {
+                        break;
+                    }
+                    path = after;
                 }
                 None => return Ok(all),
             }

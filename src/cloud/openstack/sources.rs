@@ -1,6 +1,7 @@
 //! Where the access is written: our own configuration, a `cloud.conf` that it names, a
 //! `clouds.yaml`, or the variables of a person's shell.
 
+use crate::host::files;
 use crate::model::access::{Access, Clouds, Written};
 use crate::model::error::{Error, Kind, Result};
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ pub fn access(
 }
 
 fn text_of(path: &Path, what: &str) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|error| {
+    files::read_text(path).map_err(|error| {
         let doing = format!("read the {what} {}", path.display());
         Error { kind: Kind::Config, ..Error::io(doing, &error) }
     })

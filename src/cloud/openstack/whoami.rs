@@ -7,11 +7,13 @@ use crate::host::{files, machine};
 use crate::model::access::Access;
 use crate::model::ids::{NodeName, ServerId, is_uuid};
 use crate::model::iso9660;
+use crate::model::time::Deadline;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What the hypervisor shows as the machine's id; Nova sets it to the server's. Root only.
 const DMI: &str = "/sys/class/dmi/id/product_uuid";
@@ -47,7 +49,7 @@ impl Source {
 
     /// The ids that it shows, the likeliest first.
     pub(super) fn candidates(self, access: &Access) -> Vec<ServerId> {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let read = |path: &str| files::read_text(path).unwrap_or_default();
         match self {
             Source::Dmi => from_dmi(&read(DMI)),
             // With the EC2 source it is no UUID, and then no help.
@@ -95,8 +97,8 @@ fn metadata(access: &Access) -> Option<Vec<u8>> {
     let answered = client::for_metadata(access)?.get(&url).send();
     match answered {
         Ok(response) if response.status().is_success() => {
-            let bytes = response.bytes().ok()?;
-            (bytes.len() <= LONGEST).then(|| bytes.to_vec())
+            let until = Deadline::after(Duration::from_secs(access.timeouts.metadata));
+            client::body_of(response, LONGEST, until).ok()
         }
         Ok(response) => {
             tracing::debug!(url, status = response.status().as_u16(), "no metadata");

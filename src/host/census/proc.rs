@@ -1,6 +1,7 @@
 //! `/proc`, read with few system calls: a machine may have thousands of processes.
 
 use super::cgroups::Makers;
+use crate::host::files::{LONGEST_OF_KERNEL, read_rest};
 use crate::host::kernel;
 use crate::host::tables;
 use crate::model::cgroup::{Owner, Step};
@@ -160,10 +161,7 @@ impl Proc {
 
     /// The whole of a file.
     pub(super) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        let mut text = Vec::with_capacity(16 << 10);
-        // Through `take`: a file that is asked for its size first costs two more calls each.
-        self.open(path, OFlag::O_RDONLY)?.take(u64::MAX).read_to_end(&mut text)?;
-        Ok(text)
+        read_rest(self.open(path, OFlag::O_RDONLY)?, LONGEST_OF_KERNEL, 16 << 10)
     }
 
     pub(super) fn open(&self, path: impl AsRef<Path>, how: OFlag) -> io::Result<File> {

@@ -4,6 +4,7 @@
 //! used by descriptor alone. Mounts are told by the ids in fdinfo, which asks no file system: a
 //! dead one answers nothing.
 
+use crate::host::files::{LONGEST_OF_KERNEL, read_rest};
 use crate::host::kernel::owner_of_namespace;
 use crate::host::tables;
 use crate::host::walk::Way;
@@ -18,7 +19,7 @@ use rustix::fs::ResolveFlags;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -131,10 +132,7 @@ impl Inside {
     }
 
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        let mut text = Vec::with_capacity(8 << 10);
-        // Through `take`: a file that is asked for its size first costs two more calls.
-        self.open(path)?.take(u64::MAX).read_to_end(&mut text)?;
-        Ok(text)
+        read_rest(self.open(path)?, LONGEST_OF_KERNEL, 8 << 10)
     }
 
     /// The id of the mount that a descriptor was opened through.
