@@ -10,8 +10,13 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let held = worker::hold_signals();
     let arguments = std::env::args_os().skip(1).collect();
-    match cli::read(arguments, std::io::stdout().is_terminal()) {
+    let wanted = cli::read(arguments, std::io::stdout().is_terminal());
+    if !matches!(wanted, Wanted::Call { .. } | Wanted::Nothing) {
+        held.release();
+    }
+    match wanted {
         Wanted::Call { word, arguments } => {
             answered(app::answer(&word, &arguments, &Channel::claim()))
         }

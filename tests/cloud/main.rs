@@ -23,6 +23,7 @@ mod plug;
 mod scene;
 
 mod attach;
+mod endless;
 mod formats;
 mod grow;
 mod hard_hours;

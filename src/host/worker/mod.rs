@@ -15,7 +15,7 @@ mod board;
 mod line;
 mod watched;
 
-pub use watched::{News, Terms, Worker};
+pub use watched::{Held, News, Terms, Worker, hold_signals};
 
 use crate::model::device::Device;
 use crate::model::error::{Error, Result};

@@ -70,6 +70,38 @@ pub struct Terms {
     pub has_own_signals: bool,
 }
 
+/// Signals that would end a process without a word.
+const THAT_END: [Signal; 7] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGALRM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// Signals that wait until somebody reads them.
+#[derive(Debug)]
+pub struct Held(SigSet);
+
+/// Holds the signals that would end this process: the first thing that it does, for a call answers
+/// whenever it is told to end.
+#[must_use]
+pub fn hold_signals() -> Held {
+    let (mut held, mut before) = (SigSet::empty(), SigSet::empty());
+    held.extend(THAT_END);
+    let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&held), Some(&mut before));
+    Held(before)
+}
+
+impl Held {
+    /// As it was before: a person ends a program that only speaks at once.
+    pub fn release(self) {
+        let _ = self.0.thread_set_mask();
+    }
+}
+
 impl Worker {
     /// Begins to watch, and lets a child do the work; its answer is the exit status. This process
     /// must have one thread only.
@@ -79,8 +111,7 @@ impl Worker {
         let _ = super::IS_TERMINAL.set(std::io::stdout().is_terminal());
         let board = as_result(share())?;
         let mut watched = SigSet::empty();
-        let for_this = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
-        watched.extend(for_this.into_iter().chain([Signal::SIGCHLD]));
+        watched.extend(THAT_END.into_iter().chain([Signal::SIGCHLD]));
         let mut before = SigSet::empty();
         as_result(pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&watched), Some(&mut before)))?;
         let signals = as_result(SignalFd::with_flags(
@@ -360,7 +391,7 @@ fn begin(parent: Pid, line: OwnedFd, terms: Terms, before: &SigSet) -> nix::Resu
     seam::this_is_a_worker();
     let mut mask = *before;
     if terms.has_own_signals {
-        mask.extend([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+        mask.extend(THAT_END);
     }
     mask.remove(Signal::SIGCHLD);
     mask.thread_set_mask()

@@ -159,6 +159,10 @@ fn deliver(
     stream: &mut dyn Stream,
     leave: impl FnOnce(),
 ) -> io::Result<Next> {
+    if fault.endless {
+        leave();
+        return pour(response, fault, stream);
+    }
     let length = i64::try_from(response.body.len()).unwrap_or(0) + fault.length;
     let mut piece = response.head(usize::try_from(length).unwrap_or(0));
     let cut = fault.cut == Some(Cut::Middle);
@@ -178,6 +182,22 @@ fn deliver(
     stream.flush()?;
     let close = cut || fault.close || fault.length != 0;
     Ok(if close { Next::Close } else { Next::Request })
+}
+
+/// A body without an end: JSON that only begins, for as long as the client takes it.
+fn pour(response: &Response, fault: &Fault, stream: &mut dyn Stream) -> io::Result<Next> {
+    const MOST: usize = 400 << 20;
+    let chunk = vec![b'['; if fault.trickle == 0 { 64 << 10 } else { 16 }];
+    let head = response.clone().with("Transfer-Encoding", "chunked").head_without_length();
+    stream.write_all(&head)?;
+    for _ in 0..MOST / chunk.len() {
+        stream.write_all(format!("{:x}\r\n", chunk.len()).as_bytes())?;
+        stream.write_all(&chunk)?;
+        stream.write_all(b"\r\n")?;
+        stream.flush()?;
+        thread::sleep(Duration::from_millis(fault.trickle));
+    }
+    Ok(Next::Close)
 }
 
 /// A proxy's 429, if more came in within a second than it lets through.

@@ -38,6 +38,8 @@ pub struct Fault {
     pub hold: bool,
     /// Milliseconds between the pieces of a body that trickles.
     pub trickle: u64,
+    /// A body that has no end, in chunks, with `trickle` between them.
+    pub endless: bool,
     /// Add so much to `Content-Length`; the connection closes after the body.
     pub length: i64,
     /// Close the connection after a whole answer, without a word about it.
@@ -189,6 +191,13 @@ impl Fault {
     #[must_use]
     pub fn trickle(mut self, pause: Duration) -> Self {
         self.trickle = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// The body has no end.
+    #[must_use]
+    pub fn endless(mut self) -> Self {
+        self.endless = true;
         self
     }
 

@@ -145,13 +145,21 @@ impl Response {
 
     /// The head, with a length that a fault may have made wrong.
     pub fn head(&self, length: usize) -> Vec<u8> {
+        let mut head = self.head_without_length();
+        head.truncate(head.len() - 2);
+        // RFC 9110: an answer with 204 has no body and no length.
+        if self.status != 204 {
+            head.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    }
+
+    /// The same for a body in chunks.
+    pub fn head_without_length(&self) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        // RFC 9110: an answer with 204 has no body and no length.
-        if self.status != 204 {
-            head.push_str(&format!("Content-Length: {length}\r\n"));
         }
         head.push_str("\r\n");
         head.into_bytes()
