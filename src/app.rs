@@ -218,7 +218,12 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
             let (link, outcome) = driver.attach(&volume(options), node, options.sharing)?;
             Ok((Reply::device(&link), outcome))
         }
-        Call::Detach { name, node } => driver.detach(name, node.as_ref(), Force::No).map(plain),
+        Call::Detach { name, id: None, node } => {
+            driver.detach(name, node.as_ref(), Force::No).map(plain)
+        }
+        Call::Detach { id: Some(id), node, .. } => {
+            driver.detach_exactly(id, node.as_ref(), Force::No).map(plain)
+        }
         Call::IsAttached { options, node } => {
             let attached = driver.is_attached(&volume(options), node)?;
             Ok((Reply::attached(attached), Outcome::Already))

@@ -102,6 +102,7 @@ impl Driver<'_> {
             }
         })?;
         self.mark_mounted(&id);
+        self.record_found_name(&id, name);
         let (folder, source) = (mount.target.display(), &mount.source);
         tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");
         Ok(id)
@@ -110,8 +111,9 @@ impl Driver<'_> {
     /// The volume whose disk is mounted there. The disk must be found by the volume's identity: a
     /// folder's name says what was wanted, and the predecessor may have mounted another letter.
     fn volume_behind(&self, name: &VolumeName, mount: &Mount) -> Result<(VolumeId, Device)> {
-        let wanted = name.as_volume_id().or_else(|| self.records.named(name));
+        let wanted = self.records.named(name);
         let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
+        ids.extend(name.as_volume_id());
         ids.extend(nodes::owner_of(mount));
         ids.extend(self.volume_on(mount.disk)?);
         let mut proven = self.with_disk(ids, mount.disk)?;
@@ -132,6 +134,7 @@ impl Driver<'_> {
         }
         let named = match wanted {
             Some(wanted) => Some(wanted),
+            None if name.is(&id) => Some(id.clone()),
             None => self.volume_named(name, None)?,
         };
         match named {

@@ -236,6 +236,10 @@ impl Driver<'_> {
             }
             self.cloud.record_name(&volume.id, Some(name), self.deadline)?;
         }
+        // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
+        if volume.name.is_none() && !self.is_known(state) {
+            self.cloud.record_name(&volume.id, Some(&volume.id.as_name()), self.deadline)?;
+        }
         Ok(())
     }
 

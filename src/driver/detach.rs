@@ -36,9 +36,31 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         let node = node.unwrap_or(self.this_node);
         let server = self.cloud.server(node, self.deadline)?;
-        let Some(id) = self.volume_named(name, server.as_ref())? else {
-            return Ok(Outcome::Already);
-        };
+        match self.volume_named(name, server.as_ref())? {
+            Some(id) => self.detach_volume(id, name, (node, server), force),
+            None => Ok(Outcome::Already),
+        }
+    }
+
+    /// Detaches this volume and no other, whatever goes by its id as a name.
+    pub fn detach_exactly(
+        &self,
+        id: &VolumeId,
+        node: Option<&NodeName>,
+        force: Force,
+    ) -> Result<Outcome> {
+        let node = node.unwrap_or(self.this_node);
+        let server = self.cloud.server(node, self.deadline)?;
+        self.detach_volume(id.clone(), &id.as_name(), (node, server), force)
+    }
+
+    fn detach_volume(
+        &self,
+        id: VolumeId,
+        name: &VolumeName,
+        (node, server): (&NodeName, Option<ServerId>),
+        force: Force,
+    ) -> Result<Outcome> {
         let _lock = self.lock_if_possible(&id)?;
         let Some(state) = self.cloud.volume(&id, self.deadline)? else {
             self.forget(&id, name);

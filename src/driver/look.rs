@@ -24,7 +24,7 @@ impl Driver<'_> {
     /// cloud: a look must not need it.
     #[must_use]
     pub fn volume_meant(&self, name: &VolumeName) -> Option<VolumeId> {
-        let known = name.as_volume_id().or_else(|| self.records.named(name));
+        let known = self.records.named(name);
         let as_id = || VolumeId::parse(name.as_str()).ok();
         known
             .or_else(|| as_id().filter(|id| self.records.file(id).try_exists().unwrap_or(true)))

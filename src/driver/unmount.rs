@@ -90,6 +90,10 @@ impl Driver<'_> {
         if let Some(id) = &id {
             self.end_leftovers(id);
             self.set_back_for_good(id);
+            // A UUID that is not its id would be taken for another volume's.
+            if is_mounted && matches!(ward, Ward::Stage) && name.as_volume_id().is_some() {
+                self.record_found_name(id, name);
+            }
         }
         let leaving = match ward {
             Ward::Stage => Leaving::of(self, id.as_ref(), &stands.table, &folder)?,

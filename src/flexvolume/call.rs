@@ -3,7 +3,7 @@
 use super::folders::{self, Folder};
 use super::options::Options;
 use crate::model::error::{Error, Result};
-use crate::model::ids::{ConsumerId, NodeName, VolumeName};
+use crate::model::ids::{ConsumerId, NodeName, VolumeId, VolumeName};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -17,8 +17,9 @@ pub enum Call {
     NotSupported,
     /// Attach the volume to a node.
     Attach { options: Options, node: NodeName },
-    /// Detach the volume of this name; without a node from this machine.
-    Detach { name: VolumeName, node: Option<NodeName> },
+    /// Detach the volume of this name, or of this id, as a person writes it where the name is in
+    /// doubt; without a node from this machine.
+    Detach { name: VolumeName, id: Option<VolumeId>, node: Option<NodeName> },
     /// Is the volume attached to a node.
     IsAttached { options: Options, node: NodeName },
     /// Wait for the disk on this machine. The device is what kubelet remembers: a hint.
@@ -62,6 +63,9 @@ pub const WORDS: [&str; 12] = [
     "expandfs",
 ];
 
+/// What a person writes before a volume's id: no name has a colon.
+const BY_ID: &str = "id:";
+
 /// The node argument that people used to type with the predecessor: this machine.
 const THIS_MACHINE: &str = "1";
 
@@ -90,12 +94,17 @@ impl Call {
                 Call::IsAttached { options, node }
             }
             "detach" => {
-                let name = VolumeName::parse(arguments.next("volume name")?)?;
+                let text = arguments.next("volume name")?;
+                let id = text.strip_prefix(BY_ID).map(VolumeId::parse).transpose()?;
+                let name = match &id {
+                    Some(id) => id.as_name(),
+                    None => VolumeName::parse(text)?,
+                };
                 let node = match arguments.optional()? {
                     None | Some("" | THIS_MACHINE) => None,
                     Some(text) => Some(NodeName::parse(text)?),
                 };
-                Call::Detach { name, node }
+                Call::Detach { name, id, node }
             }
             "waitforattach" => Call::WaitForAttach {
                 device: arguments.next("device")?.to_owned(),

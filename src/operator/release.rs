@@ -21,7 +21,7 @@ pub(super) fn detach(
     if dry_run {
         return Ok(text + "Nothing was changed.\n");
     }
-    let outcome = driver.detach(&id.as_name(), node, Force::Yes)?;
+    let outcome = driver.detach_exactly(&id, node, Force::Yes)?;
     let node = node.unwrap_or(driver.this_node);
     text += &format!("detached {id} from {node} ({outcome:?})\n");
     Ok(text)

@@ -32,6 +32,7 @@ mod journal_trouble;
 mod locks;
 mod looking;
 mod manifests;
+mod misleading_names;
 mod names;
 mod panics;
 mod places;

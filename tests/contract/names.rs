@@ -147,8 +147,8 @@ fn two_volumes_under_one_name_are_a_failure_that_names_both() {
         (vec!["node-b".into()], vec!["node-b".into()])
     );
     // The way out that the message tells.
-    assert!(message.contains("disk detach <volume id> <node>"), "{message}");
-    node.must(calls::detach("vol-2", "node-b"));
+    assert!(message.contains("disk detach id:<volume id> <node>"), "{message}");
+    node.must(calls::detach("id:vol-2", "node-b"));
     assert!(servers(&node, "vol-2").is_empty());
     assert_eq!(servers(&node, "vol-1"), ["node-b"]);
 }

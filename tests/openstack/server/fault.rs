@@ -10,6 +10,7 @@ use std::time::Duration;
 /// A fault: which requests it meets, and what becomes of them.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a trouble of its own")]
 pub struct Fault {
     /// `POST`, or `*` for any.
     pub method: String,

@@ -1,0 +1,100 @@
+//! A `PersistentVolume` that is called like a volume, but has another one's `volumeID`, and was
+//! attached before this driver came: nothing is recorded of it.
+
+use crate::calls::{self, UUID};
+use crate::scene::{record, servers, set};
+use crate::support::Node;
+use serde_json::json;
+
+const OTHER: &str = "6f1c2d3e-4a5b-4c6d-8e7f-00000000000b";
+
+/// Volumes that the predecessor attached to `node-b`.
+fn with_strangers(ids: &[&str]) -> Node {
+    let node = Node::new();
+    for id in ids {
+        node.create(id, "1M");
+        set(&node, id, "attachments", json!({"node-b": "@1"}));
+    }
+    node
+}
+
+fn is_there(node: &Node, id: &str) -> bool {
+    servers(node, id) == ["node-b"]
+}
+
+/// The name is no volume's id, so it must be the name of one of those. At fee4868: Success.
+#[test]
+fn a_name_that_is_no_volume_may_be_any_that_is_attached() {
+    let node = with_strangers(&["vol-a", OTHER]);
+    let message = node.fails(calls::detach(UUID, "node-b"));
+    assert!(message.contains("vol-a") && message.contains(OTHER), "{message}");
+    assert!(message.contains("disk detach id:<volumeID> <node>"), "{message}");
+    assert!(is_there(&node, "vol-a") && is_there(&node, OTHER));
+    node.must(calls::detach("id:vol-a", "node-b"));
+    assert!(!is_there(&node, "vol-a") && is_there(&node, OTHER));
+    // It ends when each of them is known.
+    node.must(calls::attach(OTHER, "pv-other", "node-b"));
+    node.must(calls::detach(UUID, "node-b"));
+    assert!(is_there(&node, OTHER));
+}
+
+/// At fee4868 the idle volume of that id was detached.
+#[test]
+fn the_volume_of_that_id_is_not_taken_for_the_one_of_that_name() {
+    let node = with_strangers(&["vol-a", UUID]);
+    let message = node.fails(calls::detach(UUID, "node-b"));
+    assert!(message.contains("vol-a") && message.contains(UUID), "{message}");
+    assert!(is_there(&node, "vol-a") && is_there(&node, UUID));
+    // The same where it is known that the other one goes by a name of its own.
+    node.must(calls::is_attached(UUID, "pv-idle", "node-b"));
+    let message = node.fails(calls::detach(UUID, "node-b"));
+    assert!(message.contains("vol-a") && is_there(&node, UUID), "{message}");
+    for id in ["vol-a", UUID] {
+        node.must(calls::detach(&format!("id:{id}"), "node-b"));
+        assert!(!is_there(&node, id));
+    }
+}
+
+/// `isattached` is told both; at fee4868 the recorded name was not asked for.
+#[test]
+fn what_is_recorded_comes_before_the_id() {
+    let node = with_strangers(&["vol-a"]);
+    node.create(UUID, "1M");
+    node.must(calls::is_attached("vol-a", UUID, "node-b"));
+    node.neighbour("replica").must(calls::detach(UUID, "node-b"));
+    assert!(!is_there(&node, "vol-a"));
+}
+
+#[test]
+fn a_recorded_name_that_is_also_an_attached_volumes_id_is_refused_with_both() {
+    let node = with_strangers(&["vol-a", UUID]);
+    node.must(calls::is_attached("vol-a", UUID, "node-b"));
+    let message = node.fails(calls::detach(UUID, "node-b"));
+    assert!(message.contains("vol-a") && message.contains(UUID), "{message}");
+    assert!(is_there(&node, "vol-a") && is_there(&node, UUID));
+    // A person who gives the id gets that volume, with force too.
+    let told = node.verb(&["detach", "--force", "vol-a", "node-b"]).unwrap();
+    assert!(told.contains("detached vol-a") && is_there(&node, UUID), "{told}");
+    node.must(calls::detach(UUID, "node-b"));
+    assert!(!is_there(&node, UUID));
+}
+
+/// The usual case: names are ids, and many volumes are attached.
+#[test]
+fn names_that_are_ids_go_on_as_before() {
+    let node = Node::new();
+    for id in [UUID, OTHER] {
+        node.create(id, "1M");
+        node.must(calls::attach(id, id, "node-b"));
+    }
+    let replica = node.neighbour("replica");
+    for _ in 0..2 {
+        replica.must(calls::detach(UUID, "node-b"));
+        assert!(!is_there(&node, UUID) && is_there(&node, OTHER));
+    }
+    assert!(record(&node, UUID)["recorded_name"].is_null());
+    // One that the predecessor attached, alone among volumes that are known.
+    set(&node, UUID, "attachments", json!({"node-b": "@1"}));
+    replica.must(calls::detach(UUID, "node-b"));
+    assert!(!is_there(&node, UUID) && is_there(&node, OTHER));
+}
