@@ -37,7 +37,7 @@ impl Driver<'_> {
         let node = node.unwrap_or(self.this_node);
         let server = self.cloud.server(node, self.deadline)?;
         match self.volume_named(name, server.as_ref())? {
-            Some(id) => self.detach_volume(id, name, (node, server), force),
+            Some(id) => self.detach_volume(&id, name, (node, server), force),
             None => Ok(Outcome::Already),
         }
     }
@@ -51,28 +51,28 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         let node = node.unwrap_or(self.this_node);
         let server = self.cloud.server(node, self.deadline)?;
-        self.detach_volume(id.clone(), &id.as_name(), (node, server), force)
+        self.detach_volume(id, &id.as_name(), (node, server), force)
     }
 
     fn detach_volume(
         &self,
-        id: VolumeId,
+        id: &VolumeId,
         name: &VolumeName,
         (node, server): (&NodeName, Option<ServerId>),
         force: Force,
     ) -> Result<Outcome> {
-        let _lock = self.lock_if_possible(&id)?;
-        let Some(state) = self.cloud.volume(&id, self.deadline)? else {
-            self.forget(&id, name);
+        let _lock = self.lock_if_possible(id)?;
+        let Some(state) = self.cloud.volume(id, self.deadline)? else {
+            self.forget(id, name);
             return Ok(Outcome::Already);
         };
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
         let outcome = self.make_detached(state, &server, node, force)?;
-        self.forget_answers(&id);
+        self.forget_answers(id);
         if node == self.this_node {
-            self.end_refusals(&id, &["detach"]);
+            self.end_refusals(id, &["detach"]);
         }
-        self.forget_everywhere(&id, name)?;
+        self.forget_everywhere(id, name)?;
         Ok(outcome)
     }
 
