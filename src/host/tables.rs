@@ -5,6 +5,7 @@
 //! kernels remember the mount at which they stopped. So there a table of more than one page is read
 //! until two readings agree.
 
+use super::files::LONGEST_OF_KERNEL;
 use std::io::{self, Read, Seek};
 use std::sync::OnceLock;
 
@@ -55,6 +56,9 @@ fn whole(file: &mut impl Read) -> io::Result<(Vec<u8>, usize)> {
     let (mut text, mut pages) = (Vec::new(), 0);
     loop {
         let length = text.len();
+        if length as u64 > LONGEST_OF_KERNEL {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         text.resize(length + ROOM, 0);
         let got = match file.read(&mut text[length..]) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
