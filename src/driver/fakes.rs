@@ -411,6 +411,8 @@ impl Mounts for NoHost {
         nothing()
     }
 
+    fn tidy_renewal(&self, _: &Path) {}
+
     fn copy_of(&self, _: &Mount) -> Option<OwnedFd> {
         None
     }

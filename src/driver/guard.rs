@@ -125,6 +125,11 @@ impl Driver<'_> {
                 tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
             }
         }
+        if let Some(staged) = self.records.load(id).mounted_as()
+            && !self.is_free(&disk).unwrap_or(true)
+        {
+            self.renew_in_doubt(&staged.folder);
+        }
         let is_told = self.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
         Ok(if is_told { Sight::Clear } else { Sight::None })
     }

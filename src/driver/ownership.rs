@@ -1,9 +1,9 @@
 //! Who has the volume: the one place where the guard tells a container that was given it from those
 //! that merely see the machine's folders, and where such copies are ended.
 
-use super::Driver;
 use super::flush::is_peer_of_own;
 use super::guard::{labelled, named, namespace};
+use super::{Driver, Outcome};
 use crate::model::config::GuardMode;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
@@ -12,7 +12,7 @@ use crate::model::ownership::{Machine, Standing};
 use crate::model::record::VolumeRecord;
 use crate::model::users::{Answer, Holder, NamespaceUse, NamespaceUses, PodUsers};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Copies of the machine's folders that end with the machine's own mount there.
 #[derive(Debug, Default)]
@@ -72,16 +72,15 @@ impl Driver<'_> {
         };
         let record = id.map(|id| self.records.load(id));
         let machine = Machine::new(&table, record.as_ref(), numbers);
-        let given = uses
-            .namespaces
-            .iter()
-            .filter(|one| one.user.is_none() && machine.standing(one) == Standing::Claim);
+        let given = uses.namespaces.iter();
+        let given = given.filter(|one| machine.standing(one) == Standing::Claim);
         let holders = given.flat_map(|one| {
             let places: Vec<_> = one.mounts.iter().map(|mount| mount.target.clone()).collect();
-            let its = one
-                .processes
-                .iter()
-                .filter(|process| process.owner.pod.as_ref().is_none_or(|other| other == pod));
+            let its = one.processes.iter().filter(|process| {
+                // What a user made for himself alone is no container's.
+                let is_users = one.user.is_some() && process.ordinary_user().is_some();
+                !is_users && process.owner.pod.as_ref().is_none_or(|other| other == pod)
+            });
             its.map(move |process| Holder { process: process.clone(), places: places.clone() })
         });
         Answer::Told(holders.collect())
@@ -186,20 +185,34 @@ impl Driver<'_> {
         self.mounts.unmount_inside(&door, &mounts, self.deadline)
     }
 
-    /// The same where nothing of the machine's own is mounted any more, as after a call that was
-    /// killed: a disk that is free by now is not asked after.
+    /// After the machine's own mount is off: a disk that is not free then may be kept by copies that
+    /// no table shows (a user may hold a tree of mounts by a descriptor alone), or by those that a
+    /// call which was killed had left to the end.
     pub(super) fn end_views_left(
         &self,
         id: Option<&VolumeId>,
-        disks: &[Device],
-        numbers: &[DeviceNumber],
+        folder: &Path,
+        (disks, numbers): (&[Device], &[DeviceNumber]),
+        outcome: Outcome,
     ) -> Result<()> {
-        let is_free = |disk: &Device| self.is_free(disk).unwrap_or(false);
+        let is_free = |disk: &Device| self.is_free(disk).unwrap_or(true);
         if self.guard.mode == GuardMode::Off || disks.iter().all(is_free) {
             return Ok(());
         }
-        let views = self.guard_stage(id, numbers)?;
-        self.end_views(id, "unmountdevice", &self.numbers_of(id, numbers), &views)
+        if outcome == Outcome::Already {
+            let views = self.guard_stage(id, numbers)?;
+            self.end_views(id, "unmountdevice", &self.numbers_of(id, numbers), &views)?;
+        }
+        self.renew_in_doubt(folder);
+        Ok(())
+    }
+
+    /// Ends whatever may be mounted at the folder in other namespaces. If it cannot be, the disk is
+    /// not free, and that is said with its users.
+    pub(super) fn renew_in_doubt(&self, folder: &Path) {
+        if let Err(error) = self.mounts.renew_folder(folder) {
+            tracing::warn!(folder = %folder.display(), %error, "copies of its mount may stay");
+        }
     }
 
     /// Ends the copies of the machine's folders that could not be taken down from inside, such as
@@ -216,7 +229,7 @@ impl Driver<'_> {
         }
         let mut why = String::new();
         for folder in &views.folders {
-            tracing::warn!(folder = %folder.display(), "exchanging the folder: that ends the copies of its mount that stay elsewhere");
+            tracing::warn!(folder = %folder.display(), "putting another folder in its place: that ends the copies of its mount that stay elsewhere");
             if let Err(error) = self.mounts.renew_folder(folder) {
                 why = format!(": {}", error.cause);
             }
@@ -265,7 +278,12 @@ fn given_to(pods: &BTreeSet<ConsumerId>, record: Option<&VolumeRecord>) -> Strin
 
 /// How a person ends what ordinary users keep, if they do.
 fn end_of_users(id: Option<&VolumeId>, left: &[&NamespaceUse]) -> String {
-    let is_kept = left.iter().any(|one| one.user.is_some());
+    let is_users = |one: &&NamespaceUse| {
+        let mut processes = one.processes.iter();
+        one.user.is_some()
+            && (one.processes.is_empty() || processes.any(|one| one.ordinary_user().is_some()))
+    };
+    let is_kept = left.iter().any(is_users);
     if is_kept { way_to_end_users(id) } else { String::new() }
 }
 

@@ -100,8 +100,10 @@ impl Driver<'_> {
             Ward::Consumer(_) => Leaving::default(),
         };
         let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
-        if matches!(ward, Ward::Stage) && outcome == Outcome::Already {
-            self.end_views_left(id.as_ref(), &leaving.disks, &leaving.numbers)?;
+        if matches!(ward, Ward::Stage) {
+            let disks = (leaving.disks.as_slice(), leaving.numbers.as_slice());
+            self.end_views_left(id.as_ref(), &folder, disks, outcome)?;
+            self.mounts.tidy_renewal(&folder);
         }
         // What was unmounted is remembered either way: the next call goes on from there.
         let is_free = match ward {

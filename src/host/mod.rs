@@ -249,10 +249,12 @@ pub trait Mounts {
     fn unmount(&self, mount: &Mount, deadline: Deadline) -> Result<()>;
     /// Takes these mounts off inside an open mount namespace; an error if one is busy.
     fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()>;
-    /// Puts a new folder in the place of this empty one, where nothing of this namespace is mounted:
-    /// every mount that other namespaces have there ends, also one that is locked. Fine if there is
-    /// no such folder.
+    /// Ends every mount that other namespaces have at this empty folder of the orchestrator's, also
+    /// one that is locked: a new global folder takes its place, a consumer's is removed. An error if
+    /// something of this namespace is mounted there; fine if there is no such folder.
     fn renew_folder(&self, folder: &Path) -> Result<()>;
+    /// Removes what a killed call left of that beside the folder.
+    fn tidy_renewal(&self, folder: &Path);
     /// A copy of the mount, to put back what was taken off too early; nothing where the kernel
     /// cannot make one.
     fn copy_of(&self, mount: &Mount) -> Option<OwnedFd>;

@@ -24,6 +24,7 @@ const STEPS: &[(&str, &str)] = &[
     ("mountdevice", "stage.found"),
     ("mountdevice", "stage.held"),
     ("mountdevice", "stage.looked"),
+    ("mountdevice", "nodes.made"),
     ("mountdevice", "stage.mounted"),
     ("mount", "begin"),
     ("mount", "publish.bound"),
@@ -32,6 +33,7 @@ const STEPS: &[(&str, &str)] = &[
     ("unmount", "unmount.one"),
     ("unmountdevice", "begin"),
     ("unmountdevice", "unmount.one"),
+    ("unmountdevice", "unmount.own"),
     ("detach", "begin"),
     ("detach", "local.detach.unplugged"),
     ("detach", "detach.requested"),
@@ -42,7 +44,7 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 3;
 
 /// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
-const ELSEWHERE: [&str; 17] = [
+const ELSEWHERE: [&str; 18] = [
     "heal.attached",
     "heal.checked",
     "heal.detached",
@@ -61,6 +63,8 @@ const ELSEWHERE: [&str; 17] = [
     // Only against a cloud with servers, and on kernels without the newer mount calls.
     "takeover.requested",
     "mounts.bound",
+    // Only where copies in other namespaces stay.
+    "mounts.renewing",
 ];
 
 #[test]

@@ -22,8 +22,8 @@ fn bind(from: &Path, to: &Path) {
 
 /// The call is refused, names the process, and takes nothing from it.
 #[track_caller]
-fn is_refused(node: &Node, call: Vec<String>, container: &mut Container, place: &str) {
-    let message = node.fails(&call);
+fn is_refused(node: &Node, call: &[String], container: &mut Container, place: &str) {
+    let message = node.fails(call);
     let who = format!("{} (", container.pid());
     assert!(message.contains(&who) && message.contains(place), "{message}");
     assert!(message.contains("disk release"), "the way out is named: {message}");
@@ -44,8 +44,8 @@ fn a_container_in_no_pods_cgroup_keeps_what_it_was_given() {
         for plan in [docker.container(), Plan::outside()] {
             let mut container = plan.seeing(&folder, "/data").start();
             container.write("/data/log", Duration::from_millis(1));
-            is_refused(&node, volume.unpublish(POD), &mut container, "/data");
-            is_refused(&node, volume.unstage(), &mut container, "/data");
+            is_refused(&node, &volume.unpublish(POD), &mut container, "/data");
+            is_refused(&node, &volume.unstage(), &mut container, "/data");
             let report = container.report();
             assert_eq!((report.errors, report.file_systems.len()), (0, 1), "{report:?}");
             assert_eq!((layers_at(&folder), layers_at(&volume.global())), (1, 1));
@@ -79,7 +79,7 @@ fn a_path_of_the_containers_choice_does_not_decide() {
         let pod = Pod::new(Naming::Systemd);
         let mut container = pod.container().seeing(&global, &place).start();
         container.write(&format!("{place}/log"), Duration::from_millis(1));
-        is_refused(&node, volume.unstage(), &mut container, &place);
+        is_refused(&node, &volume.unstage(), &mut container, &place);
         assert_eq!(container.report().errors, 0, "{place}");
         container.die();
     }
@@ -88,7 +88,7 @@ fn a_path_of_the_containers_choice_does_not_decide() {
     let place = node.base().join("elsewhere");
     service.must(&Order::Bind { from: global, to: place.clone() });
     service.write(place.join("log").to_str().unwrap(), Duration::from_millis(1));
-    is_refused(&node, volume.unstage(), &mut service, place.to_str().unwrap());
+    is_refused(&node, &volume.unstage(), &mut service, place.to_str().unwrap());
     service.die();
     volume.take_away();
     nothing_is_left(&node, &[&volume]);
@@ -161,7 +161,7 @@ fn without_pods_cgroups_a_container_is_known_by_kubelets_files() {
     let mut container = plan.start();
     container.write("/data/log", Duration::from_millis(1));
     node.must(volume.unpublish(other));
-    is_refused(&node, volume.unpublish(POD), &mut container, "/data");
+    is_refused(&node, &volume.unpublish(POD), &mut container, "/data");
     let message = node.fails(volume.unstage());
     assert!(message.contains(&format!("shop/orders-0 ({POD})")), "{message}");
     container.die();
@@ -184,7 +184,7 @@ fn a_volumes_own_files_are_no_pods() {
     let plan = Plan::outside().seeing(&folder, "/data").seeing(&false_one, "/log");
     let mut container = plan.start();
     container.write("/data/log", Duration::from_millis(1));
-    is_refused(&node, volume.unpublish(POD), &mut container, "/data");
+    is_refused(&node, &volume.unpublish(POD), &mut container, "/data");
     container.die();
     volume.take_away();
     nothing_is_left(&node, &[&volume]);

@@ -139,10 +139,128 @@ fn a_users_mount_namespace_does_not_keep_the_volume() {
         }
         node.must(volume.detach());
         drop(users);
-        let beside = fs::read_dir(volume.global().parent().unwrap()).unwrap().count();
-        assert_eq!(beside, 1, "nothing beside the folder");
+        for above in [1, 2] {
+            let folder = volume.global().ancestors().nth(above).unwrap().to_owned();
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing beside the folder");
+        }
         fs::remove_dir(volume.global()).unwrap();
         volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// A tree of mounts that a descriptor alone keeps is in nobody's table.
+#[test]
+fn a_tree_of_mounts_that_no_table_shows_does_not_keep_the_volume() {
+    let test = "a_tree_of_mounts_that_no_table_shows_does_not_keep_the_volume";
+    if !is_possible(test) {
+        return;
+    }
+    for way in ["unmountdevice", "release"] {
+        let node = Node::new();
+        let volume = Volume::create(&node, "ext4", "64M");
+        volume.bring();
+        let mut user = Plan::outside().of_user(USER).start();
+        user.must(&Order::HoldTree);
+        let is_tree = |path: &PathBuf| fs::read_link(path).is_ok_and(|to| to == Path::new("/"));
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", user.pid())).unwrap().flatten();
+        let tree = descriptors.map(|one| one.path()).find(is_tree).expect("the tree");
+        // As if it was handed to a process of this namespace.
+        let tree = taken(user.pid(), tree.file_name().unwrap().to_str().unwrap().parse().unwrap());
+        user.die();
+        if way == "release" {
+            node.verb(&["release", &volume.id]).unwrap();
+        } else {
+            node.must(volume.unstage());
+            assert!(is_free(&volume));
+        }
+        node.must(volume.detach());
+        drop(tree);
+        fs::remove_dir(volume.global()).unwrap();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// A descriptor of another process's.
+#[allow(unsafe_code)]
+fn taken(pid: u32, descriptor: i32) -> std::os::fd::OwnedFd {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    let process = incloud_disk::host::kernel::pin_process(pid).unwrap();
+    // SAFETY: pidfd_getfd takes three numbers and answers a new descriptor, which is nobody
+    // else's, or -1.
+    unsafe {
+        let call = nix::libc::SYS_pidfd_getfd;
+        let taken = nix::libc::syscall(call, process.as_raw_fd(), descriptor, 0);
+        OwnedFd::from_raw_fd(nix::errno::Errno::result(taken).unwrap().try_into().unwrap())
+    }
+}
+
+/// Killed between the machine's own unmount and the end of the copies, or in the midst of it.
+#[test]
+fn an_end_of_copies_that_was_killed_is_finished_by_the_same_call() {
+    let test = "an_end_of_copies_that_was_killed_is_finished_by_the_same_call";
+    if !is_possible(test) || !crate::crash::seams_are_built_in(test) {
+        return;
+    }
+    for (step, user_stays) in
+        [("unmount.own", true), ("mounts.renewing", true), ("mounts.renewing", false)]
+    {
+        let node = Node::new();
+        let volume = Volume::create(&node, "ext4", "64M");
+        volume.bring();
+        let user = Plan::outside().of_user(USER).start();
+        crate::crash::kill_at(&node, &volume.unstage(), step);
+        let user = Some(user).filter(|_| user_stays);
+        node.must(volume.unstage());
+        assert!(is_free(&volume), "{step}");
+        node.must(volume.detach());
+        drop(user);
+        fs::remove_dir(volume.global()).unwrap();
+        let mounts = volume.global().parent().unwrap().to_owned();
+        assert_eq!(fs::read_dir(&mounts).unwrap().count(), 0, "{step}");
+        assert_eq!(fs::read_dir(mounts.parent().unwrap()).unwrap().count(), 1, "{step}");
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// On most machines mounts are shared; and kubelet's folder may hold what was written into it while
+/// nothing was mounted there.
+#[test]
+fn where_mounts_are_shared_and_where_the_folder_is_not_empty() {
+    if !is_possible("where_mounts_are_shared_and_where_the_folder_is_not_empty") {
+        return;
+    }
+    let nothing = None::<&str>;
+    for is_empty in [true, false] {
+        let node = Node::new();
+        mount(Some(&node.own()), &node.own(), nothing, MsFlags::MS_BIND, nothing).unwrap();
+        mount(nothing, &node.own(), nothing, MsFlags::MS_SHARED, nothing).unwrap();
+        let volume = Volume::create(&node, "ext4", "64M");
+        make_folder(&volume.global());
+        let stray = volume.global().join("stray");
+        if !is_empty {
+            files::write_synced(&stray, b"kept");
+        }
+        volume.bring();
+        let mut user = Plan::outside().of_user(USER).start();
+        // What is shared here would end there with ours.
+        user.must(&Order::CopyMounts { slave: false });
+        if is_empty {
+            node.must(volume.unstage());
+        } else {
+            let message = node.fails(volume.unstage());
+            assert!(message.contains("directory not empty"), "{message}");
+            assert!(message.contains("disk release --end-users"), "{message}");
+            assert_eq!(files::read(&stray).unwrap(), b"kept");
+            node.verb(&["release", "--end-users", &volume.id]).unwrap();
+            node.must(volume.unstage());
+            fs::remove_file(&stray).unwrap();
+        }
+        assert!(is_free(&volume));
+        node.must(volume.detach());
+        drop(user);
+        fs::remove_dir(volume.global()).unwrap();
+        umount2(&node.own(), nix::mount::MntFlags::MNT_DETACH).unwrap();
         nothing_is_left(&node, &[&volume]);
     }
 }

@@ -5,6 +5,7 @@ mod btrfs;
 mod classic;
 mod fresh;
 mod place;
+mod renewal;
 mod twins;
 
 use super::helper::{self, Ended, Work};
@@ -22,7 +23,6 @@ use nix::errno::Errno;
 use nix::mount::MntFlags;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -205,9 +205,13 @@ impl Mounts for KernelMounts {
 
     fn renew_folder(&self, folder: &Path) -> Result<()> {
         seam::effect("mounts.renew_folder")?;
-        renew(folder).map_err(|error| {
-            Error::io(format!("put a new folder in the place of {}", folder.display()), &error)
+        renewal::renew(folder).map_err(|error| {
+            Error::io(format!("end the mounts of others at {}", folder.display()), &error)
         })
+    }
+
+    fn tidy_renewal(&self, folder: &Path) {
+        renewal::tidy(folder);
     }
 
     fn copy_of(&self, mount: &Mount) -> Option<OwnedFd> {
@@ -245,39 +249,6 @@ impl KernelMounts {
             ended => told(ended, &format!("{doing} {}", mount.target.display())),
         }
     }
-}
-
-/// The kernel detaches all mounts of a folder when another one takes its name (rename(2)), except
-/// those of the caller's namespace, which make it fail.
-fn renew(folder: &Path) -> std::io::Result<()> {
-    let found = match fs::symlink_metadata(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
-        return Err(Errno::EINVAL.into());
-    };
-    let beside = parent.join(format!(".{}.renewed", name.to_string_lossy()));
-    let make = || match found.file_type() {
-        kind if kind.is_dir() => fs::DirBuilder::new().mode(0o700).create(&beside),
-        // The place of a file that is mounted (`subPath`).
-        kind if kind.is_file() && found.len() == 0 => File::create_new(&beside).map(drop),
-        _ => Err(Errno::ENOTEMPTY.into()),
-    };
-    let exchange = || {
-        match make() {
-            // A killed call left it.
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            other => other?,
-        }
-        std::os::unix::fs::lchown(&beside, Some(found.uid()), Some(found.gid()))?;
-        fs::set_permissions(&beside, found.permissions())?;
-        seam::step("mounts.renewing");
-        fs::rename(&beside, folder)
-    };
-    exchange().inspect_err(|_| {
-        let _ = fs::remove_dir(&beside);
-    })
 }
 
 /// Work on a file system whose disk may hang.

@@ -97,6 +97,7 @@ impl Inside {
                 let mut alone = OpenOptions::new();
                 self.held.push(alone.read(true).custom_flags(libc::O_EXCL).open(path)?);
             }
+            Order::HoldTree => self.held.push(tree_of_mounts()?),
             Order::Map { path } => map(&path)?,
             Order::ChangeFolder { path } => std::env::set_current_dir(path)?,
             Order::ChangeRoot { path } => std::os::unix::fs::chroot(path)?,
@@ -172,6 +173,13 @@ fn bind(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
     Ok(())
+}
+
+fn tree_of_mounts() -> io::Result<File> {
+    use rustix::mount::{OpenTreeFlags, open_tree};
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(rustix::fs::CWD, "/", flags | OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+    Ok(tree.into())
 }
 
 #[allow(unsafe_code)]

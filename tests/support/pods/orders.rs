@@ -55,6 +55,8 @@ pub enum Order {
     OpenAlone {
         path: PathBuf,
     },
+    /// Copies all its mounts into a tree that no namespace has, and holds that by its descriptor.
+    HoldTree,
     /// Maps a file into memory and closes it.
     Map {
         path: PathBuf,
