@@ -150,6 +150,7 @@ fn call_driver(
             operation: word,
             region: call.region(),
             deadline: Deadline::after(deadline),
+            lock_patience: None,
             tally: &tally,
         };
         dispatch(&call, &setting, &mut sample)

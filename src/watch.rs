@@ -78,16 +78,16 @@ pub fn call(
             }
             Some(News::Hangs) => {
                 let seconds = worker.total().as_secs();
-                let doing = worker.does().map_or_else(String::new, |does| format!(": {does}"));
-                Error::new(Kind::Timeout, format!("not done within {seconds} s{doing}"))
+                Error::new(Kind::Timeout, format!("not done within {seconds} s"))
             }
             Some(News::Ended(status)) => {
                 Error::new(Kind::Bug, format!("the call's process {}", ended(status)))
                     .hint("its log has the last step; the next call goes on from there")
             }
         };
+        let does = worker.does();
         let left = worker.end();
-        let why = named(why, &left);
+        let why = named(why, &left, does);
         let sent = channel.send(&answer(&why));
         worker.settle(&left, PAPERWORK, || given_up(&why));
         return sent;
@@ -110,8 +110,11 @@ pub fn call(
 }
 
 /// The error, with the processes that are left behind and what ends them.
-fn named(mut error: Error, left: &[Left]) -> Error {
+fn named(mut error: Error, left: &[Left], does: Option<String>) -> Error {
     if left.is_empty() {
+        if let Some(does) = does {
+            error.cause = format!("{} ({does})", error.cause);
+        }
         if error.kind == Kind::Timeout && error.hint.is_none() {
             error = error.hint("something of the machine is slow: see the log for the last step");
         }
@@ -133,7 +136,7 @@ fn ended(status: WaitStatus) -> String {
 /// How long a person's verb is waited for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Patience {
-    /// A worker that hangs in the kernel for so long is given up.
+    /// A worker that is in one and the same call on a disk or a folder for so long is given up.
     pub with_hanging: Option<Duration>,
 }
 
@@ -158,7 +161,7 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
     };
     let mut failed = false;
     let mut asked_to_end: Option<(Signal, Instant)> = None;
-    let mut hangs_since: Option<Instant> = None;
+    let mut hangs_since: Option<(String, Instant)> = None;
     loop {
         let look = patience.with_hanging.map(|_| Instant::now() + LOOK);
         let until = asked_to_end.map(|(_, until)| until).or(look);
@@ -213,20 +216,24 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
             return complain(&given_up(&mut worker, why));
         }
         let Some(limit) = patience.with_hanging else { continue };
-        if !matches!(left::state_of(worker.pid()), Some(('D', _))) {
-            hangs_since = None;
-        } else if hangs_since.get_or_insert_with(Instant::now).elapsed() >= limit {
-            let doing = worker.does().map_or_else(String::new, |does| format!(": {does}"));
-            let why = Error::new(Kind::Timeout, format!("it hangs in the kernel{doing}"));
+        let call = left::call_of(worker.pid());
+        let since = match hangs_since.take() {
+            Some((same, since)) if call.as_ref() == Some(&same) => since,
+            _ => Instant::now(),
+        };
+        hangs_since = call.map(|call| (call, since));
+        if hangs_since.is_some() && since.elapsed() >= limit {
+            let why = Error::new(Kind::Timeout, "not done: it waits in the kernel");
             return complain(&given_up(&mut worker, why));
         }
     }
 }
 
 fn given_up(worker: &mut Worker, why: Error) -> String {
+    let does = worker.does();
     let left = worker.end();
     worker.settle(&left, PAPERWORK, || {});
-    format!("disk: {}\n", named(why, &left))
+    format!("disk: {}\n", named(why, &left, does))
 }
 
 /// Ends this process as the signal would have, for a shell that looks at how its programs end.

@@ -21,6 +21,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
 use crate::model::time::Deadline;
 use std::path::Path;
+use std::time::Duration;
 
 /// The machine's configuration.
 pub const ETC: &str = "/etc/incloud-disk/config.toml";
@@ -40,6 +41,8 @@ pub struct Setting<'a> {
     pub region: Option<&'a str>,
     /// When to answer at the latest.
     pub deadline: Deadline,
+    /// How long a volume's lock is waited for, if not so long.
+    pub lock_patience: Option<Duration>,
     /// What is counted on the way.
     pub tally: &'a Tally,
 }
@@ -62,7 +65,7 @@ pub fn with_driver<T>(
         mounts: &KernelMounts,
         records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
         answers: is_remote.then_some(&answers),
-        locks: &Locks::below(&config.paths.run_dir),
+        locks: &Locks::below(&config.paths.run_dir).with_patience(setting.lock_patience),
         this_node: &this_node,
         takeover: config.attach.takeover,
         census: &KernelCensus::default(),

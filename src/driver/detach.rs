@@ -61,7 +61,10 @@ impl Driver<'_> {
         (node, server): (&NodeName, Option<ServerId>),
         force: Force,
     ) -> Result<Outcome> {
-        let _lock = self.lock_if_possible(id)?;
+        let _lock = match force {
+            Force::No => self.lock_if_possible(id)?,
+            Force::Yes => self.lock_or_go_on(id)?,
+        };
         let Some(state) = self.cloud.volume(id, self.deadline)? else {
             self.forget(id, name);
             return Ok(Outcome::Already);

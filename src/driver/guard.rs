@@ -91,6 +91,7 @@ impl Driver<'_> {
     /// last word; where neither processes nor disk can be seen (a controller's container) the
     /// orchestrator's own order of calls is all there is.
     pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<Sight> {
+        self.nothing_hangs(id)?;
         self.end_leftovers(id);
         if self.guard.mode == GuardMode::Off {
             return Ok(Sight::Clear);

@@ -111,7 +111,7 @@ impl Driver<'_> {
         mode: HealMode,
         disk: Option<&Device>,
     ) -> Result<Healed> {
-        let done = self.heal(id, mode, disk);
+        let done = self.nothing_hangs(id).and_then(|()| self.heal(id, mode, disk));
         match &done {
             Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() => {
                 self.tally.healed(healed);

@@ -23,6 +23,7 @@ pub mod format;
 mod guard;
 pub mod heal;
 mod interrupted;
+mod left;
 pub mod look;
 mod mark;
 pub mod names;
@@ -44,13 +45,12 @@ pub mod wait;
 use crate::cloud::Cloud;
 use crate::host::Processes;
 use crate::host::answers::Answers;
-use crate::host::locks::{Lock, Locked, Locks};
+use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
 use crate::host::{Census, Devices, FileSystems, Mounts, Switches};
 use crate::model::aftercare::After;
 use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::device::Device;
-use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
 use crate::model::time::{Deadline, Steps};
@@ -148,23 +148,6 @@ impl Driver<'_> {
         const LONGEST: Duration = Duration::from_secs(5);
         let total = self.deadline.total();
         Steps::between(FIRST.min(total / 20), LONGEST.min(total / 8))
-    }
-
-    /// The volume's lock, for operations that change this machine.
-    fn lock(&self, id: &VolumeId) -> Result<Lock> {
-        self.locks.take(id, self.operation, self.deadline)?.required()
-    }
-
-    /// The volume's lock, for operations that only speak to the cloud: they go on without it
-    /// where it cannot be had (a controller's container with a read-only root).
-    fn lock_if_possible(&self, id: &VolumeId) -> Result<Option<Lock>> {
-        match self.locks.take(id, self.operation, self.deadline)? {
-            Locked::Held(lock) => Ok(Some(lock)),
-            Locked::Impossible(error) => {
-                tracing::debug!(%error, "going on without a lock");
-                Ok(None)
-            }
-        }
     }
 
     /// Remembers which name belongs to the volume, so that a call that is only given the name

@@ -20,6 +20,8 @@ pub struct Released {
     /// Who has the disk still, and what ends it.
     pub held: Option<String>,
 }
+/// How long one unmount is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Driver<'_> {
     /// Everything on this machine that stops to work when the volume goes, in words.
@@ -43,7 +45,7 @@ impl Driver<'_> {
 
     /// Unmounts the volume everywhere in this namespace, pods first, whoever uses it elsewhere.
     pub fn release(&self, id: &VolumeId) -> Result<Released> {
-        let _lock = self.lock(id)?;
+        let _lock = self.lock_alone(id)?;
         self.end_leftovers(id);
         let mut released = Released::default();
         let mut mounts = self.own_mounts(id)?;
@@ -60,12 +62,17 @@ impl Driver<'_> {
                 tracing::error!(volume = %id, %error, "written data is lost");
                 released.lost.get_or_insert(error.cause);
             }
-            if let Err(error) = self.mounts.unmount(&mount, self.deadline) {
-                if error.kind != Kind::Busy {
+            // A disk that hangs is not waited for.
+            let soon = || self.deadline.at_most(PATIENCE);
+            if let Err(error) = self.mounts.unmount(&mount, soon()) {
+                if !matches!(error.kind, Kind::Busy | Kind::Timeout) {
                     return Err(error);
                 }
                 tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
-                self.mounts.unmount_dead(&mount, self.deadline)?;
+                let is_there = self.mounts.table()?.mounts().iter().any(|one| one.id == mount.id);
+                if is_there {
+                    self.mounts.unmount_dead(&mount, soon())?;
+                }
             }
             released.folders.push(folder.clone());
         }

@@ -1,7 +1,7 @@
 //! Take a volume off a folder: the consumer's, or the one where it is staged.
 
 use super::{Driver, Outcome};
-use crate::host::Hidden;
+use crate::host::{Hidden, worker};
 use crate::model::config::GuardMode;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -181,6 +181,7 @@ impl Driver<'_> {
             let look = self.mounts.standing_at(folder)?;
             let Some(mount) = look.top()? else { return Ok(outcome) };
             self.refuse_strangers_on_top(id, &look)?;
+            worker::works_on(mount.disk, None);
             if self.devices.is_gone(mount.disk)? {
                 tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted whoever uses it");
                 self.mounts.unmount_dead(mount, self.deadline)?;

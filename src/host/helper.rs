@@ -5,6 +5,7 @@
 //! closed, and a child that hangs would keep it waiting.
 #![allow(unsafe_code)]
 
+use super::worker::{self, Child};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::time::{Deadline, Steps};
 use nix::errno::Errno;
@@ -55,6 +56,17 @@ pub enum Work {
     },
 }
 
+impl Work {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Flush { .. } => "write out the file system at",
+            Self::FlushInside { .. } => "write out, in another namespace, the file system at",
+            Self::Unmount { .. } => "unmount",
+            Self::UnmountInside { .. } => "unmount, in another namespace,",
+        }
+    }
+}
+
 /// How the work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -68,6 +80,17 @@ pub enum Ended {
 
 /// Does the work at the path, which begins in this folder if one is given.
 pub fn run(work: Work, folder: Option<&OwnedFd>, path: &Path, deadline: Deadline) -> Result<Ended> {
+    run_named(work, folder, path, deadline).map(|(ended, _)| ended)
+}
+
+/// The same, with the child's number.
+pub fn run_named(
+    work: Work,
+    folder: Option<&OwnedFd>,
+    path: &Path,
+    deadline: Deadline,
+) -> Result<(Ended, i32)> {
+    let child = worker::child(&format!("{} {}", work.word(), path.display()));
     let wrong = |errno: Errno| Error::io("start a child process", &errno.into());
     let path = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Error::new(Kind::Bug, "a path with a zero byte"))?;
@@ -75,6 +98,10 @@ pub fn run(work: Work, folder: Option<&OwnedFd>, path: &Path, deadline: Deadline
     // without running anything else of this process.
     match unsafe { fork() }.map_err(wrong)? {
         ForkResult::Child => {
+            if !child.begins() {
+                // SAFETY: ends the process at once.
+                unsafe { nix::libc::_exit(1) }
+            }
             let status = match enter(work, folder).and_then(|()| in_child(work, &path)) {
                 Ok(()) => 0,
                 Err(errno) => errno as i32,
@@ -82,7 +109,7 @@ pub fn run(work: Work, folder: Option<&OwnedFd>, path: &Path, deadline: Deadline
             // SAFETY: ends the process at once.
             unsafe { nix::libc::_exit(status) }
         }
-        ForkResult::Parent { child } => Ok(wait(child, deadline)),
+        ForkResult::Parent { child: pid } => Ok((wait(pid, child, deadline), pid.as_raw())),
     }
 }
 
@@ -191,7 +218,7 @@ fn mount_id_of(path: &CString) -> nix::Result<u32> {
 /// anybody else: the last one who lets go of a dead disk may wait for it for good.
 #[derive(Debug)]
 pub struct Keeper {
-    child: Option<Pid>,
+    child: Option<(Pid, Child)>,
     /// Whose end the child waits for: also if this process is killed.
     line: Option<OwnedFd>,
 }
@@ -201,19 +228,24 @@ pub fn keep(place: OwnedFd) -> Result<Keeper> {
     let wrong = |errno: Errno| Error::io("start a child process", &errno.into());
     let (wait_for, line) = pipe2(OFlag::O_CLOEXEC).map_err(wrong)?;
     let kept = [place.as_raw_fd(), wait_for.as_raw_fd()];
+    let child = worker::child("let go of the last mount of a dead disk");
     let hangs = crate::seam::wish("INCLOUD_DISK_KEEPER_HANGS").is_some();
     // SAFETY: as above.
     match unsafe { fork() }.map_err(wrong)? {
         ForkResult::Child => {
+            if !child.begins() {
+                // SAFETY: as above.
+                unsafe { nix::libc::_exit(1) }
+            }
             close_all_but(kept);
             let mut nothing = [0];
             while nix::unistd::read(&wait_for, &mut nothing) == Err(Errno::EINTR) || hangs {}
             // SAFETY: ends the process at once, and closes the place by that.
             unsafe { nix::libc::_exit(0) }
         }
-        ForkResult::Parent { child } => {
+        ForkResult::Parent { child: pid } => {
             drop(place);
-            Ok(Keeper { child: Some(child), line: Some(line) })
+            Ok(Keeper { child: Some((pid, child)), line: Some(line) })
         }
     }
 }
@@ -223,21 +255,21 @@ impl Keeper {
     #[must_use]
     pub fn release(mut self, deadline: Deadline) -> Ended {
         self.line = None;
-        self.child.take().map_or(Ended::Done, |child| wait(child, deadline))
+        self.child.take().map_or(Ended::Done, |(pid, child)| wait(pid, child, deadline))
     }
 
     /// The process.
     #[must_use]
     pub fn pid(&self) -> i32 {
-        self.child.map_or(0, Pid::as_raw)
+        self.child.as_ref().map_or(0, |(pid, _)| pid.as_raw())
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.line = None;
-        if let Some(child) = self.child.take() {
-            let _ = wait(child, Deadline::after(Duration::ZERO));
+        if let Some((pid, child)) = self.child.take() {
+            let _ = wait(pid, child, Deadline::after(Duration::ZERO));
         }
     }
 }
@@ -269,9 +301,9 @@ pub(super) fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-fn wait(child: Pid, deadline: Deadline) -> Ended {
+fn wait(pid: Pid, child: Child, deadline: Deadline) -> Ended {
     for step in Steps::between(Duration::from_micros(100), Duration::from_millis(10)) {
-        match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+        match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) => {
                 if !deadline.pause(step) {
                     break;
@@ -282,7 +314,8 @@ fn wait(child: Pid, deadline: Deadline) -> Ended {
             Ok(_) | Err(_) => return Ended::Failed(Errno::EINTR),
         }
     }
-    let _ = kill(child, Signal::SIGKILL);
+    let _ = kill(pid, Signal::SIGKILL);
+    child.is_left();
     Ended::Hangs
 }
 

@@ -104,6 +104,21 @@ pub fn state_of(pid: i32) -> Option<(char, u64)> {
     Some((state, words.nth(18)?.parse().ok()?))
 }
 
+/// Whether a thread of the process waits in the kernel and takes no signal.
+#[must_use]
+pub fn hangs(pid: i32) -> bool {
+    hanging_thread(pid).is_some()
+}
+
+/// The call on a disk or a folder that the process's first thread is in now, with its arguments: one
+/// that stays the same for long is one that hangs.
+#[must_use]
+pub fn call_of(pid: i32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    name_of(text.split_whitespace().next()?.parse().ok()?)?;
+    Some(text)
+}
+
 /// A thread that waits in the kernel and takes no signal.
 fn hanging_thread(pid: i32) -> Option<PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;

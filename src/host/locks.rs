@@ -19,6 +19,64 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Locks {
     folder: PathBuf,
+    patience: Option<Duration>,
+    is_volumes: bool,
+}
+
+/// Who has a lock that is not given back.
+#[derive(Debug)]
+pub struct Holder {
+    pid: i32,
+    operation: String,
+    /// Since when, in seconds.
+    seconds: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Works,
+    Stopped,
+    /// The process, as it hangs in the kernel.
+    Hangs(Left),
+    /// There is no such process to be seen.
+    Unseen,
+}
+
+impl Holder {
+    /// Whether it does nothing more by itself.
+    #[must_use]
+    pub fn hangs(&self) -> bool {
+        !matches!(self.state, State::Works)
+    }
+
+    /// What ends it.
+    fn end(&self) -> String {
+        let pid = self.pid;
+        match &self.state {
+            State::Works => format!(
+                "it ends by itself; `kill -9 {pid}` ends it now, and the next call goes on from there"
+            ),
+            State::Stopped => format!("`kill -CONT {pid}` lets it go on, `kill -9 {pid}` ends it"),
+            State::Hangs(_) => left::WHAT_ENDS_IT.to_owned(),
+            State::Unseen => {
+                "its process cannot be seen from here: `lsof` of the lock's file shows it"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { pid, operation, seconds, state } = self;
+        write!(f, "process {pid} ({operation}), which has the lock for {seconds} s")?;
+        match state {
+            State::Works | State::Unseen => Ok(()),
+            State::Stopped => write!(f, " and is stopped"),
+            State::Hangs(left) => write!(f, ": {left}"),
+        }
+    }
 }
 
 /// What came of the wish for a lock.
@@ -69,13 +127,19 @@ impl Locks {
     /// Locks below the run folder.
     #[must_use]
     pub fn below(run_dir: &Path) -> Self {
-        Self::in_folder(&run_dir.join("locks"))
+        Self { is_volumes: true, ..Self::in_folder(&run_dir.join("locks")) }
     }
 
     /// Locks in exactly this folder.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf() }
+        Self { folder: folder.to_path_buf(), patience: None, is_volumes: false }
+    }
+
+    /// The same, with no lock waited for longer than so.
+    #[must_use]
+    pub fn with_patience(self, patience: Option<Duration>) -> Self {
+        Self { patience, ..self }
     }
 
     /// Who has the lock of a volume now, in words. Nothing is locked to find out: the kernel lists
@@ -99,6 +163,13 @@ impl Locks {
         is_held.then(|| holder.to_owned())
     }
 
+    /// Who has the lock of a volume, and whether it still does something; nothing if it is not
+    /// signed.
+    #[must_use]
+    pub fn holder_state(&self, id: &VolumeId) -> Option<Holder> {
+        Holder::of(&self.folder.join(format!("{id}.lock")))
+    }
+
     /// Processes that earlier calls on the volume left behind, and that still hang. The caller holds
     /// the volume's lock.
     #[must_use]
@@ -108,6 +179,7 @@ impl Locks {
 
     /// Takes the lock of a volume; waits until the deadline, then says who has it.
     pub fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked> {
+        let deadline = self.patience.map_or(deadline, |patience| deadline.at_most(patience));
         let path = self.folder.join(format!("{id}.lock"));
         let steps = Steps::between(Duration::from_millis(1), Duration::from_millis(50));
         for step in steps {
@@ -129,7 +201,7 @@ impl Locks {
             match file.try_lock() {
                 Ok(()) if is_still_named(&file, &path) => {
                     sign(&file, operation);
-                    worker::holds(&file, &path);
+                    worker::holds(&file, &path, self.is_volumes);
                     return Ok(Locked::Held(Lock { path, file }));
                 }
                 Ok(()) => continue,
@@ -142,11 +214,51 @@ impl Locks {
                 break;
             }
         }
-        let holder = files::read_text(&path).unwrap_or_default();
-        let holder = holder.trim();
-        let holder = if holder.is_empty() { "an unknown call" } else { holder };
-        Err(Error::new(Kind::Busy, format!("another call works on the volume: {holder}"))
-            .hint("it is repeated by kubelet; if that call hangs, end its process"))
+        let (holder, end) = match Holder::of(&path) {
+            Some(holder) => (holder.to_string(), holder.end()),
+            None => ("an unknown call".to_owned(), "it is repeated by kubelet".to_owned()),
+        };
+        Err(Error::new(Kind::Busy, format!("another call works on the volume: {holder}")).hint(end))
+    }
+}
+
+impl Holder {
+    /// How it signed the lock, and what the kernel says of it now.
+    fn of(path: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path).ok()?;
+        let (pid, rest) = text.trim().strip_prefix("process ")?.split_once(" (")?;
+        let pid = pid.parse().ok()?;
+        let signed = fs::metadata(path).and_then(|found| found.modified()).ok();
+        let age = signed.and_then(|signed| signed.elapsed().ok()).unwrap_or_default();
+        Some(Self {
+            pid,
+            operation: rest.trim_end_matches(')').to_owned(),
+            seconds: age.as_secs(),
+            state: State::of(pid),
+        })
+    }
+}
+
+impl State {
+    /// A call that works sleeps in the kernel too, but not in each of many looks.
+    fn of(pid: i32) -> Self {
+        const LOOKS: u32 = 20;
+        const BETWEEN: Duration = Duration::from_millis(10);
+        for _ in 0..LOOKS {
+            match left::state_of(pid) {
+                None => return Self::Unseen,
+                Some(('T' | 't', _)) => return Self::Stopped,
+                Some(_) if !left::hangs(pid) => return Self::Works,
+                Some(_) => std::thread::sleep(BETWEEN),
+            }
+        }
+        match Left::of(pid, "", 0) {
+            Some(mut left) => {
+                left.look();
+                Self::Hangs(left)
+            }
+            None => Self::Unseen,
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! in the mount table as a label for people.
 
 use super::locks::{Lock, Locked, Locks};
+use super::worker;
 use crate::model::contents::{FsType, places};
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -84,6 +85,7 @@ impl Node {
     /// Makes the labelled node of a volume; where that cannot be, takes the kernel's own after
     /// comparing its number. The caller holds the volume's lock.
     pub fn labelled(id: &VolumeId, device: &Device) -> Result<Self> {
+        worker::works_on(device.number, device.sequence);
         let path = label_of(id);
         let reason = match lock(id, Deadline::after(PATIENCE)) {
             Ok(Locked::Held(name)) => match make(&path, device.number) {
@@ -209,6 +211,8 @@ fn compare(path: &Path, found: Option<DeviceNumber>, device: &Device) -> Result<
 /// Opens the kernel's node of a device and compares its number.
 fn open(device: &Device, options: &OpenOptions) -> Result<File> {
     let path = device.kernel_node();
+    worker::works_on(device.number, device.sequence);
+    let _doing = worker::doing(&format_args!("open {}", path.display()));
     let file = options
         .open(&path)
         .map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
@@ -244,6 +248,8 @@ pub fn read_ahead(disk: &File, size: u64) {
 /// device-mapper table or another exclusive opener has the disk.
 pub fn freedom(device: &Device) -> Result<Freedom> {
     let path = device.kernel_node();
+    worker::works_on(device.number, device.sequence);
+    let _doing = worker::doing(&format_args!("open {} exclusively", path.display()));
     let exclusive = OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(&path);
     let error = match exclusive {
         Ok(file) => {

@@ -1,6 +1,7 @@
 //! Runs programs of the system (mkfs, fsck) so that they can do no harm to a call: fixed folders,
 //! clean environment, no input, captured output, an end in time.
 
+use super::{left, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::time::{Deadline, Steps};
 use nix::sys::signal::{Signal, killpg};
@@ -9,7 +10,6 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// Where programs are looked for: never in the caller's `PATH`.
@@ -17,9 +17,6 @@ pub(super) const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
 
 /// More output than this is cut.
 const LONGEST_OUTPUT: u64 = 64 * 1024;
-
-/// The process groups of programs that run now.
-static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// How a program ended.
 #[derive(Debug, Clone)]
@@ -76,24 +73,34 @@ pub fn launch(
         .stderr(writer)
         .process_group(0);
     die_with_parent(&mut command);
+    let named = worker::child(&format!("run {program} {}", arguments.join(" ")));
     let child = command.spawn().map_err(io)?;
     // The command holds our copies of the pipe's writing end: as long as they live the reader
     // would wait for more.
     drop(command);
 
     let group = i32::try_from(child.id()).unwrap_or(i32::MAX);
-    remember(group);
+    named.is(group);
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
         let _ = output.by_ref().take(LONGEST_OUTPUT).read_to_end(&mut text);
         let _ = std::io::copy(&mut output, &mut std::io::sink());
         text
     });
-    let status = wait(child, group, program, deadline);
-    forget(group);
+    let status = match wait(child, group, program, deadline) {
+        // What it has open is open for as long as it hangs.
+        Err(error) if left::state_of(group).is_some() => {
+            named.is_left();
+            return Err(error);
+        }
+        status => status,
+    };
     let text = reader.join().unwrap_or_default();
     Ok(Outcome { status: status?, text: String::from_utf8_lossy(&text).into_owned() })
 }
+
+/// A program that was killed ends in far less, unless it hangs in the kernel.
+const DYING: Duration = Duration::from_millis(500);
 
 fn wait(mut child: Child, group: i32, program: &str, deadline: Deadline) -> Result<Option<i32>> {
     for step in Steps::between(Duration::from_millis(1), Duration::from_millis(20)) {
@@ -105,28 +112,18 @@ fn wait(mut child: Child, group: i32, program: &str, deadline: Deadline) -> Resu
         }
     }
     let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-    let _ = child.wait();
     let seconds = deadline.total().as_secs();
-    Err(Error::new(Kind::Timeout, format!("{program} did not end within the call's {seconds} s")))
-}
-
-/// Kills whatever runs; for a process that ends before its call does.
-pub fn kill_all() {
-    let groups = RUNNING.lock().map(|groups| groups.clone()).unwrap_or_default();
-    for group in groups {
-        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-    }
-}
-
-fn remember(group: i32) {
-    if let Ok(mut groups) = RUNNING.lock() {
-        groups.push(group);
-    }
-}
-
-fn forget(group: i32) {
-    if let Ok(mut groups) = RUNNING.lock() {
-        groups.retain(|other| *other != group);
+    let late = format!("{program} did not end within the call's {seconds} s");
+    let dying = Deadline::after(DYING);
+    loop {
+        match child.try_wait() {
+            Ok(None) if dying.pause(Duration::from_millis(2)) => {}
+            Ok(None) => {
+                let hangs = format!("{late}; process {group} hangs in the kernel");
+                return Err(Error::new(Kind::Timeout, hangs).hint(left::WHAT_ENDS_IT));
+            }
+            _ => return Err(Error::new(Kind::Timeout, late)),
+        }
     }
 }
 

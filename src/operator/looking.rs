@@ -67,6 +67,7 @@ impl Configured {
             operation: verb,
             region: None,
             deadline: Deadline::after(PATIENCE),
+            lock_patience: None,
             tally: &tally,
         };
         wiring::with_driver(&setting, work)

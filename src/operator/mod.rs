@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 pub use stage::Stage;
 
+/// How long a person's verb waits for a volume's lock; then it says who has it.
+const FOR_A_LOCK: Duration = Duration::from_secs(5);
+
 /// How long a verb that hangs in the kernel is waited for: the break-glasses must answer.
 const WITH_HANGING: Duration = Duration::from_secs(10);
 
@@ -151,8 +154,15 @@ fn measured<T>(
 ) -> Result<T> {
     let begin = Instant::now();
     let tally = Tally::default();
-    let setting =
-        Setting { config, origin, operation: verb, region: None, deadline, tally: &tally };
+    let setting = Setting {
+        config,
+        origin,
+        operation: verb,
+        region: None,
+        deadline,
+        lock_patience: Some(FOR_A_LOCK),
+        tally: &tally,
+    };
     let mut gauges = None;
     let done = wiring::with_driver(&setting, |driver| {
         let done = work(driver);

@@ -38,6 +38,7 @@ mod formats;
 mod give_up;
 mod guard;
 mod half_done_heals;
+mod hanging;
 mod identity;
 mod killed_heal;
 mod kills;

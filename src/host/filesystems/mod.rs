@@ -8,7 +8,7 @@ mod leftover;
 mod make;
 
 use super::nodes::{self, Node};
-use super::{FileSystems, NewFileSystem, tool};
+use super::{FileSystems, NewFileSystem, tool, worker};
 use crate::model::contents::{self, Contents, FsType, Read, Sample, places};
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
@@ -36,6 +36,7 @@ impl KernelFileSystems {
 impl FileSystems for KernelFileSystems {
     fn look(&self, device: &Device, deadline: Deadline) -> Result<Contents> {
         let disk = nodes::open_to_read(device)?;
+        let _doing = worker::doing(&format_args!("read disk {}", device.kernel_name));
         let size = device.size;
         // A file system is told by a few places; only a disk that may be blank is read on.
         nodes::read_ahead(&disk, size);
@@ -92,6 +93,7 @@ impl FileSystems for KernelFileSystems {
 
     fn wipe(&self, device: &Device) -> Result<()> {
         seam::effect("filesystems.wipe")?;
+        let _doing = worker::doing(&format_args!("wipe disk {}", device.kernel_name));
         let disk = nodes::open_to_write(device)?;
         let edge = usize::try_from(places::TAIL.min(device.size)).unwrap_or(0);
         let zeros = vec![0; edge];
@@ -145,6 +147,7 @@ impl FileSystems for KernelFileSystems {
         deadline: Deadline,
     ) -> Result<u64> {
         seam::effect("filesystems.grow")?;
+        let _doing = worker::doing(&format_args!("grow the {kind} at {}", mounted_at.display()));
         grow::grow(self, mounted_at, kind, device, deadline)
     }
 }

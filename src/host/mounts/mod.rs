@@ -12,6 +12,7 @@ use super::helper::{self, Ended, Work};
 use super::nodes::Node;
 use super::tables;
 use super::{Hidden, MountRequest, Mounts};
+use super::{left, worker};
 use crate::model::contents::FsType;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mountinfo::{Mount, MountTable};
@@ -72,6 +73,8 @@ impl Mounts for KernelMounts {
     }
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
+        let _doing =
+            worker::doing(&format_args!("look at {}", target.root.join(&target.below).display()));
         use std::io::ErrorKind::{NotADirectory, NotFound};
         let root = fs::canonicalize(&target.root).map_err(|error| {
             let wrong = place::does_not_answer(&target.root, &error);
@@ -134,6 +137,7 @@ impl Mounts for KernelMounts {
     }
 
     fn hidden_in(&self, path: &Path) -> Hidden {
+        let _doing = worker::doing(&format_args!("look at {}", path.display()));
         let mut hidden = Hidden::default();
         count(path, &mut hidden, Instant::now() + LOOK_FOR_HIDDEN);
         hidden
@@ -141,6 +145,12 @@ impl Mounts for KernelMounts {
 
     fn mount(&self, request: &MountRequest<'_>) -> Result<()> {
         seam::effect("mounts.mount")?;
+        let _doing = worker::doing(&format_args!(
+            "mount the {} of disk {} at {}",
+            request.kind,
+            request.device.kernel_name,
+            request.target.display()
+        ));
         let node = Node::labelled(request.id, request.device)?;
         match fresh::mount(request, node.path()) {
             Ok(()) => Ok(()),
@@ -151,6 +161,11 @@ impl Mounts for KernelMounts {
 
     fn bind(&self, source: &Mount, target: &Path, read_only: bool) -> Result<()> {
         seam::effect("mounts.bind")?;
+        let _doing = worker::doing(&format_args!(
+            "bind {} to {}",
+            source.target.display(),
+            target.display()
+        ));
         match fresh::bind(source, target, read_only) {
             Ok(()) => Ok(()),
             Err(Failure::Error(error)) => Err(error),
@@ -182,8 +197,8 @@ impl Mounts for KernelMounts {
         seam::effect("mounts.flush_inside")?;
         let work = Work::FlushInside { namespace: namespace.as_raw_fd(), mount: mount.id };
         let doing = "write out, in another namespace, the file system at";
-        match helper::run(work, None, &mount.target, deadline)? {
-            Ended::Failed(Errno::ESTALE) => Ok(false),
+        match helper::run_named(work, None, &mount.target, deadline)? {
+            (Ended::Failed(Errno::ESTALE), _) => Ok(false),
             ended => told(ended, &format!("{doing} {}", mount.target.display())).map(|()| true),
         }
     }
@@ -220,6 +235,7 @@ impl Mounts for KernelMounts {
 
     fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()> {
         seam::effect("mounts.put_back")?;
+        let _doing = worker::doing(&format_args!("put the mount back at {}", target.display()));
         fresh::put_back(&copy, target)
     }
 
@@ -244,8 +260,8 @@ impl KernelMounts {
             Ok(look) => look.why_not(mount).map_or_else(|| place::no_longer(mount), |c| c.error()),
         };
         let Some(above) = place::find(above).ok().flatten() else { return Err(elsewhere()) };
-        match helper::run(work, Some(&above), Path::new(name), deadline)? {
-            Ended::Failed(Errno::ESTALE | Errno::ENOENT) => Err(elsewhere()),
+        match helper::run_named(work, Some(&above), Path::new(name), deadline)? {
+            (Ended::Failed(Errno::ESTALE | Errno::ENOENT), _) => Err(elsewhere()),
             ended => told(ended, &format!("{doing} {}", mount.target.display())),
         }
     }
@@ -253,17 +269,19 @@ impl KernelMounts {
 
 /// Work on a file system whose disk may hang.
 fn helped(work: Work, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
-    told(helper::run(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
+    told(helper::run_named(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
 }
 
-fn told(ended: Ended, doing: &str) -> Result<()> {
+/// How the child's work ended; a child that hangs is named.
+fn told((ended, pid): (Ended, i32), doing: &str) -> Result<()> {
     match ended {
         Ended::Done => Ok(()),
         Ended::Failed(errno) => Err(failed(doing, errno)),
-        Ended::Hangs => {
-            Err(Error::new(Kind::Timeout, format!("{doing}: the kernel does not come back"))
-                .hint("the disk may hang: the kernel's log has the reason; nothing else was done"))
-        }
+        Ended::Hangs => Err(Error::new(
+            Kind::Timeout,
+            format!("{doing}: the kernel does not come back (process {pid} hangs there)"),
+        )
+        .hint(left::WHAT_ENDS_IT)),
     }
 }
 

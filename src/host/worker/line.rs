@@ -20,8 +20,8 @@ pub(super) enum Word {
     Complaint(Vec<u8>),
     /// How many milliseconds the work may take in all.
     Time(u64),
-    /// A lock was taken: its file, and its path.
-    Lock(OwnedFd, Vec<u8>),
+    /// A lock was taken: its file, its path, and whether it is a volume's.
+    Lock(OwnedFd, Vec<u8>, bool),
     /// All is done.
     End,
     /// Nobody is there any more.
@@ -91,7 +91,7 @@ pub(super) fn receive(line: &OwnedFd) -> nix::Result<Option<Word>> {
         (b'o', _) => Word::Output(rest),
         (b'e', _) => Word::Complaint(rest),
         (b't', _) => Word::Time(u64::from_le_bytes(rest.try_into().unwrap_or([0xff; 8]))),
-        (b'l', Some(file)) => Word::Lock(file, rest),
+        (b'l' | b'm', Some(file)) => Word::Lock(file, rest, *kind == b'l'),
         _ => Word::End,
     }))
 }

@@ -17,7 +17,7 @@ mod watched;
 
 pub use watched::{Held, News, Terms, Worker, hold_signals};
 
-use crate::model::device::Device;
+use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use board::Slot;
 use nix::sys::time::TimeValLike;
@@ -81,8 +81,8 @@ impl Drop for Doing {
 }
 
 /// The disk that this call works on.
-pub fn works_on(disk: &Device) {
-    board::board().works_on((disk.number.major, disk.number.minor), disk.sequence);
+pub fn works_on(number: DeviceNumber, sequence: Option<u64>) {
+    board::board().works_on((number.major, number.minor), sequence);
 }
 
 /// A place on the board for a child of this process.
@@ -141,9 +141,11 @@ pub fn may_take(total: Duration) {
     let _ = line::send(b't', &milliseconds.to_le_bytes(), None);
 }
 
-/// Gives a lock that was taken to the waiting process too.
-pub fn holds(lock: &File, path: &Path) {
-    let _ = line::send(b'l', path.as_os_str().as_bytes(), Some(lock.as_raw_fd()));
+/// Gives a lock that was taken to the waiting process too; beside a volume's it is written down what
+/// is left behind.
+pub fn holds(lock: &File, path: &Path, is_volumes: bool) {
+    let kind = if is_volumes { b'l' } else { b'm' };
+    let _ = line::send(kind, path.as_os_str().as_bytes(), Some(lock.as_raw_fd()));
 }
 
 /// What this process prints: for a worker that is what the waiting process prints.

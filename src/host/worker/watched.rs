@@ -8,7 +8,7 @@ use crate::model::error::Result;
 use crate::seam;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -33,7 +33,7 @@ pub struct Worker {
     line: Option<OwnedFd>,
     signals: SignalFd,
     board: &'static Board,
-    locks: Vec<(File, PathBuf)>,
+    locks: Vec<Lock>,
     status: Option<WaitStatus>,
     began: Instant,
     /// When the work must be done; nothing if it may take for ever.
@@ -42,6 +42,15 @@ pub struct Worker {
     grace: Duration,
     /// When a worker that has said its last is no longer waited for.
     last: Option<Instant>,
+}
+
+/// A lock that the worker took.
+#[derive(Debug)]
+struct Lock {
+    file: File,
+    path: PathBuf,
+    /// Whether it is a volume's, beside which notes are kept.
+    is_volumes: bool,
 }
 
 /// What happened.
@@ -206,9 +215,9 @@ impl Worker {
                     self.total = Duration::from_millis(milliseconds);
                     self.end = self.began.checked_add(self.total + self.grace);
                 }
-                Ok(Some(Word::Lock(file, path))) => {
+                Ok(Some(Word::Lock(file, path, is_volumes))) => {
                     let path = PathBuf::from(std::ffi::OsString::from_vec(path));
-                    self.locks.push((File::from(file), path));
+                    self.locks.push(Lock { file: file.into(), path, is_volumes });
                 }
                 Ok(Some(Word::End)) => self.last = Some(Instant::now() + ENDING),
                 Ok(None) => return None,
@@ -325,6 +334,8 @@ impl Worker {
             let one = slot.read();
             if one.pid > 0 {
                 let _ = kill(Pid::from_raw(one.pid), Signal::SIGKILL);
+                // A program has a group of its own.
+                let _ = killpg(Pid::from_raw(one.pid), Signal::SIGKILL);
                 left.extend(Left::of(one.pid, &one.text, one.since));
             }
         }
@@ -352,9 +363,11 @@ impl Worker {
                 // The locks' files stay open, and locked by the parent's until all is done.
                 super::super::helper::close_range(0, 2);
                 open_nothing();
-                for (lock, path) in &self.locks {
-                    left::note(path, left);
-                    crate::host::locks::remove(lock, path);
+                for lock in &self.locks {
+                    if lock.is_volumes {
+                        left::note(&lock.path, left);
+                    }
+                    crate::host::locks::remove(&lock.file, &lock.path);
                 }
                 work();
                 // SAFETY: as above.
@@ -372,8 +385,8 @@ impl Worker {
             }
             Err(_) => {}
         }
-        for (lock, _) in &self.locks {
-            let _ = lock.unlock();
+        for lock in &self.locks {
+            let _ = lock.file.unlock();
         }
     }
 }

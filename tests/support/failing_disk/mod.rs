@@ -23,7 +23,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The same as `private_mounts` for a test with a failing disk.
 pub fn private_mounts_and_fuse(test: &str) -> bool {
@@ -107,9 +107,11 @@ impl FailingDisk {
         });
     }
 
-    /// No read, write, discard or flush is carried out or answered until `release`.
+    /// No read, write, discard or flush is carried out or answered until `release`; or for so long
+    /// that a test has failed which has not called it, for other tests wait for the disk too.
     pub fn hang(&self) {
-        self.order(|orders| orders.hangs = true);
+        const LONGEST: Duration = Duration::from_secs(60);
+        self.order(|orders| orders.hangs_until = Some(Instant::now() + LONGEST));
     }
 
     /// Each read, write, discard and flush waits as long before it is carried out.
@@ -120,7 +122,7 @@ impl FailingDisk {
     /// Ends `hang` and `delay`: what was held is carried out now.
     pub fn release(&self) {
         self.order(|orders| {
-            orders.hangs = false;
+            orders.hangs_until = None;
             orders.delay = Duration::ZERO;
         });
     }

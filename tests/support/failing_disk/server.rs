@@ -28,7 +28,7 @@ pub struct Orders {
     pub bad_reads: Vec<Range<u64>>,
     pub bad_writes: Vec<Range<u64>>,
     pub bad_flushes: bool,
-    pub hangs: bool,
+    pub hangs_until: Option<Instant>,
     pub delay: Duration,
     /// The server shall go.
     pub ends: bool,
@@ -81,7 +81,11 @@ impl Server {
     fn patience(&self) -> PollTimeout {
         let orders = self.orders();
         let first = self.held.iter().map(|(since, _)| *since + orders.delay).min();
-        let Some(first) = first.filter(|_| !orders.hangs) else { return PollTimeout::NONE };
+        if let Some(until) = orders.hangs_until.filter(|until| Instant::now() < *until) {
+            let left = until.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            return PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        }
+        let Some(first) = first else { return PollTimeout::NONE };
         // A millisecond more, for the rest of one is lost here.
         let left = first.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
@@ -108,7 +112,7 @@ impl Server {
 
     fn answer_what_is_due(&mut self) {
         let orders = self.orders();
-        if orders.hangs {
+        if orders.hangs_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
         let delay = orders.delay;
