@@ -84,10 +84,12 @@ struct Visit {
 }
 
 impl Visit {
-    fn of(one: NamespaceUse, consumers: &BTreeSet<ConsumerId>) -> Self {
+    fn of(mut one: NamespaceUse, consumers: &BTreeSet<ConsumerId>) -> Self {
         let kind = kind_of(&one, consumers);
-        let mut parts: VecDeque<_> = one.mounts.chunks(AT_ONCE).map(<[Mount]>::to_vec).collect();
-        parts.rotate_left(by_chance(parts.len()));
+        // One that takes all the time is not always before the same others.
+        let first = by_chance(one.mounts.len());
+        one.mounts.rotate_left(first);
+        let parts = one.mounts.chunks(AT_ONCE).map(<[Mount]>::to_vec).collect();
         Self { one, kind, parts, is_known: false }
     }
 

@@ -9,10 +9,9 @@ use crate::support::{Answer, DISK, Node, output_of, skip};
 use crate::volume::{Call, Volume, make_folder};
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-/// Longer than the pause after which the wall clock's seconds differ for certain.
-const ONE: &str = "[guard]\ngive_up_after = 1";
+/// Longer than any two calls of a test take.
+const MINUTE: &str = "[guard]\ngive_up_after = 60";
 
 /// Ten of them.
 const YEARS: i64 = 10 * 365 * 86_400;
@@ -57,11 +56,6 @@ fn is_consented(node: &Node, seconds: u64, call: &Call) {
     assert_eq!(answer.json["status"], "Success", "after {seconds} s: {}", answer.text);
 }
 
-/// The clock on the wall moves on by more than the limit.
-fn wall_clock_moves() {
-    std::thread::sleep(Duration::from_millis(2100));
-}
-
 /// The wall clock is set, after what is remembered was written: seen from now, that was `by` seconds
 /// earlier or later.
 fn set_the_wall_clock(volume: &Volume<'_>, by: i64) {
@@ -84,18 +78,18 @@ fn a_second_incident_is_refused_from_its_beginning() {
         return;
     }
     let node = Node::new();
-    node.configure(ONE);
+    node.configure(MINUTE);
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = running(&node, &pod, "ext4", "64M");
     let unmount = volume.unpublish(pod.uid());
     is_refused(&node, 0, &unmount);
-    wall_clock_moves();
+    set_the_wall_clock(&volume, 1000);
     // kubelet came to its senses, and errs again later.
     is_refused(&node, GAP, &unmount);
     assert_eq!(layers_at(&volume.pod(pod.uid())), 1);
     assert!(!node.log().contains("given up"), "{}", node.log());
     is_refused(&node, GAP, &unmount);
-    is_consented(&node, GAP + 2, &unmount);
+    is_consented(&node, GAP + 70, &unmount);
     assert!(node.log().contains("given up"), "{}", node.log());
     // What is done is over: it begins anew, whatever mounts it again.
     assert!(volume.record()["refused"].is_null(), "{}", volume.record());
@@ -111,7 +105,7 @@ fn a_consent_holds_until_the_tear_down_is_done() {
         return;
     }
     let node = Node::new();
-    node.configure(ONE);
+    node.configure(MINUTE);
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = running(&node, &pod, "ext4", "64M");
     let unmount = volume.unpublish(pod.uid());
@@ -155,18 +149,18 @@ fn a_pod_that_came_later_has_the_whole_time() {
         return;
     }
     let node = Node::new();
-    node.configure(ONE);
+    node.configure(MINUTE);
     let (first, second) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
     let (volume, container) = running(&node, &first, "ext4", "64M");
     is_refused(&node, 0, &volume.unstage());
-    wall_clock_moves();
+    set_the_wall_clock(&volume, 1000);
     // Not by kubelet, which would tell of it: a runtime starts it with what it has.
     let later_one = second.container_with(&volume.pod(first.uid()));
     container.die();
-    let message = is_refused(&node, 2, &volume.unstage());
+    let message = is_refused(&node, 70, &volume.unstage());
     assert!(message.contains(second.uid()), "{message}");
     // At fee4868 the second call for the new reason is consented to.
-    is_refused(&node, 2, &volume.unstage());
+    is_refused(&node, 70, &volume.unstage());
     assert_eq!(layers_at(&volume.global()), 1);
     later_one.die();
     node.must(volume.unpublish(first.uid()));
@@ -181,17 +175,17 @@ fn what_was_wanted_again_meanwhile_has_the_whole_time() {
         return;
     }
     let node = Node::new();
-    node.configure(ONE);
+    node.configure(MINUTE);
     let (pod, other) = (Pod::new(Naming::Systemd), Pod::new(Naming::Systemd));
     let (volume, container) = running(&node, &pod, "ext4", "64M");
     let detach = volume.detach();
     is_refused(&node, 0, &detach);
     is_refused(&node, 0, &detach);
-    wall_clock_moves();
+    set_the_wall_clock(&volume, 1000);
     // Another pod gets it: whoever mounts a volume does not want it detached.
     make_folder(&volume.pod(other.uid()));
     node.must(volume.publish(other.uid()));
-    is_refused(&node, 2, &detach);
+    is_refused(&node, 70, &detach);
     assert!(node.letter(&volume.id).is_some(), "it is attached still");
     node.must(volume.unpublish(other.uid()));
     volume.ends_with(&pod, container);

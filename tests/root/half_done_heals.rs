@@ -308,8 +308,18 @@ fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
     let number = number_of(&volume.letter());
     assert_eq!(only_mount_at(&volume.global()).number, number);
     goes_on(&mut running[0].1, 3);
-    let there = table_of(tenant.pid());
-    assert_eq!(there.top_at(&area.join("plain")).unwrap().number, number);
+    // By chance the deep one comes first, and on a busy machine takes all of the time.
+    let is_healed = || {
+        let there = table_of(tenant.pid());
+        there.top_at(&area.join("plain")).unwrap().number == number
+    };
+    for _ in 0..20 {
+        if is_healed() {
+            break;
+        }
+        let _ = node.verb(&["heal"]);
+    }
+    assert!(is_healed(), "{}", node.log());
     tenant.die();
     all_go_on(&volume, &mut running, "deep mounts");
     take_down(&volume, running);
