@@ -180,6 +180,7 @@ impl Mounts for KernelMounts {
 
     fn make_read_only(&self, mount: &Mount) -> Result<()> {
         seam::effect("mounts.make_read_only")?;
+        let _doing = worker::doing(&format_args!("make {} read-only", mount.target.display()));
         classic::make_read_only(mount)
     }
 
@@ -230,6 +231,7 @@ impl Mounts for KernelMounts {
     }
 
     fn copy_of(&self, mount: &Mount) -> Option<OwnedFd> {
+        let _doing = worker::doing(&format_args!("look at {}", mount.target.display()));
         fresh::copy_of(mount)
     }
 
