@@ -136,8 +136,7 @@ pub enum Verb {
     Release {
         /// The volume: its id in the cloud, or its name in the cluster
         volume: VolumeNameArgument,
-        /// Unmount nothing: end the processes of ordinary users, of no pod and no container, that
-        /// keep it in use
+        /// Unmount nothing: end processes of ordinary users, outside of pods, that use it
         #[arg(long)]
         end_users: bool,
         /// Only say what would break

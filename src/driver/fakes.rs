@@ -1,28 +1,24 @@
 //! Ports for unit tests: they behave, they do not record calls.
 
+mod no_host;
+
 use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
-use crate::host::helper::Keeper;
 use crate::host::{
-    Census, Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
-    Processes, SwitchRequest, Switches,
+    Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
 };
-use crate::model::aftercare::Wakeup;
 use crate::model::contents::{Contents, FsType};
 use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::formatting::Life;
 use crate::model::freedom::Freedom;
-use crate::model::ids::{ConsumerId, NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::situation::ComputeView;
 use crate::model::staleness::Presence;
 use crate::model::standing::Look;
-use crate::model::switch::{Method, Standing, Switched};
 use crate::model::target::Target;
 use crate::model::time::Deadline;
-use crate::model::users::{Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -423,88 +419,5 @@ impl Mounts for NoHost {
 
     fn unmount_dead(&self, _: &Mount, _: Deadline) -> Result<()> {
         nothing()
-    }
-}
-
-impl Census for NoHost {
-    fn sight(&self) -> Answer<()> {
-        Answer::CannotTell("this machine is made up".to_owned())
-    }
-
-    fn own_namespace(&self) -> Result<NamespaceId> {
-        nothing()
-    }
-
-    fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
-        Answer::CannotTell("this machine is made up".to_owned())
-    }
-
-    fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
-        Answer::CannotTell("this machine is made up".to_owned())
-    }
-
-    fn namespaces_in_time(
-        &self,
-        _: &[DeviceNumber],
-        _: &BTreeSet<ConsumerId>,
-        _: Deadline,
-    ) -> Answer<NamespaceUses> {
-        Answer::CannotTell("this machine is made up".to_owned())
-    }
-
-    fn namespaces_of(&self, _: &[DeviceNumber], _: &Path) -> Answer<NamespaceUses> {
-        Answer::CannotTell("this machine is made up".to_owned())
-    }
-
-    fn device_users(&self, _: &[DeviceNumber]) -> Answer<DeviceUses> {
-        Answer::CannotTell("this machine is made up".to_owned())
-    }
-
-    fn file_systems_with_id(&self, _: u64) -> Answer<Vec<DeviceNumber>> {
-        Answer::CannotTell("this machine is made up".to_owned())
-    }
-
-    fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
-        nothing()
-    }
-
-    fn find_namespace(&self, _: NamespaceId) -> Result<Option<File>> {
-        nothing()
-    }
-}
-
-impl Switches for NoHost {
-    fn method(&self) -> Method {
-        Method::Stack
-    }
-
-    fn switch(&self, _: &SwitchRequest<'_>) -> Result<Vec<Switched>> {
-        nothing()
-    }
-
-    fn will_change(&self, _: &SwitchRequest<'_>) -> Result<Vec<Standing>> {
-        nothing()
-    }
-
-    fn set_back(&self, _: Option<&File>, _: &[Standing], _: Deadline) -> Result<()> {
-        nothing()
-    }
-
-    fn keep(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<Option<Keeper>> {
-        nothing()
-    }
-}
-
-impl Processes for NoHost {
-    fn pin(&self, _: u32) -> Result<OwnedFd> {
-        unreachable!("nothing is healed in these tests")
-    }
-
-    fn signal(&self, _: &OwnedFd, _: Wakeup) -> Result<()> {
-        unreachable!("nothing is healed in these tests")
-    }
-
-    fn run(&self, _: &Path, _: &[(&str, String)], _: Deadline) -> Result<String> {
-        unreachable!("nothing is healed in these tests")
     }
 }

@@ -89,7 +89,7 @@ impl Driver<'_> {
             || volume.tenure.is_some()
             || volume.life.is_some()
             || volume.mounted_on.is_some()
-            || self.records.file(&volume.id).exists()
+            || self.records.has(&volume.id)
     }
 
     fn strangers(&self, mut volumes: Vec<CloudVolume>) -> Vec<VolumeId> {

@@ -95,6 +95,12 @@ impl Records {
         self.path(id)
     }
 
+    /// Whether anything is remembered of a volume that outlives the machine's restart.
+    #[must_use]
+    pub fn has(&self, id: &VolumeId) -> bool {
+        stamp(&self.path(id)).is_some()
+    }
+
     /// Changes what is remembered. The caller holds the volume's lock.
     pub fn update(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) -> Result<()> {
         crate::seam::effect("records.update")?;

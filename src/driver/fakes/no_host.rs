@@ -1,0 +1,100 @@
+//! The ports of [`NoHost`] that see processes and namespaces: there are none.
+
+use super::{NoHost, nothing};
+use crate::host::helper::Keeper;
+use crate::host::{Census, Processes, SwitchRequest, Switches};
+use crate::model::aftercare::Wakeup;
+use crate::model::device::DeviceNumber;
+use crate::model::error::Result;
+use crate::model::ids::ConsumerId;
+use crate::model::mountinfo::Mount;
+use crate::model::switch::{Method, Standing, Switched};
+use crate::model::time::Deadline;
+use crate::model::users::{Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+impl Census for NoHost {
+    fn sight(&self) -> Answer<()> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn own_namespace(&self) -> Result<NamespaceId> {
+        nothing()
+    }
+
+    fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn namespaces_in_time(
+        &self,
+        _: &[DeviceNumber],
+        _: &BTreeSet<ConsumerId>,
+        _: Deadline,
+    ) -> Answer<NamespaceUses> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn namespaces_of(&self, _: &[DeviceNumber], _: &Path) -> Answer<NamespaceUses> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn device_users(&self, _: &[DeviceNumber]) -> Answer<DeviceUses> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn file_systems_with_id(&self, _: u64) -> Answer<Vec<DeviceNumber>> {
+        Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
+        nothing()
+    }
+
+    fn find_namespace(&self, _: NamespaceId) -> Result<Option<File>> {
+        nothing()
+    }
+}
+
+impl Switches for NoHost {
+    fn method(&self) -> Method {
+        Method::Stack
+    }
+
+    fn switch(&self, _: &SwitchRequest<'_>) -> Result<Vec<Switched>> {
+        nothing()
+    }
+
+    fn will_change(&self, _: &SwitchRequest<'_>) -> Result<Vec<Standing>> {
+        nothing()
+    }
+
+    fn set_back(&self, _: Option<&File>, _: &[Standing], _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn keep(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<Option<Keeper>> {
+        nothing()
+    }
+}
+
+impl Processes for NoHost {
+    fn pin(&self, _: u32) -> Result<OwnedFd> {
+        unreachable!("nothing is healed in these tests")
+    }
+
+    fn signal(&self, _: &OwnedFd, _: Wakeup) -> Result<()> {
+        unreachable!("nothing is healed in these tests")
+    }
+
+    fn run(&self, _: &Path, _: &[(&str, String)], _: Deadline) -> Result<String> {
+        unreachable!("nothing is healed in these tests")
+    }
+}
