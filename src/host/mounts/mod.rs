@@ -73,9 +73,9 @@ impl Mounts for KernelMounts {
     }
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
         let _doing =
             worker::doing(&format_args!("look at {}", target.root.join(&target.below).display()));
-        use std::io::ErrorKind::{NotADirectory, NotFound};
         let root = fs::canonicalize(&target.root).map_err(|error| {
             let wrong = place::does_not_answer(&target.root, &error);
             match error.kind() {
