@@ -1,0 +1,148 @@
+//! What `disk history` makes of files that are no log of ours, or a log that was torn.
+
+use crate::calls;
+use crate::support::Node;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+fn today(node: &Node) -> PathBuf {
+    let files = fs::read_dir(node.own().join("log")).unwrap().flatten().map(|file| file.path());
+    files.filter(|path| path.extension().is_some_and(|is| is == "jsonl")).max().unwrap()
+}
+
+fn history(node: &Node) -> Value {
+    serde_json::from_str(&node.verb(&["history", "--json", "vol-1"]).unwrap()).unwrap()
+}
+
+fn with_calls(count: usize) -> Node {
+    let node = Node::new();
+    node.create("vol-1", "1M");
+    for _ in 0..count {
+        node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
+    }
+    node
+}
+
+/// How many calls the story has.
+fn told(node: &Node) -> u64 {
+    let entries = history(node)["entries"].as_array().unwrap().clone();
+    entries.iter().map(|entry| entry["count"].as_u64().unwrap()).sum()
+}
+
+/// At fee4868 they make a row: a newline in a name could have written them.
+#[test]
+fn an_older_drivers_prose_is_shown_and_not_read() {
+    let node = with_calls(1);
+    let prose = "2026-11-21T03:50:23Z  INFO verb{id=\"f\" op=\"release\"}: begin who=\"alice\" object=\"volume vol-1\"\n\
+                 2026-11-21T03:50:24Z  INFO verb{id=\"f\" op=\"release\"}: end x=1 vol-1 \u{1b}[2J\n\
+                 {\"timestamp\":\"2026-11-21T03:50:23Z\",\"level\":\"INFO\",\"fields\":{\"message\":\"begin\",\"who\":\"alice\",\"object\":\"volume vol-1\"},\"span\":{\"id\":\"f\",\"op\":\"release\",\"name\":\"verb\"}}\n\
+                 about another volume\n";
+    fs::write(node.own().join("log/incloud-disk.2026-11-21.log"), prose).unwrap();
+    let json = history(&node);
+    assert_eq!(json["entries"].as_array().unwrap().len(), 1, "{json}");
+    assert_eq!(json["older"].as_array().unwrap().len(), 3, "{json}");
+    let text = node.verb(&["history", "vol-1"]).unwrap();
+    assert!(text.starts_with("as an older driver wrote it, not checked\n"), "{text}");
+    assert!(text.contains("  | 2026-11-21T03:50:23Z") && !text.contains("done by alice"), "{text}");
+    assert!(text.contains(r"\u{1b}[2J") && !text.contains('\u{1b}'), "{text:?}");
+}
+
+/// A power cut leaves NULs, a full disk half a line.
+#[test]
+fn torn_lines_cost_no_other_line() {
+    let node = with_calls(2);
+    let path = today(&node);
+    let whole = fs::read(&path).unwrap();
+    let half = &whole[..whole.len() / 2 - 7];
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    for torn in
+        [&vec![0; 5000][..], b"{\"timestamp\":\"2026", half, b"\xff\xfe\n{}\n[]\nprose vol-1"]
+    {
+        file.write_all(torn).unwrap();
+        node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
+    }
+    assert!(told(&node) >= 6, "{}", history(&node));
+}
+
+#[test]
+fn a_line_without_an_end_takes_neither_memory_nor_time() {
+    let node = with_calls(1);
+    let file = fs::OpenOptions::new().append(true).open(today(&node)).unwrap();
+    file.set_len(file.metadata().unwrap().len() + (600 << 20)).unwrap();
+    (&file).write_all(b"\n").unwrap();
+    node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
+    // So much as the program itself takes, and less than the line.
+    let limit = format!("ulimit -v 400000; exec {:?} history --json vol-1", crate::support::DISK);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &limit]).env("INCLOUD_DISK_CONFIG", node.config_path());
+    let output = crate::support::output_of(&mut command);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(told(&node), 2);
+}
+
+/// At fee4868 a call that logs, and one that reads, wait for the pipe's other end.
+#[test]
+fn pipes_and_links_are_no_log() {
+    let node = with_calls(1);
+    let (path, log) = (today(&node), node.own().join("log"));
+    mkfifo(&log.join("incloud-disk.2026-01-01.jsonl"), Mode::S_IRWXU).unwrap();
+    symlink("/dev/zero", log.join("incloud-disk.2026-01-02.jsonl")).unwrap();
+    assert_eq!(told(&node), 1);
+    assert!(node.verb(&["status"]).is_ok());
+    for make in [
+        |path: &PathBuf| mkfifo(path, Mode::S_IRWXU).unwrap(),
+        |path: &PathBuf| {
+            symlink("/etc/passwd-of-nobody", path).unwrap();
+        },
+    ] {
+        fs::remove_file(&path).unwrap();
+        make(&path);
+        node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
+        assert!(!PathBuf::from("/etc/passwd-of-nobody").exists());
+    }
+}
+
+/// A clock that was wrong left files of days to come. At fee4868 each call removed today's.
+#[test]
+fn files_of_days_to_come_go_before_todays() {
+    let node = with_calls(1);
+    let log = node.own().join("log");
+    node.configure("[log]\nmax_files = 3");
+    for year in 2090..2099 {
+        for suffix in ["log", "jsonl"] {
+            File::create(log.join(format!("incloud-disk.{year}-01-01.{suffix}"))).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
+    }
+    assert_eq!(told(&node), 4, "{}", node.log());
+    assert_eq!(fs::read_dir(log).unwrap().count(), 3);
+}
+
+#[test]
+fn calls_that_log_at_once_never_mix_their_lines() {
+    let node = with_calls(0);
+    let long = "n".repeat(200);
+    std::thread::scope(|scope| {
+        for caller in 0..8 {
+            let (node, long) = (&node, &long);
+            scope.spawn(move || {
+                for call in 0..10 {
+                    node.must(calls::is_attached(
+                        "vol-1",
+                        &format!("pv-{caller}-{call}-{long}"),
+                        "node-b",
+                    ));
+                }
+            });
+        }
+    });
+    // Each line is whole, or this fails.
+    assert_eq!(node.log().matches("}: begin ").count(), 80);
+}
