@@ -42,10 +42,10 @@ pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> 
     }
     text += &format!("{id} is mounted nowhere on this machine's own table any more\n");
     if let Some(why) = released.lost {
-        text += &format!("data that programs wrote did not reach the disk: {why}\n");
+        text += &told(&format!("data that programs wrote did not reach the disk: {why}"));
     }
     if let Some(why) = released.held {
-        text += &format!("a detach is refused until it is free: {why}\n");
+        text += &told(&format!("a detach is refused until it is free: {why}"));
     }
     Ok(text)
 }
