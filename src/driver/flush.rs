@@ -11,6 +11,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::record::VolumeRecord;
 use crate::model::switch::group_of;
+use crate::model::time::Deadline;
 use crate::model::users::NamespaceUse;
 
 impl Driver<'_> {
@@ -26,12 +27,13 @@ impl Driver<'_> {
         table: &MountTable,
         mount: &Mount,
         id: Option<&VolumeId>,
+        deadline: Deadline,
     ) -> Result<()> {
         let mut others = table.of(mount.number).filter(|other| other.id != mount.id);
         if others.any(|other| !may_go_along(table, mount, other)) {
             return Ok(());
         }
-        self.flush(mount, id)
+        self.tell_once(mount, id, self.mounts.flush(mount, deadline))
     }
 
     /// The same before copies in other namespaces are taken down: through a mount of this machine,

@@ -224,6 +224,7 @@ impl Driver<'_> {
             device: disk,
             kind: found.kind,
             uuid: &found.uuid,
+            asks_for_panic: found.asks_for_panic,
             options: &options,
             untouched,
             beside_its_twin: true,

@@ -191,7 +191,7 @@ impl Driver<'_> {
                 self.mounts.unmount_dead(mount, self.deadline)?;
                 continue;
             }
-            self.flush_if_last(&look.table, mount, Some(id))?;
+            self.flush_if_last(&look.table, mount, Some(id), self.deadline)?;
             if let Err(error) = self.mounts.unmount(mount, self.deadline) {
                 if error.kind != Kind::Busy {
                     return Err(error);

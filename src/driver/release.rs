@@ -55,15 +55,16 @@ impl Driver<'_> {
         for mount in mounts {
             let folder = &mount.target;
             tracing::warn!(volume = %id, folder = %folder.display(), "unmounted by a person, despite the guard");
+            // A disk that hangs is not waited for.
+            let soon = || self.deadline.at_most(PATIENCE);
             // What is lost is lost, and the person wants it unmounted; but it is told.
             if !self.devices.is_gone(mount.disk).unwrap_or(false)
-                && let Err(error) = self.flush_if_last(&self.mounts.table()?, &mount, Some(id))
+                && let Err(error) =
+                    self.flush_if_last(&self.mounts.table()?, &mount, Some(id), soon())
             {
                 tracing::error!(volume = %id, %error, "written data is lost");
                 released.lost.get_or_insert(error.cause);
             }
-            // A disk that hangs is not waited for.
-            let soon = || self.deadline.at_most(PATIENCE);
             if let Err(error) = self.mounts.unmount(&mount, soon()) {
                 if !matches!(error.kind, Kind::Busy | Kind::Timeout) {
                     return Err(error);

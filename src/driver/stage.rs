@@ -227,6 +227,7 @@ impl Driver<'_> {
             device: disk,
             kind: found.kind,
             uuid: &found.uuid,
+            asks_for_panic: found.asks_for_panic,
             options: &wish.mount_options,
             untouched: wish.untouched,
             beside_its_twin: found.kind == FsType::Xfs && self.has_dead_twin(&volume.id)?,

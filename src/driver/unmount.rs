@@ -186,7 +186,7 @@ impl Driver<'_> {
                 tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted whoever uses it");
                 self.mounts.unmount_dead(mount, self.deadline)?;
             } else {
-                self.flush_if_last(&look.table, mount, id)?;
+                self.flush_if_last(&look.table, mount, id, self.deadline)?;
                 self.unmount_one(mount, id)?;
             }
             seam::step("unmount.one");

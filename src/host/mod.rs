@@ -188,6 +188,8 @@ pub struct MountRequest<'a> {
     pub kind: FsType,
     /// Its UUID.
     pub uuid: &'a str,
+    /// Whether its superblock asks for a panic of the whole machine after an error.
+    pub asks_for_panic: bool,
     /// What the volume's owner wishes.
     pub options: &'a MountOptions,
     /// Whether nothing may be written to the disk, not even the file system's own journal.

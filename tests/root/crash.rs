@@ -44,7 +44,9 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 3;
 
 /// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
-const ELSEWHERE: [&str; 18] = [
+const ELSEWHERE: [&str; 19] = [
+    // Only of a file system that asks for a check.
+    "filesystems.check.begun",
     "heal.attached",
     "heal.checked",
     "heal.detached",

@@ -298,10 +298,10 @@ fn data_of<'a>(request: &'a MountRequest<'_>) -> impl Iterator<Item = (&'a str, 
     };
     let untouched = (request.untouched || request.device.read_only).then_some(untouched);
     let twin = request.kind == FsType::Xfs && request.beside_its_twin;
-    // Its superblock may ask for a panic of the whole machine; that is not for an image to ask.
-    let is_ext = matches!(request.kind, FsType::Ext3 | FsType::Ext4);
+    // A panic of the whole machine is not for an image to ask; the other answers to an error are.
     let is_wished = request.options.data.iter().any(|(key, _)| key == "errors");
-    let errors = (is_ext && !is_wished).then_some(("errors", Some("remount-ro")));
+    let is_overruled = request.asks_for_panic && !is_wished;
+    let errors = is_overruled.then_some(("errors", Some("remount-ro")));
     wished.chain(untouched).chain(errors).chain(twin.then_some(("nouuid", None)))
 }
 

@@ -20,6 +20,7 @@ pub(super) fn recognise(read: &Read<'_>) -> Option<Contents> {
         mounts: None,
         wants_check: false,
         // mkfs.btrfs writes its magic last: with another one in its place until all is there.
+        asks_for_panic: false,
         maker: Maker::Finished,
     }))
 }

@@ -11,6 +11,8 @@ const INCOMPAT_EXT4: u32 =
 /// `huge_file`, `gdt_csum`, `dir_nlink`, `extra_isize`, quota, bigalloc, `metadata_csum`.
 const RO_COMPAT_EXT4: u32 = 0x8 | 0x10 | 0x20 | 0x40 | 0x100 | 0x200 | 0x400;
 const COMPAT_JOURNAL: u32 = 0x4;
+/// `s_errors`: panic after an error.
+const ERRORS_PANIC: u16 = 3;
 const STATE_CLEAN: u16 = 0x1;
 const STATE_ERRORS: u16 = 0x2;
 
@@ -43,6 +45,7 @@ pub(super) fn recognise(head: &[u8]) -> Option<Contents> {
         size: blocks.saturating_mul(1024u64.checked_shl(le32(sb, 0x18)).unwrap_or(0)),
         mounts: Some(le16(sb, 0x34)),
         wants_check: state & STATE_CLEAN == 0 || state & STATE_ERRORS != 0,
+        asks_for_panic: le16(sb, 0x3c) == ERRORS_PANIC,
         maker: if le32(sb, 0x2c) == 0 { Maker::Unknown } else { Maker::Finished },
     }))
 }

@@ -76,6 +76,8 @@ pub struct FileSystem {
     pub mounts: Option<u16>,
     /// Whether it asks for a check before it is mounted.
     pub wants_check: bool,
+    /// Whether it asks for a panic of the whole machine after an error.
+    pub asks_for_panic: bool,
     /// How far its maker came.
     pub maker: Maker,
 }

@@ -22,6 +22,7 @@ pub(super) fn recognise(head: &[u8]) -> Option<Contents> {
         size: blocks.saturating_mul(block),
         mounts: None,
         wants_check: false,
+        asks_for_panic: false,
         maker: if is_finished { Maker::Finished } else { Maker::Unfinished },
     }))
 }
