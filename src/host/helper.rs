@@ -78,13 +78,9 @@ pub enum Ended {
     Hangs,
 }
 
-/// Does the work at the path, which begins in this folder if one is given.
-pub fn run(work: Work, folder: Option<&OwnedFd>, path: &Path, deadline: Deadline) -> Result<Ended> {
-    run_named(work, folder, path, deadline).map(|(ended, _)| ended)
-}
-
-/// The same, with the child's number.
-pub fn run_named(
+/// Does the work at the path, which begins in this folder if one is given. Answers how it ended, and
+/// the child's number.
+pub fn run(
     work: Work,
     folder: Option<&OwnedFd>,
     path: &Path,
@@ -330,16 +326,16 @@ mod tests {
     #[test]
     fn the_childs_errors_come_back() {
         let unmount = Work::Unmount { mount: 1, flags: MntFlags::UMOUNT_NOFOLLOW };
-        let ended = run(unmount, None, Path::new("/no/such/folder"), soon()).unwrap();
+        let ended = run(unmount, None, Path::new("/no/such/folder"), soon()).unwrap().0;
         assert!(matches!(ended, Ended::Failed(Errno::ENOENT | Errno::EPERM)), "{ended:?}");
         let proc = std::fs::File::open("/proc").unwrap();
         let mount = crate::host::walk::mount_id(&proc).unwrap();
         let flush = |mount, path: &str| run(Work::Flush { mount }, None, Path::new(path), soon());
-        assert_eq!(flush(mount, "/proc").unwrap(), Ended::Done);
-        assert_eq!(flush(mount + 1, "/proc").unwrap(), Ended::Failed(Errno::ESTALE));
+        assert_eq!(flush(mount, "/proc").unwrap().0, Ended::Done);
+        assert_eq!(flush(mount + 1, "/proc").unwrap().0, Ended::Failed(Errno::ESTALE));
         let root = OwnedFd::from(std::fs::File::open("/").unwrap());
         let flush = run(Work::Flush { mount }, Some(&root), Path::new("proc"), soon());
-        assert_eq!(flush.unwrap(), Ended::Done);
+        assert_eq!(flush.unwrap().0, Ended::Done);
         let path = CString::new("/proc").unwrap();
         assert_eq!(mount_id_by_descriptor(&path), Ok(mount));
     }

@@ -198,7 +198,7 @@ impl Mounts for KernelMounts {
         seam::effect("mounts.flush_inside")?;
         let work = Work::FlushInside { namespace: namespace.as_raw_fd(), mount: mount.id };
         let doing = "write out, in another namespace, the file system at";
-        match helper::run_named(work, None, &mount.target, deadline)? {
+        match helper::run(work, None, &mount.target, deadline)? {
             (Ended::Failed(Errno::ESTALE), _) => Ok(false),
             ended => told(ended, &format!("{doing} {}", mount.target.display())).map(|()| true),
         }
@@ -262,7 +262,7 @@ impl KernelMounts {
             Ok(look) => look.why_not(mount).map_or_else(|| place::no_longer(mount), |c| c.error()),
         };
         let Some(above) = place::find(above).ok().flatten() else { return Err(elsewhere()) };
-        match helper::run_named(work, Some(&above), Path::new(name), deadline)? {
+        match helper::run(work, Some(&above), Path::new(name), deadline)? {
             (Ended::Failed(Errno::ESTALE | Errno::ENOENT), _) => Err(elsewhere()),
             ended => told(ended, &format!("{doing} {}", mount.target.display())),
         }
@@ -271,7 +271,7 @@ impl KernelMounts {
 
 /// Work on a file system whose disk may hang.
 fn helped(work: Work, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
-    told(helper::run_named(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
+    told(helper::run(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
 }
 
 /// How the child's work ended; a child that hangs is named.
