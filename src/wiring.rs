@@ -13,6 +13,7 @@ use crate::host::filesystems::KernelFileSystems;
 use crate::host::heal::KernelSwitches;
 use crate::host::locks::Locks;
 use crate::host::mounts::KernelMounts;
+use crate::host::pace::Pace;
 use crate::host::processes::KernelProcesses;
 use crate::host::records::Records;
 use crate::host::{Devices, machine};
@@ -20,6 +21,7 @@ use crate::model::config::{CloudKind, Config};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
 use crate::model::time::Deadline;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
 
@@ -56,7 +58,7 @@ pub fn with_driver<T>(
     let this_node = this_node(config)?;
     let devices = SysfsDevices::default();
     let cloud = cloud(setting, &this_node, &devices)?;
-    let answers = Answers::below(&config.paths.run_dir);
+    let answers = Answers::below(&config.paths.run_dir, scope_of(setting));
     let is_remote = config.cloud.kind == Some(CloudKind::OpenStack);
     work(&Driver {
         cloud: cloud.as_ref(),
@@ -65,6 +67,7 @@ pub fn with_driver<T>(
         mounts: &KernelMounts,
         records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
         answers: is_remote.then_some(&answers),
+        pace: &Pace::below(&config.paths.run_dir),
         locks: &Locks::below(&config.paths.run_dir).with_patience(setting.lock_patience),
         this_node: &this_node,
         takeover: config.attach.takeover,
@@ -79,6 +82,14 @@ pub fn with_driver<T>(
         deadline: setting.deadline,
         tally: setting.tally,
     })
+}
+
+/// A mark of everything that tells which server a node is.
+fn scope_of(setting: &Setting<'_>) -> String {
+    let mut hasher = DefaultHasher::new();
+    format!("{:?}", (&setting.config.node, &setting.config.openstack, setting.region))
+        .hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// This machine's node name: as configured, else the host's.

@@ -11,6 +11,7 @@ use crate::model::device::Identity;
 use crate::model::error::Result;
 use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::request::{AttachRequest, Work};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub struct CloudVolume {
     pub is_encrypted: bool,
     /// Who had it last, as far as our attaches noted it.
     pub tenure: Option<Tenure>,
+    /// An attach that was asked for, and whose outcome nobody has noted yet.
+    pub requested: Option<AttachRequest>,
     /// Its status, in the words of `OpenStack`'s block service.
     pub status: String,
     /// Whether several servers may have it at once.
@@ -60,6 +63,17 @@ pub struct Tenure {
     pub server: ServerId,
     /// How often the server was another one.
     pub count: u64,
+}
+
+/// What is noted with a volume, in one request, before an attach is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestNote<'a> {
+    /// The request.
+    pub request: &'a AttachRequest,
+    /// Who is about to have the volume, if that is another one than before.
+    pub tenure: Option<&'a Tenure>,
+    /// The orchestrator's name of the volume.
+    pub name: Option<&'a VolumeName>,
 }
 
 /// One attachment.
@@ -111,7 +125,7 @@ pub trait Cloud {
     fn server(&self, node: &NodeName, deadline: Deadline) -> Result<Option<ServerId>>;
 
     /// Every volume that an attach recorded under this name.
-    fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<VolumeId>>;
+    fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<CloudVolume>>;
 
     /// Whether the cloud's other half, the compute service, has the volume mapped to the server:
     /// that is so from the first moment of an attach to the last of a detach.
@@ -133,14 +147,15 @@ pub trait Cloud {
         deadline: Deadline,
     ) -> Result<()>;
 
-    /// Notes before an attach who is about to have the volume, with its name if that is new.
-    fn note_tenure(
-        &self,
-        id: &VolumeId,
-        tenure: &Tenure,
-        name: Option<&VolumeName>,
-        deadline: Deadline,
-    ) -> Result<()>;
+    /// Notes with the volume, before it is asked for, that an attach is.
+    fn note_request(&self, id: &VolumeId, note: &RequestNote<'_>, deadline: Deadline)
+    -> Result<()>;
+
+    /// Notes that the outcome of the attach was seen.
+    fn end_request(&self, id: &VolumeId, deadline: Deadline) -> Result<()>;
+
+    /// What the server's host does, as far as the cloud tells.
+    fn work_at(&self, server: &ServerId, deadline: Deadline) -> Result<Work>;
 
     /// Whether marks of who has a volume mounted can be left with it.
     fn keeps_marks(&self) -> bool;
@@ -161,7 +176,8 @@ pub trait Cloud {
     /// `Timeout` leaves open whether it was taken: look.
     fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()>;
 
-    /// Asks to end an attachment; it may come true later. Errors as with attach.
+    /// Asks to end an attachment; it may come true later. Errors as with attach; one of kind
+    /// `Missing` says that the compute service knows of none.
     fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()>;
 
     /// The server; nothing only if the compute service knows none of that id.

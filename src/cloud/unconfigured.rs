@@ -1,10 +1,11 @@
 //! Stands in where no cloud is configured: what needs none works, the rest says what to write.
 
-use super::{Claim, Cloud, CloudVolume, ServerView, Tenure};
+use super::{Claim, Cloud, CloudVolume, RequestNote, ServerView};
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
 use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::request::Work;
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ impl Cloud for Unconfigured {
         self.no()
     }
 
-    fn recorded_as(&self, _: &VolumeName, _: Deadline) -> Result<Vec<VolumeId>> {
+    fn recorded_as(&self, _: &VolumeName, _: Deadline) -> Result<Vec<CloudVolume>> {
         self.no()
     }
 
@@ -55,13 +56,15 @@ impl Cloud for Unconfigured {
         self.no()
     }
 
-    fn note_tenure(
-        &self,
-        _: &VolumeId,
-        _: &Tenure,
-        _: Option<&VolumeName>,
-        _: Deadline,
-    ) -> Result<()> {
+    fn note_request(&self, _: &VolumeId, _: &RequestNote<'_>, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
+    fn end_request(&self, _: &VolumeId, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
+    fn work_at(&self, _: &ServerId, _: Deadline) -> Result<Work> {
         self.no()
     }
 

@@ -101,7 +101,7 @@ impl Driver<'_> {
                 record.name = Some(name.clone());
             }
         })?;
-        self.mark_mounted(&id);
+        self.mark_mounted(&id, None);
         self.record_found_name(&id, name);
         let (folder, source) = (mount.target.display(), &mount.source);
         tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");

@@ -2,13 +2,14 @@
 
 use super::takeover::contradiction;
 use super::{Driver, Outcome, Volume};
-use crate::cloud::{CloudVolume, Tenure};
+use crate::cloud::CloudVolume;
+use crate::host::pace::Change;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::situation::{BlockView, ComputeView, Sharing, Situation, judge};
-use crate::model::time::jittered;
 use crate::seam;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// How often an attach is asked for: the cloud takes a request and undoes it later when its host
 /// cannot do it.
@@ -17,6 +18,39 @@ const TRIES: u32 = 2;
 /// What a person does who wants several servers to have a volume.
 const SHARE: &str = "the cloud would allow it, but no file system survives two writers: with the \
     option share: read-only in the PersistentVolume every node mounts it read-only";
+
+/// Whose word for a finished attachment is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// The block service's, which lists it.
+    Listing,
+    /// Not one without the other: the compute service may have lost it.
+    Both,
+}
+
+/// How the cloud is asked which server a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// Once for all calls that ask at the same time.
+    Shared,
+    /// By each call for itself.
+    Anew,
+}
+
+/// What one attach has done so far.
+#[derive(Debug, Default)]
+struct Attempt {
+    /// How often it asked.
+    tries: u32,
+    /// When it asked last.
+    asked: Option<Instant>,
+    /// What the cloud said to that, if it did not simply take it.
+    refusal: Option<Error>,
+    /// Whether a request, this call's or an earlier one's, may still come true unseen.
+    is_open: bool,
+    /// Whether a note of a request is left with the volume.
+    is_noted: bool,
+}
 
 impl Driver<'_> {
     /// Attaches the volume to the node's server; answers the link of its disk.
@@ -43,22 +77,59 @@ impl Driver<'_> {
         if lock.is_some() && node == self.this_node {
             self.wanted_again(&volume.id, &["detach"]);
         }
-        let server = self.existing_server(node)?;
+        let attach = |server: Option<&ServerId>| {
+            let server = server.ok_or_else(|| no_server(node))?;
+            self.attach_to(volume, server, node, sharing)
+        };
+        let outcome = self.at_server_of(node, Asking::Anew, Result::is_err, attach)?;
+        Ok((self.cloud.link(&volume.id), outcome))
+    }
+
+    fn attach_to(
+        &self,
+        volume: &Volume,
+        server: &ServerId,
+        node: &NodeName,
+        sharing: Sharing,
+    ) -> Result<Outcome> {
         let state = self.existing(&volume.id)?;
-        let marked = state.mounted_on.clone();
-        let outcome = if is_settled(&state, &server) {
+        let (marked, is_shareable) = (state.mounted_on.clone(), state.is_shareable);
+        let outcome = if is_settled(&state, server) && self.is_mapped(&state, server, node)? {
             self.record_pair(volume, &state)?;
+            if state.requested.is_some() {
+                self.end_request(volume);
+            }
             self.remember_name(volume);
             Outcome::Already
         } else {
-            self.make_attached(volume, &server, sharing, state)?;
+            self.make_attached(volume, server, sharing, state)?;
             Outcome::Done
         };
         if node == self.this_node {
+            self.remember_sharing(&volume.id, is_shareable);
             self.forget_lost_mark(&volume.id, marked.as_ref());
             self.heal_when_it_shows(volume);
         }
-        Ok((self.cloud.link(&volume.id), outcome))
+        Ok(outcome)
+    }
+
+    /// Whether the compute service knows of an attachment that the block service lists: it can lose
+    /// it. Where the volume's disk is on this machine, no service need be asked.
+    fn is_mapped(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<bool> {
+        if node == self.this_node {
+            let disks = self.devices.search(&self.cloud.identity(&state.id));
+            if disks.is_ok_and(|disks| !disks.is_empty()) {
+                return Ok(true);
+            }
+        }
+        let ask = || {
+            let view = self.cloud.compute_view(&state.id, server, self.deadline)?;
+            Ok(view == ComputeView::Mapped)
+        };
+        match self.answers {
+            Some(answers) => answers.shared(&state.id, &mapped_at(server), self.deadline, ask),
+            None => ask(),
+        }
     }
 
     fn make_attached(
@@ -68,23 +139,65 @@ impl Driver<'_> {
         sharing: Sharing,
         first: CloudVolume,
     ) -> Result<()> {
+        let mut attempt = Attempt {
+            is_noted: first.requested.is_some(),
+            is_open: self.open_request(&first)?.is_some(),
+            ..Attempt::default()
+        };
+        match self.try_attach(volume, server, sharing, first, &mut attempt) {
+            Ok(state) => {
+                // A detach that ended while this attach began may have taken the name.
+                self.record_pair(volume, &state)?;
+                if attempt.is_noted {
+                    self.end_request(volume);
+                }
+                if let Some(answers) = self.answers {
+                    answers.is_so(&volume.id, &mapped_at(server));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // Refused, or undone: nothing of it can come any more.
+                if attempt.is_noted && attempt.tries > 0 && !attempt.is_open {
+                    self.end_request(volume);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Answers the volume as it was seen attached.
+    fn try_attach(
+        &self,
+        volume: &Volume,
+        server: &ServerId,
+        sharing: Sharing,
+        first: CloudVolume,
+        attempt: &mut Attempt,
+    ) -> Result<CloudVolume> {
         let mut state = first;
-        let mut tries = 0;
-        let mut refusal: Option<Error> = None;
         // Since when nothing has changed that should: a request in the dark, or a ghost.
         let mut settle = self.settle();
+        let mut looks = self.looks();
         let mut last = None;
         let mut taken_over = false;
-        for step in self.looks() {
-            let situation = self.situation(&state, server)?;
-            let tries_before = tries;
+        loop {
+            // What this call asked for and the block service lists, the compute service has made.
+            let trust = if attempt.tries > 0 { Trust::Listing } else { Trust::Both };
+            let situation = self
+                .situation(&state, server, trust)
+                .map_err(|error| after_all(&state, attempt.refusal.as_ref(), error))?;
+            let tries_before = attempt.tries;
             if last.replace(situation) != Some(situation) {
                 tracing::info!(volume = %volume.id, %server, status = state.status, ?situation, "looked");
             }
             match situation {
                 Situation::Attached | Situation::AttachedBusy => {
                     self.forget_answers(&volume.id);
-                    return Ok(());
+                    if let (Some(asked), Situation::Attached) = (attempt.asked, situation) {
+                        self.pace.took(Change::Attach, asked.elapsed());
+                    }
+                    return Ok(state);
                 }
                 Situation::Elsewhere if taken_over && !settle.over() => {}
                 Situation::Elsewhere => {
@@ -96,17 +209,21 @@ impl Driver<'_> {
                     return Err(self.elsewhere(&state, server)?.hint(SHARE));
                 }
                 Situation::Unusable => return Err(unusable(&state)),
-                Situation::Free | Situation::Shareable if tries == 0 || settle.over() => {
-                    if tries == TRIES {
-                        return Err(undone(volume, server, refusal));
+                Situation::Free | Situation::Shareable if attempt.tries == 0 || settle.over() => {
+                    if attempt.tries == TRIES {
+                        return Err(undone(volume, server, attempt.refusal.clone()));
                     }
-                    self.record_tenure(volume, &state, server)?;
-                    self.remember_name(volume);
-                    seam::step("attach.named");
-                    tries += 1;
-                    settle = self.settle();
-                    refusal = self.request_attach(&volume.id, server)?;
-                    seam::step("attach.requested");
+                    // Two servers may not both come to have it: the other's request is waited for.
+                    let rival = self.open_request_elsewhere(&state, server)?;
+                    match rival.filter(|_| sharing == Sharing::Alone) {
+                        Some(rival) if self.deadline.over() => return Err(rival.into_error(&state)),
+                        Some(_) => {}
+                        None => {
+                            self.ask_to_attach(volume, server, &state, attempt)?;
+                            settle = self.settle();
+                            looks = self.looks_at(Change::Attach);
+                        }
+                    }
                 }
                 Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
                 Situation::Forgotten | Situation::ServerGone if settle.over() => {
@@ -125,38 +242,71 @@ impl Driver<'_> {
                     settle = self.settle();
                 }
             }
-            // Right after a request the first look is free: many clouds, and ours, are done then.
-            let has_time = tries > tries_before || self.deadline.pause(jittered(step));
-            if !has_time {
+            let pause = looks.next().unwrap_or_default();
+            let was_asked = attempt.tries > tries_before;
+            if !self.deadline.pause(pause) && !was_asked {
                 break;
             }
-            state = self.existing(&volume.id)?;
+            state = self
+                .existing(&volume.id)
+                .map_err(|error| after_all(&state, attempt.refusal.as_ref(), error))?;
         }
-        Err(self.still_moving(&state, refusal))
+        if let Some(rival) = self.open_request_elsewhere(&state, server)?
+            && attempt.tries == 0
+        {
+            return Err(rival.into_error(&state));
+        }
+        Err(self.still_moving(&state, attempt.refusal.clone()))
+    }
+
+    fn ask_to_attach(
+        &self,
+        volume: &Volume,
+        server: &ServerId,
+        state: &CloudVolume,
+        attempt: &mut Attempt,
+    ) -> Result<()> {
+        self.note_request(volume, state, server)?;
+        self.remember_name(volume);
+        seam::step("attach.named");
+        attempt.is_noted = self.cloud.keeps_marks();
+        attempt.tries += 1;
+        let is_answered = self.request_attach(&volume.id, server, attempt)?;
+        attempt.is_open |= !is_answered;
+        attempt.asked = Some(Instant::now());
+        seam::step("attach.requested");
+        Ok(())
     }
 
     /// Asks for the attachment. An answer that leaves open what happened is no error here: the
     /// next look tells. A refusal is kept for the message, for the cloud says "no" with the same
-    /// code to a second request as to an impossible one.
-    fn request_attach(&self, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
+    /// code to a second request as to an impossible one. Answers whether there was an answer.
+    fn request_attach(
+        &self,
+        id: &VolumeId,
+        server: &ServerId,
+        attempt: &mut Attempt,
+    ) -> Result<bool> {
         tracing::info!(volume = %id, %server, "asking the cloud to attach");
         self.forget_answers(id);
-        match self.cloud.attach(id, server, self.deadline) {
-            Ok(()) => Ok(None),
-            Err(error) => match error.kind {
-                Kind::Unreachable | Kind::Timeout | Kind::Busy => {
-                    tracing::warn!(volume = %id, %server, %error, "whether the attach was taken is open");
-                    Ok(Some(error))
-                }
-                _ if self.may_have_been_taken(id, server)? => Ok(Some(error)),
-                _ => Err(error),
-            },
+        let Err(error) = self.cloud.attach(id, server, self.deadline) else {
+            attempt.refusal = None;
+            return Ok(true);
+        };
+        let is_open = matches!(error.kind, Kind::Unreachable | Kind::Timeout);
+        attempt.refusal = Some(error.clone());
+        if is_open {
+            tracing::warn!(volume = %id, %server, %error, "whether the attach was taken is open");
+        } else if error.kind != Kind::Busy && !self.may_have_been_taken(id, server)? {
+            return Err(error);
         }
+        Ok(!is_open)
     }
 
     fn may_have_been_taken(&self, id: &VolumeId, server: &ServerId) -> Result<bool> {
         let state = self.existing(id)?;
-        Ok(!matches!(self.situation(&state, server)?, Situation::Free | Situation::Unusable))
+        let situation = self.situation(&state, server, Trust::Both)?;
+        Ok(!matches!(situation, Situation::Free | Situation::Unusable))
     }
 
     /// Whether the volume is attached to the node's server, on its way there, or still going.
@@ -170,14 +320,16 @@ impl Driver<'_> {
     }
 
     fn ask_whether_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
-        let ask = || self.cloud.server(node, self.deadline);
-        let server = match self.answers {
-            Some(answers) => answers.server(node, self.deadline, ask),
-            None => ask(),
+        let ask = |server: Option<&ServerId>| match server {
+            Some(server) => self.is_attached_to(volume, server),
+            None => Ok(false),
         };
-        let Some(server) = server? else { return Ok(false) };
+        self.at_server_of(node, Asking::Shared, |answer| !matches!(answer, Ok(true)), ask)
+    }
+
+    fn is_attached_to(&self, volume: &Volume, server: &ServerId) -> Result<bool> {
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
-        let is_attached = match self.situation(&state, &server)? {
+        let is_attached = match self.situation(&state, server, Trust::Listing)? {
             Situation::Attached
             | Situation::AttachedBusy
             | Situation::Attaching
@@ -187,23 +339,66 @@ impl Driver<'_> {
             | Situation::Shareable
             | Situation::BusyElsewhere => false,
             Situation::Busy => return Err(self.still_moving(&state, None)),
-            Situation::Ghost => return Err(ghost(&state, &server)),
+            Situation::Ghost => return Err(ghost(&state, server)),
             Situation::Forgotten | Situation::ServerGone => {
-                return Err(contradiction(&state, &server));
+                return Err(contradiction(&state, server));
             }
             Situation::Unusable => return Err(unusable(&state)),
         };
         if is_attached {
             self.record_pair(volume, &state)?;
             self.remember_name_if_unlocked(volume);
+        } else if let Some(open) = self.open_request(&state)?
+            && open.request.server == *server
+        {
+            // A "no" would make the orchestrator give the volume to another node.
+            return Err(open.into_error(&state));
         }
         Ok(is_attached)
     }
 
+    /// Does something at the node's server. Which server that is was mostly asked a moment ago: then
+    /// it is asked anew only where the answer would be wrong if it was another one by now.
+    pub(super) fn at_server_of<T>(
+        &self,
+        node: &NodeName,
+        sight: Asking,
+        needs_proof: impl Fn(&Result<T>) -> bool,
+        act: impl Fn(Option<&ServerId>) -> Result<T>,
+    ) -> Result<T> {
+        let ask = || self.cloud.server(node, self.deadline);
+        let asked = || match (self.answers, sight) {
+            (Some(answers), Asking::Shared) => answers.server(node, self.deadline, ask),
+            (Some(answers), Asking::Anew) => ask().inspect(|server| {
+                if let Some(server) = server {
+                    answers.is_server(node, server);
+                }
+            }),
+            (None, _) => ask(),
+        };
+        let Some(recent) = self.answers.and_then(|answers| answers.recent_server(node)) else {
+            return act(asked()?.as_ref());
+        };
+        let answer = act(Some(&recent));
+        if !needs_proof(&answer) {
+            return answer;
+        }
+        match asked() {
+            Ok(now) if now.as_ref() != Some(&recent) => act(now.as_ref()),
+            Err(error) if answer.is_ok() => Err(error),
+            _ => answer,
+        }
+    }
+
     /// What the two halves of the cloud say together. The compute service is asked only where
     /// its word matters.
-    pub(super) fn situation(&self, state: &CloudVolume, server: &ServerId) -> Result<Situation> {
-        let compute = if is_settled(state, server) {
+    pub(super) fn situation(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+        trust: Trust,
+    ) -> Result<Situation> {
+        let compute = if trust == Trust::Listing && is_settled(state, server) {
             ComputeView::Mapped
         } else {
             self.cloud.compute_view(&state.id, server, self.deadline)?
@@ -220,9 +415,7 @@ impl Driver<'_> {
     }
 
     pub(super) fn existing_server(&self, node: &NodeName) -> Result<ServerId> {
-        self.cloud.server(node, self.deadline)?.ok_or_else(|| {
-            Error::new(Kind::Missing, format!("the cloud knows no server for node {node}"))
-        })
+        self.cloud.server(node, self.deadline)?.ok_or_else(|| no_server(node))
     }
 
     /// Records with the volume which name belongs to it, if that is missing: volumes that the
@@ -243,19 +436,6 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// The same before an attach, with who is to have the volume: a heal must know whether anybody
-    /// else had it since it was mounted here.
-    fn record_tenure(&self, volume: &Volume, state: &CloudVolume, server: &ServerId) -> Result<()> {
-        let last = state.tenure.as_ref();
-        if !self.cloud.keeps_marks() || last.is_some_and(|last| last.server == *server) {
-            return self.record_pair(volume, state);
-        }
-        let count = last.map_or(1, |last| last.count.saturating_add(1));
-        let tenure = Tenure { server: server.clone(), count };
-        let name = volume.name.as_ref().filter(|name| state.recorded_name.as_ref() != Some(*name));
-        self.cloud.note_tenure(&volume.id, &tenure, name, self.deadline)
-    }
-
     pub(super) fn still_moving(&self, state: &CloudVolume, refusal: Option<Error>) -> Error {
         let seconds = self.deadline.total().as_secs();
         let (id, status) = (&state.id, &state.status);
@@ -267,6 +447,26 @@ impl Driver<'_> {
         )
         .hint("the cloud works on it, or lost it: see the volume's events there")
     }
+}
+
+fn no_server(node: &NodeName) -> Error {
+    Error::new(Kind::Missing, format!("the cloud knows no server for node {node}"))
+}
+
+/// The question whether the compute service has the volume at this server.
+fn mapped_at(server: &ServerId) -> String {
+    format!("mapped-{server}")
+}
+
+/// A look that failed, behind what was learned before: that is what a person needs to know.
+pub(super) fn after_all(state: &CloudVolume, refusal: Option<&Error>, error: Error) -> Error {
+    if !matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy) {
+        return error;
+    }
+    let (id, status, then) = (&state.id, &state.status, &error.cause);
+    let said = refusal.map_or_else(String::new, |refusal| format!(" ({})", refusal.cause));
+    let cause = format!("volume {id} was {status} when it was last seen{said}; then {then}");
+    Error { cause, ..error }
 }
 
 /// Finished, and by the one word that is certain.

@@ -1,15 +1,17 @@
 //! Detach a volume from a server.
 
-use super::attach::ghost;
+use super::attach::{self, Trust, after_all, ghost};
 use super::guard::Sight;
+use super::requests::OpenRequest;
 use super::takeover::contradiction;
 use super::{Driver, Outcome};
 use crate::cloud::CloudVolume;
+use crate::host::pace::Change;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::situation::{ComputeView, Situation};
-use crate::model::time::jittered;
 use crate::seam;
+use std::time::Instant;
 
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
 const TRIES: u32 = 2;
@@ -35,11 +37,13 @@ impl Driver<'_> {
         force: Force,
     ) -> Result<Outcome> {
         let node = node.unwrap_or(self.this_node);
-        let server = self.cloud.server(node, self.deadline)?;
-        match self.volume_named(name, server.as_ref())? {
-            Some(id) => self.detach_volume(&id, name, (node, server), force),
+        let detach = |server: Option<&ServerId>| match self.found_by_name(name, server)? {
+            Some(state) => {
+                self.detach_volume(&state.id.clone(), name, Some(state), (node, server), force)
+            }
             None => Ok(Outcome::Already),
-        }
+        };
+        self.at_server_of(node, attach::Asking::Anew, is_not_done, detach)
     }
 
     /// Detaches this volume and no other, whatever goes by its id as a name.
@@ -50,52 +54,74 @@ impl Driver<'_> {
         force: Force,
     ) -> Result<Outcome> {
         let node = node.unwrap_or(self.this_node);
-        let server = self.cloud.server(node, self.deadline)?;
-        self.detach_volume(id, &id.as_name(), (node, server), force)
+        let detach = |server: Option<&ServerId>| {
+            self.detach_volume(id, &id.as_name(), None, (node, server), force)
+        };
+        self.at_server_of(node, attach::Asking::Anew, is_not_done, detach)
     }
 
+    /// `seen` is the volume as it was found by its name, a moment ago.
     fn detach_volume(
         &self,
         id: &VolumeId,
         name: &VolumeName,
-        (node, server): (&NodeName, Option<ServerId>),
+        seen: Option<CloudVolume>,
+        (node, server): (&NodeName, Option<&ServerId>),
         force: Force,
     ) -> Result<Outcome> {
         let _lock = match force {
             Force::No => self.lock_if_possible(id)?,
             Force::Yes => self.lock_or_go_on(id)?,
         };
-        let Some(state) = self.cloud.volume(id, self.deadline)? else {
+        // An attachment that was seen before the lock was had is asked to end, or is found to have
+        // ended. That there was none may not be so any more.
+        let is_attached = |state: &CloudVolume| {
+            server.is_some_and(|server| state.attachment_to(server).is_some())
+        };
+        let state = match seen.filter(is_attached) {
+            Some(state) => Some(state),
+            None => self.cloud.volume(id, self.deadline)?,
+        };
+        let Some(state) = state else {
             self.forget(id, name);
             return Ok(Outcome::Already);
         };
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
-        let outcome = self.make_detached(state, &server, node, force)?;
+        let (outcome, state) = self.make_detached(state, server, node, force)?;
         self.forget_answers(id);
         if node == self.this_node {
             self.end_refusals(id, &["detach"]);
         }
-        self.forget_everywhere(id, name)?;
+        let was_seen_at = (outcome == Outcome::Done).then_some(server);
+        self.forget_everywhere(id, state.as_ref(), was_seen_at, name)?;
         Ok(outcome)
     }
 
+    /// Answers the volume as it was seen last; nothing if it does not exist any more.
     fn make_detached(
         &self,
         first: CloudVolume,
         server: &ServerId,
         node: &NodeName,
         force: Force,
-    ) -> Result<Outcome> {
+    ) -> Result<(Outcome, Option<CloudVolume>)> {
         let id = first.id.clone();
         // A detach is about this attachment; one that is made while it runs has another id.
         let meant = first.attachment_to(server).and_then(|one| one.id.clone());
         let mut state = first;
         let mut tries = 0;
+        let mut asked = None;
         let mut refusal: Option<Error> = None;
         let mut settle = self.settle();
+        let mut looks = self.looks();
         let mut last = None;
-        for step in self.looks() {
-            let situation = self.situation(&state, server)?;
+        loop {
+            // The compute service is asked to end the attachment: it then says if it has none.
+            let has_none = refusal.as_ref().is_some_and(|error| error.kind == Kind::Missing);
+            let trust = if has_none { Trust::Both } else { Trust::Listing };
+            let situation = self
+                .situation(&state, server, trust)
+                .map_err(|error| after_all(&state, refusal.as_ref(), error))?;
             let tries_before = tries;
             if last.replace(situation) != Some(situation) {
                 tracing::info!(volume = %id, %server, status = state.status, ?situation, "looked");
@@ -116,21 +142,38 @@ impl Driver<'_> {
                     }
                     tries += 1;
                     settle = self.settle();
+                    looks = self.looks_at(Change::Detach);
                     refusal = self.request_detach(&id, server)?;
+                    asked = Some(Instant::now());
                     seam::step("detach.requested");
                 }
                 Situation::Free | Situation::Elsewhere | Situation::Shareable if tries == 0 => {
-                    let attached_to = state.attachments.first().map(|one| one.server.as_str());
-                    tracing::info!(volume = %id, %server, attached_to, "not attached there");
-                    return Ok(Outcome::Already);
+                    match self.open_request(&state)? {
+                        Some(open) if open.request.server == *server => {
+                            if self.deadline.over() {
+                                return Err(open.into_error(&state));
+                            }
+                        }
+                        _ => {
+                            let attached_to =
+                                state.attachments.first().map(|one| one.server.as_str());
+                            tracing::info!(volume = %id, %server, attached_to, "not attached there");
+                            return Ok((Outcome::Already, Some(state)));
+                        }
+                    }
                 }
                 Situation::Free | Situation::Elsewhere | Situation::Shareable => {
-                    return Ok(Outcome::Done);
+                    if let (Some(asked), None) = (asked, &refusal) {
+                        self.pace.took(Change::Detach, Instant::elapsed(&asked));
+                    }
+                    return Ok((Outcome::Done, Some(state)));
                 }
-                Situation::Unusable => return Ok(Outcome::Already),
+                Situation::Unusable => return Ok((Outcome::Already, Some(state))),
                 // Not at this server by either account, and it stayed so: none of this detach's
                 // business. A lost answer to an attach would have shown by now.
-                Situation::BusyElsewhere if settle.over() => return Ok(Outcome::Already),
+                Situation::BusyElsewhere if settle.over() => {
+                    return Ok((Outcome::Already, Some(state)));
+                }
                 Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
                 Situation::Forgotten | Situation::ServerGone if settle.over() => {
                     return Err(contradiction(&state, server));
@@ -147,17 +190,20 @@ impl Driver<'_> {
                     settle = self.settle();
                 }
             }
-            // Right after a request the first look is free: many clouds, and ours, are done then.
-            let has_time = tries > tries_before || self.deadline.pause(jittered(step));
-            if !has_time {
+            let pause = looks.next().unwrap_or_default();
+            if !self.deadline.pause(pause) && tries == tries_before {
                 break;
             }
-            match self.cloud.volume(&id, self.deadline)? {
+            let now = self.cloud.volume(&id, self.deadline);
+            match now.map_err(|error| after_all(&state, refusal.as_ref(), error))? {
                 Some(now) => state = now,
-                None => return Ok(Outcome::Done),
+                None => return Ok((Outcome::Done, None)),
             }
         }
-        Err(self.still_moving(&state, refusal))
+        match self.open_request(&state)? {
+            Some(open) if tries == 0 => Err(open.into_error(&state)),
+            _ => Err(self.still_moving(&state, refusal)),
+        }
     }
 
     /// What this machine can see decides; where it sees nothing, or is another one, the mark that
@@ -198,23 +244,35 @@ impl Driver<'_> {
             }
         }
         tracing::info!(volume = %state.id, %node, "the node's server does not exist");
-        self.forget_everywhere(&state.id, name)?;
+        let state = self.cloud.volume(&state.id, self.deadline)?.unwrap_or_else(|| state.clone());
+        self.forget_everywhere(&state.id, Some(&state), None, name)?;
         Ok(Outcome::Already)
     }
 
-    /// Forgets the name of a volume that is attached nowhere any more.
-    fn forget_everywhere(&self, id: &VolumeId, name: &VolumeName) -> Result<()> {
-        match self.cloud.volume(id, self.deadline)? {
-            Some(state) if !state.attachments.is_empty() => return Ok(()),
-            Some(state) => {
-                if state.recorded_name.is_some() {
-                    self.cloud.record_name(id, None, self.deadline)?;
-                }
-                if state.mounted_on.is_some() {
-                    self.cloud.mark_mounted(id, None, self.deadline)?;
-                }
+    /// Forgets the name of a volume that is attached nowhere any more, and that no request may still
+    /// attach: `seen` is how it was seen last, and `was_at` the server that it was seen at before.
+    fn forget_everywhere(
+        &self,
+        id: &VolumeId,
+        seen: Option<&CloudVolume>,
+        was_at: Option<&ServerId>,
+        name: &VolumeName,
+    ) -> Result<()> {
+        if let Some(state) = seen {
+            let is_outcome = |open: &OpenRequest| was_at == Some(&open.request.server);
+            let open = self.open_request(state)?.filter(|open| !is_outcome(open));
+            if !state.attachments.is_empty() || open.is_some() {
+                return Ok(());
             }
-            None => {}
+            if state.recorded_name.is_some() {
+                self.cloud.record_name(id, None, self.deadline)?;
+            }
+            if state.mounted_on.is_some() {
+                self.cloud.mark_mounted(id, None, self.deadline)?;
+            }
+            if state.requested.is_some() {
+                self.cloud.end_request(id, self.deadline)?;
+            }
         }
         self.forget(id, name);
         Ok(())
@@ -234,6 +292,11 @@ impl Driver<'_> {
             tracing::debug!(volume = %id, %name, %error, "the record stays");
         }
     }
+}
+
+/// Whether an answer may be about the wrong server: not a detach that was done.
+fn is_not_done(answer: &Result<Outcome>) -> bool {
+    !matches!(answer, Ok(Outcome::Done))
 }
 
 fn attached_anew(id: &VolumeId, server: &ServerId) -> Error {

@@ -2,7 +2,7 @@
 
 mod no_host;
 
-use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
+use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerView};
 use crate::host::{
     Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
 };
@@ -13,6 +13,7 @@ use crate::model::formatting::Life;
 use crate::model::freedom::Freedom;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::request::Work;
 use crate::model::situation::ComputeView;
 use crate::model::staleness::Presence;
 use crate::model::standing::Look;
@@ -56,6 +57,7 @@ impl FakeCloud {
             origin: None,
             is_encrypted: false,
             tenure: None,
+            requested: None,
             recorded_name: None,
             status: status.to_owned(),
             is_shareable: false,
@@ -100,11 +102,11 @@ impl Cloud for FakeCloud {
         ServerId::parse(node.as_str()).map(Some)
     }
 
-    fn recorded_as(&self, name: &VolumeName, _: Deadline) -> Result<Vec<VolumeId>> {
+    fn recorded_as(&self, name: &VolumeName, _: Deadline) -> Result<Vec<CloudVolume>> {
         self.up()?;
         let volumes = self.volumes.borrow();
         let same = volumes.iter().filter(|volume| volume.recorded_name.as_ref() == Some(name));
-        Ok(same.map(|volume| volume.id.clone()).collect())
+        Ok(same.cloned().collect())
     }
 
     fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
@@ -139,7 +141,10 @@ impl Cloud for FakeCloud {
         })
     }
 
-    fn detach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
+    fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
+        if self.compute_view(id, server, deadline)? != ComputeView::Mapped {
+            return Err(Error::new(Kind::Missing, "no such attachment"));
+        }
         self.requests.set(self.requests.get() + 1);
         self.compute.set(None);
         self.change(id, |volume| {
@@ -148,14 +153,16 @@ impl Cloud for FakeCloud {
         })
     }
 
-    fn note_tenure(
-        &self,
-        _: &VolumeId,
-        _: &Tenure,
-        _: Option<&VolumeName>,
-        _: Deadline,
-    ) -> Result<()> {
+    fn note_request(&self, _: &VolumeId, _: &RequestNote<'_>, _: Deadline) -> Result<()> {
         Ok(())
+    }
+
+    fn end_request(&self, _: &VolumeId, _: Deadline) -> Result<()> {
+        Ok(())
+    }
+
+    fn work_at(&self, _: &ServerId, _: Deadline) -> Result<Work> {
+        Ok(Work::NoneKnown)
     }
 
     fn keeps_marks(&self) -> bool {

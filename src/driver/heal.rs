@@ -90,7 +90,7 @@ impl Driver<'_> {
             Ok(disk) => {
                 self.heal_on_the_way(&volume.id, &disk);
                 if record.staged.is_some() {
-                    self.mark_mounted(&volume.id);
+                    self.mark_mounted(&volume.id, None);
                 }
             }
             Err(error) => {

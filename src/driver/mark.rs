@@ -7,6 +7,7 @@ use crate::cloud::CloudVolume;
 use crate::model::config::GuardMode;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId};
+use crate::model::time::Deadline;
 use std::time::Duration;
 
 /// A mount does not wait longer for the cloud to take note of it.
@@ -14,8 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Driver<'_> {
     /// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
-    /// second is told whatever the guard is set to. The caller holds the volume's lock.
-    pub(super) fn mark_mounted(&self, id: &VolumeId) {
+    /// second is told whatever the guard is set to. `seen` is the volume as the cloud has just shown
+    /// it. The caller holds the volume's lock.
+    pub(super) fn mark_mounted(&self, id: &VolumeId, seen: Option<CloudVolume>) {
         let record = self.records.load(id);
         if record.is_life_told && (record.is_marked || !self.leaves_marks()) {
             return;
@@ -27,25 +29,51 @@ impl Driver<'_> {
             return;
         }
         let deadline = self.deadline.at_most(PATIENCE);
-        let marked = self.cloud.server(self.this_node, deadline).and_then(|server| match server {
-            Some(server) => self.cloud.mark_mounted(id, Some(&server), deadline),
-            None => Err(Error::new(Kind::Missing, "it knows no server for this node")),
-        });
-        // It says of a refusal what a person must know, once.
-        let tenure = self.noted(id, marked.clone()).and(marked).and_then(|()| {
-            let state = self.cloud.volume(id, deadline)?;
-            Ok(state.and_then(|state| state.tenure).map(|tenure| tenure.count))
-        });
-        let noted = tenure.and_then(|tenure| {
-            self.records.update(id, |record| {
-                record.is_marked = true;
-                record.is_life_told = true;
-                record.tenure = tenure;
-            })
+        let tenure = match self.leave_mark(id, seen, deadline) {
+            Ok(Some(left)) => left,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
+                return;
+            }
+        };
+        let noted = self.records.update(id, |record| {
+            record.is_marked = true;
+            record.is_life_told = true;
+            record.tenure = tenure;
         });
         if let Err(error) = noted {
-            tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
+            tracing::warn!(volume = %id, %error, "that the volume is marked in the cloud is not remembered");
         }
+    }
+
+    /// Answers how often the volume had gone to another server; nothing if the mark is that of another
+    /// server which has the volume too, and stays.
+    fn leave_mark(
+        &self,
+        id: &VolumeId,
+        seen: Option<CloudVolume>,
+        deadline: Deadline,
+    ) -> Result<Option<Option<u64>>> {
+        let Some(server) = self.cloud.server(self.this_node, deadline)? else {
+            return Err(Error::new(Kind::Missing, "it knows no server for this node"));
+        };
+        let state = match seen {
+            Some(seen) => Some(seen),
+            None => self.cloud.volume(id, deadline)?,
+        };
+        let marked = state.as_ref().and_then(|state| {
+            let other = state.mounted_on.as_ref().filter(|other| **other != server)?;
+            state.attachment_to(other).map(|_| other)
+        });
+        if let Some(other) = marked {
+            tracing::info!(volume = %id, %other, "the mark of the other server that has the volume stays");
+            return Ok(None);
+        }
+        let left = self.cloud.mark_mounted(id, Some(&server), deadline);
+        // It says of a refusal what a person must know, once.
+        self.noted(id, left.clone()).and(left)?;
+        Ok(Some(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
     }
 
     /// Another machine's detach by force took the mark away: then it is left anew.

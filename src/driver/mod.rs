@@ -30,6 +30,7 @@ pub mod names;
 mod ownership;
 pub mod publish;
 pub mod release;
+mod requests;
 mod resolve;
 mod rounds;
 pub mod stage;
@@ -41,11 +42,13 @@ pub mod tally;
 pub mod tend;
 pub mod unmount;
 pub mod wait;
+mod writers;
 
 use crate::cloud::Cloud;
 use crate::host::Processes;
 use crate::host::answers::Answers;
 use crate::host::locks::{Locked, Locks};
+use crate::host::pace::{Change, Pace};
 use crate::host::records::Records;
 use crate::host::{Census, Devices, FileSystems, Mounts, Switches};
 use crate::model::aftercare::After;
@@ -53,7 +56,7 @@ use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::device::Device;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
-use crate::model::time::{Deadline, Steps};
+use crate::model::time::{Deadline, Looks};
 use std::path::Path;
 use std::time::Duration;
 
@@ -99,6 +102,8 @@ pub struct Driver<'a> {
     pub records: &'a Records,
     /// Answers shared with other processes, where asking the cloud is dear.
     pub answers: Option<&'a Answers>,
+    /// How long the cloud takes for its changes.
+    pub pace: &'a Pace,
     /// One lock for each volume.
     pub locks: &'a Locks,
     /// This machine's name.
@@ -142,12 +147,14 @@ impl Driver<'_> {
         Deadline::after(LONG_ENOUGH.min(self.deadline.total() / 2))
     }
 
-    /// The pauses between looks at the cloud.
-    fn looks(&self) -> Steps {
-        const FIRST: Duration = Duration::from_millis(200);
-        const LONGEST: Duration = Duration::from_secs(5);
-        let total = self.deadline.total();
-        Steps::between(FIRST.min(total / 20), LONGEST.min(total / 8))
+    /// The pauses between looks at a change that this call has just asked the cloud for.
+    fn looks_at(&self, change: Change) -> Looks {
+        Looks::at(self.pace.usual(change), self.deadline.total())
+    }
+
+    /// The pauses between looks at the cloud, for whatever it is busy with.
+    fn looks(&self) -> Looks {
+        Looks::at_others(self.deadline.total())
     }
 
     /// Remembers which name belongs to the volume, so that a call that is only given the name

@@ -21,6 +21,15 @@ impl Driver<'_> {
         name: &VolumeName,
         server: Option<&ServerId>,
     ) -> Result<Option<VolumeId>> {
+        Ok(self.found_by_name(name, server)?.map(|volume| volume.id))
+    }
+
+    /// The same, as the cloud has just shown it.
+    pub(super) fn found_by_name(
+        &self,
+        name: &VolumeName,
+        server: Option<&ServerId>,
+    ) -> Result<Option<CloudVolume>> {
         let recorded = self.recorded_under(name)?;
         if recorded.is_empty() {
             return self.unrecorded(name, server);
@@ -34,11 +43,15 @@ impl Driver<'_> {
             let ids = recorded.iter().map(|volume| &volume.id).chain([&own.id]);
             return Err(in_doubt(name, ids, "is recorded for one and is the other's id"));
         }
-        the_attached_one(name, &recorded, server)
+        the_attached_one(name, recorded, server)
     }
 
     /// The volume of a name that nothing is recorded of.
-    fn unrecorded(&self, name: &VolumeName, server: Option<&ServerId>) -> Result<Option<VolumeId>> {
+    fn unrecorded(
+        &self,
+        name: &VolumeName,
+        server: Option<&ServerId>,
+    ) -> Result<Option<CloudVolume>> {
         let own = match VolumeId::parse(name.as_str()) {
             Ok(id) => self.cloud.volume(&id, self.deadline)?,
             Err(_) => None,
@@ -59,7 +72,7 @@ impl Driver<'_> {
                     return Err(in_doubt(name, others.into_iter().chain([&own.id]), how));
                 }
             }
-            return Ok(Some(own.id));
+            return Ok(Some(own));
         }
         let Some(server) = server else { return Ok(None) };
         let attached = self.cloud.attached_to(server, self.deadline)?;
@@ -67,8 +80,8 @@ impl Driver<'_> {
         let called = attached.iter().filter(|volume| {
             volume.name.as_deref() == Some(name.as_str()) && volume.recorded_name.is_none()
         });
-        let called: Vec<_> = called.map(|volume| volume.id.clone()).collect();
-        if let Some(one) = only_one(name, &called, "have that name in the cloud")? {
+        let called: Vec<_> = called.cloned().collect();
+        if let Some(one) = only_one(name, called, "have that name in the cloud")? {
             return Ok(Some(one));
         }
         if !is_uuid {
@@ -100,19 +113,13 @@ impl Driver<'_> {
     /// Every volume that goes by this name: by the cloud's records, and by this machine's where
     /// the cloud has none for that volume.
     fn recorded_under(&self, name: &VolumeName) -> Result<Vec<CloudVolume>> {
-        let mut ids = self.cloud.recorded_as(name, self.deadline)?;
+        let mut volumes = self.cloud.recorded_as(name, self.deadline)?;
         if let Some(remembered) = self.records.named(name)
-            && !ids.contains(&remembered)
+            && !volumes.iter().any(|volume| volume.id == remembered)
+            && let Some(volume) = self.cloud.volume(&remembered, self.deadline)?
+            && volume.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
         {
-            ids.push(remembered);
-        }
-        let mut volumes = Vec::new();
-        for id in ids {
-            if let Some(volume) = self.cloud.volume(&id, self.deadline)?
-                && volume.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
-            {
-                volumes.push(volume);
-            }
+            volumes.push(volume);
         }
         Ok(volumes)
     }
@@ -192,16 +199,19 @@ fn is_image(shown: &[Shown]) -> bool {
 /// server can be meant.
 fn the_attached_one(
     name: &VolumeName,
-    recorded: &[CloudVolume],
+    mut recorded: Vec<CloudVolume>,
     server: Option<&ServerId>,
-) -> Result<Option<VolumeId>> {
-    if let [one] = recorded {
-        return Ok(Some(one.id.clone()));
+) -> Result<Option<CloudVolume>> {
+    if recorded.len() > 1 {
+        // One that is on its way there is meant as well.
+        let is_there = |volume: &CloudVolume, server: &ServerId| {
+            let requested = volume.requested.as_ref();
+            volume.attachment_to(server).is_some()
+                || requested.is_some_and(|request| request.server == *server)
+        };
+        recorded.retain(|volume| server.is_some_and(|server| is_there(volume, server)));
     }
-    let is_there =
-        |volume: &&CloudVolume| server.is_some_and(|server| volume.attachment_to(server).is_some());
-    let there: Vec<_> = recorded.iter().filter(is_there).map(|v| v.id.clone()).collect();
-    only_one(name, &there, "were attached under that name")
+    only_one(name, recorded, "were attached under that name")
 }
 
 /// A name that several volumes may go by.
@@ -218,17 +228,15 @@ fn in_doubt<'a>(
         )
 }
 
-fn only_one(name: &VolumeName, found: &[VolumeId], how: &str) -> Result<Option<VolumeId>> {
-    match found {
-        [] => Ok(None),
-        [one] => Ok(Some(one.clone())),
-        several => {
-            let list: Vec<_> = several.iter().map(VolumeId::as_str).collect();
-            Err(Error::new(
-                Kind::Refused,
-                format!("several volumes {how} ({name}): {}", list.join(", ")),
-            )
-            .hint("detach the one you mean by its id: disk detach id:<volume id> <node>"))
-        }
+fn only_one(
+    name: &VolumeName,
+    mut found: Vec<CloudVolume>,
+    how: &str,
+) -> Result<Option<CloudVolume>> {
+    if found.len() < 2 {
+        return Ok(found.pop());
     }
+    let list: Vec<_> = found.iter().map(|volume| volume.id.as_str()).collect();
+    Err(Error::new(Kind::Refused, format!("several volumes {how} ({name}): {}", list.join(", ")))
+        .hint("detach the one you mean by its id: disk detach id:<volume id> <node>"))
 }

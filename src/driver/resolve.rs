@@ -207,6 +207,7 @@ mod tests {
     use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
     use crate::driver::tally::Tally;
     use crate::host::locks::Locks;
+    use crate::host::pace::Pace;
     use crate::host::records::Records;
     use crate::model::aftercare::After;
     use crate::model::config::{GuardConfig, HealMode, Takeover};
@@ -230,6 +231,7 @@ mod tests {
             mounts: &NoHost,
             records: &records,
             answers: None,
+            pace: &Pace::below(folder.path()),
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("here").unwrap(),
             takeover: Takeover::Off,

@@ -68,7 +68,7 @@ impl Driver<'_> {
         let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
         if let Some(mount) = found {
             self.remember_found(&volume.id, &disk, mount);
-            self.mark_mounted(&volume.id);
+            self.mark_mounted(&volume.id, None);
             return Ok(Outcome::Already);
         }
         self.report_hint(&volume.id, hint, &disk);
@@ -81,6 +81,7 @@ impl Driver<'_> {
                 Error::refused(reason).hint("only whole disks that nothing else uses are mounted")
             );
         }
+        let seen = if wish.untouched { None } else { self.sole_writer(&volume.id)? };
         let found = self.file_system_on(volume, &disk, wish)?;
         wish.mount_options.check(found.kind)?;
         seam::step("stage.looked");
@@ -97,7 +98,7 @@ impl Driver<'_> {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.undo_mount(&folder, disk.number, error));
         }
-        self.mark_mounted(&volume.id);
+        self.mark_mounted(&volume.id, seen);
         Ok(Outcome::Done)
     }
 

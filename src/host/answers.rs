@@ -18,6 +18,9 @@ use std::time::Duration;
 /// An answer also serves calls that begin this long after it was asked for.
 const FRESH: Duration = Duration::from_millis(1500);
 
+/// How long a node's server is taken for granted, by those who see in time that it is another.
+const RECENT: Duration = Duration::from_secs(60);
+
 /// A call keeps this much of its time to ask for itself, where the one before it does not come back.
 const OWN_SHARE: u32 = 6;
 
@@ -25,13 +28,16 @@ const OWN_SHARE: u32 = 6;
 #[derive(Debug, Clone)]
 pub struct Answers {
     folder: PathBuf,
+    /// Which cloud, region and nodes the answers about servers are of.
+    scope: String,
 }
 
 impl Answers {
-    /// Answers below the run folder.
+    /// Answers below the run folder. A server's node is another one's by another configuration, which
+    /// this is a mark of.
     #[must_use]
-    pub fn below(run_dir: &Path) -> Self {
-        Self { folder: run_dir.join("answers") }
+    pub fn below(run_dir: &Path, scope: impl Into<String>) -> Self {
+        Self { folder: run_dir.join("answers"), scope: scope.into() }
     }
 
     /// The answer to a yes-or-no question about a volume: a fresh one of another process, else
@@ -57,9 +63,37 @@ impl Answers {
         ask: impl FnOnce() -> Result<Option<ServerId>>,
     ) -> Result<Option<ServerId>> {
         let ask = || ask().map(|server| server.map(|s| s.to_string()).unwrap_or_default());
-        // No volume's id begins so.
-        let answer = self.shared_text(&format!("@{node}"), deadline, ask)?;
+        let answer = self.shared_text(&self.question_of(node), deadline, ask)?;
         if answer.is_empty() { Ok(None) } else { ServerId::parse(&answer).map(Some) }
+    }
+
+    /// Which server a node was a short while ago. A node keeps its server for as long as it lives, so
+    /// this is mostly still so; whoever goes by it must see that it is.
+    #[must_use]
+    pub fn recent_server(&self, node: &NodeName) -> Option<ServerId> {
+        let mut file = File::open(self.folder.join(self.question_of(node))).ok()?;
+        // Whoever asks anew writes: half an answer is none.
+        file.try_lock_shared().ok()?;
+        let (asked, answer) = read(&mut file)?;
+        let is_recent = asked <= now() && asked + RECENT > now();
+        ServerId::parse(&answer).ok().filter(|_| is_recent)
+    }
+
+    /// The node was just seen to be this server.
+    pub fn is_server(&self, node: &NodeName, server: &ServerId) {
+        self.tell(&self.question_of(node), server.as_str());
+    }
+
+    /// The answer to a yes-or-no question about a volume is yes: it was just seen.
+    pub fn is_so(&self, id: &VolumeId, about: &str) {
+        self.tell(&format!("{id}@{about}"), &true.to_string());
+    }
+
+    fn tell(&self, question: &str, answer: &str) {
+        let at_once = Deadline::after(Duration::ZERO);
+        if let Some(mut file) = self.locked(question, at_once) {
+            write(&mut file, now().as_millis(), answer);
+        }
     }
 
     fn shared_text(
@@ -75,12 +109,13 @@ impl Answers {
         }
         let asked = now().as_millis();
         let answer = ask()?;
-        // A file that cannot be written only means that the next one asks as well.
-        let _ = file
-            .rewind()
-            .and_then(|()| file.set_len(0))
-            .and_then(|()| write!(file, "{asked} {answer}"));
+        write(&mut file, asked, &answer);
         Ok(answer)
+    }
+
+    /// No volume's id begins so.
+    fn question_of(&self, node: &NodeName) -> String {
+        format!("@{node}@{}", self.scope)
     }
 
     /// Forgets what was answered about a volume, for it is about to change.
@@ -110,11 +145,24 @@ impl Answers {
 
 /// The answer in the file, if it serves a call that began at this moment.
 fn fresh(file: &mut File, begin: Duration) -> Option<String> {
+    let (asked, answer) = read(file)?;
+    // A moment that is still to come is another boot's.
+    (asked <= now() && asked + FRESH > begin).then_some(answer)
+}
+
+/// When an answer was asked for, and the answer.
+fn read(file: &mut File) -> Option<(Duration, String)> {
     let text = String::from_utf8(read_rest(file, LONGEST, 0).ok()?).ok()?;
     let (asked, answer) = text.split_once(' ')?;
-    let asked = Duration::from_millis(asked.parse().ok()?);
-    // A moment that is still to come is another boot's.
-    (asked <= now() && asked + FRESH > begin).then(|| answer.to_owned())
+    Some((Duration::from_millis(asked.parse().ok()?), answer.to_owned()))
+}
+
+/// A file that cannot be written only means that the next one asks as well.
+fn write(file: &mut File, asked: u128, answer: &str) {
+    let _ = file
+        .rewind()
+        .and_then(|()| file.set_len(0))
+        .and_then(|()| write!(file, "{asked} {answer}"));
 }
 
 /// A clock that all processes of one boot share, and that is never set.
@@ -143,7 +191,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let answers = Answers::below(folder.path());
+                    let answers = Answers::below(folder.path(), "");
                     let answer = answers.shared(&id(), "s", deadline(), || {
                         asked.fetch_add(1, Ordering::SeqCst);
                         Ok(true)
@@ -165,7 +213,7 @@ mod tests {
                 scope.spawn(|| {
                     let deadline = deadline();
                     all_began.wait();
-                    let answers = Answers::below(folder.path());
+                    let answers = Answers::below(folder.path(), "");
                     let slow = || {
                         asked.fetch_add(1, Ordering::SeqCst);
                         std::thread::sleep(FRESH + Duration::from_millis(200));
@@ -178,14 +226,16 @@ mod tests {
         assert_eq!(asked.into_inner(), 1);
         // It was asked for long before this one begins.
         assert!(
-            !Answers::below(folder.path()).shared(&id(), "s", deadline(), || Ok(false)).unwrap()
+            !Answers::below(folder.path(), "")
+                .shared(&id(), "s", deadline(), || Ok(false))
+                .unwrap()
         );
     }
 
     #[test]
     fn a_change_and_an_error_leave_no_answer() {
         let folder = tempfile::tempdir().unwrap();
-        let answers = Answers::below(folder.path());
+        let answers = Answers::below(folder.path(), "");
         let ask = |answer| answers.shared(&id(), "s", deadline(), move || answer);
         assert!(ask(Err(Error::new(Kind::Unreachable, "down"))).is_err());
         assert!(!ask(Ok(false)).unwrap());
@@ -199,7 +249,7 @@ mod tests {
     #[test]
     fn a_torn_or_old_answer_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let answers = Answers::below(folder.path());
+        let answers = Answers::below(folder.path(), "");
         answers.shared(&id(), "s", deadline(), || Ok(false)).unwrap();
         let path = folder.path().join("answers/v1@s");
         for text in ["", "1", "1 false", "99999999999999 false", "x false", "1 perhaps"] {

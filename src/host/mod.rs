@@ -22,6 +22,7 @@ pub mod machine;
 pub mod metrics;
 pub mod mounts;
 pub mod nodes;
+pub mod pace;
 pub mod processes;
 pub mod records;
 pub mod system;

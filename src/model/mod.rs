@@ -24,6 +24,7 @@ pub mod ownership;
 pub mod path_text;
 pub mod record;
 pub mod refusal;
+pub mod request;
 pub mod secret;
 pub mod situation;
 pub mod staleness;

@@ -74,6 +74,9 @@ pub struct VolumeRecord {
     /// The mount whose lost writes were told: they are told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
+    /// Whether the cloud would give the volume to several servers, as it was seen last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_shareable: Option<bool>,
     /// Whether the cloud was told that the volume is mounted here.
     #[serde(default)]
     pub is_marked: bool,
@@ -199,6 +202,7 @@ impl VolumeRecord {
             healing_from: None,
             switching: Vec::new(),
             told_lost_writes: None,
+            is_shareable: None,
             is_marked: false,
             is_life_told: false,
             notes_forbidden: None,

@@ -20,9 +20,11 @@ mod files;
 mod machine;
 mod names;
 mod plug;
+mod requests;
 mod scene;
 
 mod attach;
+mod disagreement;
 mod endless;
 mod formats;
 mod grow;

@@ -97,11 +97,16 @@ fn the_requests_of_each_call_are_counted() {
         scene.node.must(call);
         scene.cloud.counters().total
     };
-    // Login, server by name, volume, mapping, name record, attach, volume.
-    assert_eq!(cost(scene.attach("node-b")), 7, "attach, cold");
-    assert_eq!(cost(scene.attach("node-b")), 2, "attached already: server and volume");
-    assert_eq!(cost(scene.is_attached("node-b")), 2, "isattached: server and volume");
+    // Login, server by name, volume, mapping, note of the request, attach, volume, end of the note.
+    assert_eq!(cost(scene.attach("node-b")), 8, "attach, cold");
+    assert_eq!(cost(scene.attach("node-b")), 1, "attached already: the volume");
+    assert_eq!(cost(scene.is_attached("node-b")), 1, "isattached: the volume");
     assert_eq!(cost(scene.is_attached("node-b")), 0, "isattached within a moment");
-    // Server, volumes of that name, the volume twice, detach, volume, mapping, volume, record.
-    assert_eq!(cost(scene.detach("node-b")), 9, "detach");
+    // Volumes of that name, detach, volume, mapping, name record.
+    assert_eq!(cost(scene.detach("node-b")), 5, "detach");
+    // Volume, mapping, note of the request, attach, volume, end of the note.
+    assert_eq!(cost(scene.attach("node-b")), 6, "attach, warm");
+    // Long after: volume and mapping.
+    std::thread::sleep(Duration::from_millis(1600));
+    assert_eq!(cost(scene.attach("node-b")), 2, "attached already");
 }

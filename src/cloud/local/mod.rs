@@ -12,12 +12,13 @@ pub mod pull;
 pub mod shelf;
 
 use self::shelf::{Shelf, VolumeFile};
-use super::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
+use super::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerView};
 use crate::host::{Devices, kernel, nodes};
 use crate::model::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::request::Work;
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use crate::seam;
@@ -177,6 +178,7 @@ impl<'a> LocalCloud<'a> {
             origin: file.origin.clone(),
             is_encrypted: false,
             tenure: None,
+            requested: None,
             status: status.to_owned(),
             is_shareable: false,
             attachments,
@@ -330,10 +332,10 @@ impl Cloud for LocalCloud<'_> {
         ServerId::parse(node.as_str()).map(Some)
     }
 
-    fn recorded_as(&self, name: &VolumeName, _: Deadline) -> Result<Vec<VolumeId>> {
+    fn recorded_as(&self, name: &VolumeName, _: Deadline) -> Result<Vec<CloudVolume>> {
         let files = self.shelf.list()?;
-        let same = files.into_iter().filter(|file| file.recorded_name.as_ref() == Some(name));
-        Ok(same.map(|file| file.id).collect())
+        let same = files.iter().filter(|file| file.recorded_name.as_ref() == Some(name));
+        same.map(|file| self.view(file)).collect()
     }
 
     fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
@@ -395,14 +397,17 @@ impl Cloud for LocalCloud<'_> {
         self.without(file, server)
     }
 
-    fn note_tenure(
-        &self,
-        _: &VolumeId,
-        _: &Tenure,
-        _: Option<&VolumeName>,
-        _: Deadline,
-    ) -> Result<()> {
+    /// An attach here is done when it is answered: none is open.
+    fn note_request(&self, _: &VolumeId, _: &RequestNote<'_>, _: Deadline) -> Result<()> {
         Ok(())
+    }
+
+    fn end_request(&self, _: &VolumeId, _: Deadline) -> Result<()> {
+        Ok(())
+    }
+
+    fn work_at(&self, _: &ServerId, _: Deadline) -> Result<Work> {
+        Ok(Work::NoneKnown)
     }
 
     fn keeps_marks(&self) -> bool {

@@ -82,10 +82,12 @@ impl Http {
             if request.method == Method::GET { Lane::Read } else { Lane::Change(request.about) };
         let asked = format!("{} at {}", request.service, host_of(&request.url));
         let mut last: Option<Error> = None;
+        // What the service itself said is worth more than that it says nothing any more.
+        let mut said: Option<Error> = None;
         for step in Steps::between(Duration::from_millis(250), Duration::from_secs(5)) {
             let leave = match self.limiter.enter(&asked, lane, deadline) {
                 Ok(leave) => leave,
-                Err(busy) => return Err(last.unwrap_or(busy)),
+                Err(busy) => return Err(reason(said, last).unwrap_or(busy)),
             };
             let sent = self.once(request, deadline)?;
             drop(leave);
@@ -104,7 +106,8 @@ impl Http {
                     if !may_repeat {
                         return Ok(answer);
                     }
-                    last = Some(failed(request.service, &answer));
+                    said = Some(failed(request.service, &answer));
+                    last = None;
                     if let Some(pause) = asked_for.filter(|pause| !pause.is_zero()) {
                         if pause > LONGEST_PAUSE || pause > deadline.remaining() {
                             return Ok(answer);
@@ -132,14 +135,14 @@ impl Http {
             tracing::debug!(
                 service = request.service,
                 ?pause,
-                reason = last.as_ref().map(|e| e.cause.as_str()),
+                reason = last.as_ref().or(said.as_ref()).map(|e| e.cause.as_str()),
                 "asking again"
             );
             if !deadline.pause(jittered(pause)) {
                 break;
             }
         }
-        Err(last
+        Err(reason(said, last)
             .unwrap_or_else(|| Error::new(Kind::Timeout, format!("{asked} was not asked in time"))))
     }
 
@@ -179,6 +182,17 @@ impl Http {
         }
         let client = client::build(&self.access)?;
         Ok(self.client.get_or_init(|| client))
+    }
+}
+
+/// Why a request was given up: what the service said first, then what became of the last try.
+fn reason(said: Option<Error>, last: Option<Error>) -> Option<Error> {
+    match (said, last) {
+        (Some(said), Some(last)) => {
+            let cause = format!("{}; then {}", said.cause, last.cause);
+            Some(Error { cause, ..last })
+        }
+        (said, last) => said.or(last),
     }
 }
 

@@ -21,15 +21,17 @@ use self::http::Http;
 pub use self::sources::access;
 
 use self::limiter::Limiter;
+use self::nova::Mapping;
 use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
-use super::{Attachment, Claim, Cloud, CloudVolume, ServerView, Tenure};
+use super::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerView, Tenure};
 use crate::model::access::Access;
 use crate::model::device::Identity;
 use crate::model::error::{Error, Result};
 use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
+use crate::model::request::{AttachRequest, Work};
 use crate::model::situation::ComputeView;
 use crate::model::time::Deadline;
 use crate::seam;
@@ -45,6 +47,9 @@ const MOUNTED_KEY: &str = "incloud-disk-mounted-on";
 
 /// The key that holds how often the volume went to another server, and to which it went last.
 const TENURE_KEY: &str = "incloud-disk-tenure";
+
+/// The key that holds an attach that was asked for, until its outcome was seen.
+const REQUEST_KEY: &str = "incloud-disk-attach-asked";
 
 /// The key that holds how far the volume has come. What any server once mounted is formatted by none.
 const LIFE_KEY: &str = "incloud-disk-life";
@@ -243,6 +248,7 @@ impl OpenStack {
         Ok(CloudVolume {
             id,
             tenure,
+            requested: volume.metadata.get(REQUEST_KEY).and_then(|text| AttachRequest::read(text)),
             life: volume.metadata.get(LIFE_KEY).map(|text| Life::read(text)),
             origin: volume.origin(),
             is_encrypted: volume.encrypted,
@@ -280,10 +286,10 @@ impl Cloud for OpenStack {
         }
     }
 
-    fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<VolumeId>> {
+    fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<CloudVolume>> {
         let ask = |deadline| self.services.volumes_with(NAME_KEY, name.as_str(), deadline);
         let found = self.anywhere(deadline, |found: &Vec<_>| !found.is_empty(), ask)?;
-        found.iter().map(|volume| VolumeId::parse(&volume.id)).collect()
+        found.into_iter().map(|volume| self.view(volume)).collect()
     }
 
     fn compute_view(
@@ -292,11 +298,14 @@ impl Cloud for OpenStack {
         server: &ServerId,
         deadline: Deadline,
     ) -> Result<ComputeView> {
-        if self.services.is_mapped(server.as_str(), id.as_str(), deadline)? {
-            return Ok(ComputeView::Mapped);
+        match self.services.mapping(server.as_str(), id.as_str(), deadline)? {
+            Mapping::There => Ok(ComputeView::Mapped),
+            Mapping::NotAtServer => Ok(ComputeView::NotMapped),
+            Mapping::Missing => {
+                let exists = self.exists(server, deadline)?;
+                Ok(if exists { ComputeView::NotMapped } else { ComputeView::NoServer })
+            }
         }
-        let exists = self.exists(server, deadline)?;
-        Ok(if exists { ComputeView::NotMapped } else { ComputeView::NoServer })
     }
 
     fn attached_to(&self, server: &ServerId, deadline: Deadline) -> Result<Vec<CloudVolume>> {
@@ -326,17 +335,27 @@ impl Cloud for OpenStack {
         }
     }
 
-    fn note_tenure(
+    fn note_request(
         &self,
         id: &VolumeId,
-        tenure: &Tenure,
-        name: Option<&VolumeName>,
+        note: &RequestNote<'_>,
         deadline: Deadline,
     ) -> Result<()> {
-        let text = format!("{} {}", tenure.count, tenure.server);
-        let name = name.map(|name| (NAME_KEY, name.as_str()));
-        let pairs: Vec<_> = name.into_iter().chain([(TENURE_KEY, text.as_str())]).collect();
+        let request = note.request.to_string();
+        let tenure = note.tenure.map(|tenure| format!("{} {}", tenure.count, tenure.server));
+        let name = note.name.map(|name| (NAME_KEY, name.as_str()));
+        let tenure = tenure.as_deref().map(|text| (TENURE_KEY, text));
+        let pairs: Vec<_> =
+            [(REQUEST_KEY, request.as_str())].into_iter().chain(name).chain(tenure).collect();
         self.services.set_metadata(id.as_str(), &pairs, deadline)
+    }
+
+    fn end_request(&self, id: &VolumeId, deadline: Deadline) -> Result<()> {
+        self.services.remove_metadata(id.as_str(), REQUEST_KEY, deadline)
+    }
+
+    fn work_at(&self, server: &ServerId, deadline: Deadline) -> Result<Work> {
+        self.services.work_at(server.as_str(), deadline)
     }
 
     fn keeps_marks(&self) -> bool {

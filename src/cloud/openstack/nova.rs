@@ -2,15 +2,39 @@
 
 use super::http::{Answer, Method, words};
 use super::services::{Ask, Service, Services, Version, query, refused};
-use super::wire::{AttachmentsBody, Server, ServerAttachment, ServerBody, ServersBody};
+use super::wire::{
+    Action, ActionBody, ActionsBody, AttachmentsBody, Event, Server, ServerAttachment, ServerBody,
+    ServersBody,
+};
 use crate::model::error::{Error, Result};
+use crate::model::request::Work;
 use crate::model::time::Deadline;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// `compute 2.60` attaches volumes that several servers may have; lower versions are sent
 /// otherwise, for they do the job on more clouds.
 const ATTACH_SHAREABLE: Version =
     Version::Needed("compute 2.60", "a volume that several servers may have");
+
+/// `compute 2.58` tells with a list when each action was last worked on.
+const WITH_UPDATES: Version = Version::Better("compute 2.58");
+
+/// `compute 2.51` shows an action's events to everybody.
+const WITH_EVENTS: Version = Version::Better("compute 2.51");
+
+/// So many of a server's newest actions are looked at for one that is still worked on.
+const MOST_UNDER_WAY: usize = 4;
+
+/// What the service says of a volume and a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mapping {
+    /// The volume is mapped to the server.
+    There,
+    /// The server exists, and has no such volume.
+    NotAtServer,
+    /// No such pair: there may be no such server.
+    Missing,
+}
 
 /// `compute 2.20` works for shelved servers too.
 const SHELVED: Version = Version::Better("compute 2.20");
@@ -44,10 +68,51 @@ impl Services {
         Ok(found.map(|body| body.attachments))
     }
 
-    /// Whether the volume is mapped to the server; a 404 may mean the server too.
-    pub(super) fn is_mapped(&self, server: &str, volume: &str, deadline: Deadline) -> Result<bool> {
-        let path = format!("/servers/{server}/os-volume_attachments/{volume}");
-        Ok(self.get::<Value>(Service::Compute, &path, deadline)?.is_some())
+    /// Whether the volume is mapped to the server.
+    pub(super) fn mapping(
+        &self,
+        server: &str,
+        volume: &str,
+        deadline: Deadline,
+    ) -> Result<Mapping> {
+        let path = &format!("/servers/{server}/os-volume_attachments/{volume}");
+        let (service, version) = (Service::Compute, Version::Any);
+        let ask = Ask { service, method: Method::GET, path, version, body: None };
+        let answer = self.send(&ask, deadline)?;
+        match answer.status {
+            200 => Ok(Mapping::There),
+            // Only the service's own 404 is an answer; a proxy's page is not.
+            404 if answer.body.is_object() => {
+                // It looks for the server first: these words say that it has found it.
+                let has_server = words(&answer.body).contains("is not attached to volume");
+                Ok(if has_server { Mapping::NotAtServer } else { Mapping::Missing })
+            }
+            _ => Err(refused(Service::Compute, &answer)),
+        }
+    }
+
+    /// What the server's host does, by the history that the service keeps of the server: of each
+    /// request that the host works on it says when that began, and when it ended.
+    pub(super) fn work_at(&self, server: &str, deadline: Deadline) -> Result<Work> {
+        let path = format!("/servers/{server}/os-instance-actions");
+        let listed: Option<ActionsBody> =
+            self.get_with(Service::Compute, &path, WITH_UPDATES, deadline)?;
+        let mut actions = listed.map(|body| body.actions).unwrap_or_default();
+        actions.retain(|action| action.started().is_some());
+        actions.sort_by_key(|action| std::cmp::Reverse(action.started()));
+        let mut last = actions.iter().filter_map(Action::last_sign).max();
+        // One that is still worked on is among the newest: the host takes one after the other.
+        for action in actions.iter().take(MOST_UNDER_WAY) {
+            let path = format!("/servers/{server}/os-instance-actions/{}", action.request);
+            let shown: Option<ActionBody> =
+                self.get_with(Service::Compute, &path, WITH_EVENTS, deadline)?;
+            let Some(events) = shown.and_then(|body| body.action.events) else { continue };
+            if events.iter().any(|event| event.finish_time.is_none()) {
+                return Ok(Work::UnderWay);
+            }
+            last = last.max(events.iter().filter_map(Event::finished).max());
+        }
+        Ok(last.map_or(Work::NoneKnown, Work::EndedAt))
     }
 
     pub(super) fn attach(
@@ -88,7 +153,7 @@ impl Services {
         };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
-            202 | 204 | 404 => Ok(()),
+            202 | 204 => Ok(()),
             _ => Err(refused(Service::Compute, &answer)),
         }
     }

@@ -1,6 +1,7 @@
 //! What the services write, as far as we read it. Fields that a newer version adds are ignored;
 //! one that is missing is an error of that answer, not a guess.
 
+use crate::model::moment;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -135,4 +136,59 @@ pub(super) struct Claim {
     pub(super) status: String,
     /// The server; nothing for somebody else's reservation.
     pub(super) instance: Option<String>,
+}
+
+/// `GET /servers/{id}/os-instance-actions`
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ActionsBody {
+    #[serde(rename = "instanceActions")]
+    pub(super) actions: Vec<Action>,
+}
+
+/// `GET /servers/{id}/os-instance-actions/{request}`
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ActionBody {
+    #[serde(rename = "instanceAction")]
+    pub(super) action: Action,
+}
+
+/// Something that was done with a server.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Action {
+    #[serde(rename = "request_id")]
+    pub(super) request: String,
+    start_time: Option<String>,
+    updated_at: Option<String>,
+    /// In a list, and below `compute 2.51`, there are none.
+    pub(super) events: Option<Vec<Event>>,
+}
+
+/// What a host did for an action.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Event {
+    /// Nothing while it goes on.
+    pub(super) finish_time: Option<String>,
+}
+
+impl Action {
+    /// When it was asked for, in seconds since 1970.
+    pub(super) fn started(&self) -> Option<u64> {
+        seconds(self.start_time.as_deref())
+    }
+
+    /// The last moment from which something is known of it.
+    pub(super) fn last_sign(&self) -> Option<u64> {
+        seconds(self.updated_at.as_deref()).max(self.started())
+    }
+}
+
+impl Event {
+    /// When it ended.
+    pub(super) fn finished(&self) -> Option<u64> {
+        seconds(self.finish_time.as_deref())
+    }
+}
+
+fn seconds(text: Option<&str>) -> Option<u64> {
+    moment::parse(text?).map(|millis| millis / 1000)
 }

@@ -1,0 +1,96 @@
+//! How long the cloud usually takes for a change, as the processes of this machine have seen it: a look
+//! that comes too early is a request for nothing, one that comes too late is time lost.
+
+use super::files;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// So many of the last times count.
+const LAST: usize = 64;
+
+/// This part of them was as quick or quicker. Most others had to wait for something else as well: a
+/// server's host does one thing after the other, and a storm must not make every later look late.
+const QUICK: usize = 10;
+
+/// A change that the cloud makes after it has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// An attach.
+    Attach,
+    /// A detach.
+    Detach,
+}
+
+/// What was seen. A file that cannot be read or written only means that nothing is known.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    path: PathBuf,
+}
+
+/// Milliseconds, the latest last.
+type Seen = BTreeMap<Change, Vec<u64>>;
+
+impl Pace {
+    /// What is known below the run folder.
+    #[must_use]
+    pub fn below(run_dir: &Path) -> Self {
+        Self { path: run_dir.join("pace") }
+    }
+
+    /// How long the change takes when nothing else is in its way.
+    #[must_use]
+    pub fn usual(&self, change: Change) -> Option<Duration> {
+        let mut times = self.seen().remove(&change)?;
+        times.sort_unstable();
+        times.get(times.len() / QUICK).copied().map(Duration::from_millis)
+    }
+
+    /// The change was seen to be through after this time.
+    pub fn took(&self, change: Change, time: Duration) {
+        let mut seen = self.seen();
+        let times = seen.entry(change).or_default();
+        times.push(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let surplus = times.len().saturating_sub(LAST);
+        times.drain(..surplus);
+        // Of two processes at once one is forgotten.
+        let json = serde_json::to_vec(&seen).unwrap_or_default();
+        if let Err(error) = files::replace(&self.path, &json) {
+            tracing::debug!(%error, "how long the cloud takes is not remembered");
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let text = files::read_if_there(&self.path).ok().flatten().unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_times_are_usual_and_one_storm_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let pace = Pace::below(folder.path());
+        assert_eq!(pace.usual(Change::Attach), None);
+        for millis in [900, 5000, 1000] {
+            pace.took(Change::Attach, Duration::from_millis(millis));
+        }
+        assert_eq!(pace.usual(Change::Attach), Some(Duration::from_millis(900)));
+        assert_eq!(pace.usual(Change::Detach), None);
+        for n in 1..=40 {
+            pace.took(Change::Detach, Duration::from_millis(900 * n));
+        }
+        assert!(pace.usual(Change::Detach).unwrap() < Duration::from_secs(5));
+        for _ in 0..LAST {
+            pace.took(Change::Attach, Duration::from_millis(20));
+        }
+        assert_eq!(pace.usual(Change::Attach), Some(Duration::from_millis(20)));
+        std::fs::write(folder.path().join("pace"), "{").unwrap();
+        assert_eq!(pace.usual(Change::Attach), None, "a torn file is none");
+    }
+}

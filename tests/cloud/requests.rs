@@ -1,0 +1,174 @@
+//! Attaches that were asked for and whose caller has gone: what they come to is waited for, undone,
+//! or known to be over.
+
+use crate::scene::{PV, Scene};
+use crate::server::{Cut, Delays, Fault, Server, World};
+use crate::support::{Answer, options, spawn};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const ASKED: &str = "incloud-disk-attach-asked";
+const NAME: &str = "incloud-disk-name";
+
+/// A cloud whose hosts take this long before they reserve a device: an attach is not seen before.
+fn slow_hosts(queue: Duration) -> World {
+    let reserve = u64::try_from(queue.as_millis()).unwrap();
+    World::demo().delays(Delays { reserve, ..Delays::default() })
+}
+
+fn note(cloud: &Server, volume: &str, key: &str) -> Option<String> {
+    let world = cloud.world();
+    let found = world.storage.volume(volume).unwrap().metadata.get(key);
+    found.and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The attach is asked for, and its caller is killed while the cloud has it in a queue.
+fn killed_attach(scene: &Scene, node: &str) {
+    let (mut child, _output) = spawn(scene.node.command(scene.attach(node)));
+    let begin = Instant::now();
+    while !scene.cloud.counters().attaches.contains_key(&scene.volume) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "the attach is never asked for");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(scene.attached_to().is_empty(), "it came too early for this test");
+}
+
+#[test]
+fn a_detach_waits_for_an_attach_in_a_queue_and_undoes_it() {
+    let scene = Scene::of(slow_hosts(Duration::from_secs(4)));
+    killed_attach(&scene, "node-b");
+    scene.node.must(scene.detach("node-b"));
+    let counters = scene.cloud.counters();
+    assert_eq!(counters.detaches.get(&scene.volume), Some(&1), "the attach came, and was undone");
+    std::thread::sleep(Duration::from_secs(6));
+    assert!(scene.attached_to().is_empty(), "nothing comes after the detach");
+    for key in [ASKED, NAME] {
+        assert_eq!(note(&scene.cloud, &scene.volume, key), None);
+    }
+}
+
+/// The same where the detach has less time than the queue, and is called by another machine.
+#[test]
+fn a_detach_without_the_time_fails_and_keeps_the_name() {
+    let scene = Scene::of(slow_hosts(Duration::from_secs(8)));
+    killed_attach(&scene, "node-b");
+    scene.configure("deadline.detach = 2");
+    let message = scene.node.fails(scene.detach("node-b"));
+    assert!(message.contains("may still come true"), "{message}");
+    assert_eq!(note(&scene.cloud, &scene.volume, NAME).as_deref(), Some(PV));
+    assert!(note(&scene.cloud, &scene.volume, ASKED).is_some());
+    // A "no" would let it be attached elsewhere.
+    scene.node.fails(scene.is_attached("node-b"));
+    let controller = scene.neighbour("controller");
+    controller.must(scene.detach("node-b"));
+    assert!(scene.attached_to().is_empty());
+    assert_eq!(note(&scene.cloud, &scene.volume, NAME), None);
+    controller.must(scene.detach("node-b"));
+}
+
+/// The deadline of the attach itself passes, or it is asked to stop: the same as killed.
+#[test]
+fn an_attach_that_ran_out_of_time_is_waited_for_too() {
+    for is_stopped in [false, true] {
+        let scene = Scene::of(slow_hosts(Duration::from_secs(5)));
+        if is_stopped {
+            let (child, output) = spawn(scene.node.command(scene.attach("node-b")));
+            while !scene.cloud.counters().attaches.contains_key(&scene.volume) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+            let answer = Answer::finish(child, output);
+            assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        } else {
+            scene.configure("deadline.attach = 2");
+            scene.node.fails(scene.attach("node-b"));
+            scene.configure("");
+        }
+        scene.node.must(scene.detach("node-b"));
+        std::thread::sleep(Duration::from_secs(6));
+        assert!(scene.attached_to().is_empty(), "stopped: {is_stopped}");
+    }
+}
+
+#[test]
+fn another_node_does_not_get_it_before_the_outcome_is_known() {
+    let scene = Scene::of(slow_hosts(Duration::from_secs(4)));
+    // Such a volume the cloud would give to both.
+    scene.cloud.world().volume_mut("data").multiattach = true;
+    killed_attach(&scene, "node-b");
+    let message = scene.node.fails(scene.attach("node-a"));
+    assert!(message.contains("Multi-Attach error"), "{message}");
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+    scene.node.must(scene.detach("node-b"));
+    scene.node.must(scene.attach("node-a"));
+    assert_eq!(scene.attached_to(), [scene.server("node-a")]);
+}
+
+/// The request never arrived: twice the compute service's own patience later it is over.
+#[test]
+fn a_request_that_never_arrived_is_over_by_itself() {
+    let scene = Scene::of(World::demo());
+    scene.configure("deadline.detach = 2");
+    let path = "/servers/*/os-volume_attachments";
+    scene.cloud.fault(Fault::on("POST", path).hold(Cut::Before));
+    let (mut child, _output) = spawn(scene.node.command(scene.attach("node-b")));
+    assert!(scene.cloud.wait_held(1, Duration::from_secs(30)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let message = scene.node.fails(scene.detach("node-b"));
+    assert!(message.contains("may still come true"), "{message}");
+    assert_eq!(note(&scene.cloud, &scene.volume, NAME).as_deref(), Some(PV));
+    asked_earlier(&scene, 121);
+    scene.node.must(scene.detach("node-b"));
+    for key in [ASKED, NAME] {
+        assert_eq!(note(&scene.cloud, &scene.volume, key), None);
+    }
+}
+
+/// The server's host is busy with another volume: it may come to this one long after.
+#[test]
+fn a_request_is_open_while_the_servers_host_is_busy() {
+    let world = World::demo().volume("other", 1);
+    let scene = Scene::of(world.delays(Delays { attaching: 15_000, ..Delays::default() }));
+    scene.configure("deadline.detach = 2\ndeadline.attach = 60");
+    let other = scene.cloud.world().volume_id("other");
+    let attach = ["attach".to_owned(), options(&other, "pv-other", ""), "node-b".to_owned()];
+    let running = spawn(scene.node.command(attach));
+    while scene.cloud.world().server_mut("node-b").actions.is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    killed_attach(&scene, "node-b");
+    asked_earlier(&scene, 500);
+    let message = scene.node.fails(scene.detach("node-b"));
+    assert!(message.contains("may still come true"), "{message}");
+    let answer = Answer::finish(running.0, running.1);
+    assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+    scene.configure("deadline.detach = 90");
+    scene.node.must(scene.detach("node-b"));
+    assert!(scene.attached_to().is_empty());
+}
+
+/// Refused for good: nothing of it can come, and no later call waits.
+#[test]
+fn a_request_that_was_refused_leaves_nothing() {
+    let scene = Scene::of_immediate();
+    "error".clone_into(&mut scene.cloud.world().server_mut("node-b").vm_state);
+    scene.node.fails(scene.attach("node-b"));
+    assert_eq!(note(&scene.cloud, &scene.volume, ASKED), None);
+    scene.configure("deadline.detach = 2");
+    scene.node.must(scene.detach("node-b"));
+    assert_eq!(note(&scene.cloud, &scene.volume, NAME), None);
+}
+
+/// The note says so many seconds more.
+fn asked_earlier(scene: &Scene, seconds: u64) {
+    let noted = note(&scene.cloud, &scene.volume, ASKED).unwrap();
+    let (at, server) = noted.split_once(' ').unwrap();
+    let at: u64 = at.parse().unwrap();
+    let text = format!("{} {server}", at - seconds);
+    let mut world = scene.cloud.world();
+    world.volume_mut("data").metadata.insert(ASKED.to_owned(), Value::from(text));
+}
