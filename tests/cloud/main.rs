@@ -20,7 +20,6 @@ mod files;
 mod machine;
 mod names;
 mod plug;
-mod requests;
 mod scene;
 
 mod attach;
@@ -35,6 +34,7 @@ mod login;
 mod looking;
 mod marks;
 mod places;
+mod requests;
 mod static_build;
 mod storms;
 mod takeover;

@@ -1,7 +1,7 @@
 //! Bad hours: many calls at once, a cloud that is full, slow or broken.
 
 use crate::scene::Scene;
-use crate::server::{Counters, Fault, Limit, World};
+use crate::server::{Counters, Delays, Fault, Limit, World};
 use crate::support::{Answer, options, spawn};
 use std::time::{Duration, Instant};
 
@@ -109,4 +109,87 @@ fn the_requests_of_each_call_are_counted() {
     // Long after: volume and mapping.
     std::thread::sleep(Duration::from_millis(1600));
     assert_eq!(cost(scene.attach("node-b")), 2, "attached already");
+}
+
+/// A node with forty volumes is drained while another forty come: one thing after the other at its
+/// server's host.
+#[test]
+fn forty_attaches_and_forty_detaches_at_once_all_succeed_in_order() {
+    const EACH: usize = 40;
+    let names: Vec<String> = (0..2 * EACH).map(|n| format!("data-{n}")).collect();
+    let world = names.iter().fold(World::demo(), |world, name| world.volume(name, 1));
+    let delays =
+        Delays { reserve: 40, reserved: 10, attaching: 60, detaching: 60, ..Delays::default() };
+    let scene = Scene::of(world.delays(delays));
+    let ids: Vec<_> = names.iter().map(|name| scene.cloud.world().volume_id(name)).collect();
+    let pv = |n: usize| format!("pv-{n}");
+    {
+        let mut world = scene.cloud.world();
+        for (n, id) in ids.iter().enumerate().skip(EACH) {
+            world.attached(id, "node-a");
+            let name = serde_json::Value::from(pv(n));
+            world.volume_mut(id).metadata.insert("incloud-disk-name".to_owned(), name);
+        }
+    }
+    scene.cloud.reset_counters();
+    let started: Vec<_> = (0..EACH)
+        .flat_map(|n| {
+            let attach = ["attach".to_owned(), options(&ids[n], &pv(n), ""), "node-a".to_owned()];
+            let detach = ["detach".to_owned(), pv(n + EACH), "node-a".to_owned()];
+            [attach.to_vec(), detach.to_vec()]
+        })
+        .map(|call| spawn(scene.node.command(call)))
+        .collect();
+    for (child, output) in started {
+        let answer = Answer::finish(child, output);
+        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+    }
+    let world = scene.cloud.world();
+    let servers = |id: &String| world.storage.volume(id).unwrap().servers().len();
+    let attached: Vec<_> = ids.iter().map(servers).collect();
+    assert_eq!(attached, [[1; EACH], [0; EACH]].concat());
+    drop(world);
+    let counters = scene.cloud.counters();
+    assert_eq!(counters.logins, 1, "{counters:?}");
+    for changes in [&counters.attaches, &counters.detaches] {
+        assert!(changes.len() == EACH && changes.values().all(|count| *count == 1), "{changes:?}");
+    }
+}
+
+/// Who came first is asked for first, though the host takes its time for each.
+#[test]
+fn attaches_of_one_server_are_asked_for_in_the_order_in_which_they_came() {
+    const COUNT: usize = 10;
+    let names: Vec<String> = (0..COUNT).map(|n| format!("data-{n}")).collect();
+    let world = names.iter().fold(World::demo(), |world, name| world.volume(name, 1));
+    let delays = Delays { reserve: 700, ..Delays::default() };
+    let scene = Scene::of(world.delays(delays));
+    let ids: Vec<_> = names.iter().map(|name| scene.cloud.world().volume_id(name)).collect();
+    scene.node.must(scene.is_attached("node-a"));
+    let mut started = Vec::new();
+    for (n, id) in ids.iter().enumerate() {
+        let call = ["attach", &options(id, &format!("pv-{n}"), ""), "node-a"];
+        started.push(spawn(scene.node.command(call)));
+        // Until it waits for its turn, or has had it: its note is the last request before.
+        let begin = Instant::now();
+        let is_noted = || {
+            let world = scene.cloud.world();
+            world.storage.volume(id).unwrap().metadata.contains_key("incloud-disk-attach-asked")
+        };
+        while !is_noted() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "attach {n} never comes that far");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for (child, output) in started {
+        let answer = Answer::finish(child, output);
+        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+    }
+    let log = scene.cloud.log();
+    let asked = log.iter().filter(|one| one.method == "POST").filter_map(|one| one.volume.as_ref());
+    let order: Vec<_> = asked.filter_map(|id| ids.iter().position(|one| one == id)).collect();
+    // A machine that is busy may hold one up for longer than we wait for it.
+    let latest = order.iter().enumerate().map(|(place, n)| place.abs_diff(*n)).max();
+    assert!(order.len() == COUNT && latest <= Some(1), "{order:?}");
 }
