@@ -24,6 +24,8 @@ const SHARE: &str = "the cloud would allow it, but no file system survives two w
 pub(super) enum Trust {
     /// The block service's, which lists it.
     Listing,
+    /// The same, and what it is busy with is the request of this call, which the compute service took.
+    Own,
     /// Not one without the other: the compute service may have lost it.
     Both,
 }
@@ -183,7 +185,11 @@ impl Driver<'_> {
         let mut taken_over = false;
         loop {
             // What this call asked for and the block service lists, the compute service has made.
-            let trust = if attempt.tries > 0 { Trust::Listing } else { Trust::Both };
+            let trust = match attempt {
+                Attempt { tries: 0, .. } => Trust::Both,
+                Attempt { refusal: None, .. } => Trust::Own,
+                _ => Trust::Listing,
+            };
             let situation = self
                 .situation(&state, server, trust)
                 .map_err(|error| after_all(&state, attempt.refusal.as_ref(), error))?;
@@ -297,8 +303,13 @@ impl Driver<'_> {
         attempt.refusal = Some(error.clone());
         if is_open {
             tracing::warn!(volume = %id, %server, %error, "whether the attach was taken is open");
-        } else if error.kind != Kind::Busy && !self.may_have_been_taken(id, server)? {
-            return Err(error);
+        } else if error.kind != Kind::Busy {
+            // Of two requests the cloud takes one, and refuses this one.
+            let may_have_been_taken = self.may_have_been_taken(id, server);
+            attempt.is_open |= may_have_been_taken.is_err();
+            if !may_have_been_taken? {
+                return Err(error);
+            }
         }
         Ok(!is_open)
     }
@@ -398,7 +409,13 @@ impl Driver<'_> {
         server: &ServerId,
         trust: Trust,
     ) -> Result<Situation> {
-        let compute = if trust == Trust::Listing && is_settled(state, server) {
+        let is_moving = matches!(state.status.as_str(), "reserved" | "attaching" | "detaching");
+        let is_certain = match trust {
+            Trust::Both => false,
+            Trust::Listing => is_settled(state, server),
+            Trust::Own => is_settled(state, server) || is_moving,
+        };
+        let compute = if is_certain {
             ComputeView::Mapped
         } else {
             self.cloud.compute_view(&state.id, server, self.deadline)?

@@ -117,8 +117,11 @@ impl Driver<'_> {
         let mut last = None;
         loop {
             // The compute service is asked to end the attachment: it then says if it has none.
-            let has_none = refusal.as_ref().is_some_and(|error| error.kind == Kind::Missing);
-            let trust = if has_none { Trust::Both } else { Trust::Listing };
+            let trust = match &refusal {
+                Some(error) if error.kind == Kind::Missing => Trust::Both,
+                None if tries > 0 => Trust::Own,
+                _ => Trust::Listing,
+            };
             let situation = self
                 .situation(&state, server, trust)
                 .map_err(|error| after_all(&state, refusal.as_ref(), error))?;

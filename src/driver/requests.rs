@@ -27,6 +27,11 @@ impl Driver<'_> {
         if state.attachment_to(&request.server).is_some() {
             return Ok(None);
         }
+        // What is asked for at a server that is gone does not come.
+        let server = self.cloud.server_view(&request.server, self.deadline);
+        if matches!(server, Ok(None)) {
+            return Ok(None);
+        }
         let now = self.cloud_time();
         let open = |left| {
             let age = Duration::from_secs(now.saturating_sub(request.at));

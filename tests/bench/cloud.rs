@@ -43,6 +43,7 @@ fn services() -> World {
 }
 
 fn main() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let scene = Scene::of(services());
     scene.cloud.fault(Fault::on("*", "/**").always().delay(REQUEST));
     let raw = Raw::of(&scene);
