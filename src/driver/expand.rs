@@ -1,5 +1,6 @@
 //! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
 
+use super::attach::after_all;
 use super::standing::belonging;
 use super::{Driver, Outcome, Volume};
 use crate::cloud::CloudVolume;
@@ -36,7 +37,7 @@ impl Driver<'_> {
             tracing::info!(volume = %volume.id, from = state.size, to = bytes, "asking the cloud to extend");
             self.cloud.extend(&volume.id, bytes, self.deadline)?;
             seam::step("expand.requested");
-            self.wait_for_extension(volume, bytes)?;
+            self.wait_for_extension(state, bytes)?;
         }
         let grown = self.wait_for_size(volume, bytes)?;
         seam::step("expand.sized");
@@ -72,9 +73,11 @@ impl Driver<'_> {
     }
 
     /// The cloud takes the request and works on it: its disk grows when it has ended.
-    fn wait_for_extension(&self, volume: &Volume, bytes: u64) -> Result<()> {
+    fn wait_for_extension(&self, asked: CloudVolume, bytes: u64) -> Result<()> {
+        let mut state = asked;
         for step in self.looks() {
-            let state = self.existing(&volume.id)?;
+            let now = self.existing(&state.id);
+            state = now.map_err(|error| after_all(&state, None, error))?;
             refuse_failed(&state)?;
             if state.size >= bytes || !self.deadline.pause(step) {
                 break;

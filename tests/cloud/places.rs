@@ -1,7 +1,7 @@
 //! Which server a node is, and in which region.
 
 use crate::scene::{PV, Scene, configure};
-use crate::server::{Cut, Fault, World};
+use crate::server::{Cut, Fault, Server, World};
 use crate::support::options;
 use std::fs;
 
@@ -49,6 +49,29 @@ fn a_region_that_fails_is_named_and_hides_no_other() {
     assert_eq!(scene.attached_to(), [scene.server("node-b")]);
     let message = scene.node.fails(scene.attach("node-of-no-region"));
     assert!(message.contains("region North") && message.contains("openstack.region"), "{message}");
+}
+
+/// The second region's services show a certificate that nobody here trusts.
+#[test]
+fn a_region_that_is_not_trusted_is_named_or_never_asked() {
+    let untrusted = Server::start_tls(World::demo());
+    let mut world = World::demo();
+    world.settings.regions = vec!["North".to_owned(), "South".to_owned()];
+    world.settings.addresses.insert("South".to_owned(), untrusted.url());
+    let scene = Scene::of(world);
+    configured(&scene, "openstack.region = \"North\"\ndeadline.detach = 60");
+    scene.node.must(scene.attach("node-b"));
+    // A server that is gone: the configured region's word is enough.
+    let message = scene.node.fails(scene.attach("node-gone"));
+    assert!(message.contains("no server for node node-gone"), "{message}");
+    scene.node.must(scene.detach("node-gone"));
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+    configured(&scene, "deadline.attach = 60");
+    let message = scene.node.fails(scene.attach("node-gone"));
+    assert!(message.contains("region South") && message.contains("certificate"), "{message}");
+    assert!(message.contains("openstack.region"), "{message}");
+    scene.node.must(scene.detach("node-b"));
+    assert!(scene.attached_to().is_empty());
 }
 
 #[test]

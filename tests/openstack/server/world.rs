@@ -8,6 +8,7 @@ use super::hook::Hook;
 use super::identity::Identity;
 use super::storage::Storage;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The whole cloud.
@@ -34,6 +35,8 @@ pub struct Settings {
     pub delays: Delays,
     /// Regions of the catalog; the first one is that of paths without a region.
     pub regions: Vec<String>,
+    /// Regions whose services are at another address.
+    pub addresses: BTreeMap<String, String>,
     /// How long a token lives.
     pub token_lifetime: Duration,
     /// How long Nova and Cinder go on believing a token that was revoked (A35: not at all).
@@ -121,6 +124,7 @@ impl Default for Settings {
         Self {
             delays: Delays::default(),
             regions: vec!["RegionOne".to_owned()],
+            addresses: BTreeMap::new(),
             token_lifetime: Duration::from_secs(3600),
             token_cache: Duration::ZERO,
             compute_versions: (1, 93),

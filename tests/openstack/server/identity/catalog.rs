@@ -60,8 +60,9 @@ impl World {
         let mut endpoints = Vec::new();
         for region in &self.settings.regions {
             for interface in &offer.interfaces {
-                let mut url = base.to_owned();
-                if *region != self.home_region() {
+                let address = self.settings.addresses.get(region);
+                let mut url = address.map_or(base, String::as_str).to_owned();
+                if address.is_none() && *region != self.home_region() {
                     url.push_str(&format!("/{region}"));
                 }
                 if interface != "public" {
