@@ -15,7 +15,7 @@ use crate::model::time::Deadline;
 use crate::model::users::NamespaceUse;
 
 impl Driver<'_> {
-    /// Writes out the file system at the folder. A loss is told once for each mount, for what is
+    /// Writes out the file system at the folder. A loss is told once in each tear-down, for what is
     /// lost stays lost, and a call that failed for ever would keep the volume here for ever.
     pub(super) fn flush(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
         self.tell_once(mount, id, self.mounts.flush(mount, self.deadline))
@@ -71,6 +71,17 @@ impl Driver<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The tear-down that was told of a loss is over, or not wanted any more: what is lost from now on
+    /// is another loss.
+    pub(super) fn tell_losses_anew(&self, id: &VolumeId) {
+        if self.records.load(id).told_lost_writes.is_none() {
+            return;
+        }
+        if let Err(error) = self.records.update(id, |record| record.told_lost_writes = None) {
+            tracing::warn!(volume = %id, %error, "the next lost writes may go untold");
+        }
     }
 
     fn tell_once(&self, mount: &Mount, id: Option<&VolumeId>, flushed: Result<()>) -> Result<()> {

@@ -205,6 +205,7 @@ impl Driver<'_> {
     /// whoever asks is not told that it is. The caller holds the volume's lock.
     pub(super) fn wanted_again(&self, id: &VolumeId, what: &[&str]) {
         self.end_refusals(id, what);
+        self.tell_losses_anew(id);
     }
 
     /// These tear-downs are done, or not asked for any more: the next refusal of one begins a new

@@ -71,7 +71,7 @@ pub struct VolumeRecord {
     /// Mounts of other places that a heal changes for a moment: there until it has put them right.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switching: Vec<Switching>,
-    /// The mount whose lost writes were told: they are told once.
+    /// The mount whose lost writes were told to the tear-down that is under way: it is told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
     /// Whether the cloud would give the volume to several servers, as it was seen last.
@@ -124,6 +124,8 @@ impl VolumeRecord {
         self.healing_from = None;
         self.staged = Some(staged);
         self.unstaged = None;
+        // The kernel gives the number of a mount that went to the next one.
+        self.told_lost_writes = None;
     }
 
     /// The numbers of the disks that it was mounted from since this boot.
