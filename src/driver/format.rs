@@ -196,6 +196,8 @@ impl Driver<'_> {
     ) -> Result<FileSystem> {
         self.wait_free(disk)?;
         let again = self.records.load(&volume.id).formatting.is_some();
+        seam::step("stage.format.consented");
+        self.still_holds_nothing(volume, disk, plan)?;
         // What is made now may differ from what was killed by the options alone.
         let plan = &Formatting { options: options.text(), ..plan.clone() };
         self.records.update(&volume.id, |record| record.formatting = Some(plan.clone()))?;
@@ -222,13 +224,28 @@ impl Driver<'_> {
         }
     }
 
+    /// The last look before the first byte: since the first one the cloud was asked, which may have
+    /// taken minutes, and a disk that nobody mounts is free to everybody.
+    fn still_holds_nothing(&self, volume: &Volume, disk: &Device, plan: &Formatting) -> Result<()> {
+        // What a person gave up is there still, as far as it was not wiped.
+        if plan.by_person {
+            return Ok(());
+        }
+        match self.found_on(volume, disk)? {
+            Found::Blank | Found::Unfinished(_) => Ok(()),
+            Found::FileSystem(found) => Err(changed(volume, disk, &found.kind.to_string())),
+            Found::NotOurs(what) => Err(changed(volume, disk, &what)),
+        }
+    }
+
     /// Waits a moment until nobody uses the disk: a killed mkfs may still be on its way out.
     fn wait_free(&self, disk: &Device) -> Result<()> {
         let until = self.deadline.at_most(SETTLE_WAIT);
         while !self.is_free(disk)? {
             if !until.pause(Duration::from_millis(10)) {
-                return Err(Error::new(Kind::Busy, format!("{} is in use already", disk.kernel_name))
-                    .hint("it is mounted elsewhere, perhaps in a container's namespace, or part of another device"));
+                let who = self.who_has(disk, &[]);
+                let cause = format!("{} is in use already{who}", disk.kernel_name);
+                return Err(Error::new(Kind::Busy, cause));
             }
         }
         Ok(())
@@ -291,6 +308,11 @@ pub(super) fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> b
         (Maker::Finished, _) | (Maker::Unknown, None) => true,
         (Maker::Unknown, Some(plan)) => plan.uuid != found.uuid,
     }
+}
+
+/// Somebody wrote to the disk after it was found blank.
+fn changed(volume: &Volume, disk: &Device, what: &str) -> Error {
+    not_ours(volume, disk, &format!("{what}, which was not there a moment ago"))
 }
 
 /// The refusal to format, with the way out.

@@ -180,3 +180,43 @@ fn a_disk_too_slow_to_be_read_is_not_blank() {
     drop(disk);
     nothing_is_left(&node, &[&volume]);
 }
+
+/// Between the first look and mkfs the cloud is asked, which may take minutes: what somebody writes
+/// meanwhile is his data.
+#[test]
+fn what_was_written_after_the_first_look_is_not_formatted() {
+    let test = "what_was_written_after_the_first_look_is_not_formatted";
+    if !private_mounts(test) || !crate::crash::seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "320M");
+    node.must(volume.attach());
+    make_folder(&volume.global());
+    let disk = Path::new(&format!("/dev/{}", volume.letter())).to_owned();
+    let interrupted = |write: &dyn Fn()| {
+        let held = node.base().join("held");
+        let mut command = node.command(volume.stage());
+        command.env("INCLOUD_DISK_SEAM", format!("stage.format.consented=hold:{}", held.display()));
+        let (call, output) = crate::support::spawn(command);
+        crate::checks::eventually("the call is about to format", || held.exists());
+        write();
+        std::fs::remove_file(&held).unwrap();
+        crate::support::Answer::finish(call, output)
+    };
+    let archive = b"an archive of somebody's";
+    let answer = interrupted(&|| files::write_at(&disk, 3 << 20, archive));
+    assert!(answer.text.contains("unknown data") && answer.text.contains("not there a moment ago"));
+    assert_eq!(answer.json["status"], "Failure");
+    node.fails(volume.stage());
+    assert_eq!(volume.record()["formatting"], serde_json::Value::Null);
+    files::write_at(&disk, 3 << 20, &[0; 24]);
+    // A whole file system of his.
+    let answer = interrupted(&|| drop(run("mkfs.xfs", &["-q", disk.to_str().unwrap()])));
+    assert!(answer.text.contains("xfs, which was not there a moment ago"), "{}", answer.text);
+    run("wipefs", &["-a", disk.to_str().unwrap()]);
+    node.verb(&["format", &volume.id, "--yes"]).unwrap();
+    node.must(volume.stage());
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}

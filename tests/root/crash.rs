@@ -37,6 +37,7 @@ const STEPS: &[(&str, &str)] = &[
     ("detach", "begin"),
     ("detach", "local.detach.unplugged"),
     ("detach", "detach.requested"),
+    ("mountdevice", "stage.format.consented"),
     ("mountdevice", "stage.format.intent"),
     ("mountdevice", "stage.format.made"),
     ("mountdevice", "stage.format.done"),
