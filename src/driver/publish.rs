@@ -1,7 +1,7 @@
 //! Bind the staged volume into a consumer's folder.
 
 use super::stage::Wish;
-use super::standing::{belonging, belongs_now};
+use super::standing::{a_part_of_it, belonging, belongs_now};
 use super::{Driver, Outcome, Volume};
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
@@ -43,7 +43,12 @@ impl Driver<'_> {
         let disk = self.disk(&volume.id)?;
 
         let look = self.mounts.standing_at(&folder)?;
+        let staged = self.mounts.standing_at(&stage)?;
+        let staged = belongs_now(&staged, &disk, &stage)?;
         let outcome = if let Some(mount) = belonging(&look, &disk, &folder)? {
+            if mount.root != staged.root {
+                return Err(a_part_of_it(mount));
+            }
             if mount.is_read_only() == publication.read_only {
                 Outcome::Already
             } else {
@@ -51,8 +56,6 @@ impl Driver<'_> {
                 Outcome::Done
             }
         } else {
-            let staged = self.mounts.standing_at(&stage)?;
-            let staged = belongs_now(&staged, &disk, &stage)?;
             refuse_read_only_stage(staged, publication.read_only)?;
             self.mounts.make_folder(&folder)?;
             self.bind_verified(volume, &disk, staged, &folder, publication.read_only)?;

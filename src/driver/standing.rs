@@ -3,6 +3,7 @@
 
 use super::Driver;
 use crate::host::nodes;
+use crate::model::contents::FsType;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -23,7 +24,9 @@ pub(super) fn belonging<'l>(
         return Err(covered.error());
     }
     if top.disk == disk.number {
-        return Ok(Some(top));
+        // A subvolume is as whole as its file system has it.
+        let is_whole = top.root == Path::new("/") || top.fs_type == FsType::Btrfs.name();
+        return if is_whole { Ok(Some(top)) } else { Err(a_part_of_it(top)) };
     }
     Err(Error::refused(format!(
         "{} holds device {}, which is not the volume's disk {} ({})",
@@ -33,6 +36,13 @@ pub(super) fn belonging<'l>(
         disk.number
     ))
     .hint("restart the pods that use the volume, so that it is unmounted"))
+}
+
+/// Another folder of the volume was bound there: who is told "already" would write to a wrong place.
+pub(super) fn a_part_of_it(mount: &Mount) -> Error {
+    let (place, root) = (mount.target.display(), mount.root.display());
+    Error::refused(format!("{place} holds the folder {root} of the volume, not all of it"))
+        .hint(format!("somebody bound it there; take it off: umount {place}"))
 }
 
 /// The same after a mount that succeeded: then there must be one.

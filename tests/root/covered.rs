@@ -499,3 +499,41 @@ fn status_explain_and_doctor_say_covered_and_what_ends_it() {
     volume.take_away();
     nothing_is_left(&node, &[&volume]);
 }
+
+/// A part of the volume at the place of the whole: "already" would let the pod write elsewhere.
+#[test]
+fn a_folder_of_the_volume_is_not_the_volume() {
+    if !private_mounts("a_folder_of_the_volume_is_not_the_volume") {
+        return;
+    }
+    let node = Node::new();
+    for fs_type in ["ext4", "btrfs"] {
+        let volume = Volume::create(&node, fs_type, "256M");
+        volume.bring();
+        let (global, pod) = (volume.global(), volume.pod(POD));
+        fs::create_dir(global.join("sub")).unwrap();
+        make_folder(&pod);
+        let bind = |from: &Path, to: &Path| {
+            run("mount", &["--bind", from.to_str().unwrap(), to.to_str().unwrap()]);
+        };
+        bind(&global.join("sub"), &pod);
+        let message = node.fails(volume.publish(POD));
+        let end = format!("umount {}", pod.display());
+        assert!(message.contains("the folder /sub of the volume") && message.contains(&end));
+        run("umount", &[pod.to_str().unwrap()]);
+        node.must(volume.publish(POD));
+        assert_eq!(only_mount_at(&pod).root, Path::new("/"));
+        if fs_type == "ext4" {
+            run("umount", &[global.to_str().unwrap()]);
+            bind(&pod.join("sub"), &global);
+            for call in [volume.stage(), volume.publish(POD)] {
+                let message = node.fails(call);
+                assert!(message.contains("the folder /sub of the volume"), "{message}");
+            }
+            run("umount", &[global.to_str().unwrap()]);
+            node.must(volume.stage());
+        }
+        volume.take_away();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
