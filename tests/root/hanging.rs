@@ -434,3 +434,58 @@ fn a_worker_that_is_killed_is_answered_for() {
     volume.take_away();
     nothing_is_left(&node, &[&volume]);
 }
+
+/// The log's disk hangs too: what is written down there of a call that was given up must not keep
+/// kubelet's pipe. At ae985ae kubelet read until the log answered again.
+#[test]
+fn where_the_log_hangs_nobody_keeps_kubelets_pipe() {
+    use crate::holders::run;
+    let test = "where_the_log_hangs_nobody_keeps_kubelets_pipe";
+    if !crate::support::private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    let (image, log) = (node.base().join("log.img"), node.own().join("log"));
+    fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+    fs::create_dir_all(&log).unwrap();
+    run("mount", &["-o", "loop", image.to_str().unwrap(), log.to_str().unwrap()]);
+    node.must(volume.attach());
+    make_folder(&volume.global());
+    hurry(&node);
+    let held = node.base().join("held");
+    let mut command = node.command(volume.stage());
+    command.env("INCLOUD_DISK_SEAM", format!("stage.found=hold:{}", held.display()));
+    let call = Running::start(command);
+    eventually("the call is at its step", || held.exists());
+    let frozen = Frozen::of(&log);
+    fs::remove_file(held).unwrap();
+    let answer = call.answer(ANSWERED);
+    drop(frozen);
+    let answer = answer.expect("kubelet has the end of its pipe");
+    assert!(answer.text.contains("hangs in write(2)"), "{}", answer.text);
+    must_end(left_in(answer.json["message"].as_str().unwrap()));
+    node.configure("");
+    node.must(volume.stage());
+    volume.take_away();
+    let umount = || Command::new("umount").arg(&log).status().is_ok_and(|status| status.success());
+    eventually("the log is let go", umount);
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// A file system that does not take writes.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn of(folder: &std::path::Path) -> Self {
+        crate::holders::run("fsfreeze", &["-f", folder.to_str().unwrap()]);
+        Self(folder.to_owned())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").arg("-u").arg(&self.0).status();
+    }
+}

@@ -183,10 +183,16 @@ impl Write for Out {
     }
 }
 
-/// Closes all files but this one.
-fn close_all_but(kept: RawFd) {
-    super::helper::close_range(0, kept - 1);
-    super::helper::close_range(kept + 1, RawFd::MAX);
+/// Closes all files but these.
+fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
+    let mut kept: Vec<_> = kept.into_iter().collect();
+    kept.sort_unstable();
+    let mut first = 0;
+    for one in kept {
+        super::helper::close_range(first, one - 1);
+        first = one + 1;
+    }
+    super::helper::close_range(first, RawFd::MAX);
 }
 
 /// Puts nothing in the place of the three streams, which are closed.
