@@ -219,7 +219,7 @@ impl Driver<'_> {
 
     /// Who has a disk, each with the command that ends it. It takes longer than to find out
     /// whether.
-    fn who_has(&self, disk: &Device, numbers: &[DeviceNumber]) -> String {
+    pub(super) fn who_has(&self, disk: &Device, numbers: &[DeviceNumber]) -> String {
         let numbers = all_numbers(disk, numbers);
         let mut all = Vec::new();
         if let Ok(table) = self.mounts.table() {

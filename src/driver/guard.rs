@@ -11,13 +11,13 @@ use crate::model::config::GuardMode;
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use crate::model::refusal::{Occasion, Refusal};
 use crate::model::users::{
-    Answer, DeviceUses, FileUse, Holder, Keeper, KernelUse, NamespaceUse, Tie,
+    Answer, DeviceUses, FileUse, Holder, Keeper, KernelUse, NamespaceUse, Tie, plain,
 };
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Of more users than so many the rest is counted.
@@ -135,13 +135,19 @@ impl Driver<'_> {
         Ok(if is_told { Sight::Clear } else { Sight::None })
     }
 
-    /// Who makes a mount busy, in words.
-    pub(super) fn users_of(&self, id: Option<&VolumeId>, folder: &Path) -> String {
-        let numbers: Vec<_> = match self.mounts.table() {
-            Ok(table) => table.at(folder).map(|mount| mount.number).collect(),
-            Err(_) => Vec::new(),
+    /// Who makes a mount busy, and what ends that: what is mounted in it, else who uses its files.
+    pub(super) fn busy(&self, id: Option<&VolumeId>, mount: &Mount, error: Error) -> Error {
+        let release = id.map(|id| format!(", or: disk release {id}")).unwrap_or_default();
+        let on_it = self.mounts.table().map(|table| table.standing_on(mount)).unwrap_or_default();
+        let (who, end) = if on_it.is_empty() {
+            let who = self.users_by_number(id, &[mount.number]);
+            (who, "a process of this machine uses files below that folder: end it")
+        } else {
+            let words = |one: &Mount| format!("{} from {}", one.fs_type, one.source);
+            let word = |one: &Mount| format!("{} (umount {})", words(one), plain(&one.target));
+            (format!(": other mounts stand on it: {}", named(&on_it, word)), "take them off first")
         };
-        self.users_by_number(id, &numbers)
+        Error { cause: error.cause + &who, ..error }.hint(format!("{end}{release}"))
     }
 
     /// Who uses a disk or its file system, in words. It takes longer than to find out whether.
@@ -272,14 +278,31 @@ impl Driver<'_> {
         if refusal.is_worth_a_line() {
             tracing::warn!(volume, what, reason, count = refusal.count, "refused");
         }
-        let way = match (what, id) {
-            ("detach", Some(id)) => format!("or: disk detach --force {id}"),
-            (_, Some(id)) => format!("or: disk release {id}"),
-            (_, None) => "or until a person unmounts it".to_owned(),
-        };
+        let way = self.way_out_of(what, id);
         let mut error = Error::new(Kind::Guarded, reason).hint(format!("{BY_HAND}, {way}"));
         error.is_repeated = refusal.count > 1;
         Err(error)
+    }
+}
+
+impl Driver<'_> {
+    /// What a person can do who gives up what a refusal protects. A release takes off this machine's
+    /// mounts, and no container's: those keep the disk until it is taken away.
+    fn way_out_of(&self, what: &str, id: Option<&VolumeId>) -> String {
+        let Some(id) = id else { return "or until a person unmounts it".to_owned() };
+        let force = format!("disk detach --force {id}");
+        match what {
+            "detach" => format!("or: {force}"),
+            "unmountdevice" if !self.is_mounted_here(id) => format!("or: {force}"),
+            "unmountdevice" => format!("or: disk release {id} and then {force}"),
+            _ => format!("or: disk release {id}"),
+        }
+    }
+
+    fn is_mounted_here(&self, id: &VolumeId) -> bool {
+        let numbers = self.numbers_of(Some(id), &[]);
+        let table = self.mounts.table();
+        table.is_ok_and(|table| table.mounts().iter().any(|one| numbers.contains(&one.disk)))
     }
 }
 
@@ -319,7 +342,12 @@ pub(super) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
 }
 
 pub(super) fn holder(one: &Holder) -> String {
-    let places: Vec<_> = one.places.iter().map(|place| place.display().to_string()).collect();
+    // Who lives there may have as many as he likes.
+    let mut places: Vec<_> =
+        one.places.iter().take(NAMED).map(|place| place.display().to_string()).collect();
+    if let Some(more @ 1..) = one.places.len().checked_sub(NAMED) {
+        places.push(format!("and {more} more"));
+    }
     format!("{} has it at {}", one.process, places.join(", "))
 }
 

@@ -31,8 +31,11 @@ const LET_GO_WAIT: Duration = Duration::from_secs(3);
 const SET_BACK_WAIT: Duration = Duration::from_secs(3);
 const KEEP_WAIT: Duration = Duration::from_secs(2);
 
-/// More is not written down of one part of a namespace: its tenant decides how much there is.
+/// More is not written down of one part of a namespace, nor of all that are no machine's own: their
+/// tenants decide how much there is, and how long its names are.
 const MOST_CHANGES: usize = 1000;
+const MOST_BYTES: usize = 1 << 20;
+const MOST_BYTES_OF_ALL: usize = 6 << 20;
 
 /// Who keeps which dead disk; and those that nobody could keep, and why.
 pub(super) type Keepers = Vec<(DeviceNumber, Keeper)>;
@@ -69,7 +72,7 @@ impl Driver<'_> {
         let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
         let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
         let changes = self.switches.will_change(&request)?;
-        if changes.len() > MOST_CHANGES {
+        if changes.len() > MOST_CHANGES || bytes_of(&changes) > MOST_BYTES {
             let count = changes.len();
             return Err(Error::refused(format!(
                 "{count} mounts would have to be put right after it"
@@ -97,6 +100,13 @@ impl Driver<'_> {
         })?;
         seam::step("heal.intended");
         Ok(())
+    }
+
+    /// Whether there is room to write down these changes beside what is remembered and `more`.
+    pub(super) fn has_room_for(&self, id: &VolumeId, changes: &[Standing], more: usize) -> bool {
+        let known: usize =
+            Self::switching(&self.records.load(id)).iter().map(|one| bytes_of(&one.mounts)).sum();
+        known + more + bytes_of(changes) <= MOST_BYTES_OF_ALL
     }
 
     /// What is remembered and still means something.
@@ -287,4 +297,11 @@ impl Driver<'_> {
         };
         kept.into_iter().filter_map(ended).collect()
     }
+}
+
+/// What a record takes for it at most: a path that is no UTF-8 takes two digits for a byte.
+pub(super) fn bytes_of(changes: &[Standing]) -> usize {
+    const REST: usize = 120;
+    let each = |one: &Standing| 2 * one.target.as_os_str().len() + one.propagation.len() + REST;
+    changes.iter().map(each).sum()
 }

@@ -9,6 +9,7 @@
 
 use super::Driver;
 use super::heal::{Healed, place_of, tell};
+use super::interrupted::bytes_of;
 use super::stale::Patient;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -212,6 +213,7 @@ impl Driver<'_> {
         until: Deadline,
     ) -> Result<()> {
         let mut all = Vec::new();
+        let mut bytes = 0;
         for visit in visits.iter_mut() {
             if until.over() {
                 break;
@@ -219,7 +221,9 @@ impl Driver<'_> {
             let Some(first) = visit.parts.front() else { continue };
             let part = visit.with(first.clone());
             match self.changes_in(&part, fresh, until.at_most(EACH[visit.kind])) {
+                Ok(changes) if !self.has_room_for(id, &changes, bytes) => {}
                 Ok(changes) => {
+                    bytes += bytes_of(&changes);
                     visit.is_known = true;
                     all.extend(part.id.map(|number| (number, changes)));
                 }
@@ -284,6 +288,13 @@ impl Driver<'_> {
         limit: Deadline,
     ) -> Result<()> {
         let changes = self.changes_in(part, fresh, limit)?;
+        if !self.has_room_for(id, &changes, 0) {
+            return Err(Error::new(
+                Kind::Host,
+                "what it changes for a moment is too much to remember",
+            )
+            .hint("the next heal goes on; or restart the container"));
+        }
         self.write_down(id, part.id.map(|number| (number, changes)).into_iter().collect())
     }
 }

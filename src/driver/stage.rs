@@ -237,8 +237,12 @@ impl Driver<'_> {
         let until = self.deadline.at_most(SETTLE_WAIT);
         while let Err(error) = self.mounts.mount(&request) {
             // Whoever looks at a new disk (udev) may have it open for a moment.
-            if error.kind != Kind::Busy || !until.pause(Duration::from_millis(20)) {
+            if error.kind != Kind::Busy {
                 return Err(error);
+            }
+            if !until.pause(Duration::from_millis(20)) {
+                let cause = error.cause + &self.who_has(disk, &[]);
+                return Err(Error { cause, hint: None, ..error });
             }
         }
         seam::step("stage.mounted");

@@ -4,7 +4,7 @@ use super::{Driver, Outcome};
 use crate::host::{Hidden, worker};
 use crate::model::config::GuardMode;
 use crate::model::device::{Device, DeviceNumber};
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::{Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::record::VolumeRecord;
@@ -196,10 +196,7 @@ impl Driver<'_> {
 
     fn unmount_one(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
         self.mounts.unmount(mount, self.deadline).map_err(|error| match error.kind {
-            Kind::Busy if error.hint.is_none() => {
-                Error { cause: error.cause + &self.users_of(id, &mount.target), ..error }
-                    .hint("a process of this machine uses files below that folder")
-            }
+            Kind::Busy if error.hint.is_none() => self.busy(id, mount, error),
             _ => error,
         })
     }

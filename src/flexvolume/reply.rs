@@ -1,12 +1,15 @@
 //! The one line of JSON that answers a call.
 
 use crate::model::error::Error;
-use crate::model::text::visible;
+use crate::model::text::{shortened, visible};
 use serde::Serialize;
 use std::path::Path;
 
 /// Longer messages would bury the pod's events (`kubectl describe` shows them whole).
 const LONGEST_MESSAGE: usize = 900;
+
+/// Of that, what ends it may take so much.
+const LONGEST_HINT: usize = 400;
 
 /// An answer. Optional fields are left out, for kubelet reads a missing one as its default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -85,7 +88,11 @@ impl Reply {
     pub fn failure(action: &str, object: &str, error: &Error, call_id: &str) -> Self {
         let subject = [action, object].into_iter().filter(|text| !text.is_empty());
         let subject = subject.collect::<Vec<_>>().join(" ");
-        let text = plain(&format!("{subject}: {error}"));
+        // What ends it stands at the end, whatever the tenants' names before it take.
+        let hint = error.hint.as_ref().map(|hint| format!("; {}", plain(hint, LONGEST_HINT)));
+        let hint = hint.unwrap_or_default();
+        let cause = plain(&format!("{subject}: {}", error.cause), LONGEST_MESSAGE - hint.len());
+        let text = cause + &hint;
         Self { status: "Failure", message: format!("{text} [call {call_id}]"), ..Self::success() }
     }
 
@@ -118,19 +125,8 @@ impl Reply {
 }
 
 /// One line that shows what it quotes, not too long, without `%`: kubelet uses the message as a format string.
-fn plain(text: &str) -> String {
-    let mut plain = String::new();
-    for c in visible(text).chars() {
-        if plain.len() >= LONGEST_MESSAGE {
-            plain.push('…');
-            break;
-        }
-        match c {
-            '%' => plain.push_str(" percent"),
-            c => plain.push(c),
-        }
-    }
-    plain
+fn plain(text: &str, most: usize) -> String {
+    shortened(&visible(text).replace('%', " percent"), most).into_owned()
 }
 
 #[cfg(test)]
@@ -152,9 +148,20 @@ mod tests {
         let reply = Reply::failure("mount", "volume v", &error, "c1");
         let line = reply.line();
         assert_eq!(line.matches('\n').count(), 1);
-        assert!(line.ends_with("…[call c1]\"}\n") || line.contains("… [call c1]"), "{line}");
+        assert!(line.contains(" … x") && line.ends_with("x [call c1]\"}\n"), "{line}");
         assert!(!line.contains('%') && line.len() < 1100);
         assert!(line.contains("mount volume v: 100 percent"), "{line}");
+    }
+
+    #[test]
+    fn what_ends_a_failure_is_said_however_long_its_cause_is() {
+        let error = Error::refused(format!("{} has it, end it by 'kill 1'", "/x".repeat(4000)));
+        let error = error.hint("or: disk release v");
+        let line = Reply::failure("unmount", "volume v", &error, "c1").line();
+        assert!(line.contains("end it by 'kill 1'; or: disk release v [call c1]"), "{line}");
+        assert!(line.contains("unmount volume v: /x") && line.len() < 1000, "{line}");
+        let error = Error::refused("a").hint("x".repeat(4000));
+        assert!(Reply::failure("unmount", "v", &error, "c1").line().len() < 1000);
     }
 
     #[test]

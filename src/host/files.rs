@@ -26,6 +26,11 @@ fn exchange(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> std::io::Result<(
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::bad_call(format!("{} is no file's path", path.display())));
     };
+    // What nobody would read is worse than what stood there before.
+    if bytes.len() as u64 > LONGEST {
+        let error = std::io::Error::from(ErrorKind::FileTooLarge);
+        return Err(Error::io(format!("write {}", path.display()), &error));
+    }
     let beside = folder.join(format!(".{}.new", name.to_string_lossy()));
     let write = || {
         let mut options = OpenOptions::new();

@@ -116,6 +116,22 @@ impl MountTable {
         found
     }
 
+    /// All that stands on a mount, and on that, in the order in which it can be taken off.
+    #[must_use]
+    pub fn standing_on(&self, mount: &Mount) -> Vec<Mount> {
+        let mut found: Vec<&Mount> = vec![mount];
+        let mut next = 0;
+        while let Some(below) = found.get(next).map(|below| below.id) {
+            // The root of a namespace is written as standing on itself; a torn table may run in a
+            // circle.
+            let is_new = |one: &&Mount| one.parent == below && found.iter().all(|f| f.id != one.id);
+            let on_it: Vec<&Mount> = self.mounts.iter().filter(is_new).collect();
+            found.extend(on_it);
+            next += 1;
+        }
+        found.into_iter().skip(1).rev().cloned().collect()
+    }
+
     /// Every mount of a file system on this device.
     pub fn of(&self, number: DeviceNumber) -> impl Iterator<Item = &Mount> {
         self.mounts.iter().filter(move |mount| mount.number == number)

@@ -1,6 +1,7 @@
 //! A tear-down that was refused, and how often.
 
 use super::ids::ConsumerId;
+use super::text::shortened;
 use super::time::Uptime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -56,6 +57,9 @@ const REPEATED_WITHIN: u64 = 300;
 /// it is another incident.
 const SERIES_GAP: u64 = 600;
 
+/// It names what tenants have named as they like, and it is kept in the volume's record.
+const LONGEST_REASON: usize = 4 << 10;
+
 impl Series {
     /// Whether a refusal of now goes on with this series. After a reboot, a long gap, or for pods
     /// that were not refused before it is another one.
@@ -96,9 +100,10 @@ impl Refusal {
             },
         );
         let since = before.map_or(now.wall, |before| before.since);
+        let reason = shortened(reason, LONGEST_REASON);
         let same = before.filter(|before| before.reason == reason);
         let count = same.map_or(1, |before| before.count.saturating_add(1));
-        Self { reason: reason.to_owned(), since, last: now.wall, count, series: Some(series) }
+        Self { reason: reason.into_owned(), since, last: now.wall, count, series: Some(series) }
     }
 
     /// Whether the tear-down was refused for so long, without a break and for the same pods, and

@@ -47,9 +47,37 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(all)
 }
 
+/// The text in at most so many bytes. What is too much is left out of its middle: messages begin with
+/// what happened, and end with what ends it.
+#[must_use]
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    const GAP: &str = " … ";
+    if text.len() <= most {
+        return Cow::Borrowed(text);
+    }
+    let room = most.saturating_sub(GAP.len());
+    let is_between = |at: &usize| text.is_char_boundary(*at);
+    let head = (0..=room - room / 3).rev().find(is_between).unwrap_or_default();
+    let tail = (text.len() - room / 3..text.len()).find(is_between).unwrap_or(text.len());
+    Cow::Owned([&text[..head], GAP, &text[tail..]].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_too_long_keeps_its_beginning_and_its_end() {
+        assert_eq!(shortened("abc", 3), "abc");
+        let long = format!("begin {} end", "é".repeat(5000));
+        for most in [0, 5, 20, 21, 22, 23, 800] {
+            let short = shortened(&long, most);
+            assert!(short.len() <= most.max(5), "{most}: {short}");
+            if most > 19 {
+                assert!(short.starts_with("begin ") && short.ends_with(" end"), "{short}");
+            }
+        }
+    }
 
     #[test]
     fn what_a_terminal_hides_or_obeys_is_written_out() {

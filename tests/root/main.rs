@@ -55,6 +55,7 @@ mod mkfs;
 mod mkfs_leftovers;
 mod no_child;
 mod nodes;
+
 mod ownership;
 mod pull;
 mod records;
@@ -68,5 +69,6 @@ mod tenants;
 mod tend;
 mod unmount;
 mod unreadable;
+mod ways_out;
 mod wishes;
 mod yank;
