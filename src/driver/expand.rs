@@ -7,6 +7,7 @@ use crate::cloud::CloudVolume;
 use crate::model::contents::FsType;
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::formatting::least_disk;
 use crate::model::target::Target;
 use crate::model::time::Steps;
 use crate::seam;
@@ -39,6 +40,8 @@ impl Driver<'_> {
             seam::step("expand.requested");
             self.wait_for_extension(state, bytes)?;
         }
+        // An encrypted volume's disk never has all of it.
+        let bytes = least_disk(bytes, state.is_encrypted);
         let grown = self.wait_for_size(volume, bytes)?;
         seam::step("expand.sized");
         self.prove_again(&volume.id, &disk)?;

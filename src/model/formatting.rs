@@ -178,8 +178,13 @@ pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
 
 /// An encrypted volume's disk is smaller by what the encryption takes.
 fn is_of_its_volumes_size(disk: u64, facts: &Facts<'_>) -> bool {
-    let missing = facts.size.checked_sub(disk);
-    missing.is_some_and(|missing| missing == 0 || facts.is_encrypted && missing <= ENCRYPTION_TAKES)
+    disk <= facts.size && disk >= least_disk(facts.size, facts.is_encrypted)
+}
+
+/// How large the disk of a volume of so many bytes is at least.
+#[must_use]
+pub fn least_disk(volume: u64, is_encrypted: bool) -> u64 {
+    volume.saturating_sub(if is_encrypted { ENCRYPTION_TAKES } else { 0 })
 }
 
 #[cfg(test)]
@@ -257,6 +262,13 @@ mod tests {
         // What no person overrides is said before what one may.
         let facts = Facts { attached_to: vec![], was_mounted: true, ..right };
         assert!(may_format(&facts, Asked::ByPerson).unwrap_err().cause.contains("not attached"));
+    }
+
+    #[test]
+    fn only_encryption_makes_a_disk_smaller_than_its_volume() {
+        assert_eq!(least_disk(GIB, false), GIB);
+        assert_eq!(least_disk(GIB, true), GIB - 16 * MIB);
+        assert_eq!(least_disk(MIB, true), 0);
     }
 
     #[test]
