@@ -27,7 +27,7 @@ impl Driver<'_> {
         let known = self.records.named(name);
         let as_id = || VolumeId::parse(name.as_str()).ok();
         known
-            .or_else(|| as_id().filter(|id| self.records.file(id).try_exists().unwrap_or(true)))
+            .or_else(|| as_id().filter(|id| self.records.has(id).unwrap_or(true)))
             .or_else(|| {
                 let table = self.mounts.table().ok()?;
                 let mut ours =

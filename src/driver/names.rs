@@ -102,7 +102,8 @@ impl Driver<'_> {
             || volume.tenure.is_some()
             || volume.life.is_some()
             || volume.mounted_on.is_some()
-            || self.records.has(&volume.id)
+            // In doubt it is a stranger: then a name that may mean it is refused.
+            || self.records.has(&volume.id).unwrap_or(false)
     }
 
     fn strangers(&self, mut volumes: Vec<CloudVolume>) -> Vec<VolumeId> {

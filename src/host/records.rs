@@ -95,10 +95,11 @@ impl Records {
         self.path(id)
     }
 
-    /// Whether anything is remembered of a volume that outlives the machine's restart.
-    #[must_use]
-    pub fn has(&self, id: &VolumeId) -> bool {
-        stamp(&self.path(id)).is_some()
+    /// Whether anything is remembered of a volume that outlives the machine's restart. What cannot be
+    /// told is an error: whoever asks decides by what he does in doubt.
+    pub fn has(&self, id: &VolumeId) -> Result<bool> {
+        let path = self.path(id);
+        path.try_exists().map_err(|error| Error::io(format!("look at {}", path.display()), &error))
     }
 
     /// Changes what is remembered. The caller holds the volume's lock.
