@@ -436,7 +436,7 @@ fn a_worker_that_is_killed_is_answered_for() {
 }
 
 /// The log's disk hangs too: what is written down there of a call that was given up must not keep
-/// kubelet's pipe. At ae985ae kubelet read until the log answered again.
+/// kubelet's pipe. At fee4868 kubelet read until the log answered again.
 #[test]
 fn where_the_log_hangs_nobody_keeps_kubelets_pipe() {
     use crate::holders::run;

@@ -22,7 +22,7 @@ fn command_in(message: &str, begin: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// At ae985ae `unmountdevice` names `disk release` only, also after it, and for ever.
+/// At fee4868 `unmountdevice` names `disk release` only, also after it, and for ever.
 #[test]
 fn what_a_refused_unmountdevice_names_ends_it() {
     if !is_possible("what_a_refused_unmountdevice_names_ends_it") {
@@ -50,7 +50,7 @@ fn what_a_refused_unmountdevice_names_ends_it() {
     nothing_is_left(&node, &[&volume]);
 }
 
-/// At ae985ae: "by whom cannot be seen; a process of this machine uses files below that folder".
+/// At fee4868: "by whom cannot be seen; a process of this machine uses files below that folder".
 #[test]
 fn mounts_that_stand_on_the_volume_are_named_with_what_ends_them() {
     if !private_mounts("mounts_that_stand_on_the_volume_are_named_with_what_ends_them") {
@@ -81,7 +81,7 @@ fn mounts_that_stand_on_the_volume_are_named_with_what_ends_them() {
     nothing_is_left(&node, &[&volume]);
 }
 
-/// At ae985ae neither a mount nor a format says who.
+/// At fee4868 neither a mount nor a format says who.
 #[test]
 fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
     if !is_possible("who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format") {
@@ -105,7 +105,7 @@ fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
     nothing_is_left(&node, &[&volume]);
 }
 
-/// Who lives in a container names places as he likes, and has as many as he likes. At ae985ae the
+/// Who lives in a container names places as he likes, and has as many as he likes. At fee4868 the
 /// refusal's reason had all of them: the record grew until it could not be read any more, and was
 /// "none".
 #[test]
