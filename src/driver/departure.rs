@@ -160,8 +160,8 @@ impl Driver<'_> {
                 Ok(true)
             }
             Departure::Held(reason) => {
-                let way = self.way_out_of_users(id);
-                let reason = format!("unmounted here, but {reason}{way}");
+                let (hangs, way) = (self.what_hangs(id), self.way_out_of_users(id));
+                let reason = format!("unmounted here, but {reason}{hangs}{way}");
                 self.refuse(id, WHAT, &reason).map(|()| false)
             }
             Departure::Unseen { why, is_looked_at } => {
@@ -185,7 +185,7 @@ impl Driver<'_> {
                 Ok(true)
             }
             Departure::Held(reason) => {
-                let reason = reason + &self.way_out_of_users(Some(id));
+                let reason = reason + &self.what_hangs(Some(id)) + &self.way_out_of_users(Some(id));
                 self.refuse(Some(id), WHAT, &reason).map(|()| true)
             }
             Departure::Unseen { why, .. } => {

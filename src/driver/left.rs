@@ -64,6 +64,15 @@ impl Driver<'_> {
             None => Ok(()),
         }
     }
+
+    /// Who has the disk is perhaps no user of it: a process that an earlier call left behind, in the
+    /// middle of an unmount. In words, for a refusal; the caller holds the volume's lock.
+    pub(super) fn what_hangs(&self, id: Option<&VolumeId>) -> String {
+        let left = id.map(|id| self.locks.left(id)).unwrap_or_default();
+        left.first().map_or_else(String::new, |one| {
+            format!("; an earlier call's {one}, which ends when the disk answers")
+        })
+    }
 }
 
 fn concerns(one: &Left, disks: &[Device]) -> bool {

@@ -77,6 +77,8 @@ impl std::fmt::Display for Left {
         }
         if !self.doing.is_empty() {
             write!(f, " ({})", self.doing)?;
+        } else if let Some(disk) = self.disk.as_deref().and_then(name_of_disk) {
+            write!(f, " on disk {disk}")?;
         }
         if let Some(seconds) = seconds_since(self.since) {
             write!(f, " for {seconds} s")?;
@@ -110,10 +112,13 @@ pub fn hangs(pid: i32) -> bool {
     hanging_thread(pid).is_some()
 }
 
-/// The call on a disk or a folder that the process's first thread is in now, with its arguments: one
-/// that stays the same for long is one that hangs.
+/// The call that the process hangs in now, with its arguments: one that stays the same for long does
+/// not come back. Of any call if it takes no signal, and of those on disks and folders else.
 #[must_use]
 pub fn call_of(pid: i32) -> Option<String> {
+    if let Some(thread) = hanging_thread(pid) {
+        return fs::read_to_string(thread.join("syscall")).ok();
+    }
     let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
     name_of(text.split_whitespace().next()?.parse().ok()?)?;
     Some(text)
@@ -130,10 +135,16 @@ fn hanging_thread(pid: i32) -> Option<PathBuf> {
     })
 }
 
+/// What the kernel calls the disk of this number now.
+fn name_of_disk(number: &str) -> Option<String> {
+    let disk = fs::read_link(format!("/sys/dev/block/{number}")).ok()?;
+    Some(disk.file_name()?.to_string_lossy().into_owned())
+}
+
 /// The names of the calls that hang on disks.
 fn name_of(number: i64) -> Option<&'static str> {
     use nix::libc;
-    const NAMES: [(i64, &str); 24] = [
+    const NAMES: [(i64, &str); 31] = [
         (libc::SYS_mount, "mount(2)"),
         (libc::SYS_umount2, "umount(2)"),
         (libc::SYS_fsconfig, "fsconfig(2), which mounts"),
@@ -144,6 +155,13 @@ fn name_of(number: i64) -> Option<&'static str> {
         (libc::SYS_fsync, "fsync(2)"),
         (libc::SYS_fdatasync, "fdatasync(2)"),
         (libc::SYS_openat, "openat(2)"),
+        (libc::SYS_openat2, "openat2(2)"),
+        (libc::SYS_lseek, "lseek(2)"),
+        (libc::SYS_fstat, "fstat(2)"),
+        (libc::SYS_mount_setattr, "mount_setattr(2)"),
+        (libc::SYS_unlinkat, "unlink(2)"),
+        (libc::SYS_renameat2, "rename(2)"),
+        (libc::SYS_sync, "sync(2)"),
         (libc::SYS_close, "close(2)"),
         (libc::SYS_close_range, "close(2)"),
         (libc::SYS_read, "read(2)"),

@@ -16,18 +16,18 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Each call's own deadline.
-const DEADLINE: u64 = 1;
+pub const DEADLINE: u64 = 1;
 
 /// The deadline, the moment that a call has for its own words, and a slow machine.
-const ANSWERED: Duration = Duration::from_secs(DEADLINE + 2 + 6);
+pub const ANSWERED: Duration = Duration::from_secs(DEADLINE + 2 + 6);
 
 /// What a person waits for a break-glass.
-const BROKEN: Duration = Duration::from_secs(25);
+pub const BROKEN: Duration = Duration::from_secs(25);
 
 /// A volume with data whose disk can be made to hang.
-struct Scene<'n> {
-    volume: Volume<'n>,
-    disk: FailingDisk,
+pub struct Scene<'n> {
+    pub volume: Volume<'n>,
+    pub disk: FailingDisk,
     data: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl Drop for Scene<'_> {
 }
 
 /// From here on calls have little time: nobody wants to wait for what hangs.
-fn hurry(node: &Node) {
+pub fn hurry(node: &Node) {
     let calls =
         ["attach", "detach", "mountdevice", "unmountdevice", "mount", "unmount", "expandfs"];
     let lines = calls.map(|call| format!("{call} = {DEADLINE}\n")).concat();
@@ -49,7 +49,7 @@ fn hurry(node: &Node) {
 impl<'n> Scene<'n> {
     /// Attached, and with this file system on it.
     #[track_caller]
-    fn with(node: &'n Node, kind: &'static str, size: &str) -> Self {
+    pub fn with(node: &'n Node, kind: &'static str, size: &str) -> Self {
         let volume = Volume::create(node, kind, size);
         let data = random_bytes(1 << 20);
         files::write_synced(&volume.bring_to_pod().join("data"), &data);
@@ -61,13 +61,13 @@ impl<'n> Scene<'n> {
     }
 
     /// The disk hangs, and calls have little time.
-    fn hangs(&self) {
+    pub fn hangs(&self) {
         hurry(self.volume.node);
         self.disk.hang();
     }
 
     /// The call runs until this step, and there the disk hangs.
-    fn hangs_at(&self, call: &Call, step: &str) -> Running {
+    pub fn hangs_at(&self, call: &Call, step: &str) -> Running {
         hurry(self.volume.node);
         let held = self.volume.node.base().join("held");
         let mut command = self.volume.node.command(call);
@@ -79,13 +79,13 @@ impl<'n> Scene<'n> {
         running
     }
 
-    fn lock(&self) -> PathBuf {
+    pub fn lock(&self) -> PathBuf {
         self.volume.node.own().join("run/locks").join(format!("{}.lock", self.volume.id))
     }
 
     /// All that is promised of a call that hangs, whatever it hangs in.
     #[track_caller]
-    fn is_answered(&self, running: Running, words: &[&str]) -> Pid {
+    pub fn is_answered(&self, running: Running, words: &[&str]) -> Pid {
         let Some(answer) = running.answer(ANSWERED) else { panic!("the process did not end") };
         assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
         let message = answer.json["message"].as_str().unwrap();
@@ -100,7 +100,7 @@ impl<'n> Scene<'n> {
 
     /// A later call does not hang beside it, and a person can give the disk up.
     #[track_caller]
-    fn is_not_begun_again(&self, call: &Call, left: Pid) {
+    pub fn is_not_begun_again(&self, call: &Call, left: Pid) {
         let begin = Instant::now();
         let message = self.volume.node.fails(call);
         assert!(begin.elapsed() < Duration::from_secs(DEADLINE), "{:?}", begin.elapsed());
@@ -110,14 +110,14 @@ impl<'n> Scene<'n> {
     }
 
     /// How many processes are written down.
-    fn lefts(&self) -> usize {
+    pub fn lefts(&self) -> usize {
         let text = fs::read_to_string(self.lock().with_extension("left")).unwrap_or_default();
         text.lines().count()
     }
 
     /// The disk answers again: what hung ends, and the next call finds nothing of it.
     #[track_caller]
-    fn answers_again(&self, call: &Call, left: Pid) {
+    pub fn answers_again(&self, call: &Call, left: Pid) {
         self.disk.release();
         self.volume.node.configure("");
         must_end(left);
@@ -127,14 +127,14 @@ impl<'n> Scene<'n> {
     }
 
     #[track_caller]
-    fn has_its_data(&self) {
+    pub fn has_its_data(&self) {
         let folder = self.volume.global();
         assert_eq!(layers_at(&folder), 1);
         assert!(files::read(folder.join("data")).unwrap() == self.data);
     }
 
     #[track_caller]
-    fn ends(self) {
+    pub fn ends(self) {
         let (node, image) = (self.volume.node, self.volume.image());
         self.volume.take_away();
         nix::mount::umount2(&image, nix::mount::MntFlags::MNT_DETACH).unwrap();
@@ -144,23 +144,23 @@ impl<'n> Scene<'n> {
 }
 
 /// A call that was started.
-struct Running {
-    child: Child,
+pub struct Running {
+    pub child: Child,
     output: std::io::PipeReader,
 }
 
 impl Running {
-    fn start(command: Command) -> Self {
+    pub fn start(command: Command) -> Self {
         let (child, output) = spawn(command);
         Self { child, output }
     }
 
-    fn pid(&self) -> Pid {
+    pub fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap())
     }
 
     /// Whether the process is gone in time.
-    fn ends_within(&mut self, limit: Duration) -> bool {
+    pub fn ends_within(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while Instant::now() < end {
             if self.child.try_wait().unwrap().is_some() {
@@ -172,7 +172,7 @@ impl Running {
     }
 
     /// Its answer, if the process is gone in time and nobody has its pipe any more.
-    fn answer(mut self, limit: Duration) -> Option<Answer> {
+    pub fn answer(mut self, limit: Duration) -> Option<Answer> {
         if !self.ends_within(limit) {
             for pid in children_of(self.pid()) {
                 let told = |name| fs::read_to_string(format!("/proc/{pid}/{name}"));
@@ -197,7 +197,7 @@ impl Running {
 
 /// The process that a message names.
 #[track_caller]
-fn left_in(message: &str) -> Pid {
+pub fn left_in(message: &str) -> Pid {
     let number = message.split("process ").filter_map(|rest| {
         let (number, rest) = rest.split_once(' ')?;
         rest.starts_with("hangs").then(|| number.parse().ok())?
@@ -206,7 +206,7 @@ fn left_in(message: &str) -> Pid {
 }
 
 /// A person's verb, if it ends in time: how it ended and what it said.
-fn verb_within(node: &Node, words: &[&str], limit: Duration) -> Option<String> {
+pub fn verb_within(node: &Node, words: &[&str], limit: Duration) -> Option<String> {
     Running::start(node.command(words)).answer(limit).map(|answer| answer.text)
 }
 
@@ -317,7 +317,7 @@ fn a_signal_ends_a_call_that_hangs() {
 }
 
 /// All below a process, by the kernel's table.
-fn children_of(parent: Pid) -> Vec<Pid> {
+pub fn children_of(parent: Pid) -> Vec<Pid> {
     let mut all = vec![parent];
     let mut at = 0;
     while at < all.len() {

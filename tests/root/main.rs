@@ -40,6 +40,7 @@ mod give_up;
 mod guard;
 mod half_done_heals;
 mod hanging;
+mod hanging_calls;
 mod identity;
 mod killed_heal;
 mod kills;
