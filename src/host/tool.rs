@@ -4,9 +4,10 @@
 use super::{left, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::time::{Deadline, Steps};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::io::Read;
+use std::io::{PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub(super) const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 /// More output than this is cut.
-const LONGEST_OUTPUT: u64 = 64 * 1024;
+const LONGEST_OUTPUT: usize = 64 * 1024;
 
 /// How a program ended.
 #[derive(Debug, Clone)]
@@ -60,7 +61,8 @@ pub fn launch(
 ) -> Result<Outcome> {
     let program = &path.file_name().unwrap_or_default().to_string_lossy();
     let io = |error: std::io::Error| Error::io(format!("run {program}"), &error);
-    let (mut output, writer) = std::io::pipe().map_err(io)?;
+    let (output, writer) = std::io::pipe().map_err(io)?;
+    let mut output = Output::of(output).map_err(io)?;
     let mut command = Command::new(path);
     command
         .args(arguments)
@@ -81,13 +83,7 @@ pub fn launch(
 
     let group = i32::try_from(child.id()).unwrap_or(i32::MAX);
     named.is(group);
-    let reader = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = output.by_ref().take(LONGEST_OUTPUT).read_to_end(&mut text);
-        let _ = std::io::copy(&mut output, &mut std::io::sink());
-        text
-    });
-    let status = match wait(child, group, program, deadline) {
+    let status = match wait(child, group, program, deadline, &mut output) {
         // What it has open is open for as long as it hangs.
         Err(error) if left::state_of(group).is_some() => {
             named.is_left();
@@ -95,15 +91,54 @@ pub fn launch(
         }
         status => status,
     };
-    let text = reader.join().unwrap_or_default();
-    Ok(Outcome { status: status?, text: String::from_utf8_lossy(&text).into_owned() })
+    // All that the program said is in the pipe by now. A process that it left behind may have the
+    // other end open for ever, and is not waited for.
+    output.take();
+    Ok(Outcome { status: status?, text: String::from_utf8_lossy(&output.text).into_owned() })
+}
+
+/// What a program says, taken while it runs: it must never wait for us.
+struct Output {
+    pipe: PipeReader,
+    text: Vec<u8>,
+}
+
+impl Output {
+    fn of(pipe: PipeReader) -> std::io::Result<Self> {
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Self { pipe, text: Vec::new() })
+    }
+
+    /// Takes what is there.
+    fn take(&mut self) {
+        let mut piece = [0; 16 * 1024];
+        // So much at once: one that never stops talking must not keep us from looking at the time.
+        for _ in 0..64 {
+            match self.pipe.read(&mut piece) {
+                Ok(0) => return,
+                Ok(length) => {
+                    let room = LONGEST_OUTPUT.saturating_sub(self.text.len());
+                    self.text.extend_from_slice(&piece[..length.min(room)]);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
 }
 
 /// A program that was killed ends in far less, unless it hangs in the kernel.
 const DYING: Duration = Duration::from_millis(500);
 
-fn wait(mut child: Child, group: i32, program: &str, deadline: Deadline) -> Result<Option<i32>> {
+fn wait(
+    mut child: Child,
+    group: i32,
+    program: &str,
+    deadline: Deadline,
+    output: &mut Output,
+) -> Result<Option<i32>> {
     for step in Steps::between(Duration::from_millis(1), Duration::from_millis(20)) {
+        output.take();
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status.code()),
             Ok(None) if deadline.pause(step) => {}
@@ -164,6 +199,25 @@ mod tests {
         let deadline = Deadline::after(Duration::from_millis(200));
         let error = run("sh", &["-c", "sleep 600 & sleep 600"], deadline).unwrap_err();
         assert_eq!(error.kind, Kind::Timeout);
+    }
+
+    /// A daemon that a program started has its output open, and is in no group of its.
+    #[test]
+    fn what_a_program_leaves_behind_is_not_waited_for() {
+        let begin = std::time::Instant::now();
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let script = "setsid sleep 20 & echo said; echo $! >&2; exit 3";
+        let outcome = run("sh", &["-c", script], deadline).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        assert_eq!(outcome.status, Some(3));
+        assert!(outcome.text.contains("said"), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_long_output_is_cut_and_holds_nobody_up() {
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let outcome = run("sh", &["-c", "head -c 5000000 /dev/zero"], deadline).unwrap();
+        assert_eq!((outcome.status, outcome.text.len()), (Some(0), LONGEST_OUTPUT));
     }
 
     #[test]
