@@ -156,11 +156,12 @@ note_container
 printf '\n%sFirst act: kubelet is wrong%s\n' "$bold" "$plain"
 
 chapter 'The API stalls. kubelet restarts, and tears down what it believes nobody uses'
-refused unmount "$writer_folder"
+# The folder it may have: the container has a mount of its own.
+call unmount "$writer_folder"
+rmdir "$writer_folder"
 refused unmountdevice "$global"
 refused detach "$orders_pv" "$node"
 note_mount "$global"
-note_mount "$writer_folder"
 note_inside
 
 chapter 'The pod never notices'
@@ -170,10 +171,12 @@ note_container
 ((bad_writes == 0)) || fail 'the container was disturbed'
 
 chapter 'The API is back: kubelet goes on as if nothing had been'
+make_folders "$global" "$writer_folder"
 call attach "$orders_options" "$node"
 call waitforattach "$(device_of_reply)" "$orders_options"
 call mountdevice "$global" "$(device_of_reply)" "$orders_options"
 call mount "$writer_folder" "$writer_mount"
+note_mount "$writer_folder"
 
 printf '\n%sSecond act: the disk is pulled%s\n' "$bold" "$plain"
 

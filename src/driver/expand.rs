@@ -38,7 +38,7 @@ impl Driver<'_> {
             tracing::info!(volume = %volume.id, from = state.size, to = bytes, "asking the cloud to extend");
             self.cloud.extend(&volume.id, bytes, self.deadline)?;
             seam::step("expand.requested");
-            self.wait_for_extension(state, bytes)?;
+            self.wait_for_extension(state.clone(), bytes)?;
         }
         // An encrypted volume's disk never has all of it.
         let bytes = least_disk(bytes, state.is_encrypted);

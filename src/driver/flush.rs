@@ -9,6 +9,7 @@ use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::propagation;
 use crate::model::record::VolumeRecord;
 use crate::model::switch::group_of;
 use crate::model::time::Deadline;
@@ -142,16 +143,7 @@ fn refuse_if_it_stopped(mount: &Mount) -> Result<()> {
 fn may_go_along(table: &MountTable, mount: &Mount, other: &Mount) -> bool {
     let parent_of = |one: &Mount| table.mounts().iter().find(|parent| parent.id == one.parent);
     let (Some(its), Some(others)) = (parent_of(mount), parent_of(other)) else { return true };
-    let place = |one: &Mount, parent: &Mount| {
-        let below = one.target.strip_prefix(&parent.target).ok()?.to_owned();
-        Some((parent.number, parent.root.join(below)))
-    };
-    if place(mount, its) != place(other, others) {
-        return false;
-    }
-    let Some(group) = group_of(&its.propagation, "shared:") else { return false };
-    group_of(&others.propagation, "shared:") == Some(group)
-        || others.propagation.contains("master:")
+    propagation::may_go_along((mount, its), (other, others))
 }
 
 /// Whether a mount in another namespace is a peer of one of the machine's own: then the two are one

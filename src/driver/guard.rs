@@ -36,37 +36,6 @@ pub(super) enum Sight {
 }
 
 impl Driver<'_> {
-    /// Whether the consumer's folder may be unmounted: not while a process of that consumer lives
-    /// and has the volume.
-    pub(super) fn guard_consumer(
-        &self,
-        id: Option<&VolumeId>,
-        consumer: &ConsumerId,
-        mounted: &[DeviceNumber],
-    ) -> Result<()> {
-        if self.guard.mode == GuardMode::Off {
-            return Ok(());
-        }
-        let what = format!("unmount {consumer}");
-        let numbers = self.numbers_of(id, mounted);
-        match self.holders_of(id, consumer, &numbers) {
-            Answer::Told(holders) if holders.is_empty() => {
-                self.passed(id, &what);
-                Ok(())
-            }
-            Answer::Told(holders) => {
-                let dead = self.all_gone(&numbers);
-                let label = id.and_then(|id| self.records.load(id).consumers.remove(consumer));
-                let pod = labelled(consumer, label.as_deref());
-                let holders = named(&holders, holder);
-                let pods = BTreeSet::from([consumer.clone()]);
-                let reason = format!("pod {pod} still runs: {holders}{dead}");
-                self.refuse_for(id, &what, Some(pods), &reason)
-            }
-            Answer::CannotTell(why) => self.refuse(id, &what, &cannot_tell(&why)),
-        }
-    }
-
     /// Whether the file system may be unmounted for good: not while anybody else has it. Copies
     /// that leaked into namespaces of nobody's are taken down there first. Answers whether there are
     /// some that share with the machine's own mounts: they are to be looked for once those are gone.

@@ -6,7 +6,7 @@ use super::survey::refusals_of;
 use crate::model::device::DeviceNumber;
 use crate::model::facts::{HolderFact, ProcessFact, Standing, VolumeFacts};
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::metrics::{Gauges, Refused};
+use crate::model::metrics::{Gauges, LetGone, Refused};
 use crate::model::users::{Answer, DeviceUses, Process, Tie};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,6 +85,16 @@ impl Driver<'_> {
                 let pod = record.consumers.iter().find(|(uid, _)| uid.as_str() == one.pod);
                 one.pod_name = pod.map(|(_, label)| label.clone()).unwrap_or_default();
                 gauges.refused.push(one);
+            }
+            let let_go = record.let_go.open(&gauges.boot);
+            for (pod, one) in let_go.filter(|(pod, _)| self.may_have_it(&record.volume, pod)) {
+                gauges.let_go.push(LetGone {
+                    volume: id.to_owned(),
+                    name: name.to_owned(),
+                    pod: pod.to_string(),
+                    pod_name: record.consumers.get(pod).cloned().unwrap_or_default(),
+                    since: one.at / 1000,
+                });
             }
             let of_this_boot = record.former.iter().filter(|former| former.boot == gauges.boot);
             for former in of_this_boot {

@@ -76,6 +76,16 @@ impl Driver<'_> {
         Ok(Some(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
     }
 
+    /// Whether the cloud has the mark, after one more try; or nobody can leave one there.
+    pub(super) fn is_marked_or_cannot_be(&self, id: &VolumeId) -> bool {
+        if !self.leaves_marks() {
+            return true;
+        }
+        self.mark_mounted(id, None);
+        let record = self.records.load(id);
+        record.is_marked || record.notes_forbidden.is_some()
+    }
+
     /// Another machine's detach by force took the mark away: then it is left anew.
     pub(super) fn forget_lost_mark(&self, id: &VolumeId, mark: Option<&ServerId>) {
         if !self.leaves_marks() || mark.is_some() || !self.records.load(id).is_marked {
@@ -125,6 +135,18 @@ impl Driver<'_> {
     }
 
     fn leaves_marks(&self) -> bool {
-        self.guard.remote && self.guard.mode != GuardMode::Off && self.cloud.keeps_marks()
+        self.why_no_marks().is_none()
+    }
+
+    /// Why this machine leaves no marks in the cloud, if it does not.
+    #[must_use]
+    pub fn why_no_marks(&self) -> Option<&'static str> {
+        if self.guard.mode == GuardMode::Off {
+            return Some("guard.mode is off");
+        }
+        if !self.guard.remote {
+            return Some("guard.remote is off");
+        }
+        (!self.cloud.keeps_marks()).then_some("this cloud keeps no marks")
     }
 }

@@ -24,6 +24,7 @@ mod guard;
 pub mod heal;
 mod interrupted;
 mod left;
+mod letting_go;
 pub mod look;
 mod mark;
 pub mod names;

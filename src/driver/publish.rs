@@ -66,6 +66,7 @@ impl Driver<'_> {
             let label = publication.label.unwrap_or_default().to_owned();
             record.seen = Some(now());
             record.consumers.insert(publication.consumer.clone(), label);
+            record.let_go.is_back(publication.consumer, now());
         });
         if let Err(error) = recorded {
             tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");

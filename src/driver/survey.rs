@@ -271,6 +271,7 @@ impl Driver<'_> {
             mounts,
             unseen_mounts: unseen_mounts.map(str::to_owned),
             refused: record.map(refusals_of).unwrap_or_default(),
+            let_go: record.map(|record| self.let_go_facts(record)).unwrap_or_default(),
             record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
             links: links.collect(),
             lock: id.and_then(|id| self.locks.holder(id)),

@@ -1,13 +1,16 @@
 //! Take a volume off a folder: the consumer's, or the one where it is staged.
 
+use super::letting_go::Parting;
 use super::{Driver, Outcome};
 use crate::host::{Hidden, worker};
 use crate::model::config::GuardMode;
 use crate::model::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
+use crate::model::letting_go::LetGoes;
 use crate::model::mountinfo::{Mount, MountTable};
 use crate::model::record::VolumeRecord;
+use crate::model::standing::Look;
 use crate::model::target::Target;
 use crate::seam;
 use std::path::Path;
@@ -119,6 +122,9 @@ impl Driver<'_> {
                 Ward::Consumer(consumer) => drop(record.published.remove(*consumer)),
                 Ward::Stage => {
                     record.is_unstaged();
+                    if is_free.is_ok() {
+                        record.let_go = LetGoes::default();
+                    }
                     // The guard has just looked, and it never consents without: nobody stands on
                     // any of them any more, and to look for them with each call takes longer than
                     // the call. Where nothing was mounted it was not asked.
@@ -163,15 +169,43 @@ impl Driver<'_> {
             self.end_views(id, "unmountdevice", &mounted, &views)?;
             return Ok(Outcome::Done);
         };
-        self.guard_consumer(id, consumer, &mounted)?;
+        self.let_go_of_folder(&look, top, &Parting { id, consumer, folder, mounted: &mounted })
+    }
+
+    /// Unmounts a consumer's folder, which takes nothing from its processes; what it took all the
+    /// same comes back.
+    fn let_go_of_folder(&self, look: &Look, top: &Mount, one: &Parting<'_>) -> Result<Outcome> {
+        let kept = self.guard_folder(one, &look.table)?;
+        let noted = one.id.filter(|_| !kept.is_empty());
+        if let Some(id) = noted {
+            self.note_letting_go(id, one.consumer);
+        }
         let copy = self.mounts.copy_of(top);
         seam::step("unmount.guarded");
-        let outcome = self.unmount_all(folder, id)?;
-        let Err(error) = self.guard_consumer(id, consumer, &mounted) else { return Ok(outcome) };
-        if let Some(copy) = copy {
-            self.mounts.put_back(copy, folder)?;
+        let unmounted = self.unmount_all(one.folder, one.id);
+        let done = unmounted.map_err(|error| self.refuse_who_is_in_the_way(one, error));
+        let done = done.and_then(|outcome| {
+            let again = self.look_again(one, &kept);
+            if let (Err(_), Some(copy)) = (&again, copy) {
+                self.mounts.put_back(copy, one.folder)?;
+            }
+            again.map(|has_it| (outcome, has_it))
+        });
+        match (&done, one.id) {
+            (Ok((_, true)), Some(id)) => {
+                // Who came to have it in between was not told of before.
+                if noted.is_none() {
+                    self.note_letting_go(id, one.consumer);
+                }
+                let label = self.label(id, one.consumer).filter(|label| !label.is_empty());
+                let whose = label.unwrap_or_else(|| one.consumer.to_string());
+                tracing::warn!(volume = %id, pod = %one.consumer, whose, "let go of the folder: the pod keeps the volume");
+            }
+            // None of them is left, or it was not done.
+            (_, Some(id)) if noted.is_some() => self.forget_letting_go(id, one.consumer),
+            _ => {}
         }
-        Err(error)
+        done.map(|(outcome, _)| outcome)
     }
 
     /// Takes off every mount that is stacked at the folder, top first.

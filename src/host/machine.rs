@@ -2,6 +2,7 @@
 
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
+use crate::model::letting_go::Caller;
 use crate::model::time::Uptime;
 use std::sync::OnceLock;
 
@@ -36,6 +37,30 @@ pub fn uptime() -> Uptime {
 pub fn parent_name() -> String {
     let path = format!("/proc/{}/comm", super::worker::caller());
     std::fs::read_to_string(path).map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
+}
+
+/// The process that called us, so that it can be told from a later one of its number.
+#[must_use]
+pub fn caller() -> Option<Caller> {
+    let pid = u32::try_from(super::worker::caller().as_raw()).ok()?;
+    Some(Caller { pid, began: began(pid)? })
+}
+
+/// Whether that process still lives.
+#[must_use]
+pub fn lives(caller: &Caller) -> bool {
+    began(caller.pid) == Some(caller.began)
+}
+
+/// When a process began; nothing if it has ended.
+fn began(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Its name is in brackets, and may hold any: the rest begins behind the last one.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    let is_over = matches!(state, "Z" | "X");
+    // proc(5): the state is the third field, the start the 22nd.
+    fields.nth(18)?.parse().ok().filter(|_| !is_over)
 }
 
 /// Who called us, for acts that a person answers for: behind sudo the one who typed.

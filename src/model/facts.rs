@@ -31,6 +31,8 @@ pub struct VolumeFacts {
     pub pods: Vec<PodFact>,
     /// Tear-downs that are refused.
     pub refused: Vec<RefusalFact>,
+    /// Folders that the orchestrator was let go of while their pods had the volume.
+    pub let_go: Vec<LetGoFact>,
     /// What this machine remembers, and where that is written.
     pub record: RecordFact,
     /// Links that name the volume.
@@ -350,6 +352,19 @@ pub struct RefusalFact {
     pub count: u64,
     /// Whether it is still asked for.
     pub is_current: bool,
+}
+
+/// A pod's folder that was unmounted while the pod had the volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LetGoFact {
+    /// The pod.
+    pub pod: ConsumerId,
+    /// When, in milliseconds since 1970.
+    pub since: u64,
+    /// When it was mounted again, in milliseconds since 1970.
+    pub back: Option<u64>,
+    /// Whether it lasts for longer than an orchestrator needs that can read its claims.
+    pub lasts: bool,
 }
 
 /// What this machine remembers of the volume.

@@ -2,7 +2,10 @@
 //! where that is decided; every view of it shares this. What a single mount is, it takes from
 //! [`staleness`], as the heal does.
 
-use super::facts::{CloudFact, DiskFact, MountFact, Role, Standing, VolumeFacts};
+use super::facts::{
+    CloudFact, DiskFact, LetGoFact, MountFact, PodFact, Role, Standing, VolumeFacts,
+};
+use super::moment;
 use super::staleness;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -76,6 +79,7 @@ pub fn judge(facts: &VolumeFacts) -> Verdict {
         .or_else(|| covered(facts))
         .or_else(|| off_its_disk(facts))
         .or_else(|| guarded(facts))
+        .or_else(|| let_go_for_long(facts))
         .or_else(|| leaked(facts));
     let (health, because, next) =
         ruled.unwrap_or_else(|| (Health::Ok, as_it_should_be(facts), None));
@@ -161,8 +165,13 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
     let refusal = current.clone().next()?;
     let times = several(usize::try_from(refusal.count).unwrap_or(usize::MAX), "time", "times");
     let what = what_of(facts, &refusal.what);
-    let is_pods = current.any(|refusal| refusal.what.starts_with("unmount "));
-    let if_kubelet_is_wrong = if is_pods { RESTART_KUBELET } else { "nothing" };
+    let if_kubelet_is_wrong = if current.any(|refusal| refusal.what.starts_with("unmount ")) {
+        RESTART_KUBELET
+    } else if facts.let_go.iter().any(|one| one.back.is_none()) {
+        "it mounts the folder again when the API answers"
+    } else {
+        "nothing"
+    };
     Some((
         Health::Guarded,
         format!("{what} is asked for and refused ({times}): {}", refusal.reason),
@@ -173,8 +182,37 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
     ))
 }
 
-/// kubelet 1.20 took the mount over under a wrong name, and waits for one that is there.
+/// After a refused unmount kubelet 1.20 waits for a mount that is there.
 const RESTART_KUBELET: &str = "restart it once when the API answers again: until then kubelet 1.20 starts no container of that pod (kubernetes issue 41522)";
+
+fn let_go_for_long(facts: &VolumeFacts) -> Option<Ruling> {
+    let one = facts.let_go.iter().find(|one| one.lasts && one.back.is_none())?;
+    Some((
+        Health::Guarded,
+        told_of_letting_go(facts, one),
+        Some("see why kubelet does not mount it (kubectl describe pod, journalctl -u kubelet): until then it starts no container of that pod anew".to_owned()),
+    ))
+}
+
+/// `kubelet let go of shop/orders-0's folder at …; the pod has the volume; mounted again at …`.
+#[must_use]
+pub fn told_of_letting_go(facts: &VolumeFacts, one: &LetGoFact) -> String {
+    let (pod, when) = (label_of(facts, one), moment::text(one.since));
+    let has_it = facts.pods.iter().any(|pod| pod.uid == one.pod && pod.has_it);
+    let rest = match one.back {
+        Some(back) => format!("the pod kept the volume; mounted again at {}", moment::text(back)),
+        None if has_it => {
+            "the pod has the volume; kubelet has not mounted it there again yet".to_owned()
+        }
+        None => "the pod has ended since".to_owned(),
+    };
+    format!("kubelet let go of {pod}'s folder at {when}; {rest}")
+}
+
+fn label_of<'a>(facts: &'a VolumeFacts, one: &'a LetGoFact) -> &'a str {
+    let pod = facts.pods.iter().find(|pod| pod.uid == one.pod);
+    pod.map_or(one.pod.as_str(), PodFact::label)
+}
 
 fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
     if facts.mounts.is_empty() || facts.mounts.iter().any(MountFact::is_own) {
@@ -215,7 +253,10 @@ fn as_it_should_be(facts: &VolumeFacts) -> String {
 }
 
 fn notes(facts: &VolumeFacts) -> Vec<String> {
-    let mut notes = Vec::new();
+    // What the verdict itself says is not said twice.
+    let is_ruled = |one: &&LetGoFact| one.lasts && one.back.is_none();
+    let let_go = facts.let_go.iter().filter(|one| !is_ruled(one));
+    let mut notes: Vec<String> = let_go.map(|one| told_of_letting_go(facts, one)).collect();
     let own = |mount: &&MountFact| mount.is_own() && mount.on == Standing::Disk;
     let writable_disk = facts.disk.proven().is_some_and(|disk| !disk.read_only);
     if writable_disk

@@ -1,6 +1,8 @@
 use super::*;
-use crate::model::facts::{CloudView, Disk, ProcessFact, RecordFact, RefusalFact};
-use crate::model::ids::VolumeId;
+use crate::model::facts::{
+    CloudView, Disk, LetGoFact, PodFact, ProcessFact, RecordFact, RefusalFact,
+};
+use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mountinfo::MountTable;
 use crate::model::staleness::{Here, Presence, Verdict as Judged, judge as judge_mount};
 
@@ -32,6 +34,7 @@ fn facts(disk: DiskFact, mounts: Vec<MountFact>) -> VolumeFacts {
         unseen_mounts: None,
         pods: Vec::new(),
         refused: Vec::new(),
+        let_go: Vec::new(),
         record: RecordFact::default(),
         links: Vec::new(),
         lock: None,
@@ -174,4 +177,25 @@ fn what_disagrees_is_noted() {
     });
     seen.mounts[0].super_options = "ro,errors=remount-ro".to_owned();
     is(&seen, Health::Ok, &["attached to other", "read-only although"]);
+}
+
+#[test]
+fn what_was_let_go_is_told_and_is_no_alarm_until_it_lasts() {
+    let pod = ConsumerId::parse("u").unwrap();
+    let one = LetGoFact { pod: pod.clone(), since: 7_860_000, back: None, lasts: false };
+    let with = |one: &LetGoFact, has_it: bool| {
+        let pods = vec![PodFact { uid: pod.clone(), name: Some("shop/orders-0".into()), has_it }];
+        judge(&VolumeFacts { let_go: vec![one.clone()], pods, ..facts(disk("7:1"), Vec::new()) })
+    };
+    let verdict = with(&one, true);
+    let told = "kubelet let go of shop/orders-0's folder at 1970-01-01T02:11:00.000Z; ";
+    assert_eq!(verdict.health, Health::Ok);
+    let still = "the pod has the volume; kubelet has not mounted it there again yet";
+    assert_eq!(verdict.notes, [format!("{told}{still}")]);
+    let back = LetGoFact { back: Some(7_920_000), ..one.clone() };
+    let again = "the pod kept the volume; mounted again at 1970-01-01T02:12:00.000Z";
+    assert_eq!(with(&back, true).notes, [format!("{told}{again}")]);
+    let verdict = with(&LetGoFact { lasts: true, ..one }, true);
+    assert_eq!((verdict.health, verdict.notes.len()), (Health::Guarded, 0));
+    assert!(verdict.because.contains(still), "{verdict:?}");
 }

@@ -55,6 +55,8 @@ pub struct Gauges {
     pub stale: BTreeMap<String, u64>,
     /// Tear-downs that are asked for and refused.
     pub refused: Vec<Refused>,
+    /// Folders that kubelet was let go of while their pods have the volume.
+    pub let_go: Vec<LetGone>,
     /// Volumes that are remembered here.
     pub volumes: u64,
     /// Numbers of disks that are gone and on which nobody stands any more.
@@ -70,6 +72,18 @@ pub struct Refused {
     pub volume: String,
     pub name: String,
     pub operation: String,
+    pub pod: String,
+    pub pod_name: String,
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+}
+
+/// A folder that kubelet was let go of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is a label of that name")]
+pub struct LetGone {
+    pub volume: String,
+    pub name: String,
     pub pod: String,
     pub pod_name: String,
     /// Since when, in seconds since 1970.
@@ -213,6 +227,18 @@ pub fn page(counters: &Counters, version: &str) -> String {
     for one in &gauges.refused {
         page.row("refused_since_timestamp_seconds", &one.labels(), &one.since.to_string());
     }
+    page.family(
+        "let_go",
+        "gauge",
+        "1 while kubelet has not mounted a folder again that it was let go of.",
+    );
+    for one in &gauges.let_go {
+        page.row("let_go", &one.labels(), "1");
+    }
+    page.family("let_go_since_timestamp_seconds", "gauge", "When it was let go of.");
+    for one in &gauges.let_go {
+        page.row("let_go_since_timestamp_seconds", &one.labels(), &one.since.to_string());
+    }
     page.text
 }
 
@@ -230,6 +256,17 @@ impl Refused {
             ("volume", &self.volume),
             ("persistentvolume", &self.name),
             ("operation", &self.operation),
+            ("pod_uid", &self.pod),
+            ("pod_name", &self.pod_name),
+        ]
+    }
+}
+
+impl LetGone {
+    fn labels(&self) -> [(&str, &str); 4] {
+        [
+            ("volume", &self.volume),
+            ("persistentvolume", &self.name),
             ("pod_uid", &self.pod),
             ("pod_name", &self.pod_name),
         ]
@@ -290,6 +327,13 @@ mod tests {
             heals: vec![("healed".to_owned(), 3)],
             gauges: Some(Gauges {
                 refused: vec![refused],
+                let_go: vec![LetGone {
+                    volume: "v1".to_owned(),
+                    name: "pv".to_owned(),
+                    pod: "u".to_owned(),
+                    pod_name: "shop/orders-0".to_owned(),
+                    since: 9,
+                }],
                 volumes: 2,
                 stale: BTreeMap::from([("v".to_owned(), 4)]),
                 ..Gauges::default()
@@ -310,6 +354,8 @@ mod tests {
             "incloud_disk_heals_total{outcome=\"failed\"} 0",
             "incloud_disk_refusals_total{operation=\"detach\"} 0",
             "incloud_disk_healed_mounts_total 3",
+            "incloud_disk_let_go{volume=\"v1\",persistentvolume=\"pv\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
+            "incloud_disk_let_go_since_timestamp_seconds{volume=\"v1\",persistentvolume=\"pv\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 9",
             "incloud_disk_stale_mounts{volume=\"v\"} 4",
             "incloud_disk_refused{volume=\"v\\\"1\",persistentvolume=\"pv\",operation=\"unmount\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
         ] {

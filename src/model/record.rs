@@ -6,6 +6,7 @@
 
 use super::device::DeviceNumber;
 use super::ids::{ConsumerId, VolumeId, VolumeName};
+use super::letting_go::LetGoes;
 use super::refusal::Refusal;
 use super::switch::Standing;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 12] = [
+pub const OF_THE_BOOT: [&str; 13] = [
     "seen",
     "staged",
     "unstaged",
@@ -30,6 +31,7 @@ pub const OF_THE_BOOT: [&str; 12] = [
     "refused",
     "published",
     "consumers",
+    "let_go",
 ];
 
 /// One volume as remembered.
@@ -102,6 +104,9 @@ pub struct VolumeRecord {
     /// was unmounted by force may still run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub consumers: BTreeMap<ConsumerId, String>,
+    /// Folders that were unmounted while processes of their consumers had the volume.
+    #[serde(default, skip_serializing_if = "LetGoes::is_empty")]
+    pub let_go: LetGoes,
     /// Keys of other versions.
     #[serde(flatten)]
     pub other: BTreeMap<String, serde_json::Value>,
@@ -213,6 +218,7 @@ impl VolumeRecord {
             was_mounted: false,
             published: BTreeMap::new(),
             consumers: BTreeMap::new(),
+            let_go: LetGoes::default(),
             other: BTreeMap::new(),
         }
     }

@@ -213,7 +213,16 @@ impl Call {
                 let ending = if is_already { Ending::Already } else { Ending::Done };
                 let formatted =
                     self.lines.iter().find(|line| line.message == "formatting a blank disk");
-                let text = success(&entry, is_already, formatted.map(|line| line.field("kind")));
+                let let_go = self.lines.iter().find(|line| line.message == LET_GO);
+                let text = match let_go {
+                    Some(line) => {
+                        format!(
+                            "let go of {}'s folder: the pod keeps the volume",
+                            line.field("whose")
+                        )
+                    }
+                    None => success(&entry, is_already, formatted.map(|line| line.field("kind"))),
+                };
                 Entry { ending, text, ..entry }
             }
             Some(end) => {
@@ -250,6 +259,9 @@ impl Call {
         found.find(|text| !text.is_empty()).map(str::to_owned)
     }
 }
+
+/// What an unmount says that took the folder from kubelet, and nothing from the pod.
+const LET_GO: &str = "let go of the folder: the pod keeps the volume";
 
 fn success(entry: &Entry, is_already: bool, formatted: Option<&str>) -> String {
     let disk = entry.disk.as_deref().unwrap_or("the disk");
@@ -297,6 +309,7 @@ fn event(line: &LogLine, of: &Entry, lines: &[LogLine]) -> Option<Entry> {
     let is_quiet = |message: &str| {
         message == "begin"
             || message == "refused"
+            || message == LET_GO
             || message.starts_with("end")
             || message.starts_with("healing: ")
     };

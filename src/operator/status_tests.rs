@@ -42,6 +42,7 @@ fn facts(id: &str) -> VolumeFacts {
             has_it: true,
         }],
         refused: Vec::new(),
+        let_go: Vec::new(),
         record: RecordFact::default(),
         links: Vec::new(),
         lock: None,

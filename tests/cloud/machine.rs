@@ -153,6 +153,11 @@ impl Machine {
     }
 
     #[track_caller]
+    pub fn unpublish_fails(&self, uid: &str) -> String {
+        self.fails(&["unmount", &text(&self.pod(uid))])
+    }
+
+    #[track_caller]
     pub fn unstage(&self) {
         self.twice(&["unmountdevice", &text(&self.global())]);
         fs::remove_dir(self.global()).expect("kubelet's rmdir of the global folder");

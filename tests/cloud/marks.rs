@@ -5,6 +5,9 @@ use crate::life::{Life, PODS, can_run};
 use crate::scene::{PV, Scene};
 use crate::server::Fault;
 use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
 
 const KEY: &str = "incloud-disk-mounted-on";
 
@@ -87,6 +90,57 @@ fn a_mark_that_cannot_be_left_or_removed_fails_nothing() {
     assert!(here.node.log().contains("still thinks that the volume is mounted here"));
     here.detach();
     assert_eq!(mark(&life), None);
+}
+
+/// A process with the folder at a place of its own, as a container has it.
+fn container(folder: &Path, place: &Path) -> Child {
+    std::fs::create_dir(place).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    command.arg("mount --bind \"$1\" \"$2\" && : >\"$2/up\" && exec sleep 300").arg("sh");
+    let child = command.arg(folder).arg(place).spawn().unwrap();
+    while !folder.join("up").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+/// Until kubelet mounts the folder again the mark alone may stand between a controller and the pod:
+/// kubelet is let go of it when the mark is there, and not before.
+#[test]
+fn a_pod_is_let_go_of_with_its_mark_and_not_without() {
+    if !can_run("a_pod_is_let_go_of_with_its_mark_and_not_without") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    // Two calls of each that leave none, and the first that would let go.
+    let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
+    life.cloud.fault(marking.times(5).proxy(400));
+    here.stage();
+    here.publish(PODS[0]);
+    assert_eq!(mark(&life), None);
+    let folder = here.pod(PODS[0]);
+    let mut container = container(&folder, &here.node.base().join("place"));
+    let message = here.unpublish_fails(PODS[0]);
+    let is_mounted = folder.join("up").exists();
+    here.unpublish(PODS[0]);
+    let has_mark = || mark(&life).as_deref() == Some(here.server.as_str());
+    let was_left = has_mark();
+    let refused = there.node.call(["detach", PV, "node-a"]).text;
+    let guarded = here.unstage_fails();
+    let stays = has_mark();
+    container.kill().unwrap();
+    container.wait().unwrap();
+    assert!(message.contains("the cloud could not be told") && is_mounted, "{message}");
+    assert!(was_left && stays && refused.contains("has the volume mounted"), "{refused}");
+    assert!(guarded.contains(&format!("{} (sleep)", container.id())), "{guarded}");
+    here.unstage();
+    assert_eq!(mark(&life), None);
+    here.detach();
+    assert!(life.attached_to().is_empty());
 }
 
 /// An xfs does not count its mounts. So a heal asks who had the volume since.

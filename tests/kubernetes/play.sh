@@ -19,12 +19,14 @@ done
 # In this order: name, who attaches, what it is about. A scenario is played by play_NAME with _ for -;
 # NAME-control plays the same after control_NAME.
 readonly scenarios=(
-    'incident|kubelet|etcd stalls, kubelet restarts: the guard refuses, the pod never notices'
+    'incident|kubelet|etcd stalls, kubelet restarts: it is let go of the folder, the pod never notices'
     'incident-control|kubelet|without guard and heal: the pod loses its disk'
     'incident-unguarded|kubelet|the same without the guard: torn down, and healed when it is back'
     'incident-lost|kubelet|its control, without guard and heal: kubelet says all is well, the disk is lost'
-    'incident-care|kubelet|after a refusal: what kubelet does for the pod, and what ends that'
-    'incident-care-control|kubelet|without guard and heal: what the container wrote is lost'
+    'incident-care|kubelet|afterwards a container that crashes is started again, without a restart of kubelet'
+    'incident-care-control|kubelet|the unmount is refused: kubelet waits for a mount that is there'
+    'incident-crash|kubelet|the container crashes in the outage'
+    'incident-restarts|kubelet|kubelet is restarted three times in the outage'
     'first-life|kubelet|a pod comes up, writes, is deleted'
     "first-life-control|kubelet|mount only says so: the pod writes onto the machine's own disk"
     'kubelet-restart|kubelet|kubelet restarts while the API is healthy'
@@ -32,7 +34,9 @@ readonly scenarios=(
     'recreate|kubelet|the pod is deleted and made again on the same node, at once'
     'recreate-control|kubelet|the second mount only says so: the new pod finds nothing'
     'orphan|kubelet|the pod is deleted by force and made again while kubelet is down'
-    'orphan-control|kubelet|without guard: unmounted under the old container'
+    'orphan-control|kubelet|the second mount only says so: the new pod finds nothing'
+    'orphan-gone|kubelet|deleted by force while kubelet is down, and not made again'
+    'orphan-gone-control|kubelet|without guard: unmounted under the old container'
     'resize|kubelet|the claim grows while the pod writes'
     'resize-control|kubelet|expandfs only says so: the claim has grown, the disk has not'
     'controller|controller-manager|the controller-manager attaches and detaches'

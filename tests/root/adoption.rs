@@ -79,8 +79,8 @@ fn a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted() {
     let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
     let mut container = writing(&volume, &pod);
     // The incident's first half, before anything of ours has looked.
-    let message = node.fails(volume.unpublish(pod.uid()));
-    assert!(message.contains("still runs"), "{message}");
+    let message = node.fails(volume.unstage());
+    assert!(message.contains("still run"), "{message}");
     forget(&node);
 
     let said = node.verb(&["heal"]).unwrap();
@@ -92,10 +92,14 @@ fn a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted() {
     assert!(record["consumers"].get(pod.uid()).is_some(), "{record}");
     assert_eq!(node.verb(&["heal"]).unwrap(), "", "once");
 
-    for call in [volume.unpublish(pod.uid()), volume.unstage(), volume.detach()] {
+    for call in [volume.unstage(), volume.detach()] {
         let message = node.fails(call);
         assert!(message.contains("still run") || message.contains("mounted at"), "{message}");
     }
+    container.must_write_on(5);
+    node.must(volume.unpublish(pod.uid()));
+    let message = node.fails(volume.unstage());
+    assert!(message.contains(pod.uid()), "{message}");
     container.must_write_on(5);
     ends(&volume, &pod, container);
 }

@@ -81,12 +81,13 @@ fn a_second_incident_is_refused_from_its_beginning() {
     node.configure(MINUTE);
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = running(&node, &pod, "ext4", "64M");
-    let unmount = volume.unpublish(pod.uid());
+    node.must(volume.unpublish(pod.uid()));
+    let unmount = volume.unstage();
     is_refused(&node, 0, &unmount);
     set_the_wall_clock(&volume, 1000);
     // kubelet came to its senses, and errs again later.
     is_refused(&node, GAP, &unmount);
-    assert_eq!(layers_at(&volume.pod(pod.uid())), 1);
+    assert_eq!(layers_at(&volume.global()), 1);
     assert!(!node.log().contains("given up"), "{}", node.log());
     is_refused(&node, GAP, &unmount);
     is_consented(&node, GAP + 70, &unmount);
@@ -108,7 +109,8 @@ fn a_consent_holds_until_the_tear_down_is_done() {
     node.configure(MINUTE);
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = running(&node, &pod, "ext4", "64M");
-    let unmount = volume.unpublish(pod.uid());
+    node.must(volume.unpublish(pod.uid()));
+    let unmount = volume.unstage();
     is_refused(&node, 0, &unmount);
     let answer = later(&node, 100, &unmount, ("INCLOUD_DISK_SEAM", "mounts.unmount=fail"));
     assert!(answer.text.contains("was made to fail"), "{}", answer.text);
@@ -129,7 +131,8 @@ fn a_wall_clock_that_is_set_hastens_and_delays_nothing() {
     node.configure("[guard]\ngive_up_after = 500");
     let pod = Pod::new(Naming::Cgroupfs);
     let (volume, container) = running(&node, &pod, "ext4", "64M");
-    let unmount = volume.unpublish(pod.uid());
+    node.must(volume.unpublish(pod.uid()));
+    let unmount = volume.unstage();
     is_refused(&node, 0, &unmount);
     set_the_wall_clock(&volume, YEARS);
     is_refused(&node, 1, &unmount);

@@ -96,7 +96,7 @@ fn an_attach_alone_heals_a_running_container() {
         node.must(volume.wait(""));
         node.must(volume.stage());
         node.must(volume.publish(pod.uid()));
-        node.fails(volume.unpublish(pod.uid()));
+        node.fails(volume.unstage());
         let log = node.log();
         assert!(log.contains("healed") && log.contains("when the disk was last seen"), "{log}");
         assert!(!log.contains("an unknown moment"), "{log}");
@@ -373,7 +373,7 @@ fn an_unmount_puts_right_what_a_killed_heal_left() {
         assert!(!child.wait().unwrap().success(), "it did not come to {step}");
         assert_ne!(volume.record()["switching"], serde_json::Value::Null, "{step}");
         assert_eq!(shared() > before, step == "heal.tuck.shared");
-        node.fails(volume.unpublish(pod.uid()));
+        node.fails(volume.unstage());
         assert_eq!(shared(), before, "{step}");
         assert_eq!(volume.record()["switching"], serde_json::Value::Null, "{step}");
     }

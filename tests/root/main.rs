@@ -46,6 +46,7 @@ mod killed_heal;
 mod kills;
 mod leftovers;
 mod letters;
+mod letting_go;
 mod life;
 mod long_checks;
 mod looking;

@@ -20,6 +20,16 @@ fn bind(from: &Path, to: &Path) {
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
 }
 
+/// The folder is let go, and takes nothing from a container that counts as the pod's.
+#[track_caller]
+fn is_let_go(volume: &Volume<'_>, container: &mut Container) {
+    volume.node.must(volume.unpublish(POD));
+    let folders = &volume.record()["let_go"]["folders"];
+    assert!(folders[POD]["at"].is_u64(), "it counts as the pod's: {folders}");
+    assert_eq!(layers_at(&volume.pod(POD)), 0);
+    container.must_write_on(5);
+}
+
 /// The call is refused, names the process, and takes nothing from it.
 #[track_caller]
 fn is_refused(node: &Node, call: &[String], container: &mut Container, place: &str) {
@@ -44,8 +54,9 @@ fn a_container_in_no_pods_cgroup_keeps_what_it_was_given() {
         for plan in [docker.container(), Plan::outside()] {
             let mut container = plan.seeing(&folder, "/data").start();
             container.write("/data/log", Duration::from_millis(1));
-            is_refused(&node, &volume.unpublish(POD), &mut container, "/data");
+            is_let_go(&volume, &mut container);
             is_refused(&node, &volume.unstage(), &mut container, "/data");
+            node.must(volume.publish(POD));
             let report = container.report();
             assert_eq!((report.errors, report.file_systems.len()), (0, 1), "{report:?}");
             assert_eq!((layers_at(&folder), layers_at(&volume.global())), (1, 1));
@@ -161,7 +172,8 @@ fn without_pods_cgroups_a_container_is_known_by_kubelets_files() {
     let mut container = plan.start();
     container.write("/data/log", Duration::from_millis(1));
     node.must(volume.unpublish(other));
-    is_refused(&node, &volume.unpublish(POD), &mut container, "/data");
+    assert!(volume.record()["let_go"].is_null(), "it is not the other's: {}", volume.record());
+    is_let_go(&volume, &mut container);
     let message = node.fails(volume.unstage());
     assert!(message.contains(&format!("shop/orders-0 ({POD})")), "{message}");
     container.die();
@@ -184,7 +196,8 @@ fn a_volumes_own_files_are_no_pods() {
     let plan = Plan::outside().seeing(&folder, "/data").seeing(&false_one, "/log");
     let mut container = plan.start();
     container.write("/data/log", Duration::from_millis(1));
-    is_refused(&node, &volume.unpublish(POD), &mut container, "/data");
+    is_let_go(&volume, &mut container);
+    is_refused(&node, &volume.unstage(), &mut container, "/data");
     container.die();
     volume.take_away();
     nothing_is_left(&node, &[&volume]);

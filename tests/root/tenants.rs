@@ -72,7 +72,10 @@ fn a_cgroup_that_a_user_named_is_nobodys_pod() {
     fs::create_dir(&inner).unwrap();
     chown(&inner, Some(USER), Some(USER)).unwrap();
     fs::write(inner.join("cgroup.procs"), container.pid().to_string()).unwrap();
-    let message = node.fails(volume.unpublish(victim.uid()));
+    node.must(volume.unpublish(victim.uid()));
+    let record = volume.record();
+    assert!(record["let_go"]["folders"][victim.uid()]["at"].is_u64(), "its own: {record}");
+    let message = node.fails(volume.unstage());
     assert!(message.contains(&format!("{} (", container.pid())), "{message}");
     volume.ends_with(&victim, container);
     nothing_is_left(&node, &[&volume]);

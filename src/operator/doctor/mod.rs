@@ -9,7 +9,7 @@ use super::looking::Configured;
 use super::stage::{Paint, Stage, hanging};
 use super::status;
 use crate::driver::Driver;
-use crate::host::system::{self, System};
+use crate::host::system::{self, Kubelet, System};
 use crate::model::error::Result;
 use crate::model::finding::{Finding, Level, worst};
 use crate::model::health::{Health, several};
@@ -52,6 +52,7 @@ fn findings(configured: &Configured) -> Vec<Finding> {
             machine::by_driver(driver, &root),
             cloud::look(driver, configured),
             volumes(driver, configured),
+            marks(driver, running.as_ref()).into_iter().collect(),
         ]
         .concat())
     });
@@ -113,6 +114,30 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
     }
     found.extend(notes(&status.volumes));
     found
+}
+
+/// A kubelet that let go of a volume and was restarted does not tell a controller any more that it is
+/// in use: then the mark in the cloud alone stops a detach from elsewhere.
+fn marks(driver: &Driver<'_>, kubelet: Option<&Kubelet>) -> Option<Finding> {
+    if !kubelet?.is_attached_by_controller {
+        return None;
+    }
+    let forbidden = || {
+        let records = driver.records.list().unwrap_or_default();
+        records.iter().any(|record| record.notes_forbidden.is_some())
+    };
+    let why = driver
+        .why_no_marks()
+        .or_else(|| forbidden().then_some("the cloud allows no notes with volumes"))?;
+    Some(Finding::error(
+        "marks",
+        format!(
+            "the controller-manager detaches, and {why}: when kubelet is restarted twice in one \
+             outage nothing stops it from detaching what a pod still has"
+        ),
+        "let marks be left (guard.mode, guard.remote, the cloud's policy for metadata), or let \
+         kubelet attach (enableControllerAttachDetach: false)",
+    ))
 }
 
 /// Where the cloud allows no notes, that a volume has data is known to the machine alone that mounted

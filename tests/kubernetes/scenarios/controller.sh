@@ -71,7 +71,7 @@ play_controller_incident() {
 # Here kubelet detaches nothing, so that what the container holds stays alive.
 control_controller_incident() {
     configure off off
-    decisive='... its folder is mounted'
+    decisive='... its volume is mounted'
 }
 
 # A node that is an object only, and a pod that was put there by hand.

@@ -17,26 +17,66 @@ etcd_returns() {
     did 'etcd goes on (SIGCONT), the API server answers'
 }
 
-# With the guard nothing may come of it.
+# kubelet is let go of the folder, and of nothing else; the pod must not notice, and kubelet must get
+# over it by itself.
 guarded_incident() {
     begin
-    stall
-    expect 'kubelet wants to unmount' 120 asked unmount
-    # What kubelet tears down is gone within half a second.
-    sleep 2
+    let_go
     expect 'the container runs, while etcd is frozen' 1 lives
     expect '... and writes on' 5 goes_on
-    expect '... its folder is mounted' 1 on_first_disk_on_host
-    expect 'the guard refused, three times' 10 called unmount Failure 3
-    expect 'no other tear-down was called' 1 called_never unmountdevice detach
+    expect '... its volume is mounted' 1 on_first_disk_on_machine
+    expect 'the device is refused, three times' 20 device_is_refused 3
+    expect 'nothing was detached' 1 called_never detach
     etcd_returns
-    sleep 10
+    expect 'kubelet mounts it again' 120 called mount Success 2
+    sleep 5
     expect 'the same container, never restarted' 10 is_same
     expect '... on the same disk' 1 on_first_disk
+    expect '... in its folder too' 1 on_first_disk_on_host
     expect '... writes' 5 goes_on
     expect '... and lost nothing' 1 lost_none
-    expect 'the refusal has ended' 10 quiet unmount
+    expect 'the refusal has ended' 10 quiet unmountdevice
     expect 'the file is whole' 1 whole
+    expect 'nothing was written beside it' 1 nothing_beside
+}
+
+# let_go: kubelet, restarted while etcd is frozen, has unmounted the pod's folder.
+let_go() {
+    stall
+    expect 'kubelet unmounts the folder' 120 called unmount Success
+    # What kubelet tears down is gone within half a second.
+    sleep 2
+}
+
+# Killed, the container must be running again without a restart of kubelet.
+comes_again() {
+    kill -KILL "$pid"
+    did 'the container is killed'
+    expect 'kubelet starts it again by itself' 15 is_restarted
+    expect '... on the same disk' 1 on_first_disk
+    expect '... and it writes' 5 goes_on
+    expect '... without loss' 1 lost_none
+}
+
+# device_is_refused AT LEAST: of repetitions the log has no line each.
+device_is_refused() {
+    saw=$(disk explain "vol-$me" 2>/dev/null | grep -o 'unmountdevice, [0-9]* times' | head -n 1)
+    [[ -n $saw ]] && (($(awk '{ print $2 }' <<<"$saw") >= $1))
+}
+
+global_folder() { echo "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/pv-$me"; }
+
+on_first_disk_on_machine() {
+    saw="disk $(disk_at "$(global_folder)" </proc/self/mountinfo)"
+    [[ $saw == "disk $first_disk" ]]
+}
+
+# nothing_beside: no file of the node's own disk in any of the pods' folders of volumes.
+nothing_beside() {
+    local found
+    found=$(find /var/lib/kubelet/pods -xdev -path '*/volumes/incloud~disk/*' -type f 2>/dev/null | head -n 3)
+    saw=${found:-no file}
+    [[ -z $found ]]
 }
 
 on_first_disk_on_host() {
@@ -49,10 +89,10 @@ control_incident() {
     decisive='... and writes on'
 }
 
-# asked WORD: it was called, whatever the answer.
-asked() {
-    saw=$(calls | awk -v word="$1" '$2 == word { print $3; exit }')
-    [[ -n $saw ]]
+# wants_to_unmount: by kubelet's own log, whoever answers.
+wants_to_unmount() {
+    saw=$(grep -c "UnmountVolume started for volume \"pv-$me\"" "$part_logs/kubelet.log")
+    ((saw > 0))
 }
 
 lives() {
@@ -104,63 +144,85 @@ loses() {
 
 play_incident() {
     guarded_incident
-    # Without it the deletion too would wait, see play_incident_care.
-    local waited
-    waited=$(times waitforattach Success)
-    stop_part kubelet
-    start_kubelet
-    did 'kubelet restarted, now that the API server answers'
-    expect '... it finds the volume where it is' 60 called waitforattach Success $((waited + 1))
-    expect '... and tears nothing down' 1 called_never unmountdevice detach
-    expect 'the same container, never restarted' 10 is_same
     put_away
     expect '... and the pod is gone' 30 is_gone
 }
 
-# What kubelet 1.20 thinks afterwards: the mount that it took over without the claim has the
-# PersistentVolume's name instead of the pod's for its volume, so it waits for a mount that is there,
-# and does nothing else for this pod, until it is restarted (kubernetes issue 41522).
+# What a refused unmount left behind: kubelet 1.20 took the mount over without the claim, under the
+# PersistentVolume's name instead of the pod's for its volume; so it waited for a mount that was there,
+# and did nothing else for this pod, until it was restarted (kubernetes issue 103143).
 play_incident_care() {
     begin
     stall
-    expect 'kubelet wants to unmount' 120 asked unmount
+    expect 'kubelet wants to unmount' 120 wants_to_unmount
     sleep 2
     etcd_returns
     until_true 60 node_is_ready || fail 'the node is not ready'
-    kill -KILL "$pid"
-    did 'the container is killed'
-    if until_true 45 is_restarted; then
-        seen '... kubelet starts it again by itself' "pid $pid"
-    else
-        did '... kubelet does not start it again within 45 s' "$(sync_failure)"
-    fi
-    stop_part kubelet
-    start_kubelet
-    did 'kubelet restarted'
-    expect 'the container is up again' 120 is_restarted
-    expect '... and writes' 5 goes_on
-    # First: without the guard the disk has another number if anybody took the old one meanwhile.
-    expect '... and without loss' 1 lost_none
-    expect '... on the same disk' 1 on_first_disk
-    expect 'the guard had refused, three times' 1 called unmount Failure 3
+    comes_again
     put_away
 }
 
-# kubelet gets over it better then: it knows that it has mounted nothing.
+# As the driver answered before.
 control_incident_care() {
-    configure off off
-    decisive='... and without loss'
+    stand_before "[ \"\$1\" != unmount ] || [ ! -e /run/refuses ] || {
+    echo '{\"status\":\"Failure\",\"message\":\"the pod still runs\"}'
+    exit
+}"
+    : >/run/refuses
+    decisive='kubelet starts it again by itself'
+    patience=60
+}
+
+# Only a restart ends it.
+put_back_incident_care() {
+    rm -f /run/refuses
+    stop_part kubelet
+    start_kubelet
+    expect 'kubelet restarted: the container is up again' 120 is_up
+}
+
+# A container that crashes in the outage waits for its end, and no longer.
+play_incident_crash() {
+    begin
+    let_go
+    kill -KILL "$pid"
+    did 'the container is killed, while etcd is frozen'
+    sleep 5
+    etcd_returns
+    expect 'kubelet starts it again by itself' 120 is_restarted
+    expect '... and it writes' 5 goes_on
+    expect '... without loss' 1 lost_none
+    expect '... on its volume' 1 on_its_volume
+    expect 'the file is whole' 1 whole
+    expect 'nothing was written beside it' 1 nothing_beside
+    put_away
+}
+
+# As often as may be: each start of kubelet takes over what the one before left.
+play_incident_restarts() {
+    local turn
+    begin
+    let_go
+    for turn in 2 3; do
+        stop_part kubelet
+        start_kubelet
+        did "kubelet restarted once more ($turn), while etcd is frozen"
+        sleep 8
+    done
+    expect 'the container runs and writes' 5 goes_on
+    expect 'nothing was detached' 1 called_never detach
+    etcd_returns
+    expect 'kubelet mounts it again' 120 called mount Success 2
+    sleep 5
+    expect 'the same container, never restarted' 10 is_same
+    comes_again
+    put_away
 }
 
 is_restarted() {
     look || return 1
     saw="$restarts restarts, pid $pid"
     [[ $uid == "$first_uid" && $pid != "$first_pid" && $container != "$first_container" ]]
-}
-
-sync_failure() {
-    kubectl get events --field-selector "involvedObject.name=$me-0,reason=FailedMount" \
-        -o 'jsonpath={.items[-1:].message}' 2>/dev/null | cut -c1-120
 }
 
 play_incident_unguarded() {

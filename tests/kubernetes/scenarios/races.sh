@@ -63,25 +63,49 @@ play_orphan() {
     stop_part kubelet
     did 'kubelet stopped'
     local number folder old=$first_pid
-    folder=$(pod_folder)
+    folder=$(global_folder)
     number=$(last_number)
     kubectl delete pod "$me-0" --force --grace-period 0 >/dev/null 2>&1
     did 'the pod deleted by force, its container runs on'
     start_kubelet
     did 'kubelet started'
     lost_early=''
-    expect 'its folder stays mounted until the old container has ended' 60 stays_until_end "$old" "$folder"
+    expect 'its volume stays mounted until the old container has ended' 60 stays_until_end "$old" "$folder"
     expect 'another pod is up' 120 is_another
     expect '... has what the old one wrote' 1 went_on_after "$number"
     expect '... and writes' 5 goes_on
     expect 'it is one disk still, in one layer' 1 one_layer
-    expect 'the guard had refused' 1 called unmount Failure
+    expect 'kubelet was let go of the old folder' 1 called unmount Success
+    expect 'nothing was written beside it' 1 nothing_beside
     put_away
 }
 
-control_orphan() {
+control_orphan() { control_recreate; }
+put_back_orphan() { sweep; }
+
+# Nobody wants it any more, and its container ends late.
+play_orphan_gone() {
+    begin
+    stop_part kubelet
+    did 'kubelet stopped'
+    local old=$first_pid
+    kubectl delete statefulset "$me" --wait=false >/dev/null 2>&1
+    kubectl delete pod "$me-0" --force --grace-period 0 >/dev/null 2>&1
+    did 'the pod deleted by force, its container runs on'
+    start_kubelet
+    did 'kubelet started'
+    lost_early=''
+    expect 'its volume stays mounted until the old container has ended' 60 stays_until_end "$old" "$(global_folder)"
+    expect 'kubelet was let go of the folder' 1 called unmount Success
+    expect '... and was refused the device' 1 called unmountdevice Failure
+    expect 'the volume is detached at once' 10 is_detached
+    expect 'nothing was written beside it' 1 nothing_beside
+    put_away
+}
+
+control_orphan_gone() {
     configure off off
-    decisive='its folder stays mounted until the old container has ended'
+    decisive='its volume stays mounted until the old container has ended'
 }
 
 # stays_until_end PID FOLDER: what was seen once is not forgotten.
@@ -89,7 +113,7 @@ stays_until_end() {
     [[ -z $lost_early ]] || return 1
     while runs_as "$1"; do
         if ! grep -qF " $2 " /proc/self/mountinfo && runs_as "$1"; then
-            saw="pid $1 runs, and the folder is not mounted"
+            saw="pid $1 runs, and the volume is not mounted"
             lost_early=yes
             return 1
         fi

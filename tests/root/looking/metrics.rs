@@ -49,22 +49,29 @@ fn refusals_heals_and_stale_mounts_are_counted() {
     );
     assert_eq!(value(&node, "incloud_disk_volumes"), Some(1.0));
     let refused = format!(
-        "incloud_disk_refused{{volume=\"{}\",persistentvolume=\"{}\",operation=\"unmount\",pod_uid=\"{}\",pod_name=\"shop/orders-0\"}}",
+        "incloud_disk_refused{{volume=\"{}\",persistentvolume=\"{}\",operation=\"unmountdevice\",pod_uid=\"\",pod_name=\"\"}}",
+        volume.id, volume.pv,
+    );
+    let let_go = format!(
+        "incloud_disk_let_go{{volume=\"{}\",persistentvolume=\"{}\",pod_uid=\"{}\",pod_name=\"shop/orders-0\"}}",
         volume.id,
         volume.pv,
         pod.uid()
     );
+    assert_eq!(value(&node, &let_go), None);
+    node.must(volume.unpublish(pod.uid()));
+    assert_eq!(value(&node, &let_go), Some(1.0));
     assert_eq!(value(&node, &refused), None);
     for count in 1..=3 {
-        node.fails(volume.unpublish(pod.uid()));
+        node.fails(volume.unstage());
         assert_eq!(value(&node, &refused), Some(1.0));
         assert_eq!(
-            value(&node, "incloud_disk_refusals_total{operation=\"unmount\"}"),
+            value(&node, "incloud_disk_refusals_total{operation=\"unmountdevice\"}"),
             Some(f64::from(count))
         );
     }
     assert_eq!(
-        value(&node, "incloud_disk_calls_total{operation=\"unmount\",outcome=\"guarded\"}"),
+        value(&node, "incloud_disk_calls_total{operation=\"unmountdevice\",outcome=\"guarded\"}"),
         Some(3.0)
     );
     check(test, &node);
@@ -72,11 +79,13 @@ fn refusals_heals_and_stale_mounts_are_counted() {
     pull(&volume, &mut container);
     node.must(volume.is_attached());
     let stale = format!("incloud_disk_stale_mounts{{volume=\"{}\"}}", volume.id);
-    assert_eq!(value(&node, &stale), Some(3.0), "global, pod, container");
+    assert_eq!(value(&node, &stale), Some(2.0), "global, container");
     node.must(volume.attach());
     assert_eq!(value(&node, &stale), None);
     assert_eq!(value(&node, "incloud_disk_heals_total{outcome=\"healed\"}"), Some(1.0));
-    assert_eq!(value(&node, "incloud_disk_healed_mounts_total"), Some(3.0));
+    assert_eq!(value(&node, "incloud_disk_healed_mounts_total"), Some(2.0));
+    node.must(volume.publish(pod.uid()));
+    assert_eq!(value(&node, &let_go), None, "it is mounted again");
     check(test, &node);
 
     container.die();

@@ -62,8 +62,10 @@ fn status(node: &Node, scene: &Scene<'_>) {
         &text,
         &[
             "used by shop/orders-0",
-            "unmount for shop/orders-0 is asked for and refused (2 times)",
-            "last: unmount for shop/orders-0 refused 2 times",
+            "unmountdevice is asked for and refused (2 times): pods that use the volume, shop/orders-0",
+            "kubelet let go of shop/orders-0's folder at",
+            "the pod has the volume; kubelet has not mounted it there again yet",
+            "last: unmountdevice refused 2 times",
             "last: mount for shop/web-0 done",
         ],
     );
@@ -81,6 +83,9 @@ fn status(node: &Node, scene: &Scene<'_>) {
         assert_eq!(one["verdict"]["next"].is_null(), health == "ok", "{one:#}");
         assert!(one["last_call"]["ending"].is_string(), "{one:#}");
     }
+    let let_go = &of(&scene.guarded)["let_go"][0];
+    assert_eq!((&let_go["pod"], &let_go["back"]), (&scene.pods[1].uid().into(), &Value::Null));
+    assert_eq!(let_go["lasts"], false);
     let ok = of(&scene.ok);
     assert_eq!(ok["disk"]["found"], "proven");
     assert_eq!(ok["disk"]["name"], scene.ok.letter());
@@ -150,8 +155,12 @@ fn history(node: &Node, scene: &Scene<'_>) {
     let found = json(node, &["history", &scene.guarded.pv]);
     let entries = found["entries"].as_array().unwrap();
     let ops: Vec<_> = entries.iter().map(|one| one["op"].as_str().unwrap()).collect();
-    assert_eq!(ops, ["attach", "waitforattach", "mountdevice", "mount", "unmount", "now"]);
-    assert_eq!((&entries[4]["ending"], &entries[4]["count"]), (&"refused".into(), &2.into()));
+    assert_eq!(
+        ops,
+        ["attach", "waitforattach", "mountdevice", "mount", "unmount", "unmountdevice", "now"]
+    );
+    assert_eq!((&entries[5]["ending"], &entries[5]["count"]), (&"refused".into(), &2.into()));
+    assert_eq!(entries[4]["text"], "let go of shop/orders-0's folder: the pod keeps the volume");
     assert_eq!(entries[3]["pod"], "shop/orders-0");
     assert!(entries.iter().take(5).all(|one| one["took_ms"].is_u64()), "{found:#}");
     assert_eq!(entries[1]["disk"], scene.guarded.letter());
@@ -206,12 +215,15 @@ fn the_incident_is_a_story_of_about_ten_lines() {
         &[
             &format!("formatted {old} as ext4 and mounted it"),
             "mounted for shop/prometheus-0",
+            "let go of shop/prometheus-0's folder: the pod keeps the volume",
             "(12 times until",
-            &format!("3 mounts in 2 namespaces put from {}", "7:"),
+            &format!("2 mounts in 2 namespaces put from {}", "7:"),
             &format!("which is gone, onto {new}"),
             &format!("the disk is {new}"),
         ],
     );
+    let (status, _) = said(&node, &["status"]);
+    has(&status, &["kubelet let go of shop/prometheus-0's folder at", "mounted again at", "ok"]);
     let begun = text.lines().filter(|line| line.as_bytes().first().is_some_and(u8::is_ascii_digit));
     let begun = begun.filter(|line| line.contains(':')).count();
     assert!((8..=13).contains(&begun), "{begun} entries:\n{text}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(super) const GUARDED: Scenario = Scenario {
     name: "incident-guarded",
-    about: "kubelet tears a volume down under a pod that runs: refused, and the pod never notices",
+    about: "kubelet tears a volume down under a pod that runs: it gets the folder, and the pod never notices",
     settings: WIDELY,
     control: POD_HAS_ITS_DISK,
     controls: Kernels::All,
@@ -36,9 +36,10 @@ fn guarded(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "guard.mode = \"off\"")?;
     let life = a_pod_runs(scene)?;
 
-    let replies = tear_down(scene, &life)?;
+    let [unmount, rest @ ..] = tear_down(scene, &life)?;
     life.has_its_disk(scene)?;
-    for reply in &replies {
+    scene.check("kubelet is let go of the folder", unmount.is_success(), unmount.message())?;
+    for reply in &rest {
         let is_refused = !reply.is_success() && reply.message().contains("it is refused until");
         scene.check("refused, and it is said until when", is_refused, reply.message())?;
     }

@@ -1,0 +1,317 @@
+//! kubelet is let go of a pod's folder while the pod runs, and of nothing else: the containers keep
+//! the volume, and the volume stays until they have ended.
+
+use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
+use crate::crash::seams_are_built_in;
+use crate::heal::{goes_on, pull, running};
+use crate::support::pods::{Container, Naming, Order, Pod, pods_are_possible};
+use crate::support::{Answer, Node, has, private_mounts, spawn};
+use crate::volume::{Volume, make_folder};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+fn is_possible(test: &str) -> bool {
+    private_mounts(test) && pods_are_possible(test)
+}
+
+/// kubelet's folders are shared on a real machine. It ends with the node's folder.
+fn share(node: &Node) {
+    let (own, nothing) = (node.own(), None::<&str>);
+    mount(Some(&own), &own, nothing, MsFlags::MS_BIND, nothing).unwrap();
+    mount(nothing, &own, nothing, MsFlags::MS_SHARED, nothing).unwrap();
+}
+
+fn unshare(node: &Node) {
+    umount2(&node.own(), MntFlags::MNT_DETACH).unwrap();
+}
+
+/// kubelet removes the folder after an unmount that succeeded.
+#[track_caller]
+fn let_go(volume: &Volume<'_>, pod: &Pod) {
+    volume.node.must(volume.unpublish(pod.uid()));
+    assert_eq!(layers_at(&volume.pod(pod.uid())), 0);
+    fs::remove_dir(volume.pod(pod.uid())).unwrap();
+    assert_eq!(layers_at(&volume.global()), 1, "the volume itself stays");
+}
+
+/// What is unmounted next is refused, and names the container.
+#[track_caller]
+fn is_guarded(volume: &Volume<'_>, pod: &Pod, container: &mut Container) {
+    for call in [volume.unstage(), volume.detach()] {
+        let message = volume.node.fails(&call);
+        let who = format!("{} (", container.pid());
+        assert!(message.contains(&who) || call[0] == "detach", "{message}");
+        assert!(message.contains(pod.uid()) || call[0] == "detach", "{message}");
+    }
+    assert!(volume.node.letter(&volume.id).is_some(), "attached still");
+    container.must_write_on(5);
+}
+
+/// The pod ends, and with it all that is left.
+#[track_caller]
+fn ends(volume: &Volume<'_>, container: Container) {
+    container.die();
+    volume.node.must(volume.unstage());
+    volume.node.must(volume.detach());
+    fs::remove_dir(volume.global()).unwrap();
+    volume.must_be_sound();
+}
+
+fn let_goes(volume: &Volume<'_>, pod: &Pod) -> Value {
+    volume.record()["let_go"]["folders"][pod.uid()].clone()
+}
+
+/// kubelet's calls in the incident, and those when it knows better.
+#[test]
+fn the_pod_keeps_the_volume_and_gets_its_folder_back() {
+    if !is_possible("the_pod_keeps_the_volume_and_gets_its_folder_back") {
+        return;
+    }
+    for (fs_type, size, is_shared) in
+        [("ext4", "64M", false), ("ext4", "64M", true), ("xfs", "320M", true)]
+    {
+        let node = Node::new();
+        if is_shared {
+            share(&node);
+        }
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, fs_type, size);
+        let before = container.report();
+        let_go(&volume, &pod);
+        assert!(let_goes(&volume, &pod)["at"].is_u64(), "{}", volume.record());
+        for _ in 0..3 {
+            is_guarded(&volume, &pod, &mut container);
+        }
+        // With no device, with a wrong one, and whatever of them comes first.
+        let calls = [
+            vec![volume.wait(""), volume.stage(), volume.publish(pod.uid())],
+            vec![volume.wait("/dev/vdz"), volume.publish(pod.uid())],
+            vec![volume.publish(pod.uid())],
+            vec![volume.attach(), volume.publish(pod.uid()), volume.stage()],
+        ];
+        for calls in calls {
+            make_folder(&volume.pod(pod.uid()));
+            for call in calls {
+                node.must(call);
+            }
+            let (host, global) = (volume.pod(pod.uid()), volume.global());
+            assert_eq!(only_mount_at(&host).number, only_mount_at(&global).number);
+            assert!(let_goes(&volume, &pod)["back"].is_u64(), "{}", volume.record());
+            // A new container of the pod gets the same disk.
+            let second = pod.container_with(&host);
+            assert!(second.sees("/data/log").exists());
+            second.die();
+            let_go(&volume, &pod);
+            assert!(let_goes(&volume, &pod)["back"].is_null(), "{}", volume.record());
+        }
+        let report = container.report();
+        assert_eq!((report.errors, &report.file_systems), (before.errors, &before.file_systems));
+        assert_eq!(report.file_systems.len(), 1, "{report:?}");
+        ends(&volume, container);
+        if is_shared {
+            unshare(&node);
+        }
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// Nothing that this machine remembers is needed: the processes are the truth.
+#[test]
+fn what_was_let_go_is_guarded_without_any_record() {
+    if !is_possible("what_was_let_go_is_guarded_without_any_record") {
+        return;
+    }
+    for when in ["before", "after"] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Cgroupfs);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let wipe = || {
+            fs::remove_dir_all(node.own().join("state")).unwrap();
+            fs::remove_dir_all(node.own().join("run")).unwrap();
+        };
+        if when == "before" {
+            wipe();
+        }
+        let_go(&volume, &pod);
+        if when == "after" {
+            wipe();
+        }
+        is_guarded(&volume, &pod, &mut container);
+        node.verb(&["heal"]).unwrap();
+        is_guarded(&volume, &pod, &mut container);
+        let status = node.verb(&["status"]).unwrap();
+        has(&status, &[&volume.pv, pod.uid()]);
+        ends(&volume, container);
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// Its disk goes and comes back under another letter while the folder is not there.
+#[test]
+fn a_pod_without_its_folder_is_healed() {
+    if !is_possible("a_pod_without_its_folder_is_healed") {
+        return;
+    }
+    for wiped in [false, true] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let_go(&volume, &pod);
+        if wiped {
+            // The timer finds the global mount again.
+            fs::remove_dir_all(node.own().join("state")).unwrap();
+            fs::remove_dir_all(node.own().join("run")).unwrap();
+            node.verb(&["heal"]).unwrap();
+        }
+        let old = pull(&volume, &mut container);
+        node.must(volume.attach());
+        assert_ne!(old, volume.letter());
+        goes_on(&mut container, 10);
+        for call in [volume.unstage(), volume.detach()] {
+            let message = node.fails(&call);
+            assert!(message.contains(pod.uid()) || call[0] == "detach", "{message}");
+        }
+        make_folder(&volume.pod(pod.uid()));
+        node.must(volume.wait(""));
+        node.must(volume.publish(pod.uid()));
+        goes_on(&mut container, 3);
+        volume.ends_with(&pod, container);
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// A container that sees the machine's folders, and is given none of its own, loses what it sees
+/// with the folder: so it is not let go.
+#[test]
+fn what_would_go_along_is_refused_before() {
+    if !is_possible("what_would_go_along_is_refused_before") {
+        return;
+    }
+    let node = Node::new();
+    share(&node);
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let folder = volume.pod(pod.uid());
+    for follows in [true, false] {
+        let plan = pod.container().copying_all_mounts();
+        let plan = if follows { plan.following_our_mounts() } else { plan };
+        let mut seeing = plan.start();
+        seeing.write(folder.join("seen").to_str().unwrap(), Duration::from_millis(1));
+        if follows {
+            let message = node.fails(volume.unpublish(pod.uid()));
+            let who = format!("{} (", seeing.pid());
+            has(&message, &["would lose its mount", &who, "disk release"]);
+            assert_eq!(layers_at(&folder), 1);
+            assert!(let_goes(&volume, &pod).is_null(), "{}", volume.record());
+        } else {
+            // A copy that is private is its own.
+            node.must(volume.unpublish(pod.uid()));
+            node.must(volume.publish(pod.uid()));
+        }
+        let report = seeing.must_write_on(5);
+        assert_eq!((report.errors, report.file_systems.len()), (0, 1), "{report:?}");
+        seeing.die();
+    }
+    let_go(&volume, &pod);
+    is_guarded(&volume, &pod, &mut container);
+    ends(&volume, container);
+    unshare(&node);
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// A privileged container may enter the machine's own namespace: there it uses the folder itself.
+#[test]
+fn who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not() {
+    let test = "who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not";
+    if !is_possible(test) {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Crio);
+    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let folder = volume.pod(pod.uid());
+    let file = folder.join("log");
+    let uses = [
+        Order::Open { path: file.clone() },
+        Order::Map { path: file },
+        Order::ChangeFolder { path: folder.clone() },
+        Order::ChangeRoot { path: folder.clone() },
+    ];
+    for order in uses {
+        // As a runtime's watcher.
+        let mut watcher = pod.container().in_our_namespace().start();
+        node.must(volume.unpublish(pod.uid()));
+        node.must(volume.publish(pod.uid()));
+        watcher.must(&order);
+        let message = node.fails(volume.unpublish(pod.uid()));
+        let who = format!("{} (", watcher.pid());
+        has(&message, &["still uses the folder", "shop/orders-0", &who]);
+        assert!(!message.contains(&format!("{} (", container.pid())), "{message}");
+        assert_eq!(layers_at(&folder), 1, "{order:?}");
+        assert!(let_goes(&volume, &pod)["at"].is_null(), "{}", volume.record());
+        container.must_write_on(2);
+        watcher.die();
+    }
+    let_go(&volume, &pod);
+    is_guarded(&volume, &pod, &mut container);
+    ends(&volume, container);
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// The container's mount goes in the very moment: then the machine's is put back, and it is said.
+#[test]
+fn what_is_lost_with_it_is_put_back_and_told() {
+    let test = "what_is_lost_with_it_is_put_back_and_told";
+    if !is_possible(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let mut other = pod.container_with(&volume.pod(pod.uid()));
+    let held = node.base().join("held");
+    let mut command = node.command(volume.unpublish(pod.uid()));
+    command.env("INCLOUD_DISK_SEAM", format!("unmount.guarded=hold:{}", held.display()));
+    let (call, output) = spawn(command);
+    eventually("the guard has looked", || held.exists());
+    other.must(&Order::Unmount { place: "/data".into() });
+    fs::remove_file(&held).unwrap();
+    let answer = Answer::finish(call, output);
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    has(&answer.text, &["its mount at /data went with the folder's", "that is put back"]);
+    assert_eq!(layers_at(&volume.pod(pod.uid())), 1);
+    assert!(let_goes(&volume, &pod).is_null(), "{}", volume.record());
+    other.die();
+    volume.ends_with(&pod, container);
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// A call that is killed right after the unmount has let go: it is remembered.
+#[test]
+fn a_call_that_is_killed_has_remembered_it() {
+    let test = "a_call_that_is_killed_has_remembered_it";
+    if !is_possible(test) || !seams_are_built_in(test) {
+        return;
+    }
+    for step in ["unmount.guarded", "unmount.one"] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let mut command = node.command(volume.unpublish(pod.uid()));
+        command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+        let (mut call, _output) = spawn(command);
+        call.wait().unwrap();
+        assert!(let_goes(&volume, &pod)["at"].is_u64(), "{step}: {}", volume.record());
+        is_guarded(&volume, &pod, &mut container);
+        node.must(volume.unpublish(pod.uid()));
+        assert_eq!(layers_at(&volume.pod(pod.uid())), 0);
+        fs::remove_dir(Path::new(&volume.pod(pod.uid()))).unwrap();
+        is_guarded(&volume, &pod, &mut container);
+        ends(&volume, container);
+        nothing_is_left(&node, &[&volume]);
+    }
+}
