@@ -78,6 +78,7 @@ impl Driver<'_> {
         let lock = self.lock_if_possible(&volume.id)?;
         if lock.is_some() && node == self.this_node {
             self.wanted_again(&volume.id, &["detach"]);
+            self.note_caller(&volume.id);
         }
         let attach = |server: Option<&ServerId>| {
             let server = server.ok_or_else(|| no_server(node))?;

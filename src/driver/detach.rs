@@ -86,6 +86,18 @@ impl Driver<'_> {
             self.forget(id, name);
             return Ok(Outcome::Already);
         };
+        self.detach_locked(id, name, (node, server), state, force)
+    }
+
+    /// The same for a caller that holds the volume's lock, and has asked the cloud for it.
+    pub(super) fn detach_locked(
+        &self,
+        id: &VolumeId,
+        name: &VolumeName,
+        (node, server): (&NodeName, Option<ServerId>),
+        state: CloudVolume,
+        force: Force,
+    ) -> Result<Outcome> {
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
         let (outcome, state) = self.make_detached(state, server, node, force)?;
         self.forget_answers(id);

@@ -11,23 +11,14 @@ use crate::host::machine;
 use crate::model::config::GuardMode;
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::facts::LetGoFact;
 use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::letting_go::{Kept, LetGo, Ruling, in_the_way, judge};
+use crate::model::letting_go::{Kept, Ruling, in_the_way, judge};
 use crate::model::moment::now;
 use crate::model::mountinfo::MountTable;
 use crate::model::ownership::Machine;
-use crate::model::record::VolumeRecord;
 use crate::model::users::{Answer, Holder, NamespaceUse};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
-
-/// An orchestrator that can read its claims has mounted the folder again by then.
-const LASTS: Duration = Duration::from_secs(600);
-
-/// That it did is told for so long, in milliseconds.
-const TOLD_FOR: u64 = 86_400_000;
 
 /// The consumer's folder, and what stands there.
 pub(super) struct Parting<'a> {
@@ -145,26 +136,6 @@ impl Driver<'_> {
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "that the folder is let go of is not remembered");
         }
-    }
-
-    /// What was let go of, for people: what is over is no news.
-    pub(super) fn let_go_facts(&self, record: &VolumeRecord) -> Vec<LetGoFact> {
-        let (boot, uptime) = (machine::boot_id(), machine::uptime());
-        let fact = |(pod, one): (&ConsumerId, &LetGo)| {
-            let is_back = one.back.is_some();
-            LetGoFact {
-                pod: pod.clone(),
-                since: one.at,
-                back: one.back,
-                lasts: !is_back && uptime.since(&one.when).is_some_and(|gap| gap >= LASTS),
-            }
-        };
-        let is_news = |one: &LetGoFact| match one.back {
-            Some(back) => now() < back + TOLD_FOR,
-            None => self.may_have_it(&record.volume, &one.pod),
-        };
-        let of_this_boot = record.let_go.folders.iter().filter(|(_, one)| one.when.boot == boot);
-        of_this_boot.map(fact).filter(is_news).collect()
     }
 
     /// Whether a process of the pod has the volume still; where that cannot be told it may.

@@ -19,6 +19,7 @@ pub mod expand;
 mod fakes;
 mod fitness;
 mod flush;
+pub mod forgotten;
 pub mod format;
 mod guard;
 pub mod heal;

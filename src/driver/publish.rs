@@ -35,6 +35,7 @@ impl Driver<'_> {
     pub fn publish(&self, volume: &Volume, publication: &Publication<'_>) -> Result<Outcome> {
         let _lock = self.lock(&volume.id)?;
         self.remember_name(volume);
+        self.note_caller(&volume.id);
         let unmount = format!("unmount {}", publication.consumer);
         self.wanted_again(&volume.id, &[&unmount, "unmountdevice", "detach"]);
         let stage = self.mounts.real_path(publication.stage)?;

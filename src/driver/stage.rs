@@ -48,6 +48,7 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         let _lock = self.lock(&volume.id)?;
         self.remember_name(volume);
+        self.note_caller(&volume.id);
         self.stage_locked(volume, target, wish, hint)
     }
 

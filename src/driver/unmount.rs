@@ -31,6 +31,14 @@ impl Ward<'_> {
     }
 }
 
+/// Who asks for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    ByKubelet,
+    /// kubelet has forgotten it.
+    ByNobody,
+}
+
 /// What must be free once the stage folder is unmounted.
 #[derive(Default)]
 struct Leaving {
@@ -62,16 +70,27 @@ impl Driver<'_> {
         consumer: &ConsumerId,
         target: &Target,
     ) -> Result<Outcome> {
-        self.take_off(name, target, &Ward::Consumer(consumer))
+        self.take_off(name, target, &Ward::Consumer(consumer), Asked::ByKubelet)
     }
 
     /// Unmounts the stage folder.
     pub fn unstage(&self, name: &VolumeName, target: &Target) -> Result<Outcome> {
-        self.take_off(name, target, &Ward::Stage)
+        self.take_off(name, target, &Ward::Stage, Asked::ByKubelet)
+    }
+
+    /// The same where nobody asks for it any more.
+    pub(super) fn unstage_forgotten(&self, name: &VolumeName, target: &Target) -> Result<Outcome> {
+        self.take_off(name, target, &Ward::Stage, Asked::ByNobody)
     }
 
     /// Nothing mounted, or no such folder: it is so already.
-    fn take_off(&self, name: &VolumeName, target: &Target, ward: &Ward<'_>) -> Result<Outcome> {
+    fn take_off(
+        &self,
+        name: &VolumeName,
+        target: &Target,
+        ward: &Ward<'_>,
+        asked: Asked,
+    ) -> Result<Outcome> {
         let Some(folder) = self.existing_folder(target)? else { return Ok(Outcome::Already) };
         let id = self.volume_mounted_at(name, &folder)?;
         let stands = self.mounts.standing_at(&folder)?;
@@ -91,6 +110,9 @@ impl Driver<'_> {
         };
         let _lock = key.map(lock).transpose()?;
         if let Some(id) = &id {
+            if asked == Asked::ByKubelet {
+                self.note_caller(id);
+            }
             self.end_leftovers(id);
             self.set_back_for_good(id);
             // A UUID that is not its id would be taken for another volume's.
@@ -122,7 +144,7 @@ impl Driver<'_> {
                 Ward::Consumer(consumer) => drop(record.published.remove(*consumer)),
                 Ward::Stage => {
                     record.is_unstaged();
-                    if is_free.is_ok() {
+                    if is_free.is_ok() && asked == Asked::ByKubelet {
                         record.let_go = LetGoes::default();
                     }
                     // The guard has just looked, and it never consents without: nobody stands on

@@ -81,14 +81,17 @@ impl System {
         }
     }
 
-    /// The kubelet of this machine, if one runs.
+    /// The kubelet of this machine, if one runs: of several the one that lives where we do, for others
+    /// may be those of clusters in containers.
     #[must_use]
     pub fn kubelet(&self) -> Option<Kubelet> {
         let entries = fs::read_dir(&self.proc).ok()?;
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let mut pids: Vec<u32> = pids.collect();
         pids.sort_unstable();
-        pids.into_iter().find_map(|pid| self.kubelet_of(pid))
+        let mut all: Vec<_> = pids.into_iter().filter_map(|pid| self.kubelet_of(pid)).collect();
+        let ours = all.iter().position(|kubelet| kubelet.shares_our_mounts == Some(true));
+        (!all.is_empty()).then(|| all.swap_remove(ours.unwrap_or_default()))
     }
 
     fn kubelet_of(&self, pid: u32) -> Option<Kubelet> {

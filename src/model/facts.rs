@@ -365,6 +365,9 @@ pub struct LetGoFact {
     pub back: Option<u64>,
     /// Whether it lasts for longer than an orchestrator needs that can read its claims.
     pub lasts: bool,
+    /// Whether nobody will ask for the volume's end: the pod has ended, and so has the process that
+    /// named the volume last.
+    pub is_forgotten: bool,
 }
 
 /// What this machine remembers of the volume.

@@ -78,6 +78,7 @@ pub fn judge(facts: &VolumeFacts) -> Verdict {
     let ruled = ambiguous(facts)
         .or_else(|| covered(facts))
         .or_else(|| off_its_disk(facts))
+        .or_else(|| forgotten(facts))
         .or_else(|| guarded(facts))
         .or_else(|| let_go_for_long(facts))
         .or_else(|| leaked(facts));
@@ -185,6 +186,20 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
 /// After a refused unmount kubelet 1.20 waits for a mount that is there.
 const RESTART_KUBELET: &str = "restart it once when the API answers again: until then kubelet 1.20 starts no container of that pod (kubernetes issue 41522)";
 
+/// kubelet was restarted after it had let go, and the pod has ended: nobody asks any more.
+fn forgotten(facts: &VolumeFacts) -> Option<Ruling> {
+    let one = facts.let_go.iter().find(|one| one.is_forgotten)?;
+    let when = moment::text(one.since);
+    Some((
+        Health::Guarded,
+        format!(
+            "kubelet let go of {}'s folder at {when} and was restarted since: it does not know the volume any more, and the pod has ended. disk heal takes it down; its timer does so each minute",
+            label_of(facts, one)
+        ),
+        Some("disk heal".to_owned()),
+    ))
+}
+
 fn let_go_for_long(facts: &VolumeFacts) -> Option<Ruling> {
     let one = facts.let_go.iter().find(|one| one.lasts && one.back.is_none())?;
     Some((
@@ -254,7 +269,7 @@ fn as_it_should_be(facts: &VolumeFacts) -> String {
 
 fn notes(facts: &VolumeFacts) -> Vec<String> {
     // What the verdict itself says is not said twice.
-    let is_ruled = |one: &&LetGoFact| one.lasts && one.back.is_none();
+    let is_ruled = |one: &&LetGoFact| one.is_forgotten || one.lasts && one.back.is_none();
     let let_go = facts.let_go.iter().filter(|one| !is_ruled(one));
     let mut notes: Vec<String> = let_go.map(|one| told_of_letting_go(facts, one)).collect();
     let own = |mount: &&MountFact| mount.is_own() && mount.on == Standing::Disk;

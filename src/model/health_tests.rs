@@ -182,7 +182,13 @@ fn what_disagrees_is_noted() {
 #[test]
 fn what_was_let_go_is_told_and_is_no_alarm_until_it_lasts() {
     let pod = ConsumerId::parse("u").unwrap();
-    let one = LetGoFact { pod: pod.clone(), since: 7_860_000, back: None, lasts: false };
+    let one = LetGoFact {
+        pod: pod.clone(),
+        since: 7_860_000,
+        back: None,
+        lasts: false,
+        is_forgotten: false,
+    };
     let with = |one: &LetGoFact, has_it: bool| {
         let pods = vec![PodFact { uid: pod.clone(), name: Some("shop/orders-0".into()), has_it }];
         judge(&VolumeFacts { let_go: vec![one.clone()], pods, ..facts(disk("7:1"), Vec::new()) })
@@ -195,7 +201,9 @@ fn what_was_let_go_is_told_and_is_no_alarm_until_it_lasts() {
     let back = LetGoFact { back: Some(7_920_000), ..one.clone() };
     let again = "the pod kept the volume; mounted again at 1970-01-01T02:12:00.000Z";
     assert_eq!(with(&back, true).notes, [format!("{told}{again}")]);
-    let verdict = with(&LetGoFact { lasts: true, ..one }, true);
+    let verdict = with(&LetGoFact { lasts: true, ..one.clone() }, true);
     assert_eq!((verdict.health, verdict.notes.len()), (Health::Guarded, 0));
     assert!(verdict.because.contains(still), "{verdict:?}");
+    let verdict = with(&LetGoFact { is_forgotten: true, ..one }, false);
+    assert_eq!((verdict.health, verdict.next.as_deref()), (Health::Guarded, Some("disk heal")));
 }

@@ -5,7 +5,9 @@ use super::heal::{notes, word};
 use super::stage;
 use crate::driver::Driver;
 use crate::driver::adopt::Found;
+use crate::driver::forgotten::Forgotten;
 use crate::driver::heal::Healed;
+use crate::host::system::System;
 use crate::host::{Events, nodes, worker};
 use crate::log;
 use crate::model::config::{Config, HealMode};
@@ -91,11 +93,13 @@ impl Tending<'_> {
 
     fn once(&self, node: Option<&Path>) -> Result<String> {
         if self.mode == HealMode::Off {
-            self.with_driver(|driver| {
+            let ended = self.with_driver(|driver| {
                 driver.end_all_leftovers();
-                Ok(())
+                Ok(end_forgotten(driver))
             })?;
-            return Ok("heal.mode is off\n".to_owned());
+            let lines: String =
+                ended.iter().map(|one| stage::told(&told_of_forgotten(one))).collect();
+            return Ok(format!("{lines}heal.mode is off\n"));
         }
         let Looked { said, failures, .. } = self.look(node)?;
         let mut text = String::new();
@@ -117,23 +121,25 @@ impl Tending<'_> {
 
     /// Looks after all volumes, or one disk's; what was done, by volume, and what could not be.
     fn look(&self, node: Option<&Path>) -> Result<Looked> {
-        let (found, tended) = self.with_driver(|driver| {
+        let (found, tended, ended) = self.with_driver(|driver| {
             if let Some(node) = node {
                 let seen = std::fs::metadata(node).ok();
                 let number = seen.and_then(|seen| nodes::number_of(&seen)).ok_or_else(|| {
                     Error::bad_call(format!("{} is no disk's node", node.display()))
                 })?;
-                return Ok((Vec::new(), driver.tend_disk(number, self.mode)?));
+                return Ok((Vec::new(), driver.tend_disk(number, self.mode)?, Vec::new()));
             }
             let found = match self.mode {
                 HealMode::Auto => driver.adopt_found()?,
                 HealMode::Report | HealMode::Off => Vec::new(),
             };
             let tended = driver.tend_all(self.mode)?;
+            let mut ended = Vec::new();
             if !self.is_plan {
                 driver.end_all_leftovers();
+                ended = end_forgotten(driver);
             }
-            Ok((found, tended))
+            Ok((found, tended, ended))
         })?;
         let mut looked = Looked { is_busy: tended.is_busy, ..Looked::default() };
         for one in found {
@@ -144,6 +150,11 @@ impl Tending<'_> {
         for (id, done) in tended.volumes {
             looked.said.insert(id.to_string(), told(&id, &done, self.mode));
             looked.failures.extend(done.err());
+        }
+        for one in ended {
+            let lines = looked.said.entry(one.id.to_string()).or_default();
+            lines.push(told_of_forgotten(&one));
+            looked.failures.extend(one.outcome.err());
         }
         Ok(looked)
     }
@@ -199,6 +210,21 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
     let heading = if is_plan { "would be healed" } else { "left" };
     lines.extend(healed.left.iter().map(|left| format!("volume {id}: {heading}: {left}")));
     lines
+}
+
+fn told_of_forgotten(one: &Forgotten) -> String {
+    let what = match &one.outcome {
+        Ok(true) => "unmounted and detached".to_owned(),
+        Ok(false) => "unmounted".to_owned(),
+        Err(error) => format!("not taken down: {error}"),
+    };
+    format!("volume {}: {what}: kubelet does not know it any more, and its pods have ended", one.id)
+}
+
+/// What kubelet let go of and forgot; while none runs it may remember still.
+fn end_forgotten(driver: &Driver<'_>) -> Vec<Forgotten> {
+    let Some(kubelet) = System::default().kubelet() else { return Vec::new() };
+    driver.end_forgotten(!kubelet.is_attached_by_controller)
 }
 
 fn told_of_found(one: &Found) -> (String, String) {

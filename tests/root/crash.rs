@@ -44,8 +44,8 @@ const STEPS: &[(&str, &str)] = &[
 ];
 const ONLY_BLANK: usize = 3;
 
-/// Steps that no ordinary life comes to: `expand` and `pull` have their tests.
-const ELSEWHERE: [&str; 19] = [
+/// Steps that no ordinary life comes to: `expand`, `pull` and `letting_go` have their tests.
+const ELSEWHERE: [&str; 20] = [
     // Only of a file system that asks for a check.
     "filesystems.check.begun",
     "heal.attached",
@@ -66,6 +66,8 @@ const ELSEWHERE: [&str; 19] = [
     // Only against a cloud with servers, and on kernels without the newer mount calls.
     "takeover.requested",
     "mounts.bound",
+    // Only where kubelet has forgotten a volume.
+    "forgotten.unmounted",
     // Only where copies in other namespaces stay.
     "mounts.renewing",
 ];

@@ -5,12 +5,14 @@ use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
 use crate::crash::seams_are_built_in;
 use crate::heal::{goes_on, pull, running};
 use crate::support::pods::{Container, Naming, Order, Pod, pods_are_possible};
-use crate::support::{Answer, Node, has, private_mounts, spawn};
+use crate::support::{Answer, Node, has, output_of, private_mounts, spawn, start};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 fn is_possible(test: &str) -> bool {
@@ -314,4 +316,130 @@ fn a_call_that_is_killed_has_remembered_it() {
         ends(&volume, container);
         nothing_is_left(&node, &[&volume]);
     }
+}
+
+/// A process that calls, and has ended afterwards, as a kubelet that was restarted.
+#[track_caller]
+fn by_another(node: &Node, call: &crate::volume::Call) {
+    let direct = node.command(call);
+    let mut command = Command::new("sh");
+    // The shell stays the caller: it does something afterwards.
+    command.args(["-c", "\"$@\" && :", "kubelet"]).arg(direct.get_program());
+    command.args(direct.get_args()).stdin(Stdio::null());
+    for (key, value) in direct.get_envs() {
+        command.env(key, value.unwrap());
+    }
+    let said = output_of(&mut command);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("Success"), "{said}");
+}
+
+/// A kubelet, for those who look which one runs here.
+fn kubelet(by_controller: bool) -> Child {
+    let flag = format!("--enable-controller-attach-detach={by_controller}");
+    let mut command = Command::new("/bin/sh");
+    command.arg0("kubelet").args(["-c", "read end", "kubelet", &flag]);
+    start(command.stdin(Stdio::piped()))
+}
+
+/// Whether no other kubelet runs on this machine: one in a container's namespace counts as this
+/// machine's where there is no other.
+fn is_alone() -> bool {
+    let is_kubelet = |line: Vec<u8>| {
+        let program = line.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
+        String::from_utf8_lossy(&program).ends_with("kubelet")
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+    !lines.any(is_kubelet)
+}
+
+/// kubelet let go, was restarted, and does not know the volume any more; then the pod ends.
+#[test]
+fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
+    let test = "what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer";
+    if !is_possible(test) {
+        return;
+    }
+    for by_controller in [false, true] {
+        let node = Node::new();
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let heal = || node.verb(&["heal"]).unwrap();
+        let stays = |what: &str| {
+            assert_eq!(heal(), "", "{what}");
+            assert_eq!(layers_at(&volume.global()), 1, "{what}");
+        };
+        let_go(&volume, &pod);
+        by_another(&node, &volume.unpublish(pod.uid()));
+        let mut kubelet = kubelet(by_controller);
+        stays("the pod runs");
+        container.must_write_on(5);
+        // A later call by one that lives.
+        assert_eq!(node.call(volume.unstage()).json["status"], "Failure");
+        container.die();
+        stays("who named it last lives");
+        by_another(&node, &volume.stage());
+        // kubelet finds a folder of another pod, and takes that down itself.
+        let other = Pod::new(Naming::Cgroupfs);
+        make_folder(&volume.pod(other.uid()));
+        by_another(&node, &volume.publish(other.uid()));
+        stays("another pod has its folder");
+        by_another(&node, &volume.unpublish(other.uid()));
+        fs::remove_dir(volume.pod(other.uid())).unwrap();
+        let status = node.verb(&["status"]).unwrap();
+        has(&status, &["kubelet let go of shop/orders-0's folder at", "disk heal takes it down"]);
+        assert_eq!(node.verb(&["heal", "--dry-run"]).unwrap().lines().count(), 1);
+        assert_eq!(layers_at(&volume.global()), 1, "a plan changes nothing");
+        kubelet.kill().unwrap();
+        kubelet.wait().unwrap();
+        if is_alone() {
+            stays("no kubelet runs: it may know the volume when it does");
+        }
+        let mut kubelet = self::kubelet(by_controller);
+        let said = heal();
+        let what =
+            if by_controller { "unmounted: kubelet" } else { "unmounted and detached: kubelet" };
+        has(&said, &[&volume.id, what, "does not know it any more"]);
+        assert_eq!(layers_at(&volume.global()), 0);
+        assert_eq!(node.letter(&volume.id).is_some(), by_controller);
+        assert_eq!(heal(), "", "once");
+        if by_controller {
+            node.must(volume.detach());
+        }
+        kubelet.kill().unwrap();
+        kubelet.wait().unwrap();
+        fs::remove_dir(volume.global()).unwrap();
+        volume.must_be_sound();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// The cloud is silent when the timer comes: it goes on with the next.
+#[test]
+fn what_was_forgotten_is_detached_when_the_cloud_answers_again() {
+    let test = "what_was_forgotten_is_detached_when_the_cloud_answers_again";
+    if !is_possible(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let_go(&volume, &pod);
+    by_another(&node, &volume.wait(""));
+    by_another(&node, &volume.stage());
+    container.die();
+    let mut kubelet = kubelet(false);
+    let mut killed = node.command(["heal"]);
+    killed.env("INCLOUD_DISK_SEAM", "forgotten.unmounted=kill");
+    killed.status().unwrap();
+    assert_eq!(layers_at(&volume.global()), 0);
+    assert!(node.letter(&volume.id).is_some(), "attached still");
+    let said = node.verb(&["heal"]).unwrap();
+    has(&said, &["unmounted and detached"]);
+    assert!(node.letter(&volume.id).is_none());
+    kubelet.kill().unwrap();
+    kubelet.wait().unwrap();
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
 }

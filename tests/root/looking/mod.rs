@@ -85,7 +85,7 @@ fn status(node: &Node, scene: &Scene<'_>) {
     }
     let let_go = &of(&scene.guarded)["let_go"][0];
     assert_eq!((&let_go["pod"], &let_go["back"]), (&scene.pods[1].uid().into(), &Value::Null));
-    assert_eq!(let_go["lasts"], false);
+    assert_eq!((&let_go["lasts"], &let_go["is_forgotten"]), (&false.into(), &false.into()));
     let ok = of(&scene.ok);
     assert_eq!(ok["disk"]["found"], "proven");
     assert_eq!(ok["disk"]["name"], scene.ok.letter());
