@@ -27,6 +27,8 @@ readonly scenarios=(
     'incident-care-control|kubelet|the unmount is refused: kubelet waits for a mount that is there'
     'incident-crash|kubelet|the container crashes in the outage'
     'incident-restarts|kubelet|kubelet is restarted three times in the outage'
+    'incident-forgotten|kubelet|restarted twice, and the pod deleted: nobody asks for the end but the timer'
+    'controller-incident-forgotten|controller-manager|the same with the controller-manager attaching'
     'first-life|kubelet|a pod comes up, writes, is deleted'
     "first-life-control|kubelet|mount only says so: the pod writes onto the machine's own disk"
     'kubelet-restart|kubelet|kubelet restarts while the API is healthy'

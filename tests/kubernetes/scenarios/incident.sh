@@ -219,6 +219,35 @@ play_incident_restarts() {
     put_away
 }
 
+# kubelet does not know the volume any more, and the pod is gone: nobody asks for its end but the timer.
+play_incident_forgotten() {
+    begin
+    let_go
+    local old=$pid
+    stop_part kubelet
+    thaw_etcd
+    kubectl delete statefulset "$me" --wait=false >/dev/null 2>&1
+    kubectl delete pod "$me-0" --force --grace-period 0 >/dev/null 2>&1
+    did 'kubelet stopped, etcd goes on, the pod deleted by force'
+    start_kubelet
+    did 'kubelet started: it does not know the volume any more'
+    expect 'its container ends' 60 not runs_as "$old"
+    expect 'the timer takes the volume down within its minute' 60 timer_takes_it_down
+    expect 'nothing was written beside it' 1 nothing_beside
+    kubectl delete pvc "data-$me-0" --wait=false >/dev/null 2>&1 || true
+    kubectl delete pv "pv-$me" --wait=false >/dev/null 2>&1 || true
+    disk local delete "vol-$me" >/dev/null || fail 'the volume cannot be deleted'
+}
+
+# timer_takes_it_down: as the timer does.
+timer_takes_it_down() {
+    sleep 5
+    disk heal >/dev/null 2>&1
+    is_attached_to - && is_unmounted_here
+}
+
+play_controller_incident_forgotten() { play_incident_forgotten; }
+
 is_restarted() {
     look || return 1
     saw="$restarts restarts, pid $pid"
