@@ -94,7 +94,7 @@ impl Driver<'_> {
         &self,
         id: &VolumeId,
         name: &VolumeName,
-        (node, server): (&NodeName, Option<ServerId>),
+        (node, server): (&NodeName, Option<&ServerId>),
         state: CloudVolume,
         force: Force,
     ) -> Result<Outcome> {

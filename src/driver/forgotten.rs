@@ -85,7 +85,7 @@ impl Driver<'_> {
         let server = self.existing_server(self.this_node)?;
         match self.cloud.volume(id, self.deadline)? {
             Some(state) if is_attached(&state, &server) => {
-                let here = (self.this_node, Some(server));
+                let here = (self.this_node, Some(&server));
                 self.detach_locked(id, &name, here, state, Force::No)?;
                 Ok(true)
             }
