@@ -12,6 +12,7 @@ use crate::host::worker::{News, Terms, Worker};
 use crate::model::error::{Error, Kind};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::wait::WaitStatus;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -161,7 +162,7 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
     };
     let mut failed = false;
     let mut asked_to_end: Option<(Signal, Instant)> = None;
-    let mut hangs_since: Option<(String, Instant)> = None;
+    let mut same_call = SameCall::default();
     loop {
         let look = patience.with_hanging.map(|_| Instant::now() + LOOK);
         let until = asked_to_end.map(|(_, until)| until).or(look);
@@ -216,17 +217,114 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
             return complain(&given_up(&mut worker, why));
         }
         let Some(limit) = patience.with_hanging else { continue };
-        let call = left::call_of(worker.pid());
-        let since = match hangs_since.take() {
-            Some((same, since)) if call.as_ref() == Some(&same) => since,
-            _ => Instant::now(),
-        };
-        hangs_since = call.map(|call| (call, since));
-        if hangs_since.is_some() && since.elapsed() >= limit {
-            let why = Error::new(Kind::Timeout, "not done: it waits in the kernel");
+        if same_call.lasts(&worker, limit) {
+            let why = Error::new(Kind::Timeout, IN_THE_KERNEL);
             return complain(&given_up(&mut worker, why));
         }
     }
+}
+
+const IN_THE_KERNEL: &str = "not done: it waits in the kernel";
+
+/// The system calls that a worker and its children were in at the last look, and since when.
+#[derive(Debug, Default)]
+struct SameCall(BTreeMap<i32, (String, Instant)>);
+
+impl SameCall {
+    /// Whether one of them is in one and the same for so long.
+    fn lasts(&mut self, worker: &Worker, limit: Duration) -> bool {
+        let children = worker.children().into_iter().map(|pid| (pid, left::deaf_call_of(pid)));
+        let all = children.chain([(worker.pid(), left::call_of(worker.pid()))]);
+        let before = std::mem::take(&mut self.0);
+        for (pid, call) in all {
+            let Some(call) = call else { continue };
+            let since = match before.get(&pid) {
+                Some((same, since)) if *same == call => *since,
+                _ => Instant::now(),
+            };
+            self.0.insert(pid, (call, since));
+        }
+        self.0.values().any(|(_, since)| since.elapsed() >= limit)
+    }
+}
+
+/// What came of a part of the work of a verb that stays, or that must come to the end of a list: each
+/// part has a worker of its own.
+#[derive(Debug)]
+pub struct Part {
+    /// What it said.
+    pub said: Vec<u8>,
+    /// Why it was given up, if it was.
+    pub given_up: Option<Error>,
+    /// What it left behind, which hangs.
+    pub left: Vec<Left>,
+    /// The volume that it worked on then.
+    pub volume: Option<String>,
+    /// A signal that came meanwhile.
+    pub signal: Option<Signal>,
+}
+
+/// How a part is waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct PartPatience {
+    /// In all.
+    pub in_all: Duration,
+    /// In one and the same system call.
+    pub with_hanging: Option<Duration>,
+    /// After a signal.
+    pub after_a_signal: Duration,
+}
+
+/// Lets a worker do a part, which speaks by `worker::out`; this process must have one thread.
+#[must_use]
+pub fn part(patience: PartPatience, work: impl FnOnce()) -> Part {
+    let mut part =
+        Part { said: Vec::new(), given_up: None, left: Vec::new(), volume: None, signal: None };
+    let terms =
+        Terms { at_first: Some(patience.in_all), grace: Duration::ZERO, has_own_signals: true };
+    let started = Worker::start(terms, || {
+        work();
+        0
+    });
+    let mut worker = match started {
+        Ok(worker) => worker,
+        Err(error) => return Part { given_up: Some(error), ..part },
+    };
+    let mut same_call = SameCall::default();
+    let mut end: Option<Instant> = None;
+    let why = loop {
+        match worker.next(Some(Instant::now() + LOOK)) {
+            Some(News::Output(bytes)) => part.said.extend(bytes),
+            Some(News::Complaint(bytes)) => {
+                let _ = std::io::stderr().write_all(&bytes);
+            }
+            Some(News::Signal(signal)) => {
+                part.signal.get_or_insert(signal);
+                end.get_or_insert(Instant::now() + patience.after_a_signal);
+            }
+            Some(News::Ended(WaitStatus::Exited(_, 0))) => break None,
+            Some(News::Ended(status)) => {
+                break Some(Error::new(Kind::Bug, format!("its process {}", ended(status))));
+            }
+            Some(News::Hangs) => {
+                let seconds = patience.in_all.as_secs();
+                break Some(Error::new(Kind::Timeout, format!("not done within {seconds} s")));
+            }
+            None => {}
+        }
+        if let (Some(signal), true) = (part.signal, end.is_some_and(|end| Instant::now() >= end)) {
+            break Some(Error::new(Kind::Busy, format!("ended by {signal}")));
+        }
+        if patience.with_hanging.is_some_and(|limit| same_call.lasts(&worker, limit)) {
+            break Some(Error::new(Kind::Timeout, IN_THE_KERNEL));
+        }
+    };
+    let does = worker.does();
+    part.left = worker.end();
+    part.volume = worker.volume();
+    part.given_up = why.map(|why| named(why, &part.left, does));
+    worker.settle(&part.left, PAPERWORK, || {});
+    part
 }
 
 fn given_up(worker: &mut Worker, why: Error) -> String {

@@ -232,6 +232,10 @@ impl Events for Silence {
     fn wait(&mut self, at_most: Duration) {
         std::thread::sleep(at_most.min(Duration::from_millis(1)));
     }
+
+    fn wait_beside(&mut self, at_most: Duration, _: std::os::fd::BorrowedFd<'_>) {
+        self.wait(at_most);
+    }
 }
 
 impl Devices for FakeDevices {

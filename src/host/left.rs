@@ -116,8 +116,8 @@ pub fn hangs(pid: i32) -> bool {
 /// not come back. Of any call if it takes no signal, and of those on disks and folders else.
 #[must_use]
 pub fn call_of(pid: i32) -> Option<String> {
-    if let Some(thread) = hanging_thread(pid) {
-        return fs::read_to_string(thread.join("syscall")).ok();
+    if let Some(call) = deaf_call_of(pid) {
+        return Some(call);
     }
     let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
     name_of(text.split_whitespace().next()?.parse().ok()?)?;
@@ -133,6 +133,13 @@ fn hanging_thread(pid: i32) -> Option<PathBuf> {
         let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
     })
+}
+
+/// The same, only if the process takes no signal there: a program may wait in a read for as long as
+/// it likes.
+#[must_use]
+pub fn deaf_call_of(pid: i32) -> Option<String> {
+    fs::read_to_string(hanging_thread(pid)?.join("syscall")).ok()
 }
 
 /// What the kernel calls the disk of this number now.

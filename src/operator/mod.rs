@@ -44,12 +44,12 @@ const FOR_A_LOCK: Duration = Duration::from_secs(5);
 const WITH_HANGING: Duration = Duration::from_secs(10);
 
 /// How a worker is waited for that does what the verb says; nothing for a verb that touches no
-/// disk, or that stays and has its own way to end.
+/// disk, or that has a worker for each part of its work.
 #[must_use]
 pub fn patience(verb: &Verb) -> Option<Patience> {
     match verb {
         Verb::Node { .. }
-        | Verb::Heal { watch: true, .. }
+        | Verb::Heal { volume: None, .. }
         | Verb::Look(Looking::Completions { .. } | Looking::Man { .. } | Looking::History(_)) => {
             None
         }

@@ -1,10 +1,14 @@
 //! `disk node`: a word of this release's `install.sh` on the machine whose root is mounted here. An
 //! image then needs nothing but the unpacked release: the shell is the machine's own.
 
+use crate::host::left::Left;
+use crate::host::worker::{self, Signals};
 use crate::model::error::{Error, Kind, Result};
+use crate::watch::{self, PartPatience};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -43,12 +47,23 @@ fn once(program: &Path, root: &Path, words: &[String]) -> Result<String> {
     nix::unistd::chroot(root)
         .and_then(|()| nix::unistd::chdir("/"))
         .map_err(|errno| Error::io(format!("enter {}", root.display()), &errno.into()))?;
-    let output = Command::new("/bin/sh")
+    let wrong = |error| Error::io("run the machine's shell", &error);
+    let named = worker::child(&format!("run install.sh {}", words.join(" ")));
+    let mut command = Command::new("/bin/sh");
+    command
         .arg(copy.inside.join("install.sh"))
         .args(words)
         .stdin(nothing)
-        .output()
-        .map_err(|error| Error::io("run the machine's shell", &error))?;
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if worker::waiting_process().is_some() {
+        // Whoever ends it ends all of it; a person's terminal does that by itself.
+        command.process_group(0);
+    }
+    let child = command.spawn().map_err(wrong)?;
+    named.is(i32::try_from(child.id()).unwrap_or(i32::MAX));
+    let output = child.wait_with_output().map_err(wrong)?;
+    drop(named);
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     if output.status.success() {
@@ -58,30 +73,48 @@ fn once(program: &Path, root: &Path, words: &[String]) -> Result<String> {
     Err(Error::new(Kind::Host, format!("install.sh: {}: {}", output.status, lines.join(" | "))))
 }
 
-/// Each time by a process of its own, for there is no way back out of the machine's root.
+/// How long one time may take.
+const AT_MOST: Duration = Duration::from_secs(600);
+
+/// How long a script that runs may go on after a signal: it ends by itself, and clears up.
+const TO_ITS_END: Duration = Duration::from_secs(20);
+
+/// Each time by a process of its own, for there is no way back out of the machine's root; one that
+/// hangs is said, and left alone until it ends.
 fn again_and_again(
     program: &Path,
     root: &Path,
     words: &[String],
     pause: Duration,
 ) -> Result<String> {
+    let mut signals = Signals::of_the_end()?;
     let mut last = Vec::new();
+    let mut left: Vec<Left> = Vec::new();
+    let patience = PartPatience { in_all: AT_MOST, with_hanging: None, after_a_signal: TO_ITS_END };
     loop {
-        let output = Command::new(program)
-            .args(["node", "--root"])
-            .arg(root)
-            .args(words)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| Error::io("start this program anew", &error))?;
-        let text = [output.stdout, output.stderr].concat();
-        if last != text {
-            // Whoever reads it may have gone; the next time there is somebody again.
-            let mut out = std::io::stdout();
-            let _ = out.write_all(&text).and_then(|()| out.flush());
-            last = text;
+        left.retain(Left::is_alive);
+        if left.is_empty() {
+            let part = watch::part(patience, || {
+                let said =
+                    once(program, root, words).unwrap_or_else(|error| format!("disk: {error}\n"));
+                let _ = worker::out().write_all(said.as_bytes());
+            });
+            let given_up = part.given_up.map(|error| format!("disk: {error}\n"));
+            let text = [part.said, given_up.unwrap_or_default().into_bytes()].concat();
+            left = part.left;
+            if last != text {
+                // Whoever reads it may have gone; the next time there is somebody again.
+                let mut out = std::io::stdout();
+                let _ = out.write_all(&text).and_then(|()| out.flush());
+                last = text;
+            }
+            if part.signal.is_some() {
+                return Ok(String::new());
+            }
         }
-        std::thread::sleep(pause);
+        if signals.within(pause).is_some() {
+            return Ok(String::new());
+        }
     }
 }
 

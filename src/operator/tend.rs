@@ -1,5 +1,8 @@
 //! `disk heal` for all volumes, for the disk that just came, or for every disk that comes: what the
 //! calls do by themselves where nobody calls. udev's rule and the timer run it.
+//!
+//! Each look has a worker of its own. One that hangs on a volume's disk is given up; what is left of it
+//! is written down beside that volume's lock, and the next look comes to that volume last.
 
 use super::heal::{notes, word};
 use super::stage;
@@ -7,19 +10,24 @@ use crate::driver::Driver;
 use crate::driver::adopt::Found;
 use crate::driver::forgotten::Forgotten;
 use crate::driver::heal::Healed;
+use crate::driver::tend::Tended;
+use crate::host::devices::SysfsDevices;
 use crate::host::system::System;
-use crate::host::{Events, nodes, worker};
+use crate::host::worker::Signals;
+use crate::host::{Devices, nodes, worker};
 use crate::log;
 use crate::model::config::{Config, HealMode};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::switch::Outcome;
 use crate::model::time::Deadline;
-use nix::sys::signal::{SigSet, Signal};
-use std::collections::BTreeMap;
+use crate::watch::{self, PartPatience};
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Whose volumes are looked after.
@@ -41,6 +49,19 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The same while another call works on a volume.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// The same while the disk of one hangs: that it answers again is no event.
+const LOOK_AT_HANGING: Duration = Duration::from_secs(10);
+
+/// How long a look may be in one and the same system call. A mount that replays a long journal may
+/// take so long; it goes on faster the next time.
+const WITH_HANGING: Duration = Duration::from_secs(15);
+
+/// How long a look that was asked to end may go on: what it does is whole then.
+const TO_ITS_END: Duration = Duration::from_secs(60);
+
+/// The same for one that a person waits for.
+const SOON: Duration = Duration::from_secs(1);
+
 pub(super) fn run(
     whom: &Whom,
     dry_run: bool,
@@ -48,9 +69,6 @@ pub(super) fn run(
     origin: Option<&Path>,
 ) -> Result<String> {
     let mode = if dry_run { HealMode::Report } else { config.heal.mode };
-    let _is_logged = log::start(config);
-    let id = log::new_call_id();
-    let _span = tracing::error_span!("verb", id, op = "heal").entered();
     // A timer's log needs no line each minute.
     let is_asked = dry_run || worker::is_seen();
     let tending = Tending { mode, config, origin, is_asked, is_plan: dry_run };
@@ -78,12 +96,40 @@ struct Tending<'a> {
 /// What was said of each volume or folder.
 type Said = BTreeMap<String, Vec<String>>;
 
+/// What the worker of a look says, an object a line: as it comes, for it may not come to its end.
+#[derive(Debug, Serialize, Deserialize)]
+enum News {
+    /// What is so of a volume or a folder, and whether it could not be put right.
+    Told { whose: String, lines: Vec<String>, is_failure: bool },
+    /// It came to its end.
+    End { is_busy: bool, is_hanging: bool },
+}
+
 /// What came of one look.
 #[derive(Default)]
 struct Looked {
     said: Said,
-    failures: Vec<Error>,
+    failures: usize,
     is_busy: bool,
+    is_hanging: bool,
+    /// The volume at which it was given up: the next look comes to it last.
+    given_up_at: Option<String>,
+    signal: Option<Signal>,
+}
+
+impl Looked {
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Told { whose, lines, is_failure } => {
+                self.failures += usize::from(is_failure);
+                self.said.insert(whose, lines);
+            }
+            News::End { is_busy, is_hanging } => {
+                self.is_busy |= is_busy;
+                self.is_hanging |= is_hanging;
+            }
+        }
+    }
 }
 
 impl Tending<'_> {
@@ -92,71 +138,113 @@ impl Tending<'_> {
     }
 
     fn once(&self, node: Option<&Path>) -> Result<String> {
-        if self.mode == HealMode::Off {
-            let ended = self.with_driver(|driver| {
-                driver.end_all_leftovers();
-                Ok(end_forgotten(driver))
-            })?;
-            let lines: String =
-                ended.iter().map(|one| stage::told(&told_of_forgotten(one))).collect();
-            return Ok(format!("{lines}heal.mode is off\n"));
+        let mut all = Looked::default();
+        let mut put_off = BTreeSet::new();
+        loop {
+            let looked = self.look(node, &put_off, SOON);
+            let Looked { said, failures, given_up_at, signal, .. } = looked;
+            all.said.extend(said);
+            all.failures = failures;
+            if let Some(signal) = signal {
+                return Err(Error::new(Kind::Busy, format!("ended by {signal}")));
+            }
+            // Each time one volume more comes last, and the others are come to.
+            if !given_up_at.is_some_and(|id| put_off.insert(id)) {
+                break;
+            }
         }
-        let Looked { said, failures, .. } = self.look(node)?;
+        if self.mode == HealMode::Off {
+            all.said.entry(String::new()).or_default().push("heal.mode is off".to_owned());
+        }
         let mut text = String::new();
-        for line in said.into_values().flatten() {
+        for line in all.said.into_values().flatten() {
             text += &stage::told(&line);
         }
-        match failures.as_slice() {
-            [] if text.is_empty() && self.is_asked => {
+        match all.failures {
+            0 if text.is_empty() && self.is_asked => {
                 Ok("no mount of any volume here stands on a dead disk\n".to_owned())
             }
-            [] => Ok(text),
-            [first, ..] => {
+            0 => Ok(text),
+            count => {
                 say(&text);
-                let count = failures.len();
-                Err(Error::new(first.kind, format!("{count} could not be put right")))
+                Err(Error::new(Kind::Host, format!("{count} could not be put right")))
             }
         }
     }
 
-    /// Looks after all volumes, or one disk's; what was done, by volume, and what could not be.
-    fn look(&self, node: Option<&Path>) -> Result<Looked> {
-        let (found, tended, ended) = self.with_driver(|driver| {
+    /// Looks after all volumes, or one disk's, by a worker; what was done, and what could not be.
+    fn look(
+        &self,
+        node: Option<&Path>,
+        put_off: &BTreeSet<String>,
+        after_a_signal: Duration,
+    ) -> Looked {
+        let patience = PartPatience {
+            in_all: PATIENCE + TO_ITS_END,
+            with_hanging: Some(WITH_HANGING),
+            after_a_signal,
+        };
+        let part = watch::part(patience, || self.work(node, put_off));
+        let mut looked = Looked { signal: part.signal, ..Looked::default() };
+        for line in part.said.split(|byte| *byte == b'\n') {
+            if let Ok(news) = serde_json::from_slice(line) {
+                looked.hear(news);
+            }
+        }
+        if let Some(error) = part.given_up {
+            let (whose, line) = match &part.volume {
+                Some(id) => (id.clone(), format!("volume {id}: not healed: {error}")),
+                None => (String::new(), format!("cannot look: {error}")),
+            };
+            looked.hear(News::Told { whose, lines: vec![line], is_failure: true });
+            looked.is_hanging = true;
+            looked.given_up_at = part.volume;
+        }
+        looked
+    }
+
+    /// In the worker.
+    fn work(&self, node: Option<&Path>, put_off: &BTreeSet<String>) {
+        let _is_logged = log::start(self.config);
+        let id = log::new_call_id();
+        let _span = tracing::error_span!("verb", id, op = "heal").entered();
+        let end = self.tend(node, put_off).unwrap_or_else(|error| {
+            tell(String::new(), vec![format!("cannot look: {error}")], true);
+            Tended::default()
+        });
+        tell_news(&News::End { is_busy: end.is_busy, is_hanging: end.is_hanging });
+    }
+
+    fn tend(&self, node: Option<&Path>, put_off: &BTreeSet<String>) -> Result<Tended> {
+        self.with_driver(|driver| {
+            if self.mode == HealMode::Off {
+                driver.end_all_leftovers();
+                tell_forgotten(driver);
+                return Ok(Tended::default());
+            }
+            let mut told = |id: &VolumeId, done: Result<Healed>| {
+                tell(id.to_string(), told(id, &done, self.mode), done.is_err());
+            };
             if let Some(node) = node {
                 let seen = std::fs::metadata(node).ok();
                 let number = seen.and_then(|seen| nodes::number_of(&seen)).ok_or_else(|| {
                     Error::bad_call(format!("{} is no disk's node", node.display()))
                 })?;
-                return Ok((Vec::new(), driver.tend_disk(number, self.mode)?, Vec::new()));
+                return driver.tend_disk(number, self.mode, &mut told);
             }
-            let found = match self.mode {
-                HealMode::Auto => driver.adopt_found()?,
-                HealMode::Report | HealMode::Off => Vec::new(),
-            };
-            let tended = driver.tend_all(self.mode)?;
-            let mut ended = Vec::new();
+            let tended = driver.tend_all(self.mode, put_off, &mut told)?;
+            if self.mode == HealMode::Auto {
+                for one in driver.adopt_found()? {
+                    let (folder, line) = told_of_found(&one);
+                    tell(folder, vec![line], one.outcome.is_err());
+                }
+            }
             if !self.is_plan {
                 driver.end_all_leftovers();
-                ended = end_forgotten(driver);
+                tell_forgotten(driver);
             }
-            Ok((found, tended, ended))
-        })?;
-        let mut looked = Looked { is_busy: tended.is_busy, ..Looked::default() };
-        for one in found {
-            let (folder, line) = told_of_found(&one);
-            looked.said.insert(folder, vec![line]);
-            looked.failures.extend(one.outcome.err());
-        }
-        for (id, done) in tended.volumes {
-            looked.said.insert(id.to_string(), told(&id, &done, self.mode));
-            looked.failures.extend(done.err());
-        }
-        for one in ended {
-            let lines = looked.said.entry(one.id.to_string()).or_default();
-            lines.push(told_of_forgotten(&one));
-            looked.failures.extend(one.outcome.err());
-        }
-        Ok(looked)
+            Ok(tended)
+        })
     }
 
     /// Stays in the foreground. A signal ends it at once while it waits, and else after what it is
@@ -165,31 +253,58 @@ impl Tending<'_> {
         if self.mode == HealMode::Off {
             return Err(Error::new(Kind::Config, "heal.mode is off: there is nothing to wait for"));
         }
-        let working = end_between_looks()?;
-        let mut events: Option<Box<dyn Events>> = None;
+        let mut signals = Signals::of_the_end()?;
+        // Subscribed before the look, so that no disk comes in between.
+        let mut events = SysfsDevices::default().watch();
         let mut last = Said::new();
+        let mut put_off = BTreeSet::new();
         loop {
-            let looking = working.lock().unwrap_or_else(PoisonError::into_inner);
-            // Subscribed before the look, so that no disk comes in between.
-            if events.is_none() {
-                events = Some(self.with_driver(|driver| Ok(driver.devices.watch()))?);
-            }
-            let Looked { said, is_busy, .. } = self.look(None).unwrap_or_else(|error| {
-                let said = Said::from([(String::new(), vec![format!("cannot look: {error}")])]);
-                Looked { said, ..Looked::default() }
-            });
-            for (whose, lines) in &said {
-                if last.get(whose) != Some(lines) {
+            let looked = self.look(None, &put_off, TO_ITS_END);
+            for (whose, lines) in &looked.said {
+                if last.get(whose).is_none_or(|before| !is_same(before, lines)) {
                     say(&lines.iter().map(|line| stage::told(line)).collect::<String>());
                 }
             }
-            last = said;
-            drop(looking);
-            if let Some(events) = &mut events {
-                events.wait(if is_busy { LOOK_AGAIN } else { LOOK_EVERY });
+            last = looked.said;
+            if looked.signal.is_some() {
+                return Ok(String::new());
+            }
+            // One that comes last in vain keeps nobody up, and is not hurried for.
+            let comes_further = match looked.given_up_at {
+                Some(id) => put_off.insert(id),
+                None => {
+                    put_off.clear();
+                    false
+                }
+            };
+            let pause = match (looked.is_busy || comes_further, looked.is_hanging) {
+                (true, _) => LOOK_AGAIN,
+                (false, true) => LOOK_AT_HANGING,
+                (false, false) => LOOK_EVERY,
+            };
+            events.wait_beside(pause, signals.as_fd());
+            if signals.came().is_some() {
+                return Ok(String::new());
             }
         }
     }
+}
+
+/// To the process that waits for this one.
+fn tell(whose: String, lines: Vec<String>, is_failure: bool) {
+    tell_news(&News::Told { whose, lines, is_failure });
+}
+
+fn tell_news(news: &News) {
+    if let Ok(line) = serde_json::to_string(news) {
+        let _ = worker::out().write_all((line + "\n").as_bytes());
+    }
+}
+
+/// Whether the lines say the same: for how long something has been so is no news.
+fn is_same(before: &[String], now: &[String]) -> bool {
+    let words = |lines: &[String]| lines.concat().replace(|c: char| c.is_ascii_digit(), "");
+    words(before) == words(now)
 }
 
 /// One line for each mount that was looked at, and for each thing that stays as it is.
@@ -221,10 +336,13 @@ fn told_of_forgotten(one: &Forgotten) -> String {
     format!("volume {}: {what}: kubelet does not know it any more, and its pods have ended", one.id)
 }
 
-/// What kubelet let go of and forgot; while none runs it may remember still.
-fn end_forgotten(driver: &Driver<'_>) -> Vec<Forgotten> {
-    let Some(kubelet) = System::default().kubelet() else { return Vec::new() };
-    driver.end_forgotten(!kubelet.is_attached_by_controller)
+/// Ends what kubelet let go of and forgot; while no kubelet runs it may remember still.
+fn tell_forgotten(driver: &Driver<'_>) {
+    let Some(kubelet) = System::default().kubelet() else { return };
+    for one in driver.end_forgotten(!kubelet.is_attached_by_controller) {
+        let whose = format!("{} forgotten", one.id);
+        tell(whose, vec![told_of_forgotten(&one)], one.outcome.is_err());
+    }
 }
 
 fn told_of_found(one: &Found) -> (String, String) {
@@ -240,27 +358,4 @@ fn told_of_found(one: &Found) -> (String, String) {
 fn say(text: &str) {
     let mut out = worker::out();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// From here on SIGTERM and SIGINT end the process whenever nobody holds the lock.
-#[allow(clippy::exit, reason = "the thread that looks may wait for a disk for a minute")]
-fn end_between_looks() -> Result<Arc<Mutex<()>>> {
-    let wrong = |errno: nix::errno::Errno| Error::io("wait for signals", &errno.into());
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        signals.add(signal);
-    }
-    signals.thread_block().map_err(wrong)?;
-    let working = Arc::new(Mutex::new(()));
-    let idle = Arc::clone(&working);
-    std::thread::Builder::new()
-        .name("end".to_owned())
-        .spawn(move || {
-            let signal = signals.wait();
-            let _idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
-            tracing::info!(?signal, "no longer watching");
-            std::process::exit(0);
-        })
-        .map_err(|error| Error::io("start the thread that waits for signals", &error))?;
-    Ok(working)
 }

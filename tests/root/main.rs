@@ -41,6 +41,7 @@ mod guard;
 mod half_done_heals;
 mod hanging;
 mod hanging_calls;
+mod hanging_watch;
 mod identity;
 mod killed_heal;
 mod kills;

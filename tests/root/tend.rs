@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 /// The disk is back under another number, by somebody who does not heal.
-fn bring_back(volume: &Volume<'_>) -> PathBuf {
+pub fn bring_back(volume: &Volume<'_>) -> PathBuf {
     volume.node.configure("[heal]\nmode = \"off\"");
     volume.node.must(volume.attach());
     volume.node.configure("");
@@ -180,17 +180,17 @@ fn one_that_cannot_be_healed_does_not_stop_the_others() {
 }
 
 /// `disk heal --watch` in the background.
-struct Watching(Child);
+pub struct Watching(Child);
 
 impl Watching {
-    fn begin(node: &Node) -> Self {
+    pub fn begin(node: &Node) -> Self {
         let mut command = node.command(["heal", "--watch"]);
         Self(start(command.stdout(Stdio::piped()).stderr(Stdio::piped())))
     }
 
     /// Ends it by a signal; what it said.
     #[track_caller]
-    fn end(mut self, signal: Signal) -> String {
+    pub fn end(mut self, signal: Signal) -> String {
         kill(Pid::from_raw(i32::try_from(self.0.id()).unwrap()), signal).unwrap();
         let status = self.0.wait().unwrap();
         let mut said = String::new();
@@ -253,12 +253,12 @@ fn a_process_that_waits_is_silent_while_all_is_well() {
     make_folder(&volume.pod("uid-1"));
     files::write_synced(&volume.global().join("kept"), b"x");
     let watching = Watching::begin(&node);
-    let status = format!("/proc/{}/status", watching.0.id());
-    // It is in its wait once the thread that ends it is there, and both sleep.
-    eventually("it waits", || {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        text.contains("Threads:\t2") && text.contains("State:\tS")
-    });
+    let own = format!("/proc/{}", watching.0.id());
+    // It has looked once and waits: it has no worker any more, and what it says was asked for.
+    let text = |file: &str| fs::read_to_string(format!("{own}/{file}")).unwrap_or_default();
+    let has_worker = || !text(&format!("task/{}/children", watching.0.id())).is_empty();
+    eventually("it looks", has_worker);
+    eventually("it waits", || !has_worker() && text("status").contains("State:\tS"));
     assert_eq!(watching.end(Signal::SIGTERM), "");
     volume.take_away();
     nothing_is_left(&node, &[&volume]);

@@ -80,8 +80,8 @@ impl DiskEvents {
     }
 }
 
-impl Events for DiskEvents {
-    fn wait(&mut self, at_most: Duration) {
+impl DiskEvents {
+    fn wait_for(&mut self, at_most: Duration, other: Option<BorrowedFd<'_>>) {
         let end = Instant::now() + at_most;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -90,18 +90,30 @@ impl Events for DiskEvents {
             }
             // poll counts whole milliseconds: rounded up, so that the last one is not spun away.
             let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
-            let mut waited: Vec<_> = self
-                .descriptors()
+            let mut waited: Vec<_> = other
                 .into_iter()
+                .chain(self.descriptors())
                 .map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN))
                 .collect();
-            match poll(&mut waited, timeout.unwrap_or(PollTimeout::MAX)) {
+            let done = poll(&mut waited, timeout.unwrap_or(PollTimeout::MAX));
+            let is_others = other.is_some() && waited[0].any() == Some(true);
+            match done {
                 Ok(0) => return,
-                Ok(_) if self.drain() => return,
+                Ok(_) if is_others || self.drain() => return,
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(_) => std::thread::sleep(left.min(Duration::from_millis(100))),
             }
         }
+    }
+}
+
+impl Events for DiskEvents {
+    fn wait(&mut self, at_most: Duration) {
+        self.wait_for(at_most, None);
+    }
+
+    fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>) {
+        self.wait_for(at_most, Some(other));
     }
 }
 

@@ -102,6 +102,15 @@ impl Board {
         })
     }
 
+    /// For another worker: what an earlier one left behind is noted elsewhere by now.
+    pub(super) fn clear(&self) {
+        self.own.clear();
+        self.works_on((0, 0), None);
+        for slot in &self.children {
+            slot.clear();
+        }
+    }
+
     pub(super) fn works_on(&self, (major, minor): (u32, u32), sequence: Option<u64>) {
         self.disk[0].store(major, Ordering::Relaxed);
         self.disk[1].store(minor, Ordering::Relaxed);
@@ -168,5 +177,7 @@ mod tests {
         let board = Board::empty();
         assert!((0..CHILDREN).all(|_| board.reserve().is_some()));
         assert!(board.reserve().is_none());
+        board.clear();
+        assert!(board.reserve().is_some());
     }
 }

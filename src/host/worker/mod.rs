@@ -15,7 +15,7 @@ mod board;
 mod line;
 mod watched;
 
-pub use watched::{Held, News, Terms, Worker, hold_signals};
+pub use watched::{Held, News, Signals, Terms, Worker, hold_signals};
 
 use crate::model::device::DeviceNumber;
 use crate::model::error::{Error, Result};

@@ -104,6 +104,51 @@ pub fn hold_signals() -> Held {
     Held(before)
 }
 
+/// Signals that would end a process that stays, for the time between two workers.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// From here on none of them ends the process by itself.
+    pub fn of_the_end() -> Result<Self> {
+        let mut watched = SigSet::empty();
+        watched.extend(THAT_END);
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        as_result(watched.thread_block())?;
+        as_result(SignalFd::with_flags(&watched, flags)).map(Self)
+    }
+
+    /// One that came.
+    #[must_use]
+    pub fn came(&mut self) -> Option<Signal> {
+        let info = self.0.read_signal().ok()??;
+        i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())
+    }
+}
+
+impl Signals {
+    /// One that comes within this time.
+    pub fn within(&mut self, time: Duration) -> Option<Signal> {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
+            let mut waited = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut waited, timeout.unwrap_or(PollTimeout::MAX));
+            let came = self.came();
+            if came.is_some() || Instant::now() >= end {
+                return came;
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl Held {
     /// As it was before: a person ends a program that only speaks at once.
     pub fn release(self) {
@@ -119,6 +164,7 @@ impl Worker {
         let _ = super::CALLER.set(getppid());
         let _ = super::IS_TERMINAL.set(std::io::stdout().is_terminal());
         let board = as_result(share())?;
+        board.clear();
         let mut watched = SigSet::empty();
         watched.extend(THAT_END.into_iter().chain([Signal::SIGCHLD]));
         let mut before = SigSet::empty();
@@ -305,6 +351,20 @@ impl Worker {
         if self.status.is_none() {
             let _ = kill(self.pid, signal);
         }
+    }
+
+    /// The processes that it has started and waits for.
+    #[must_use]
+    pub fn children(&self) -> Vec<i32> {
+        let pids = self.board.children.iter().map(|slot| slot.read().pid);
+        pids.filter(|pid| *pid > 0).collect()
+    }
+
+    /// The volume whose lock it took last.
+    #[must_use]
+    pub fn volume(&self) -> Option<String> {
+        let last = self.locks.iter().rfind(|lock| lock.is_volumes)?;
+        Some(last.path.file_stem()?.to_string_lossy().into_owned())
     }
 
     /// What the worker does now, for people.

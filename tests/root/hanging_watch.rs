@@ -1,0 +1,110 @@
+//! The heal without a call, while the disk of one volume hangs: the others do not wait for it.
+
+use crate::checks::{nothing_is_left, number_of, only_mount_at};
+use crate::files;
+use crate::heal::{goes_on, is_possible, pull};
+use crate::support::pods::{Container, Naming, Pod};
+use crate::support::{FailingDisk, Node, private_mounts_and_fuse, start};
+use crate::tend::{Watching, bring_back};
+use crate::volume::{Volume, make_folder};
+use nix::sys::signal::Signal;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Far less than the hanging disk hangs.
+const OTHERS_WAIT: Duration = Duration::from_secs(40);
+
+/// Its writes succeed again within this time.
+#[track_caller]
+fn goes_on_within(container: &mut Container, limit: Duration, node: &Node) {
+    let before = container.report().writes;
+    let end = Instant::now() + limit;
+    while container.report().writes < before + 3 {
+        assert!(Instant::now() < end, "its writes do not go on: {}", node.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    goes_on(container, 3);
+}
+
+/// The volume in a pod with a container that writes without pause.
+fn running(volume: &Volume<'_>, pod: &Pod) -> Container {
+    volume.bring();
+    make_folder(&volume.pod(pod.uid()));
+    volume.node.must(volume.publish(pod.uid()));
+    files::write_synced(&volume.pod(pod.uid()).join("kept"), b"from before");
+    let mut container = pod.container_with(&volume.pod(pod.uid()));
+    container.write("/data/log", Duration::from_millis(2));
+    container.must_write_on(5);
+    container
+}
+
+/// Who heals.
+enum Healer {
+    /// A process that stays.
+    Watching(Watching),
+    /// The timer's, once.
+    Timer(Child),
+}
+
+/// Two disks came back under other letters. The one that is looked at first hangs.
+#[test]
+fn a_disk_that_hangs_keeps_no_other_volume_from_its_heal() {
+    let test = "a_disk_that_hangs_keeps_no_other_volume_from_its_heal";
+    if !private_mounts_and_fuse(test) || !is_possible(test) {
+        return;
+    }
+    for stays in [true, false] {
+        let node = Node::new();
+        let mut volumes =
+            [Volume::create(&node, "ext4", "64M"), Volume::create(&node, "ext4", "64M")];
+        volumes.sort_by(|one, other| one.id.cmp(&other.id));
+        let [first, second] = volumes;
+        let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
+        let (mut in_first, mut in_second) = (running(&first, &one), running(&second, &two));
+        pull(&first, &mut in_first);
+        pull(&second, &mut in_second);
+        let disk = FailingDisk::over(&first.image());
+        bring_back(&first);
+        bring_back(&second);
+        disk.hang();
+
+        let healer = if stays {
+            Healer::Watching(Watching::begin(&node))
+        } else {
+            let mut command = node.command(["heal"]);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            Healer::Timer(start(&mut command))
+        };
+        goes_on_within(&mut in_second, OTHERS_WAIT, &node);
+        assert_eq!(only_mount_at(&second.global()).number, number_of(&second.letter()));
+        // The timer's process ends, so that the timer runs again.
+        let healer = match healer {
+            Healer::Watching(watching) => Some(watching),
+            Healer::Timer(mut child) => {
+                assert!(!child.wait().unwrap().success(), "one is not healed");
+                None
+            }
+        };
+        disk.release();
+        let said = if let Some(watching) = healer {
+            goes_on_within(&mut in_first, OTHERS_WAIT, &node);
+            watching.end(Signal::SIGTERM)
+        } else {
+            let said = node.verb(&["heal"]).unwrap();
+            goes_on(&mut in_first, 3);
+            said
+        };
+        if stays {
+            let hangs = format!("volume {}: not healed: ", first.id);
+            assert!(said.contains(&hangs) && said.contains(" hangs in "), "{said}");
+        }
+        assert!(said.contains(&format!("volume {}: switched ", first.id)), "{said}");
+        assert_eq!(files::read(first.global().join("kept")).unwrap(), b"from before");
+        for (volume, pod, container) in [(&first, &one, in_first), (&second, &two, in_second)] {
+            volume.ends_with(pod, container);
+        }
+        drop(disk);
+        first.must_be_sound();
+        nothing_is_left(&node, &[&first, &second]);
+    }
+}
