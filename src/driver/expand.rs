@@ -8,6 +8,7 @@ use crate::model::contents::FsType;
 use crate::model::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::formatting::least_disk;
+use crate::model::mountinfo::Mount;
 use crate::model::target::Target;
 use crate::model::time::Steps;
 use crate::seam;
@@ -30,7 +31,7 @@ impl Driver<'_> {
         let disk = self.disk(&volume.id)?;
         self.report_hint(&volume.id, hint, &disk);
         let _held = self.hold(&volume.id, &disk)?;
-        let kind = self.mounted_kind(&folder, &disk)?;
+        self.growing(&folder, &disk)?;
 
         let state = self.existing(&volume.id)?;
         if state.size < bytes {
@@ -45,7 +46,11 @@ impl Driver<'_> {
         let grown = self.wait_for_size(volume, bytes)?;
         seam::step("expand.sized");
         self.prove_again(&volume.id, &disk)?;
-        let covered = self.file_systems.grow(&folder, kind, &grown, self.deadline)?;
+        // Looked at again: the cloud took its time, and the folder may lead elsewhere by now.
+        let (mount, kind) = self.growing(&folder, &disk)?;
+        let root = self.mounts.open_root(&mount)?;
+        let covered = self.file_systems.grow((&root, &folder), kind, &grown, self.deadline)?;
+        drop(root);
         self.prove_again(&volume.id, &disk)?;
         // The last group or allocation group may be too small to be used.
         let slack = (bytes / 100).max(1 << 20);
@@ -58,7 +63,8 @@ impl Driver<'_> {
         Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
     }
 
-    fn mounted_kind(&self, folder: &Path, disk: &Device) -> Result<FsType> {
+    /// The volume's mount at the folder, and what grows there.
+    fn growing(&self, folder: &Path, disk: &Device) -> Result<(Mount, FsType)> {
         let look = self.mounts.standing_at(folder)?;
         let Some(mount) = belonging(&look, disk, folder)? else {
             return Err(Error::new(
@@ -71,8 +77,9 @@ impl Driver<'_> {
             return Err(Error::refused(format!("{} is read-only", folder.display()))
                 .hint("a read-only file system cannot grow"));
         }
-        FsType::named(&mount.fs_type)
-            .ok_or_else(|| Error::refused(format!("a {} cannot be grown", mount.fs_type)))
+        let kind = FsType::named(&mount.fs_type)
+            .ok_or_else(|| Error::refused(format!("a {} cannot be grown", mount.fs_type)))?;
+        Ok((mount.clone(), kind))
     }
 
     /// The cloud takes the request and works on it: its disk grows when it has ended.

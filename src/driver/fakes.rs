@@ -344,7 +344,7 @@ impl FileSystems for NoHost {
         Ok(None)
     }
 
-    fn grow(&self, _: &Path, _: FsType, _: &Device, _: Deadline) -> Result<u64> {
+    fn grow(&self, _: (&File, &Path), _: FsType, _: &Device, _: Deadline) -> Result<u64> {
         nothing()
     }
 }

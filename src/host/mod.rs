@@ -151,10 +151,11 @@ pub trait FileSystems {
         device: &Device,
         deadline: Deadline,
     ) -> Result<Option<Error>>;
-    /// Grows the mounted file system to its disk; says how many bytes it covers then.
+    /// Grows the file system of this open folder to its disk; says how many bytes it covers then. The
+    /// place is for messages.
     fn grow(
         &self,
-        mounted_at: &Path,
+        root_and_place: (&File, &Path),
         kind: FsType,
         device: &Device,
         deadline: Deadline,

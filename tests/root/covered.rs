@@ -259,6 +259,37 @@ fn what_comes_over_it_during_an_unmount_is_not_taken_off_in_its_place() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// The cloud takes its time: what covers the folder by then is not what grows.
+#[test]
+fn what_comes_over_it_during_an_expansion_does_not_grow_in_its_place() {
+    let test = "what_comes_over_it_during_an_expansion_does_not_grow_in_its_place";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "xfs", "320M");
+    let pod = volume.bring_to_pod();
+    // Somebody's file system on a disk that has room for it to grow.
+    let image = node.base().join("stranger.img");
+    File::create(&image).unwrap().set_len(320 << 20).unwrap();
+    run("mkfs.xfs", &["-q", text(&image)]);
+    File::options().write(true).open(&image).unwrap().set_len(400 << 20).unwrap();
+    let size = |place: &Path| nix::sys::statvfs::statvfs(place).unwrap().blocks();
+    let mut before = 0;
+    let answer = held(&node, &volume.expand(400 << 20), "expand.sized", || {
+        run("mount", &["-o", "loop", text(&image), text(&pod)]);
+        before = size(&pod);
+    });
+    assert_eq!(size(&pod), before, "the stranger's grew: {}", answer.text);
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    umount(&pod);
+    node.must(volume.expand(400 << 20));
+    assert!(size(&pod) > before);
+    volume.take_away();
+    volume.must_be_sound();
+    nothing_is_left(&node, &[&volume]);
+}
+
 /// The type of what a look-up meets there.
 fn only_seen(place: &Path) -> String {
     run("findmnt", &["-n", "-o", "FSTYPE", "--target", text(place)])

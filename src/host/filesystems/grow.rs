@@ -12,15 +12,13 @@ use std::path::Path;
 /// Grows to the whole disk; answers how many bytes the file system covers then.
 pub(super) fn grow(
     file_systems: &dyn FileSystems,
-    mounted_at: &Path,
+    (root, place): (&File, &Path),
     kind: FsType,
     device: &Device,
     deadline: Deadline,
 ) -> Result<u64> {
-    let root = File::open(mounted_at)
-        .map_err(|error| Error::io(format!("open {}", mounted_at.display()), &error))?;
     let failed = |errno: Errno| {
-        Error::io(format!("grow the {kind} at {}", mounted_at.display()), &errno.into()).hint(
+        Error::io(format!("grow the {kind} at {}", place.display()), &errno.into()).hint(
             match errno {
                 // ext4_resize_begin() asks for more than root's usual right to mount.
                 Errno::EPERM => "growing ext4 takes the capability CAP_SYS_RESOURCE",
@@ -30,24 +28,24 @@ pub(super) fn grow(
     };
     match kind {
         FsType::Ext3 | FsType::Ext4 => {
-            let block = nix::sys::statfs::fstatfs(&root).map_err(failed)?.block_size();
+            let block = nix::sys::statfs::fstatfs(root).map_err(failed)?.block_size();
             let block = u64::try_from(block).unwrap_or(0).max(1024);
-            kernel::ext_grow(&root, device.size / block).map_err(failed)?;
+            kernel::ext_grow(root, device.size / block).map_err(failed)?;
             covered(file_systems, device, deadline)
         }
         FsType::Xfs => {
-            let before = kernel::xfs_geometry(&root).map_err(failed)?;
+            let before = kernel::xfs_geometry(root).map_err(failed)?;
             let block = u64::from(before.block_size).max(512);
             if device.size / block > before.data_blocks {
-                kernel::xfs_grow(&root, device.size / block).map_err(failed)?;
+                kernel::xfs_grow(root, device.size / block).map_err(failed)?;
             }
-            let after = kernel::xfs_geometry(&root).map_err(failed)?;
+            let after = kernel::xfs_geometry(root).map_err(failed)?;
             Ok(after.data_blocks.saturating_mul(block))
         }
         FsType::Btrfs => {
-            kernel::btrfs_grow(&root).map_err(failed)?;
+            kernel::btrfs_grow(root).map_err(failed)?;
             // The superblock on the disk follows with the next transaction.
-            nix::unistd::syncfs(&root).map_err(failed)?;
+            nix::unistd::syncfs(root).map_err(failed)?;
             covered(file_systems, device, deadline)
         }
     }

@@ -141,14 +141,14 @@ impl FileSystems for KernelFileSystems {
 
     fn grow(
         &self,
-        mounted_at: &Path,
+        (root, place): (&File, &Path),
         kind: FsType,
         device: &Device,
         deadline: Deadline,
     ) -> Result<u64> {
         seam::effect("filesystems.grow")?;
-        let _doing = worker::doing(&format_args!("grow the {kind} at {}", mounted_at.display()));
-        grow::grow(self, mounted_at, kind, device, deadline)
+        let _doing = worker::doing(&format_args!("grow the {kind} at {}", place.display()));
+        grow::grow(self, (root, place), kind, device, deadline)
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{EMPTY, Failure, place};
 use crate::host::MountRequest;
 use crate::host::kernel;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::{Error, Kind};
 use crate::model::mount_options::Flag;
 use crate::model::mountinfo::Mount;
 use crate::seam;
@@ -112,12 +112,13 @@ fn clone(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     open_tree(root, EMPTY, flags)
 }
 
-/// Attaches a copy at a place.
-pub(super) fn put_back(copy: &OwnedFd, target: &Path) -> Result<()> {
+/// Attaches a copy at a place, as `bind` does: its path must lead to it then.
+pub(super) fn put_back(copy: &OwnedFd, target: &Path) -> std::result::Result<(), Failure> {
     attach(copy, &place::open(target)?).map_err(|errno| {
         let errno = Errno::from_raw(errno.raw_os_error());
         super::failed(format!("put the mount back at {}", target.display()), errno)
-    })
+    })?;
+    place::must_be_seen(copy, target)
 }
 
 fn attach(mount: &OwnedFd, folder: &OwnedFd) -> rustix::io::Result<()> {

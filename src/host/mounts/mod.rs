@@ -238,7 +238,13 @@ impl Mounts for KernelMounts {
     fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()> {
         seam::effect("mounts.put_back")?;
         let _doing = worker::doing(&format_args!("put the mount back at {}", target.display()));
-        fresh::put_back(&copy, target)
+        match fresh::put_back(&copy, target) {
+            Ok(()) => Ok(()),
+            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Unsupported) => {
+                Err(failed(format!("put the mount back at {}", target.display()), Errno::ENOSYS))
+            }
+        }
     }
 
     fn unmount_dead(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
