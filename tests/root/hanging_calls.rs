@@ -12,6 +12,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -24,22 +25,24 @@ struct Rereading {
     child: Child,
     /// With a block that is not written out, which is what it was.
     _written: File,
+    /// A frozen file system is thawed first, or the rest waits for ever.
+    frozen: Option<Frozen>,
 }
 
 impl Rereading {
     /// The disk hangs when this returns, and so does who reads it.
     #[track_caller]
-    fn of(node: &Path, hangs: impl FnOnce()) -> Self {
+    fn of(node: &Path, hangs: impl FnOnce() -> Option<Frozen>) -> Self {
         let written = File::options().read(true).write(true).open(node).unwrap();
         has_partitions(&written);
         let mut block = [0; 4096];
         written.read_exact_at(&mut block, 0).unwrap();
-        hangs();
+        let frozen = hangs();
         written.write_all_at(&block, 0).unwrap();
         let mut command = Command::new("blockdev");
         command.arg("--rereadpt").arg(node).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let reading = Self { child: start(&mut command), _written: written };
+        let reading = Self { child: start(&mut command), _written: written, frozen };
         let pid = Pid::from_raw(i32::try_from(reading.child.id()).unwrap());
         eventually("the partitions are being read", || state_of(pid) == Some('D'));
         reading
@@ -48,8 +51,37 @@ impl Rereading {
 
 impl Drop for Rereading {
     fn drop(&mut self) {
+        self.frozen = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A file system that is frozen for a while: by a process of its own, which thaws it even if this one
+/// is killed, for the whole machine's loop devices could wait for it.
+struct Frozen(Child);
+
+impl Frozen {
+    const LONGEST: &str = "20";
+
+    #[track_caller]
+    fn at(folder: &Path) -> Self {
+        let script =
+            "fsfreeze -f \"$1\" && echo frozen && { read -t \"$2\" _; fsfreeze -u \"$1\"; }";
+        let mut command = Command::new("bash");
+        command.args(["-c", script, "bash"]).arg(folder).arg(Self::LONGEST);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = start(&mut command);
+        let mut said = [0; 7];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).expect("it is frozen");
+        Self(child)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
     }
 }
 
@@ -87,6 +119,13 @@ fn a_person_is_answered(scene: &Scene<'_>) {
     assert!(begin.elapsed() < BROKEN);
 }
 
+/// A forced detach may come to its end only when the disk answers.
+#[track_caller]
+fn is_mounted_again(scene: &Scene<'_>) {
+    let is_done = |call: Call| scene.volume.node.call(call).json["status"] == "Success";
+    eventually("it is mounted", || is_done(scene.volume.attach()) && is_done(scene.volume.stage()));
+}
+
 /// The flush is done; the unmount itself writes to the disk, and hangs. (That of a btrfs writes
 /// nothing more then.)
 #[test]
@@ -116,8 +155,7 @@ fn an_unmount_that_hangs_is_answered_and_named() {
         node.configure("");
         must_end(left);
         eventually("it is unmounted", || node.call(&unstage).json["status"] == "Success");
-        node.must(scene.volume.attach());
-        node.must(scene.volume.stage());
+        is_mounted_again(&scene);
         scene.has_its_data();
         scene.ends();
     }
@@ -134,15 +172,19 @@ fn an_open_that_hangs_is_answered_named_and_not_begun_again() {
     let scene = Scene::with(&node, "ext4", "64M");
     let stage = scene.volume.stage();
     hurry(&node);
-    let reading = Rereading::of(&node_of(&scene), || scene.disk.hang());
+    let reading = Rereading::of(&node_of(&scene), || {
+        scene.disk.hang();
+        None
+    });
     let running = Running::start(node.command(&stage));
     let left = scene.is_answered(running, &["openat(2)", "open /dev/"]);
     scene.is_not_begun_again(&stage, left);
     a_person_is_answered(&scene);
     scene.disk.release();
     drop(reading);
-    eventually("it is free", || node.call(scene.volume.attach()).json["status"] == "Success");
-    scene.answers_again(&stage, left);
+    must_end(left);
+    node.configure("");
+    is_mounted_again(&scene);
     scene.has_its_data();
     scene.ends();
 }
@@ -165,7 +207,10 @@ fn an_exclusive_open_that_hangs_is_no_success_and_no_free_disk() {
     let running = Running::start(command);
     eventually("it is unmounted", || held.exists());
     assert_eq!(layers_at(&scene.volume.global()), 0);
-    let reading = Rereading::of(&node_of(&scene), || scene.disk.hang());
+    let reading = Rereading::of(&node_of(&scene), || {
+        scene.disk.hang();
+        None
+    });
     fs::remove_file(held).unwrap();
     let left = scene.is_answered(running, &["openat(2)", "exclusively"]);
     for call in [&unstage, &scene.volume.detach()] {
@@ -179,8 +224,7 @@ fn an_exclusive_open_that_hangs_is_no_success_and_no_free_disk() {
     drop(reading);
     must_end(left);
     node.configure("");
-    eventually("it is free", || node.call(scene.volume.attach()).json["status"] == "Success");
-    node.must(scene.volume.stage());
+    is_mounted_again(&scene);
     scene.has_its_data();
     scene.ends();
 }
@@ -347,11 +391,8 @@ fn an_e2fsck_that_hangs_is_answered_and_named() {
     let told = volume.node.fails(&stage);
     assert!(told.contains("e2fsck"), "{told}");
     assert_eq!(layers_at(&volume.global()), 0);
-    let words = ["detach", "--force", volume.id.as_str()];
-    assert!(verb_within(&node, &words, BROKEN).is_some(), "detach did not end");
     disk.release();
     node.configure("");
-    eventually("it is attached", || node.call(volume.attach()).json["status"] == "Success");
     eventually("the check has ended", || node.call(&stage).json["status"] == "Success");
     assert!(files::read(volume.global().join("data")).unwrap() == data);
     volume.take_away();
@@ -376,10 +417,9 @@ fn a_look_at_the_users_that_hangs_is_answered() {
     let device = run("losetup", &["-f", "--show", inner.to_str().unwrap()]).trim().to_owned();
     hurry(&node);
     let folder = scene.volume.global();
-    let folder = folder.to_str().unwrap();
     // Its path leads nowhere: it must be asked itself.
     fs::remove_file(&inner).unwrap();
-    let reading = Rereading::of(Path::new(&device), || drop(run("fsfreeze", &["-f", folder])));
+    let reading = Rereading::of(Path::new(&device), || Some(Frozen::at(&folder)));
     let unstage = scene.volume.unstage();
     let answer = Running::start(node.command(&unstage)).answer(ANSWERED);
     let answer = answer.expect("the process did not end");
@@ -387,7 +427,6 @@ fn a_look_at_the_users_that_hangs_is_answered() {
     assert_eq!(layers_at(&scene.volume.global()), 1, "{}", answer.text);
     let status = verb_within(&node, &["status"], BROKEN);
     assert!(status.is_some(), "status did not end");
-    run("fsfreeze", &["-u", folder]);
     drop(reading);
     run("losetup", &["-d", &device]);
     node.configure("");
@@ -423,8 +462,10 @@ fn a_lock_of_a_killed_call_that_hangs_is_explained_and_can_be_got_round() {
     let release = release.expect("release did not end");
     assert!(release.contains(&words) && release.contains("detach --force"), "{release}");
     a_person_is_answered(&scene);
-    scene.answers_again(&scene.volume.attach(), left);
-    node.must(&stage);
+    scene.disk.release();
+    node.configure("");
+    must_end(left);
+    is_mounted_again(&scene);
     scene.has_its_data();
     scene.ends();
 }
