@@ -3,6 +3,7 @@
 
 # A scenario may want another kind.
 fs_type=ext4 size=256
+volume_mounts='[{name: data, mountPath: /data}]' pod_security='{}' container_security='{}'
 
 # make_volume [ACCESS]: in the cloud, and its PersistentVolume, as in examples/.
 make_volume() {
@@ -53,6 +54,7 @@ spec:
       hostNetwork: true
       automountServiceAccountToken: false
       terminationGracePeriodSeconds: 2
+      securityContext: $pod_security
       # A node that is not heard of for a while is no reason to delete the pod.
       tolerations: [{operator: Exists}]
       nodeSelector: {kubernetes.io/hostname: node-a}
@@ -61,7 +63,8 @@ spec:
           image: localhost/box:1
           imagePullPolicy: Never
           command: ["/bin/sh", "-c", $(json "$writer")]
-          volumeMounts: [{name: data, mountPath: /data}]
+          securityContext: $container_security
+          volumeMounts: $volume_mounts
   volumeClaimTemplates:
     - metadata: {name: data}
       spec:

@@ -198,6 +198,12 @@ play_incident_crash() {
     put_away
 }
 
+# Torn down under it, it loses what it writes until it crashes.
+control_incident_crash() {
+    configure off off
+    decisive='... without loss'
+}
+
 # As often as may be: each start of kubelet takes over what the one before left.
 play_incident_restarts() {
     local turn
@@ -217,6 +223,91 @@ play_incident_restarts() {
     expect 'the same container, never restarted' 10 is_same
     comes_again
     put_away
+}
+
+control_incident_restarts() {
+    configure off off
+    decisive='the container runs and writes'
+}
+
+# By subPath, read-only, with each propagation, and with a group that kubelet gives the files to.
+play_incident_kinds() {
+    volume_mounts='[{name: data, mountPath: /data}, {name: data, mountPath: /sub, subPath: part}'
+    volume_mounts+=', {name: data, mountPath: /ro, readOnly: true}'
+    volume_mounts+=', {name: data, mountPath: /follows, mountPropagation: HostToContainer}'
+    volume_mounts+=', {name: data, mountPath: /shares, mountPropagation: Bidirectional}]'
+    pod_security='{fsGroup: 2000}' container_security='{privileged: true}'
+    begin
+    expect 'it has the volume at five places' 1 has_five_mounts
+    let_go
+    expect 'the container writes on' 5 goes_on
+    expect '... and has all five' 1 has_five_mounts
+    etcd_returns
+    expect 'kubelet mounts it again' 120 called mount Success 2
+    sleep 5
+    expect 'the same container, never restarted' 10 is_same
+    expect '... has all five' 1 has_five_mounts
+    comes_again
+    expect '... and has all five' 1 has_five_mounts
+    expect 'nothing was written beside it' 1 nothing_beside
+    put_away
+}
+
+control_incident_kinds() {
+    configure off off
+    decisive='the container writes on'
+}
+
+has_five_mounts() {
+    saw=$(awk -v disk="$(disk_in_container)" '$3 == disk { print $5 }' "/proc/$pid/mountinfo" | sort | tr '\n' ' ')
+    [[ $saw == '/data /follows /ro /shares /sub ' ]]
+}
+
+# Ten pods of one node, each with its volume.
+play_incident_ten() {
+    local base=$me turn
+    local -A each_uid each_pid each_container
+    for turn in {0..9}; do
+        me=$base-$turn
+        make_volume
+        make_set
+    done
+    for turn in {0..9}; do
+        me=$base-$turn
+        expect "pod $turn is up and writes" 120 is_up
+        each_uid[$turn]=$uid each_pid[$turn]=$pid each_container[$turn]=$container
+    done
+    stall
+    for turn in {0..9}; do
+        expect "kubelet unmounts the folder of pod $turn" 120 called_for unmount Success "pv-$base-$turn"
+    done
+    sleep 5
+    expect 'nothing was detached' 1 called_never detach
+    etcd_returns
+    until_true 60 node_is_ready || fail 'the node is not ready'
+    for turn in {0..9}; do
+        kill -KILL "${each_pid[$turn]}"
+    done
+    did 'each container is killed'
+    for turn in {0..9}; do
+        me=$base-$turn
+        first_uid=${each_uid[$turn]} first_pid=${each_pid[$turn]} first_container=${each_container[$turn]}
+        expect "pod $turn runs again" 30 is_restarted
+        expect '... writes' 5 goes_on
+        expect '... without loss' 1 lost_none
+    done
+    expect 'nothing was written beside it' 1 nothing_beside
+    for turn in {0..9}; do
+        me=$base-$turn
+        put_away
+    done
+    me=$base
+}
+
+# called_for WORD ANSWER NAME: for one volume.
+called_for() {
+    saw="$(calls | awk -v word="$1" -v answer="$2" -v name="$3" '$2 == word && $3 == answer && $NF == name' | wc -l) times"
+    [[ $saw != '0 times' ]]
 }
 
 # kubelet does not know the volume any more, and the pod is gone: nobody asks for its end but the timer.
@@ -239,14 +330,29 @@ play_incident_forgotten() {
     disk local delete "vol-$me" >/dev/null || fail 'the volume cannot be deleted'
 }
 
-# timer_takes_it_down: as the timer does.
+# timer_takes_it_down: as the timer does, unless there is none.
 timer_takes_it_down() {
     sleep 5
-    disk heal >/dev/null 2>&1
+    [[ -n $has_no_timer ]] || disk heal >/dev/null 2>&1
     is_attached_to - && is_unmounted_here
 }
 
+has_no_timer=''
+control_incident_forgotten() {
+    has_no_timer=yes
+    decisive='the timer takes the volume down within its minute'
+    patience=30
+}
+
+# Nobody else does it: a person has to.
+put_back_incident_forgotten() {
+    has_no_timer=''
+    expect 'disk heal takes the volume down' 60 timer_takes_it_down
+}
+
 play_controller_incident_forgotten() { play_incident_forgotten; }
+control_controller_incident_forgotten() { control_incident_forgotten; }
+put_back_controller_incident_forgotten() { put_back_incident_forgotten; }
 
 is_restarted() {
     look || return 1
