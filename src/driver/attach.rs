@@ -144,7 +144,7 @@ impl Driver<'_> {
     ) -> Result<()> {
         let mut attempt = Attempt {
             is_noted: first.requested.is_some(),
-            is_open: self.open_request(&first)?.is_some(),
+            is_open: self.open_request(&first).is_some(),
             ..Attempt::default()
         };
         match self.try_attach(volume, server, sharing, first, &mut attempt) {
@@ -221,7 +221,7 @@ impl Driver<'_> {
                         return Err(undone(volume, server, attempt.refusal.clone()));
                     }
                     // Two servers may not both come to have it: the other's request is waited for.
-                    let rival = self.open_request_elsewhere(&state, server)?;
+                    let rival = self.open_request_elsewhere(&state, server);
                     match rival.filter(|_| sharing == Sharing::Alone) {
                         Some(rival) if self.deadline.over() => return Err(rival.into_error(&state)),
                         Some(_) => {}
@@ -258,7 +258,7 @@ impl Driver<'_> {
                 .existing(&volume.id)
                 .map_err(|error| after_all(&state, attempt.refusal.as_ref(), error))?;
         }
-        if let Some(rival) = self.open_request_elsewhere(&state, server)?
+        if let Some(rival) = self.open_request_elsewhere(&state, server)
             && attempt.tries == 0
         {
             return Err(rival.into_error(&state));
@@ -360,7 +360,7 @@ impl Driver<'_> {
         if is_attached {
             self.record_pair(volume, &state)?;
             self.remember_name_if_unlocked(volume);
-        } else if let Some(open) = self.open_request(&state)?
+        } else if let Some(open) = self.open_request(&state)
             && open.request.server == *server
         {
             // A "no" would make the orchestrator give the volume to another node.

@@ -163,7 +163,7 @@ impl Driver<'_> {
                     seam::step("detach.requested");
                 }
                 Situation::Free | Situation::Elsewhere | Situation::Shareable if tries == 0 => {
-                    match self.open_request(&state)? {
+                    match self.open_request(&state) {
                         Some(open) if open.request.server == *server => {
                             if self.deadline.over() {
                                 return Err(open.into_error(&state));
@@ -215,7 +215,7 @@ impl Driver<'_> {
                 None => return Ok((Outcome::Done, None)),
             }
         }
-        match self.open_request(&state)? {
+        match self.open_request(&state) {
             Some(open) if tries == 0 => Err(open.into_error(&state)),
             _ => Err(self.still_moving(&state, refusal)),
         }
@@ -275,7 +275,7 @@ impl Driver<'_> {
     ) -> Result<()> {
         if let Some(state) = seen {
             let is_outcome = |open: &OpenRequest| was_at == Some(&open.request.server);
-            let open = self.open_request(state)?.filter(|open| !is_outcome(open));
+            let open = self.open_request(state).filter(|open| !is_outcome(open));
             if !state.attachments.is_empty() || open.is_some() {
                 return Ok(());
             }

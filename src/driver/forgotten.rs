@@ -51,6 +51,7 @@ impl Driver<'_> {
 
     /// Takes down every volume that was let go of and forgotten; `kubelet_attaches` is whether nobody
     /// else would detach it.
+    #[must_use]
     pub fn end_forgotten(&self, kubelet_attaches: bool) -> Vec<Forgotten> {
         let records = self.records.list().unwrap_or_default();
         let forgotten = records.into_iter().filter(|record| self.is_forgotten(record));

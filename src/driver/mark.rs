@@ -13,6 +13,14 @@ use std::time::Duration;
 /// A mount does not wait longer for the cloud to take note of it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Whose mark is with the volume.
+enum Left {
+    /// Ours; and how often the volume had gone to another server, if that is known.
+    Ours(Option<u64>),
+    /// That of another server which has the volume too.
+    Anothers,
+}
+
 impl Driver<'_> {
     /// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
     /// second is told whatever the guard is set to. `seen` is the volume as the cloud has just shown
@@ -30,8 +38,8 @@ impl Driver<'_> {
         }
         let deadline = self.deadline.at_most(PATIENCE);
         let tenure = match self.leave_mark(id, seen, deadline) {
-            Ok(Some(left)) => left,
-            Ok(None) => return,
+            Ok(Left::Ours(tenure)) => tenure,
+            Ok(Left::Anothers) => return,
             Err(error) => {
                 tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
                 return;
@@ -47,14 +55,13 @@ impl Driver<'_> {
         }
     }
 
-    /// Answers how often the volume had gone to another server; nothing if the mark is that of another
-    /// server which has the volume too, and stays.
+    /// Leaves the mark, unless there is that of another server which has the volume too.
     fn leave_mark(
         &self,
         id: &VolumeId,
         seen: Option<CloudVolume>,
         deadline: Deadline,
-    ) -> Result<Option<Option<u64>>> {
+    ) -> Result<Left> {
         let Some(server) = self.cloud.server(self.this_node, deadline)? else {
             return Err(Error::new(Kind::Missing, "it knows no server for this node"));
         };
@@ -68,12 +75,12 @@ impl Driver<'_> {
         });
         if let Some(other) = marked {
             tracing::info!(volume = %id, %other, "the mark of the other server that has the volume stays");
-            return Ok(None);
+            return Ok(Left::Anothers);
         }
         let left = self.cloud.mark_mounted(id, Some(&server), deadline);
         // It says of a refusal what a person must know, once.
         self.noted(id, left.clone()).and(left)?;
-        Ok(Some(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
+        Ok(Left::Ours(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
     }
 
     /// Whether the cloud has the mark, after one more try; or nobody can leave one there.

@@ -22,15 +22,15 @@ pub(super) struct OpenRequest {
 
 impl Driver<'_> {
     /// The request that is noted with the volume, if it may still come true.
-    pub(super) fn open_request(&self, state: &CloudVolume) -> Result<Option<OpenRequest>> {
-        let Some(request) = &state.requested else { return Ok(None) };
+    pub(super) fn open_request(&self, state: &CloudVolume) -> Option<OpenRequest> {
+        let request = state.requested.as_ref()?;
         if state.attachment_to(&request.server).is_some() {
-            return Ok(None);
+            return None;
         }
         // What is asked for at a server that is gone does not come.
         let server = self.cloud.server_view(&request.server, self.deadline);
         if matches!(server, Ok(None)) {
-            return Ok(None);
+            return None;
         }
         let now = self.cloud_time();
         let open = |left| {
@@ -38,7 +38,7 @@ impl Driver<'_> {
             OpenRequest { request: request.clone(), age, left }
         };
         if let Some(left) = request.open_for(now, Work::NoneKnown) {
-            return Ok(Some(open(left)));
+            return Some(open(left));
         }
         // It would be over if the server's host had nothing else to do.
         let work = match self.cloud.work_at(&request.server, self.deadline) {
@@ -54,7 +54,7 @@ impl Driver<'_> {
                 Work::UnderWay
             }
         };
-        Ok(request.open_for(now, work).map(open))
+        request.open_for(now, work).map(open)
     }
 
     /// The same for requests of other servers than this one.
@@ -62,10 +62,10 @@ impl Driver<'_> {
         &self,
         state: &CloudVolume,
         server: &ServerId,
-    ) -> Result<Option<OpenRequest>> {
+    ) -> Option<OpenRequest> {
         match &state.requested {
             Some(request) if request.server != *server => self.open_request(state),
-            _ => Ok(None),
+            _ => None,
         }
     }
 

@@ -1,5 +1,5 @@
 //! What goes along with an unmount: the kernel takes a mount off wherever the mount that it *stands
-//! on* is shared with others, or followed by them, at the same place of each (mount_namespaces(7)).
+//! on* is shared with others, or followed by them, at the same place of each (`mount_namespaces(7)`).
 
 use super::device::DeviceNumber;
 use super::mountinfo::Mount;

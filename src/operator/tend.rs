@@ -270,12 +270,11 @@ impl Tending<'_> {
                 return Ok(String::new());
             }
             // One that comes last in vain keeps nobody up, and is not hurried for.
-            let comes_further = match looked.given_up_at {
-                Some(id) => put_off.insert(id),
-                None => {
-                    put_off.clear();
-                    false
-                }
+            let comes_further = if let Some(id) = looked.given_up_at {
+                put_off.insert(id)
+            } else {
+                put_off.clear();
+                false
             };
             let pause = match (looked.is_busy || comes_further, looked.is_hanging) {
                 (true, _) => LOOK_AGAIN,

@@ -315,10 +315,10 @@ fn a_container_that_comes_or_goes_during_an_unmount_is_never_robbed() {
         };
         // A late one may have found the folder after it was unmounted.
         let has_it = || container.as_ref().is_some_and(|one| one.sees("/data/lost+found").exists());
-        let had_it = has_it();
+        let was_given = has_it();
         let answer = Answer::finish(call, output);
         let is_success = answer.json["status"] == "Success";
-        if had_it {
+        if was_given {
             assert!(has_it(), "round {round}: it lost its mount: {}", answer.text);
             assert_eq!(layers_at(&folder), usize::from(!is_success), "{round}: {}", answer.text);
             let message = node.fails(volume.unstage());

@@ -36,7 +36,7 @@ fn lost_writes_are_told_once_and_then_the_volume_goes() {
 }
 
 /// A volume whose disk can fail, mounted at its global folder.
-fn staged<'n>(node: &'n Node) -> (Volume<'n>, FailingDisk) {
+fn staged(node: &Node) -> (Volume<'_>, FailingDisk) {
     let volume = Volume::create(node, "ext4", "64M");
     let disk = FailingDisk::over(&volume.image());
     node.must(volume.attach());
@@ -69,7 +69,7 @@ fn the_losses_of_the_next_mount_are_told_too() {
     let node = Node::new();
     let (volume, disk) = staged(&node);
     for name in ["f", "g"] {
-        crate::files::write_synced(&volume.global().join(name), &[1; 65_536]);
+        crate::files::write_synced(&volume.global().join(name), &vec![1; 65_536]);
     }
     for name in ["f", "g"] {
         lose(&volume, &disk, name);
@@ -96,7 +96,7 @@ fn a_loss_after_the_volume_was_wanted_again_is_told_too() {
     let node = Node::new();
     let (volume, disk) = staged(&node);
     for name in ["f", "g", "h"] {
-        crate::files::write_synced(&volume.global().join(name), &[1; 65_536]);
+        crate::files::write_synced(&volume.global().join(name), &vec![1; 65_536]);
     }
     make_folder(&volume.pod(crate::volume::POD));
     for (name, again) in [("f", volume.stage()), ("g", volume.publish(crate::volume::POD))] {

@@ -110,11 +110,11 @@ fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
 /// "none".
 #[test]
 fn a_tenants_many_long_names_neither_hide_the_way_out_nor_lose_the_record() {
+    const MANY: usize = 400;
     let test = "a_tenants_many_long_names_neither_hide_the_way_out_nor_lose_the_record";
     if !is_possible(test) {
         return;
     }
-    const MANY: usize = 400;
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let volume = Volume::create(&node, "ext4", "64M");
