@@ -86,6 +86,8 @@ pub struct Attachment {
     pub server: ServerId,
     /// Since when, in the cloud's words.
     pub since: Option<String>,
+    /// Whether the server starts from it: then no orchestrator attached it.
+    pub is_root: bool,
 }
 
 /// A server as the compute service shows it.

@@ -45,6 +45,7 @@ impl FakeCloud {
                 id: Some(format!("attachment-{server}")),
                 server: ServerId::parse(server).unwrap(),
                 since: None,
+                is_root: false,
             })
             .collect();
         let status = if attachments.is_empty() { "available" } else { "in-use" };
@@ -134,7 +135,8 @@ impl Cloud for FakeCloud {
     fn attach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
         self.requests.set(self.requests.get() + 1);
         self.compute.set(None);
-        let attachment = Attachment { id: None, server: server.clone(), since: None };
+        let attachment =
+            Attachment { id: None, server: server.clone(), since: None, is_root: false };
         self.change(id, |volume| {
             volume.attachments.push(attachment);
             "in-use".clone_into(&mut volume.status);

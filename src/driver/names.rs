@@ -107,7 +107,9 @@ impl Driver<'_> {
     }
 
     fn strangers(&self, mut volumes: Vec<CloudVolume>) -> Vec<VolumeId> {
-        volumes.retain(|volume| !self.is_known(volume));
+        // What a server starts from is in use before any orchestrator is.
+        let is_root = |volume: &CloudVolume| volume.attachments.iter().any(|one| one.is_root);
+        volumes.retain(|volume| !is_root(volume) && !self.is_known(volume));
         volumes.into_iter().map(|volume| volume.id).collect()
     }
 

@@ -129,6 +129,21 @@ fn mark_of(cloud: &Server, volume: &str) -> Option<String> {
     found.and_then(Value::as_str).map(str::to_owned)
 }
 
+/// A server that starts from a volume has one that this driver knows nothing of.
+#[test]
+fn the_volume_that_a_server_starts_from_is_meant_by_no_name() {
+    let scene = Scene::of_immediate();
+    let server = scene.server("node-b");
+    scene.cloud.world().attached("data", "node-b");
+    let name = "5e0cbd34-7a6c-4e0f-8d5b-0a3c1f2b4d6e";
+    let message = scene.node.fails(["detach", name, "node-b"]);
+    assert!(message.contains(&scene.volume), "a stranger may be meant: {message}");
+    let root = Some("/dev/vda".to_owned());
+    scene.cloud.world().volume_mut("data").attachments[0].device = root;
+    scene.node.must(["detach", name, "node-b"]);
+    assert_eq!(scene.attached_to(), [server.as_str()]);
+}
+
 /// What was seen last is told first, not that the time is over.
 #[test]
 fn a_deadline_tells_what_was_seen_before_it() {

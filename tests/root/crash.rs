@@ -42,7 +42,7 @@ const STEPS: &[(&str, &str)] = &[
     ("mountdevice", "stage.format.made"),
     ("mountdevice", "stage.format.done"),
 ];
-const ONLY_BLANK: usize = 3;
+const ONLY_BLANK: usize = 4;
 
 /// Steps that no ordinary life comes to: `expand`, `pull` and `letting_go` have their tests.
 const ELSEWHERE: [&str; 20] = [

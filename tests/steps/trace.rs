@@ -179,7 +179,7 @@ pub fn run(mut command: Command, strike: Option<(Point, Kind)>) -> Traced {
         String::from_utf8_lossy(&text).into_owned()
     });
     let begin = Instant::now();
-    let mut traced = Watch::new(main, strike).to_the_end();
+    let mut traced = Watch::new(main, strike).through();
     traced.time = begin.elapsed();
     traced.text = reader.join().expect("a reader");
     traced
@@ -218,7 +218,7 @@ impl Watch {
         }
     }
 
-    fn to_the_end(mut self) -> Traced {
+    fn through(mut self) -> Traced {
         loop {
             if let Some((pid, until)) = self.standing
                 && Instant::now() >= until

@@ -165,6 +165,7 @@ impl<'a> LocalCloud<'a> {
                 id: None,
                 server: server.clone(),
                 since: Some(since.clone()),
+                is_root: false,
             })
             .collect();
         let status = if attachments.is_empty() { "available" } else { "in-use" };

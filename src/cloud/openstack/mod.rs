@@ -235,7 +235,7 @@ impl OpenStack {
             // During a live migration one server is listed twice.
             if attachments.iter().all(|other| other.server != server) {
                 let (id, since) = (one.attachment_id.clone(), one.attached_at.clone());
-                attachments.push(Attachment { id, server, since });
+                attachments.push(Attachment { id, server, since, is_root: one.is_root() });
             }
         }
         let recorded_name = volume.metadata.get(NAME_KEY);

@@ -66,6 +66,16 @@ pub(super) struct VolumeAttachment {
     pub(super) attachment_id: Option<String>,
     pub(super) server_id: String,
     pub(super) attached_at: Option<String>,
+    /// The hypervisor's guess; right for the first disk alone.
+    pub(super) device: Option<String>,
+}
+
+impl VolumeAttachment {
+    /// Whether the server starts from the volume: the first disk, whatever the bus is called.
+    pub(super) fn is_root(&self) -> bool {
+        const FIRST: [&str; 4] = ["/dev/vda", "/dev/sda", "/dev/xvda", "/dev/hda"];
+        self.device.as_deref().is_some_and(|device| FIRST.contains(&device))
+    }
 }
 
 /// `GET /volumes/detail`
