@@ -312,14 +312,21 @@ called_for() {
 
 # kubelet does not know the volume any more, and the pod is gone: nobody asks for its end but the timer.
 play_incident_forgotten() {
+    forgotten --force --grace-period 0
+    # kubelet sees such a pod once more, and may take its volume down itself.
+    forgotten --grace-period 2
+}
+
+# forgotten DELETE-OPTION...
+forgotten() {
     begin
     let_go
     local old=$pid
     stop_part kubelet
     thaw_etcd
     kubectl delete statefulset "$me" --wait=false >/dev/null 2>&1
-    kubectl delete pod "$me-0" --force --grace-period 0 >/dev/null 2>&1
-    did 'kubelet stopped, etcd goes on, the pod deleted by force'
+    kubectl delete pod "$me-0" --wait=false "$@" >/dev/null 2>&1
+    did "kubelet stopped, etcd goes on, the pod deleted ($*)"
     start_kubelet
     did 'kubelet started: it does not know the volume any more'
     expect 'its container ends' 60 not runs_as "$old"
@@ -328,7 +335,11 @@ play_incident_forgotten() {
     kubectl delete pvc "data-$me-0" --wait=false >/dev/null 2>&1 || true
     kubectl delete pv "pv-$me" --wait=false >/dev/null 2>&1 || true
     disk local delete "vol-$me" >/dev/null || fail 'the volume cannot be deleted'
+    until_true 60 is_gone || fail 'the pod is not gone'
+    until_true 60 claim_is_gone || fail 'its claim is not gone'
 }
+
+claim_is_gone() { ! kubectl get pvc "data-$me-0" >/dev/null 2>&1 && ! kubectl get pv "pv-$me" >/dev/null 2>&1; }
 
 # timer_takes_it_down: as the timer does, unless there is none.
 timer_takes_it_down() {
