@@ -329,7 +329,7 @@ fn a_mkfs_that_hangs_is_answered_and_named() {
         make_folder(&volume.global());
         let stage = volume.stage();
         // The blank test is slow on such a disk.
-        node.configure("[deadline]\nmountdevice = 5");
+        node.configure("[deadline]\nmountdevice = 15");
         let message = hangs_in_a_program(&node, &disk, &stage, "stage.format.intent");
         assert!(
             message.contains(&format!("mkfs.{kind}")) || message.contains("disk loop"),
@@ -337,7 +337,7 @@ fn a_mkfs_that_hangs_is_answered_and_named() {
         );
         let left = left_in(&message);
         assert_eq!(state_of(left), Some('D'), "{message}");
-        let again = Running::start(node.command(&stage)).answer(Duration::from_secs(14));
+        let again = Running::start(node.command(&stage)).answer(Duration::from_secs(25));
         let again = again.expect("the process did not end").text;
         assert!(again.contains("Failure") && again.contains(&left.to_string()), "{again}");
         assert_eq!(layers_at(&volume.global()), 0);
@@ -363,7 +363,7 @@ fn hangs_in_a_program(node: &Node, disk: &FailingDisk, call: &Call, step: &str) 
     eventually("the call is at its step", || held.exists());
     disk.hang();
     fs::remove_file(held).unwrap();
-    let answer = running.answer(Duration::from_secs(14)).expect("the process did not end");
+    let answer = running.answer(Duration::from_secs(25)).expect("the process did not end");
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     answer.json["message"].as_str().unwrap().to_owned()
 }
