@@ -1,8 +1,9 @@
 //! Detach a volume from a server.
 
-use super::attach::{self, Trust, after_all, ghost};
+use super::attach::ghost;
 use super::guard::Sight;
 use super::requests::OpenRequest;
+use super::sight::{Asking, Trust, after_all};
 use super::takeover::contradiction;
 use super::{Driver, Outcome};
 use crate::cloud::CloudVolume;
@@ -43,7 +44,7 @@ impl Driver<'_> {
             }
             None => Ok(Outcome::Already),
         };
-        self.at_server_of(node, attach::Asking::Anew, is_not_done, detach)
+        self.at_server_of(node, Asking::Anew, is_not_done, detach)
     }
 
     /// Detaches this volume and no other, whatever goes by its id as a name.
@@ -57,7 +58,7 @@ impl Driver<'_> {
         let detach = |server: Option<&ServerId>| {
             self.detach_volume(id, &id.as_name(), None, (node, server), force)
         };
-        self.at_server_of(node, attach::Asking::Anew, is_not_done, detach)
+        self.at_server_of(node, Asking::Anew, is_not_done, detach)
     }
 
     /// `seen` is the volume as it was found by its name, a moment ago.

@@ -1,6 +1,6 @@
 //! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
 
-use super::attach::after_all;
+use super::sight::after_all;
 use super::standing::belonging;
 use super::{Driver, Outcome, Volume};
 use crate::cloud::CloudVolume;

@@ -35,6 +35,7 @@ pub mod release;
 mod requests;
 mod resolve;
 mod rounds;
+mod sight;
 pub mod stage;
 mod stale;
 mod standing;
