@@ -1,10 +1,11 @@
 //! `disk heal`: what the calls do by themselves, by hand and with the plan first.
 
 use super::stage::told;
+use super::tend::say;
 use super::volume_named;
 use crate::driver::Driver;
 use crate::model::config::HealMode;
-use crate::model::error::Result;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeName;
 use crate::model::switch::{Outcome, Switched};
 
@@ -41,6 +42,15 @@ pub(super) fn run(
     }
     if let Some(lost) = &healed.lost {
         text += &format!("may be lost:\n{}", told(&format!("  {lost}")));
+    }
+    let mounts = healed.places.iter().flat_map(|(_, done)| done);
+    let skipped = mounts.filter(|one| matches!(one.outcome, Outcome::Skipped(_))).count();
+    let count = healed.left.len() + skipped;
+    if !dry_run && !healed.is_waiting && count > 0 {
+        // What was done is told, and what was not is no success.
+        say(&text);
+        return Err(Error::new(Kind::Busy, format!("{count} are left on a dead disk"))
+            .hint("the reasons stand above; the next call and the timer go on with them"));
     }
     Ok(if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text })
 }

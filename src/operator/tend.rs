@@ -354,7 +354,7 @@ fn told_of_found(one: &Found) -> (String, String) {
 }
 
 /// To somebody who may have gone: what is done does not depend on it.
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     let mut out = worker::out();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -16,6 +16,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A volume, prepared by this program's arguments if any, in this many pods that write.
@@ -322,5 +324,97 @@ fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
     assert!(is_healed(), "{}", node.log());
     tenant.die();
     all_go_on(&volume, &mut running, "deep mounts");
+    take_down(&volume, running);
+}
+
+/// The path of a tenant's mount is another one each time that it is looked at.
+#[test]
+fn a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_nobody() {
+    let test = "a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_nobody";
+    if !is_possible(test) {
+        return;
+    }
+    let node = Node::new();
+    let area = node.base().join("area");
+    let (one, other) = (area.join("one"), area.join("other"));
+    fs::create_dir(&area).unwrap();
+    let tenant = tenant(&area);
+    let (volume, mut running) = in_pods(&node, "ext4", &[], 2);
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(rustix::fs::CWD, volume.pod(running[0].0.uid()), flags).unwrap();
+    within(tenant.pid(), || {
+        with_files(|| fs::create_dir_all(one.join("inner")).unwrap());
+        let from = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        move_mount(&tree, "", rustix::fs::CWD, one.join("inner"), from).unwrap();
+    });
+    drop(tree);
+    let is_over = AtomicBool::new(false);
+    let renames = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            within(tenant.pid(), || {
+                while !is_over.load(Ordering::SeqCst) {
+                    for (from, to) in [(&one, &other), (&other, &one)] {
+                        let done = with_files(|| fs::rename(from, to));
+                        renames.fetch_add(u64::from(done.is_ok()), Ordering::SeqCst);
+                    }
+                }
+            });
+        });
+        for _ in 0..3 {
+            pull(&volume, &mut running[0].1);
+            let answer = node.call(volume.attach());
+            let number = number_of(&volume.letter());
+            let places = running.iter().map(|(pod, _)| volume.pod(pod.uid()));
+            for place in places.chain([volume.global()]) {
+                assert_eq!(only_mount_at(&place).number, number, "{}", answer.text);
+            }
+            for (_, container) in &mut running {
+                goes_on(container, 3);
+            }
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    assert!(renames.into_inner() > 100, "they were not renamed");
+    within(tenant.pid(), || assert!(one.is_dir(), "a heal left the tenant's folder elsewhere"));
+    node.verb(&["heal"]).unwrap();
+    tenant.die();
+    all_go_on(&volume, &mut running, "renamed");
+    take_down(&volume, running);
+}
+
+/// A heal that may have few files open does what it can; with more the next one ends it.
+#[test]
+fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
+    let test = "a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end";
+    if !is_possible(test) {
+        return;
+    }
+    let node = Node::new();
+    let (volume, mut running) = in_pods(&node, "ext4", &[], 3);
+    let mut ended = Vec::new();
+    for descriptors in [10, 14, 18, 22, 28, 40] {
+        node.configure("[heal]\nmode = \"off\"");
+        pull(&volume, &mut running[0].1);
+        node.must(volume.attach());
+        node.configure("");
+        let heal = node.command(["heal", &volume.id]);
+        let mut limited = Command::new("prlimit");
+        limited.arg(format!("--nofile={descriptors}:{descriptors}"));
+        limited.arg(heal.get_program()).args(heal.get_args());
+        limited.envs(heal.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let output = limited.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        ended.push((descriptors, output.status.success()));
+        let text = String::from_utf8_lossy(&text);
+        assert!(!text.contains("panicked"), "{descriptors}: {text}");
+        if !output.status.success() {
+            node.verb(&["heal", &volume.id]).unwrap();
+        }
+        all_go_on(&volume, &mut running, &format!("{descriptors} descriptors: {text}"));
+    }
+    println!("{ended:?}");
+    assert!(ended.first().is_some_and(|first| !first.1), "ten were enough: {ended:?}");
+    assert!(ended.last().is_some_and(|last| last.1), "forty were not enough: {ended:?}");
     take_down(&volume, running);
 }
