@@ -1,5 +1,6 @@
 //! Attach a volume to a server, and ask whether it is.
 
+use super::requests::OpenRequest;
 use super::sight::{Asking, Trust, after_all, is_settled, no_server};
 use super::takeover::contradiction;
 use super::{Driver, Outcome, Volume};
@@ -80,7 +81,7 @@ impl Driver<'_> {
         let (marked, is_shareable) = (state.mounted_on.clone(), state.is_shareable);
         let outcome = if is_settled(&state, server) && self.is_mapped(&state, server, node)? {
             self.record_pair(volume, &state)?;
-            if state.requested.is_some() {
+            if has_note_of(&state, server) {
                 self.end_request(volume);
             }
             self.remember_name(volume);
@@ -124,7 +125,7 @@ impl Driver<'_> {
         first: CloudVolume,
     ) -> Result<()> {
         let mut attempt = Attempt {
-            is_noted: first.requested.is_some(),
+            is_noted: has_note_of(&first, server),
             is_open: self.open_request(&first).is_some(),
             ..Attempt::default()
         };
@@ -165,6 +166,8 @@ impl Driver<'_> {
         let mut looks = self.looks();
         let mut last = None;
         let mut taken_over = false;
+        // Another server's attach whose outcome this call waits for.
+        let mut awaited: Option<OpenRequest> = None;
         loop {
             // What this call asked for and the block service lists, the compute service has made.
             let trust = match attempt {
@@ -172,9 +175,11 @@ impl Driver<'_> {
                 Attempt { refusal: None, .. } => Trust::Own,
                 _ => Trust::Listing,
             };
-            let situation = self
-                .situation(&state, server, trust)
-                .map_err(|error| after_all(&state, attempt.refusal.as_ref(), error))?;
+            let situation = match self.situation(&state, server, trust) {
+                Ok(situation) => situation,
+                Err(_) if awaited.is_some() && self.deadline.over() => break,
+                Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
+            };
             let tries_before = attempt.tries;
             if last.replace(situation) != Some(situation) {
                 tracing::info!(volume = %volume.id, %server, status = state.status, ?situation, "looked");
@@ -203,14 +208,11 @@ impl Driver<'_> {
                     }
                     // Two servers may not both come to have it: the other's request is waited for.
                     let rival = self.open_request_elsewhere(&state, server);
-                    match rival.filter(|_| sharing == Sharing::Alone) {
-                        Some(rival) if self.deadline.over() => return Err(rival.into_error(&state)),
-                        Some(_) => {}
-                        None => {
-                            self.ask_to_attach(volume, server, &state, attempt)?;
-                            settle = self.settle();
-                            looks = self.looks_at(Change::Attach);
-                        }
+                    awaited = rival.filter(|_| sharing == Sharing::Alone);
+                    if awaited.is_none() {
+                        self.ask_to_attach(volume, server, &state, attempt)?;
+                        settle = self.settle();
+                        looks = self.looks_at(Change::Attach);
                     }
                 }
                 Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
@@ -235,16 +237,16 @@ impl Driver<'_> {
             if !self.deadline.pause(pause) && !was_asked {
                 break;
             }
-            state = self
-                .existing(&volume.id)
-                .map_err(|error| after_all(&state, attempt.refusal.as_ref(), error))?;
+            match self.existing(&volume.id) {
+                Ok(now) => state = now,
+                Err(_) if awaited.is_some() && self.deadline.over() => break,
+                Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
+            }
         }
-        if let Some(rival) = self.open_request_elsewhere(&state, server)
-            && attempt.tries == 0
-        {
-            return Err(rival.into_error(&state));
+        match awaited {
+            Some(rival) => Err(rival.into_error(&state)),
+            None => Err(self.still_moving(&state, attempt.refusal.clone())),
         }
-        Err(self.still_moving(&state, attempt.refusal.clone()))
     }
 
     fn ask_to_attach(
@@ -367,6 +369,11 @@ impl Driver<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the note of a request is this server's.
+fn has_note_of(state: &CloudVolume, server: &ServerId) -> bool {
+    state.requested.as_ref().is_some_and(|request| request.server == *server)
 }
 
 /// The question whether the compute service has the volume at this server.

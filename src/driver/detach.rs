@@ -128,6 +128,8 @@ impl Driver<'_> {
         let mut settle = self.settle();
         let mut looks = self.looks();
         let mut last = None;
+        // An attach whose outcome this call waits for.
+        let mut awaited: Option<OpenRequest> = None;
         loop {
             // The compute service is asked to end the attachment: it then says if it has none.
             let trust = match &refusal {
@@ -135,9 +137,11 @@ impl Driver<'_> {
                 None if tries > 0 => Trust::Own,
                 _ => Trust::Listing,
             };
-            let situation = self
-                .situation(&state, server, trust)
-                .map_err(|error| after_all(&state, refusal.as_ref(), error))?;
+            let situation = match self.situation(&state, server, trust) {
+                Ok(situation) => situation,
+                Err(_) if awaited.is_some() && self.deadline.over() => break,
+                Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
+            };
             let tries_before = tries;
             if last.replace(situation) != Some(situation) {
                 tracing::info!(volume = %id, %server, status = state.status, ?situation, "looked");
@@ -165,11 +169,7 @@ impl Driver<'_> {
                 }
                 Situation::Free | Situation::Elsewhere | Situation::Shareable if tries == 0 => {
                     match self.open_request(&state) {
-                        Some(open) if open.request.server == *server => {
-                            if self.deadline.over() {
-                                return Err(open.into_error(&state));
-                            }
-                        }
+                        Some(open) if open.request.server == *server => awaited = Some(open),
                         _ => {
                             let attached_to =
                                 state.attachments.first().map(|one| one.server.as_str());
@@ -211,12 +211,14 @@ impl Driver<'_> {
                 break;
             }
             let now = self.cloud.volume(&id, self.deadline);
-            match now.map_err(|error| after_all(&state, refusal.as_ref(), error))? {
-                Some(now) => state = now,
-                None => return Ok((Outcome::Done, None)),
+            match now {
+                Ok(Some(now)) => state = now,
+                Ok(None) => return Ok((Outcome::Done, None)),
+                Err(_) if awaited.is_some() && self.deadline.over() => break,
+                Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
             }
         }
-        match self.open_request(&state) {
+        match awaited {
             Some(open) if tries == 0 => Err(open.into_error(&state)),
             _ => Err(self.still_moving(&state, refusal)),
         }
