@@ -59,6 +59,7 @@ pub fn with_driver<T>(
     let devices = SysfsDevices::default();
     let cloud = cloud(setting, &this_node, &devices)?;
     let answers = Answers::below(&config.paths.run_dir, scope_of(setting));
+    let pace = Pace::below(&config.paths.run_dir);
     let is_remote = config.cloud.kind == Some(CloudKind::OpenStack);
     work(&Driver {
         cloud: cloud.as_ref(),
@@ -67,7 +68,7 @@ pub fn with_driver<T>(
         mounts: &KernelMounts,
         records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
         answers: is_remote.then_some(&answers),
-        pace: &Pace::below(&config.paths.run_dir),
+        pace: is_remote.then_some(&pace),
         locks: &Locks::below(&config.paths.run_dir).with_patience(setting.lock_patience),
         this_node: &this_node,
         takeover: config.attach.takeover,

@@ -188,7 +188,7 @@ impl Driver<'_> {
                 Situation::Attached | Situation::AttachedBusy => {
                     self.forget_answers(&volume.id);
                     if let (Some(asked), Situation::Attached) = (attempt.asked, situation) {
-                        self.pace.took(Change::Attach, asked.elapsed());
+                        self.note_pace(Change::Attach, asked);
                     }
                     return Ok(state);
                 }

@@ -6,7 +6,6 @@ use super::fakes::{FakeCloud, FakeDevices, NoHost};
 use super::tally::Tally;
 use super::{Driver, Volume};
 use crate::host::locks::Locks;
-use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::model::aftercare::After;
 use crate::model::config::{GuardConfig, HealMode, Takeover};
@@ -50,7 +49,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration
             mounts: &NoHost,
             records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),
             answers: None,
-            pace: &Pace::below(folder.path()),
+            pace: None,
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("another-node").unwrap(),
             takeover: Takeover::Off,

@@ -180,7 +180,7 @@ impl Driver<'_> {
                 }
                 Situation::Free | Situation::Elsewhere | Situation::Shareable => {
                     if let (Some(asked), None) = (asked, &refusal) {
-                        self.pace.took(Change::Detach, Instant::elapsed(&asked));
+                        self.note_pace(Change::Detach, asked);
                     }
                     return Ok((Outcome::Done, Some(state)));
                 }

@@ -61,7 +61,7 @@ use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
 use crate::model::time::{Deadline, Looks};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whether something had to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,8 +105,8 @@ pub struct Driver<'a> {
     pub records: &'a Records,
     /// Answers shared with other processes, where asking the cloud is dear.
     pub answers: Option<&'a Answers>,
-    /// How long the cloud takes for its changes.
-    pub pace: &'a Pace,
+    /// How long the cloud takes for its changes, where it answers before it is through.
+    pub pace: Option<&'a Pace>,
     /// One lock for each volume.
     pub locks: &'a Locks,
     /// This machine's name.
@@ -152,7 +152,14 @@ impl Driver<'_> {
 
     /// The pauses between looks at a change that this call has just asked the cloud for.
     fn looks_at(&self, change: Change) -> Looks {
-        Looks::at(self.pace.usual(change), self.deadline.total())
+        Looks::at(self.pace.and_then(|pace| pace.usual(change)), self.deadline.total())
+    }
+
+    /// The cloud took this long for a change.
+    fn note_pace(&self, change: Change, asked: Instant) {
+        if let Some(pace) = self.pace {
+            pace.took(change, asked.elapsed());
+        }
     }
 
     /// The pauses between looks at the cloud, for whatever it is busy with.

@@ -207,7 +207,6 @@ mod tests {
     use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
     use crate::driver::tally::Tally;
     use crate::host::locks::Locks;
-    use crate::host::pace::Pace;
     use crate::host::records::Records;
     use crate::model::aftercare::After;
     use crate::model::config::{GuardConfig, HealMode, Takeover};
@@ -231,7 +230,7 @@ mod tests {
             mounts: &NoHost,
             records: &records,
             answers: None,
-            pace: &Pace::below(folder.path()),
+            pace: None,
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("here").unwrap(),
             takeover: Takeover::Off,

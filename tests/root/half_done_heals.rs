@@ -404,14 +404,14 @@ fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
         limited.arg(heal.get_program()).args(heal.get_args());
         limited.envs(heal.get_envs().filter_map(|(key, value)| Some((key, value?))));
         let output = limited.output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
+        let said = [output.stdout, output.stderr].concat();
         ended.push((descriptors, output.status.success()));
-        let text = String::from_utf8_lossy(&text);
-        assert!(!text.contains("panicked"), "{descriptors}: {text}");
+        let said = String::from_utf8_lossy(&said);
+        assert!(!said.contains("panicked"), "{descriptors}: {said}");
         if !output.status.success() {
             node.verb(&["heal", &volume.id]).unwrap();
         }
-        all_go_on(&volume, &mut running, &format!("{descriptors} descriptors: {text}"));
+        all_go_on(&volume, &mut running, &format!("{descriptors} descriptors: {said}"));
     }
     println!("{ended:?}");
     assert!(ended.first().is_some_and(|first| !first.1), "ten were enough: {ended:?}");
