@@ -19,7 +19,7 @@ mod server;
 #[path = "../support/mod.rs"]
 mod support;
 
-use scene::{PV, Scene};
+use scene::Scene;
 use serde_json::{Value, json};
 use server::{Delays, Fault, World};
 use std::time::{Duration, Instant};
@@ -115,7 +115,7 @@ fn storm() {
     let failed = answers.filter(|answer| answer.json["status"] != "Success").count();
     let (counters, time) = (scene.cloud.counters(), begin.elapsed());
     println!(
-        "  {STORM} attaches and {STORM} detaches of {PV}s at once on one node: {failed} failed, {time:.1?}, \
+        "  {STORM} attaches and {STORM} detaches at once on one node: {failed} failed, {time:.1?}, \
          {} requests, {} logins",
         counters.total, counters.logins
     );
