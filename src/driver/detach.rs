@@ -167,44 +167,42 @@ impl Driver<'_> {
                     asked = Some(Instant::now());
                     seam::step("detach.requested");
                 }
-                Situation::Free | Situation::Elsewhere | Situation::Shareable if tries == 0 => {
-                    match self.open_request(&state) {
-                        Some(open) if open.request.server == *server => awaited = Some(open),
-                        _ => {
-                            let attached_to =
-                                state.attachments.first().map(|one| one.server.as_str());
-                            tracing::info!(volume = %id, %server, attached_to, "not attached there");
-                            return Ok((Outcome::Already, Some(state)));
-                        }
-                    }
-                }
-                Situation::Free | Situation::Elsewhere | Situation::Shareable => {
+                Situation::Free | Situation::Elsewhere | Situation::Shareable if tries > 0 => {
                     if let (Some(asked), None) = (asked, &refusal) {
                         self.note_pace(Change::Detach, asked);
                     }
                     return Ok((Outcome::Done, Some(state)));
                 }
-                Situation::Unusable => return Ok((Outcome::Already, Some(state))),
-                // Not at this server by either account, and it stayed so: none of this detach's
-                // business. A lost answer to an attach would have shown by now.
-                Situation::BusyElsewhere if settle.over() => {
-                    return Ok((Outcome::Already, Some(state)));
+                // Not at this server by either account. What the cloud is busy with may still come
+                // here, and is given a moment.
+                Situation::Free
+                | Situation::Elsewhere
+                | Situation::Shareable
+                | Situation::Unusable
+                | Situation::BusyElsewhere
+                    if situation != Situation::BusyElsewhere || settle.over() =>
+                {
+                    let open =
+                        self.open_request(&state).filter(|open| open.request.server == *server);
+                    if tries > 0 || open.is_none() {
+                        let attached_to = state.attachments.first().map(|one| one.server.as_str());
+                        tracing::info!(volume = %id, %server, attached_to, "not attached there");
+                        return Ok((Outcome::Already, Some(state)));
+                    }
+                    awaited = open;
                 }
                 Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
                 Situation::Forgotten | Situation::ServerGone if settle.over() => {
                     return Err(contradiction(&state, server));
                 }
-                Situation::Attached
-                | Situation::BusyElsewhere
-                | Situation::Ghost
-                | Situation::Forgotten
-                | Situation::ServerGone => {}
                 Situation::Attaching
                 | Situation::AttachedBusy
                 | Situation::Detaching
                 | Situation::Busy => {
                     settle = self.settle();
                 }
+                // Given a moment to come right by itself.
+                _ => {}
             }
             let pause = looks.next().unwrap_or_default();
             if !self.deadline.pause(pause) && tries == tries_before {

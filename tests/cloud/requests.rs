@@ -151,6 +151,20 @@ fn a_request_is_open_while_the_servers_host_is_busy() {
     assert!(scene.attached_to().is_empty());
 }
 
+/// The cloud works on the volume, or has lost it: the attach in the queue may come all the same.
+#[test]
+fn a_volume_that_is_not_free_hides_no_open_request() {
+    for status in ["backing-up", "error_restoring"] {
+        let scene = Scene::of(slow_hosts(Duration::from_secs(60)));
+        killed_attach(&scene, "node-b");
+        scene.cloud.world().volume_mut("data").set_status(status);
+        scene.configure("deadline.detach = 4");
+        let message = scene.node.fails(scene.detach("node-b"));
+        assert!(message.contains("may still come true"), "{status}: {message}");
+        assert_eq!(note(&scene.cloud, &scene.volume, NAME).as_deref(), Some(PV), "{status}");
+    }
+}
+
 /// Refused for good: nothing of it can come, and no later call waits.
 #[test]
 fn a_request_that_was_refused_leaves_nothing() {
