@@ -1,10 +1,10 @@
 //! One call: words become an operation, and its result a reply.
 
 use crate::channel::Channel;
-use crate::driver::detach::Force;
-use crate::driver::publish::Publication;
-use crate::driver::stage::Wish;
-use crate::driver::tally::Tally;
+use crate::driver::attachment::detach::Force;
+use crate::driver::mount::publish::Publication;
+use crate::driver::mount::stage::Wish;
+use crate::driver::report::call_counts::Tally;
 use crate::driver::{Driver, Outcome, Volume};
 use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
@@ -12,15 +12,15 @@ use crate::flexvolume::options::{Access, Options};
 use crate::flexvolume::reply::Reply;
 use crate::host::metrics::Report;
 use crate::host::{machine, worker};
+use crate::model::cloud::attachment_state::Sharing;
 use crate::model::config::Config;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::metrics::Sample;
-use crate::model::situation::Sharing;
-use crate::model::target::StagePlace;
-use crate::model::time::Deadline;
-use crate::watch::{self, Subject};
+use crate::model::mount::target::StagePlace;
+use crate::model::report::metrics::Sample;
+use crate::watchdog::{self, Subject};
 use crate::wiring::{self, BESIDE, ETC, Setting};
-use crate::{host, log, seam};
+use crate::{failpoints, host, log};
 use std::ffi::OsString;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,7 +42,7 @@ pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
     let subject = Subject { action: shown(word).to_owned(), object, call_id };
     if Call::is_constant(word) {
         let constant = catch_unwind(|| {
-            seam::step("call");
+            failpoints::step("call");
             match parsed? {
                 Call::Init => Ok(Reply::capabilities()),
                 _ => Ok(Reply::not_supported()),
@@ -63,7 +63,7 @@ pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
         }
     };
     let given_up = |why: &Error| write_off(word, &subject, begin, why);
-    watch::call(channel, &subject, do_it, given_up)
+    watchdog::call(channel, &subject, do_it, given_up)
 }
 
 /// The call itself.
@@ -123,7 +123,7 @@ fn call_driver(
     begin: Instant,
     notes: &mut Notes,
 ) -> Result<Reply> {
-    seam::step("call");
+    failpoints::step("call");
     let (config, origin) = load_config()?;
     // Without a log the call goes on: it is worth more than its record.
     let _is_logged = log::start(&config);
@@ -139,7 +139,7 @@ fn call_driver(
     tracing::info!(object, volume, name, pod, pod_name, node, pid, parent, "begin");
     let mut sample = Sample::default();
     let answered = parsed.and_then(|call| {
-        seam::step("begin");
+        failpoints::step("begin");
         let deadline = config.deadline.of(word);
         worker::may_take(deadline);
         call.within(config.paths.kubelet_root.as_ref())?;

@@ -4,7 +4,7 @@
 //! text; clap reads those.
 
 pub mod generate;
-pub mod looking;
+pub mod views;
 
 use crate::flexvolume::call;
 use crate::model::error::{Error, Result};
@@ -113,7 +113,7 @@ Examples:
 pub enum Verb {
     /// What changes nothing.
     #[command(flatten)]
-    Look(looking::Looking),
+    Look(views::Looking),
     /// The embedded local cloud: volumes on loop devices of this machine
     #[command(subcommand, after_help = LOCAL)]
     Local(LocalVerb),

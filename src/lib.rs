@@ -4,13 +4,13 @@
 //!
 //! | floor | rooms | may import |
 //! | --- | --- | --- |
-//! | roof | `main`, [`app`], [`wiring`], [`cli`], [`log`], [`channel`], [`watch`] | everything below |
+//! | roof | `main`, [`app`], [`wiring`], [`cli`], [`log`], [`channel`], [`watchdog`] | everything below |
 //! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words; it is wired like the roof, so it may import [`app`], [`wiring`], [`cli`] and [`log`]) | driver and below |
 //! | decisions | [`driver`] | ports and model |
 //! | ports and adapters | [`cloud`], [`host`] | model, each other's port |
 //! | facts | [`model`] | nothing of ours |
 //!
-//! [`seam`] is no floor: it marks steps for tests, and everybody may name it. It names the model
+//! [`failpoints`] is no floor: it marks steps for tests, and everybody may name it. It names the model
 //! alone.
 //!
 //! # One call
@@ -25,11 +25,11 @@ pub mod channel;
 pub mod cli;
 pub mod cloud;
 pub mod driver;
+pub mod failpoints;
 pub mod flexvolume;
 pub mod host;
 pub mod log;
 pub mod model;
 pub mod operator;
-pub mod seam;
-pub mod watch;
+pub mod watchdog;
 pub mod wiring;

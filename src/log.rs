@@ -7,8 +7,8 @@
 //! Nothing here can fail a call: without a log it goes on.
 
 use crate::model::config::{Config, LogLevel};
-use crate::model::log_line;
-use crate::model::moment::{self, Millis};
+use crate::model::report::log_line;
+use crate::model::timestamp::{self, Millis};
 use nix::fcntl::OFlag;
 use std::fs;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub fn start(config: &Config) -> bool {
     if fs::create_dir_all(folder).is_err() {
         return false;
     }
-    let today = File::of(moment::now());
+    let today = File::of(timestamp::now());
     let Ok(open) = open(&today.path(folder)) else { return false };
     prune(folder, config.log.max_files, &today);
     let lines = Lines { folder: folder.clone(), today: Mutex::new((today, open)) };
@@ -74,7 +74,7 @@ impl Write for Line<'_> {
     /// for the rest of a line that a full disk cut would stand there as a line of its own.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let mut today = self.0.today.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = File::of(moment::now());
+        let now = File::of(timestamp::now());
         if today.0 != now {
             let file = open(&now.path(&self.0.folder))?;
             *today = (now, file);
@@ -123,7 +123,7 @@ impl File {
     }
 
     fn of(at: Millis) -> Self {
-        let day = moment::day(at);
+        let day = timestamp::day(at);
         Self { name: format!("{PREFIX}.{day}.jsonl"), day, is_prose: false }
     }
 

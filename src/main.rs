@@ -5,7 +5,7 @@ use incloud_disk::channel::Channel;
 use incloud_disk::cli::{self, Verb, Wanted};
 use incloud_disk::host::worker;
 use incloud_disk::operator::{self, Stage};
-use incloud_disk::watch;
+use incloud_disk::watchdog;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Wanted::Text { text, is_error: false } => say(&text),
         Wanted::Text { text, is_error: true } => complain(&text, 2),
         Wanted::Verb(verb) => ExitCode::from(match operator::patience(&verb) {
-            Some(patience) => watch::verb(patience, || perform(verb)),
+            Some(patience) => watchdog::verb(patience, || perform(verb)),
             None => perform(verb),
         }),
     }

@@ -7,13 +7,13 @@ pub mod local;
 pub mod openstack;
 pub mod unconfigured;
 
-use crate::model::device::Identity;
+use crate::model::cloud::attachment_state::ComputeView;
+use crate::model::cloud::request::{AttachRequest, Work};
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::Identity;
+use crate::model::disk::formatting::Life;
 use crate::model::error::Result;
-use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::request::{AttachRequest, Work};
-use crate::model::situation::ComputeView;
-use crate::model::time::Deadline;
 use std::path::PathBuf;
 
 /// A volume as the cloud shows it.

@@ -1,13 +1,13 @@
 //! Stands in where no cloud is configured: what needs none works, the rest says what to write.
 
 use super::{Claim, Cloud, CloudVolume, RequestNote, ServerView};
-use crate::model::device::Identity;
+use crate::model::cloud::attachment_state::ComputeView;
+use crate::model::cloud::request::Work;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::Identity;
+use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Result};
-use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::request::Work;
-use crate::model::situation::ComputeView;
-use crate::model::time::Deadline;
 use std::path::{Path, PathBuf};
 
 /// No cloud, and why.

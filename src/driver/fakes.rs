@@ -6,19 +6,19 @@ use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerVie
 use crate::host::{
     Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
 };
-use crate::model::contents::{Contents, FsType};
-use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
+use crate::model::cloud::attachment_state::ComputeView;
+use crate::model::cloud::request::Work;
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::{Contents, FsType};
+use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
+use crate::model::disk::exclusive_open::Freedom;
+use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::formatting::Life;
-use crate::model::freedom::Freedom;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::mountinfo::{Mount, MountTable};
-use crate::model::request::Work;
-use crate::model::situation::ComputeView;
-use crate::model::staleness::Presence;
-use crate::model::standing::Look;
-use crate::model::target::Target;
-use crate::model::time::Deadline;
+use crate::model::mount::mount_place::Look;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::staleness::Presence;
+use crate::model::mount::target::Target;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::OwnedFd;

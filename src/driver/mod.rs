@@ -4,62 +4,29 @@
 //! called. Each operation can be repeated, and killed at any point: the next try looks at what is
 //! there and goes on.
 
-pub mod adopt;
-mod aftercare;
-pub mod attach;
-#[cfg(test)]
-mod cloud_table;
-mod company;
-mod consent;
-mod departure;
-pub mod detach;
-pub mod end_users;
-pub mod expand;
+pub mod attachment;
 #[cfg(test)]
 mod fakes;
-mod fitness;
-mod flush;
-pub mod forgotten;
-pub mod format;
-mod guard;
+pub mod guard;
 pub mod heal;
-mod interrupted;
-mod left;
-mod letting_go;
-pub mod look;
-mod mark;
-pub mod names;
-mod ownership;
-pub mod publish;
-pub mod release;
-mod requests;
-mod resolve;
-mod rounds;
-mod sight;
-pub mod stage;
-mod stale;
-mod standing;
-pub mod survey;
-mod takeover;
-pub mod tally;
-pub mod tend;
-pub mod unmount;
-pub mod wait;
-mod writers;
+pub mod lookup;
+pub mod mount;
+pub mod ownership;
+pub mod report;
 
 use crate::cloud::Cloud;
 use crate::host::Processes;
-use crate::host::answers::Answers;
 use crate::host::locks::{Locked, Locks};
 use crate::host::pace::{Change, Pace};
 use crate::host::records::Records;
+use crate::host::shared_answers::Answers;
 use crate::host::{Census, Devices, FileSystems, Mounts, Switches};
-use crate::model::aftercare::After;
 use crate::model::config::{GuardConfig, HealMode, Takeover};
-use crate::model::device::Device;
+use crate::model::deadline::{Deadline, Looks};
+use crate::model::disk::device::Device;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::mount::aftercare::After;
 use crate::model::record::DiskMoment;
-use crate::model::time::{Deadline, Looks};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -132,7 +99,7 @@ pub struct Driver<'a> {
     /// When to answer at the latest.
     pub deadline: Deadline,
     /// What is counted on the way.
-    pub tally: &'a tally::Tally,
+    pub tally: &'a report::call_counts::Tally,
 }
 
 impl Driver<'_> {

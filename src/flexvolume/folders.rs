@@ -4,7 +4,7 @@
 
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeName};
-use crate::model::target::{GLOBAL, IN_POD, PODS, Target};
+use crate::model::mount::target::{GLOBAL, IN_POD, PODS, Target};
 use crate::model::text::shown;
 use std::path::{Component, Path, PathBuf};
 

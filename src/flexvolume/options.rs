@@ -1,9 +1,9 @@
 //! The options JSON: a flat map of strings, with kubelet's keys and the `PersistentVolume`'s own.
 
+use crate::model::cloud::attachment_state::Sharing;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::mount_options::{MkfsOptions, MountOptions};
-use crate::model::situation::Sharing;
+use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
 use std::collections::BTreeMap;
 use std::fmt;
 

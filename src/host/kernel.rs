@@ -5,7 +5,7 @@
 //! is one request with its numbers from the kernel's headers.
 #![allow(unsafe_code)]
 
-use crate::model::device::DeviceNumber;
+use crate::model::disk::device::DeviceNumber;
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::CString;

@@ -4,11 +4,11 @@
 //! whether the file that it locked is still the one of that name; if not, somebody removed it in
 //! between, and it tries again.
 
-use super::left::{self, Left};
+use super::left_behind::{self, Left};
 use super::{files, worker};
+use crate::model::deadline::{Deadline, Steps};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::time::{Deadline, Steps};
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -58,7 +58,7 @@ impl Holder {
                 "it ends by itself; `kill -9 {pid}` ends it now, and the next call goes on from there"
             ),
             State::Stopped => format!("`kill -CONT {pid}` lets it go on, `kill -9 {pid}` ends it"),
-            State::Hangs(_) => left::WHAT_ENDS_IT.to_owned(),
+            State::Hangs(_) => left_behind::WHAT_ENDS_IT.to_owned(),
             State::Unseen => {
                 "its process cannot be seen from here: `lsof` of the lock's file shows it"
                     .to_owned()
@@ -174,7 +174,7 @@ impl Locks {
     /// the volume's lock.
     #[must_use]
     pub fn left(&self, id: &VolumeId) -> Vec<Left> {
-        left::of_lock(&self.folder.join(format!("{id}.lock")))
+        left_behind::of_lock(&self.folder.join(format!("{id}.lock")))
     }
 
     /// Takes the lock of a volume; waits until the deadline, then says who has it.
@@ -245,10 +245,10 @@ impl State {
         const LOOKS: u32 = 20;
         const BETWEEN: Duration = Duration::from_millis(10);
         for _ in 0..LOOKS {
-            match left::state_of(pid) {
+            match left_behind::state_of(pid) {
                 None => return Self::Unseen,
                 Some(('T' | 't', _)) => return Self::Stopped,
-                Some(_) if !left::hangs(pid) => return Self::Works,
+                Some(_) if !left_behind::hangs(pid) => return Self::Works,
                 Some(_) => std::thread::sleep(BETWEEN),
             }
         }

@@ -12,7 +12,7 @@
 
 use super::files;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::metrics::{Counters, Gauges, Sample, page};
+use crate::model::report::metrics::{Counters, Gauges, Sample, page};
 use nix::fcntl::OFlag;
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};

@@ -6,46 +6,48 @@
 //! | [`FileSystems`] | [`filesystems::KernelFileSystems`] |
 //! | [`Mounts`] | [`mounts::KernelMounts`] |
 //! | [`Census`] | [`census::KernelCensus`] |
-//! | [`Switches`] | [`heal::KernelSwitches`] |
+//! | [`Switches`] | [`remount::KernelSwitches`] |
 
-pub mod answers;
 pub mod census;
+pub mod child;
+pub mod device_nodes;
 pub mod devices;
 pub mod files;
 pub mod filesystems;
-pub mod heal;
-pub mod helper;
 pub mod kernel;
-pub mod left;
+pub mod left_behind;
 pub mod locks;
 pub mod machine;
 pub mod metrics;
+pub mod mount_tables;
 pub mod mounts;
-pub mod nodes;
 pub mod pace;
 pub mod processes;
 pub mod records;
+pub mod remount;
+mod safe_path;
+pub mod shared_answers;
 pub mod system;
-pub mod tables;
 pub mod tool;
-mod walk;
 pub mod worker;
 
-use crate::model::aftercare::Wakeup;
-use crate::model::contents::{Contents, FsType};
-use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::{Contents, FsType};
+use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
+use crate::model::disk::exclusive_open::Freedom;
 use crate::model::error::{Error, Result};
-use crate::model::freedom::Freedom;
 use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mount_options::{MkfsOptions, MountOptions};
-use crate::model::mountinfo::{Mount, MountTable};
-use crate::model::staleness::Presence;
-use crate::model::standing::Look;
-use crate::model::switch::{Method, Standing, Switched};
-use crate::model::target::Target;
-use crate::model::time::Deadline;
-use crate::model::users::{Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers};
-use helper::Keeper;
+use crate::model::mount::aftercare::Wakeup;
+use crate::model::mount::disk_users::{
+    Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers,
+};
+use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
+use crate::model::mount::mount_place::Look;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::replacement::{Method, Standing, Switched};
+use crate::model::mount::staleness::Presence;
+use crate::model::mount::target::Target;
+use child::Keeper;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};

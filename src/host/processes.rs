@@ -2,10 +2,10 @@
 //! operator.
 
 use super::{Processes, kernel, tool};
-use crate::model::aftercare::Wakeup;
+use crate::failpoints;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::time::Deadline;
-use crate::seam;
+use crate::model::mount::aftercare::Wakeup;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ impl Processes for KernelProcesses {
     }
 
     fn signal(&self, pinned: &OwnedFd, wakeup: Wakeup) -> Result<()> {
-        seam::effect("heal.after")?;
+        failpoints::effect("heal.after")?;
         let signal = match wakeup {
             Wakeup::Hup => Signal::SIGHUP,
             Wakeup::Usr1 => Signal::SIGUSR1,
@@ -39,7 +39,7 @@ impl Processes for KernelProcesses {
     }
 
     fn run(&self, program: &Path, facts: &[(&str, String)], deadline: Deadline) -> Result<String> {
-        seam::effect("heal.after")?;
+        failpoints::effect("heal.after")?;
         trusted(program)?;
         let outcome = tool::launch(program, &[], facts, deadline)?;
         match outcome.status {

@@ -104,7 +104,7 @@ impl Records {
 
     /// Changes what is remembered. The caller holds the volume's lock.
     pub fn update(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) -> Result<()> {
-        crate::seam::effect("records.update")?;
+        crate::failpoints::effect("records.update")?;
         let before = self.load(id);
         let mut after = before.clone();
         change(&mut after);

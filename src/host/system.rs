@@ -2,9 +2,9 @@
 //! Nothing is changed.
 
 use super::{files, tool};
+use crate::failpoints;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Result, errno_text};
-use crate::model::time::Deadline;
-use crate::seam;
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::fs;
@@ -22,8 +22,8 @@ pub struct System {
 impl Default for System {
     fn default() -> Self {
         Self {
-            root: seam::folder("INCLOUD_DISK_ROOT", "/"),
-            proc: seam::folder("INCLOUD_DISK_PROC", "/proc"),
+            root: failpoints::folder("INCLOUD_DISK_ROOT", "/"),
+            proc: failpoints::folder("INCLOUD_DISK_PROC", "/proc"),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Runs programs of the system (mkfs, fsck) so that they can do no harm to a call: fixed folders,
 //! clean environment, no input, captured output, an end in time.
 
-use super::{left, worker};
+use super::{left_behind, worker};
+use crate::model::deadline::{Deadline, Steps};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::time::{Deadline, Steps};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -85,7 +85,7 @@ pub fn launch(
     named.is(group);
     let status = match wait(child, group, program, deadline, &mut output) {
         // What it has open is open for as long as it hangs.
-        Err(error) if left::state_of(group).is_some() => {
+        Err(error) if left_behind::state_of(group).is_some() => {
             named.is_left();
             return Err(error);
         }
@@ -155,7 +155,7 @@ fn wait(
             Ok(None) if dying.pause(Duration::from_millis(2)) => {}
             Ok(None) => {
                 let hangs = format!("{late}; process {group} hangs in the kernel");
-                return Err(Error::new(Kind::Timeout, hangs).hint(left::WHAT_ENDS_IT));
+                return Err(Error::new(Kind::Timeout, hangs).hint(left_behind::WHAT_ENDS_IT));
             }
             _ => return Err(Error::new(Kind::Timeout, late)),
         }

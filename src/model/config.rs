@@ -1,9 +1,9 @@
 //! The configuration file, read from its text: TOML, unknown keys are errors that name the line.
 
-use super::access::Written;
-use super::aftercare::After;
+use super::cloud::access::Written;
 use super::error::{Error, Kind, Result};
 use super::ids::{NodeName, ServerId};
+use super::mount::aftercare::After;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -4,11 +4,11 @@
 //! know are kept when a record is written back, so that a newer and an older program can take
 //! turns.
 
-use super::device::DeviceNumber;
+use super::disk::device::DeviceNumber;
 use super::ids::{ConsumerId, VolumeId, VolumeName};
-use super::letting_go::LetGoes;
-use super::refusal::Refusal;
-use super::switch::Standing;
+use super::mount::letting_go::LetGoes;
+use super::mount::replacement::Standing;
+use super::report::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

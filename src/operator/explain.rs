@@ -1,20 +1,20 @@
 //! `disk explain`: every fact about one volume, where it was read, and what to do.
 
 use super::holders::{self, Holding};
-use super::stage::{Paint, Stage, hanging};
 use super::status::Row;
+use super::terminal::{Paint, Stage, hanging};
 use super::{history, journal};
 use crate::driver::Driver;
 use crate::host::records::Records;
 use crate::model::config::Config;
+use crate::model::disk::formatting::{self, Asked};
 use crate::model::error::Result;
-use crate::model::facts::{CloudFact, DiskFact, MountFact, Role, Standing, VolumeFacts};
-use crate::model::formatting::{self, Asked};
-use crate::model::health::what_of;
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::moment;
-use crate::model::staleness::Verdict;
-use crate::model::story::Entry;
+use crate::model::mount::staleness::Verdict;
+use crate::model::report::facts::{CloudFact, DiskFact, MountFact, Role, Standing, VolumeFacts};
+use crate::model::report::health::what_of;
+use crate::model::report::timeline::Entry;
+use crate::model::timestamp;
 use serde::Serialize;
 
 /// So many of the last entries of the story.
@@ -84,8 +84,8 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
             "{}, {} times since {}, last {}: {}",
             what_of(facts, &refusal.what),
             refusal.count,
-            moment::text(refusal.since * 1000),
-            moment::text(refusal.last * 1000),
+            timestamp::text(refusal.since * 1000),
+            timestamp::text(refusal.last * 1000),
             refusal.reason
         );
         page.fact(

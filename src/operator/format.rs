@@ -1,13 +1,13 @@
 //! `disk format`: the one way to lose what is on a volume's disk, and it is a person's.
 
-use super::stage::told;
+use super::terminal::told;
 use super::volume_named;
-use crate::driver::format::OnDisk;
-use crate::driver::stage::Wish as Staging;
+use crate::driver::mount::format::OnDisk;
+use crate::driver::mount::stage::Wish as Staging;
 use crate::driver::{Driver, Volume};
 use crate::model::error::Result;
 use crate::model::ids::VolumeName;
-use crate::model::mount_options::MkfsOptions;
+use crate::model::mount::mount_options::MkfsOptions;
 
 /// What the command line says.
 pub(super) struct Wish {

@@ -1,13 +1,13 @@
 //! `disk heal`: what the calls do by themselves, by hand and with the plan first.
 
-use super::stage::told;
-use super::tend::say;
+use super::sweep::say;
+use super::terminal::told;
 use super::volume_named;
 use crate::driver::Driver;
 use crate::model::config::HealMode;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeName;
-use crate::model::switch::{Outcome, Switched};
+use crate::model::mount::replacement::{Outcome, Switched};
 
 pub(super) fn run(
     driver: &Driver<'_>,

@@ -1,19 +1,19 @@
 //! `disk history`: what became of a volume or a pod, as a story.
 
 use super::journal::{self, Older, Story, Wish};
-use super::stage::{Paint, Stage, hanging};
+use super::terminal::{Paint, Stage, hanging};
 use crate::cli::VolumeNameArgument;
-use crate::cli::looking::HistoryArguments;
+use crate::cli::views::HistoryArguments;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::config::Config;
 use crate::model::error::Result;
-use crate::model::health::several;
 use crate::model::ids::VolumeName;
-use crate::model::moment::{self, Millis};
 use crate::model::record::VolumeRecord;
-use crate::model::refusal::Refusal;
-use crate::model::story::{Ending, Entry};
+use crate::model::report::health::several;
+use crate::model::report::refusal::Refusal;
+use crate::model::report::timeline::{Ending, Entry};
+use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -73,7 +73,7 @@ pub(super) fn names_of(name: &VolumeName, records: &Records) -> BTreeSet<String>
 
 /// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.
 fn now_refused(entries: &[Entry], records: &Records) -> Vec<Entry> {
-    let now = moment::now();
+    let now = timestamp::now();
     let told: BTreeSet<_> = entries.iter().filter_map(|entry| entry.volume.clone()).collect();
     let all = records.list().unwrap_or_default();
     let ours = all.iter().filter(|record| told.contains(record.volume.as_str()));
@@ -99,10 +99,10 @@ fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
         format!("{what} ({})", several(count, "time", "times"))
     };
     let all: Vec<_> = current.iter().map(one).collect();
-    let span = moment::duration((now / 1000).saturating_sub(since) * 1000);
+    let span = timestamp::duration((now / 1000).saturating_sub(since) * 1000);
     Some(Entry {
         at: now,
-        written: moment::text(now),
+        written: timestamp::text(now),
         until: None,
         count: 1,
         volume: Some(record.volume.to_string()),
@@ -146,13 +146,13 @@ pub(super) fn text(entries: &[Entry], paint: Paint) -> String {
         text.push('\n');
     }
     for entry in entries {
-        let today = moment::day(entry.at);
+        let today = timestamp::day(entry.at);
         if today != day {
             text += &format!("{}\n", paint.dim(&format!("{today} (UTC)")));
             day = today;
         }
-        let took = entry.took_ms.map(moment::duration).unwrap_or_default();
-        let begin = format!("{}  {:<14} {took:>7}  ", moment::clock(entry.at), entry.op);
+        let took = entry.took_ms.map(timestamp::duration).unwrap_or_default();
+        let begin = format!("{}  {:<14} {took:>7}  ", timestamp::clock(entry.at), entry.op);
         let of = match &entry.volume {
             Some(volume) if volumes.len() > 1 => {
                 format!("[{}] ", entry.name.as_ref().unwrap_or(volume))
@@ -207,10 +207,10 @@ fn by_whom(entry: &Entry) -> Option<&str> {
 }
 
 fn clock_of(from: Millis, until: Millis) -> String {
-    let clock = moment::clock(until);
-    if moment::day(from) == moment::day(until) {
+    let clock = timestamp::clock(until);
+    if timestamp::day(from) == timestamp::day(until) {
         clock
     } else {
-        format!("{} {clock}", moment::day(until))
+        format!("{} {clock}", timestamp::day(until))
     }
 }

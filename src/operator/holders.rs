@@ -1,11 +1,11 @@
 //! `disk holders`: who uses a volume.
 
-use super::stage::{Paint, Stage, cell, hanging};
 use super::status::Row;
+use super::terminal::{Paint, Stage, cell, hanging};
 use crate::driver::Driver;
 use crate::model::error::{Error, Result};
-use crate::model::facts::HolderFact;
-use crate::model::users::Answer;
+use crate::model::mount::disk_users::Answer;
+use crate::model::report::facts::HolderFact;
 use serde::Serialize;
 
 /// The answer.

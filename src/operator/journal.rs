@@ -3,9 +3,9 @@
 use crate::host::files;
 use crate::log;
 use crate::model::error::{Error, Result};
-use crate::model::log_line::{self, LogLine, call_id};
-use crate::model::moment::{self, Millis};
-use crate::model::story::{Ending, Entry, Names, tell};
+use crate::model::report::log_line::{self, LogLine, call_id};
+use crate::model::report::timeline::{Ending, Entry, Names, tell};
+use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind::{InvalidInput, NotFound};
@@ -169,7 +169,7 @@ fn files_since(folder: &Path, since: Option<Millis>) -> Result<Vec<log::File>> {
             .hint("it is written by calls; paths.log_dir says where")
     })?;
     if let Some(since) = since {
-        let first = moment::day(since);
+        let first = timestamp::day(since);
         files.retain(|file| file.day >= first);
     }
     Ok(files)

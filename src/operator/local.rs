@@ -4,9 +4,9 @@ use crate::cli::{LocalVerb, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
 use crate::host::devices::SysfsDevices;
 use crate::model::config::{CloudKind, Config};
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::text::visible;
-use crate::model::time::Deadline;
 use crate::wiring;
 use std::time::Duration;
 

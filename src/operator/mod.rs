@@ -8,25 +8,25 @@ mod history;
 mod holders;
 mod journal;
 pub mod local;
-mod looking;
 mod node;
 mod release;
-mod stage;
 mod status;
-mod tend;
+mod sweep;
+mod terminal;
+mod views;
 
-use crate::cli::looking::Looking;
+use crate::cli::views::Looking;
 use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
 use crate::driver::Driver;
-use crate::driver::tally::Tally;
+use crate::driver::report::call_counts::Tally;
 use crate::host::metrics::Report;
 use crate::log;
 use crate::model::config::Config;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::metrics::Sample;
-use crate::model::time::Deadline;
-use crate::watch::Patience;
+use crate::model::report::metrics::Sample;
+use crate::watchdog::Patience;
 use crate::wiring::{self, Setting};
 use crate::{app, host};
 use std::path::Path;
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 /// People wait longer than kubelet should.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-pub use stage::Stage;
+pub use terminal::Stage;
 
 /// How long a person's verb waits for a volume's lock; then it says who has it.
 const FOR_A_LOCK: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ pub fn patience(verb: &Verb) -> Option<Patience> {
 /// Does what the verb says, and speaks on the stage; answers the exit status.
 pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
     let text = match verb {
-        Verb::Look(verb) => return looking::run(&verb, stage),
+        Verb::Look(verb) => return views::run(&verb, stage),
         verb => act(verb)?,
     };
     stage.say(&text);
@@ -102,11 +102,11 @@ fn act(verb: Verb) -> Result<String> {
         }
         Verb::Heal { device, watch, dry_run, .. } => {
             let whom = match device {
-                Some(node) => tend::Whom::Disk(node),
-                None if watch => tend::Whom::Coming,
-                None => tend::Whom::All,
+                Some(node) => sweep::Whom::Disk(node),
+                None if watch => sweep::Whom::Coming,
+                None => sweep::Whom::All,
             };
-            tend::run(&whom, dry_run, &config, origin.as_deref())
+            sweep::run(&whom, dry_run, &config, origin.as_deref())
         }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
             let wish = format::Wish { fs_type, mkfs_options, yes };

@@ -1,10 +1,10 @@
 //! `disk node`: a word of this release's `install.sh` on the machine whose root is mounted here. An
 //! image then needs nothing but the unpacked release: the shell is the machine's own.
 
-use crate::host::left::Left;
+use crate::host::left_behind::Left;
 use crate::host::worker::{self, Signals};
 use crate::model::error::{Error, Kind, Result};
-use crate::watch::{self, PartPatience};
+use crate::watchdog::{self, PartPatience};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
@@ -94,7 +94,7 @@ fn again_and_again(
     loop {
         left.retain(Left::is_alive);
         if left.is_empty() {
-            let part = watch::part(patience, || {
+            let part = watchdog::part(patience, || {
                 let said =
                     once(program, root, words).unwrap_or_else(|error| format!("disk: {error}\n"));
                 let _ = worker::out().write_all(said.as_bytes());

@@ -1,10 +1,10 @@
 //! The break-glasses: what the guard protects is given up by a person, who is told first what
 //! breaks.
 
-use super::stage::told;
+use super::terminal::told;
 use super::volume_named;
 use crate::driver::Driver;
-use crate::driver::detach::Force;
+use crate::driver::attachment::detach::Force;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeName};
 

@@ -1,16 +1,16 @@
 //! `disk status`: every volume of this machine at a glance.
 
 use super::journal;
-use super::stage::{Paint, Stage, cell, hanging, line_of};
+use super::terminal::{Paint, Stage, cell, hanging, line_of};
 use crate::driver::Driver;
-use crate::driver::survey::Survey;
+use crate::driver::report::survey::Survey;
 use crate::model::config::Config;
 use crate::model::error::Result;
-use crate::model::facts::{DiskFact, MountFact, PodFact, Role, Standing, VolumeFacts};
-use crate::model::health::{Health, Verdict, judge, several};
 use crate::model::ids::VolumeId;
-use crate::model::moment::{self, Millis};
-use crate::model::story::{Ending, Entry};
+use crate::model::report::facts::{DiskFact, MountFact, PodFact, Role, Standing, VolumeFacts};
+use crate::model::report::health::{Health, Verdict, judge, several};
+use crate::model::report::timeline::{Ending, Entry};
+use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 
 /// One volume and what is thought of it.
@@ -65,7 +65,7 @@ pub(super) fn look(
     Status {
         format: 1,
         node: driver.this_node.to_string(),
-        at: moment::text(moment::now()),
+        at: timestamp::text(timestamp::now()),
         not_ours,
         cloud_answered: cloud_silence.is_none(),
         cloud_silence,
@@ -86,7 +86,7 @@ pub(super) fn say(status: &Status, json: bool, stage: &mut Stage<'_>) -> Result<
         return stage.say_json(status);
     }
     let paint = stage.paint();
-    Ok(stage.say(&text(status, paint, moment::now())))
+    Ok(stage.say(&text(status, paint, timestamp::now())))
 }
 
 const HEADS: [&str; 7] = ["VOLUME", "DISK", "CLOUD", "GLOBAL", "PODS", "CONTAINERS", "HEALTH"];
@@ -235,7 +235,7 @@ fn counted(facts: &VolumeFacts, role: Role) -> String {
 /// `last: unmount refused 38 times, 12 s ago, in 3 ms`.
 fn last(entry: &Entry, now: Millis) -> String {
     let at = entry.until.unwrap_or(entry.at);
-    let took = entry.took_ms.map(|took| format!(", in {}", moment::duration(took)));
+    let took = entry.took_ms.map(|took| format!(", in {}", timestamp::duration(took)));
     let pod = entry.pod.as_ref().map(|pod| format!(" for {pod}")).unwrap_or_default();
     let ended = match entry.ending {
         Ending::Done | Ending::Event => "done".to_owned(),
@@ -251,7 +251,7 @@ fn last(entry: &Entry, now: Millis) -> String {
     format!(
         "last: {}{pod} {ended}, {} ago{}{why}",
         entry.op,
-        moment::duration(now.saturating_sub(at)),
+        timestamp::duration(now.saturating_sub(at)),
         took.unwrap_or_default()
     )
 }

@@ -1,9 +1,9 @@
 use super::*;
-use crate::model::facts::{CloudFact, CloudView, Disk, PodFact, RecordFact};
 use crate::model::ids::{ConsumerId, VolumeName};
-use crate::model::mountinfo::MountTable;
-use crate::model::staleness::Verdict;
-use crate::operator::stage::WIDTH;
+use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::staleness::Verdict;
+use crate::model::report::facts::{CloudFact, CloudView, Disk, PodFact, RecordFact};
+use crate::operator::terminal::WIDTH;
 
 fn facts(id: &str) -> VolumeFacts {
     let mount = |role, verdict, place: &str| {

@@ -13,7 +13,7 @@
 
 use incloud_disk::host::Devices;
 use incloud_disk::host::devices::SysfsDevices;
-use incloud_disk::model::device::Identity;
+use incloud_disk::model::disk::device::Identity;
 use incloud_disk::model::ids::VolumeId;
 use nix::time::{ClockId, clock_gettime};
 use std::fs;

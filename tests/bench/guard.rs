@@ -15,10 +15,10 @@ mod support;
 
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
-use incloud_disk::model::device::DeviceNumber;
+use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::ids::ConsumerId;
-use incloud_disk::model::mountinfo::MountTable;
-use incloud_disk::model::users::Answer;
+use incloud_disk::model::mount::disk_users::Answer;
+use incloud_disk::model::mount::mountinfo::MountTable;
 use nix::mount::{MsFlags, mount};
 use nix::time::{ClockId, clock_gettime};
 use std::fs;

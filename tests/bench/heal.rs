@@ -12,8 +12,8 @@
 mod support;
 
 use incloud_disk::host::Switches;
-use incloud_disk::host::heal::KernelSwitches;
-use incloud_disk::model::switch::{Method, Outcome};
+use incloud_disk::host::remount::KernelSwitches;
+use incloud_disk::model::mount::replacement::{Method, Outcome};
 use std::time::{Duration, Instant};
 use support::disks::{Disk, Disks, replace, table_of, will_change};
 use support::pods::{Plan, containers_are_possible};

@@ -1,7 +1,7 @@
 //! The cloud's letter on a config drive, as the tool makes it that the cloud uses.
 
 use crate::support::skip;
-use incloud_disk::model::iso9660;
+use incloud_disk::model::cloud::iso9660;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;

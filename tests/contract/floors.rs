@@ -10,26 +10,36 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
     // Facts.
     ("model", &[]),
     // A mark in other rooms' code.
-    ("seam", &["model"]),
+    ("failpoints", &["model"]),
     // Ports and adapters.
-    ("host", &["model", "seam"]),
-    ("cloud", &["host", "model", "seam"]),
+    ("host", &["model", "failpoints"]),
+    ("cloud", &["host", "model", "failpoints"]),
     // Decisions.
-    ("driver", &["cloud", "host", "model", "seam"]),
+    ("driver", &["cloud", "host", "model", "failpoints"]),
     // Faces. kubelet's only reads and writes; people's also does what their cloud's console would.
     ("flexvolume", &["model"]),
-    ("operator", &["app", "cli", "cloud", "driver", "host", "log", "model", "watch", "wiring"]),
+    ("operator", &["app", "cli", "cloud", "driver", "host", "log", "model", "watchdog", "wiring"]),
     // Roof.
     ("channel", &[]),
     ("log", &["model"]),
     ("cli", &["flexvolume", "model"]),
-    ("watch", &["channel", "flexvolume", "host", "model"]),
+    ("watchdog", &["channel", "flexvolume", "host", "model"]),
     (
         "app",
-        &["channel", "driver", "flexvolume", "host", "log", "model", "seam", "watch", "wiring"],
+        &[
+            "channel",
+            "driver",
+            "flexvolume",
+            "host",
+            "log",
+            "model",
+            "failpoints",
+            "watchdog",
+            "wiring",
+        ],
     ),
     ("wiring", &["cloud", "driver", "host", "model"]),
-    ("main", &["app", "channel", "cli", "host", "operator", "watch"]),
+    ("main", &["app", "channel", "cli", "host", "operator", "watchdog"]),
     ("lib", &[]),
 ];
 
@@ -42,7 +52,7 @@ const NOT_FOR_THE_DRIVER: [&str; 10] = [
     "host::census",
     "host::devices",
     "host::filesystems",
-    "host::heal",
+    "host::remount",
     "host::kernel",
     "host::mounts",
     "host::tool",
@@ -209,8 +219,8 @@ fn the_table_has_floors() {
     for (one, other) in [(0, 1), (1, 0)] {
         assert!(!below(faces[one]).contains(&faces[other]));
     }
-    for room in ["model", "seam", "host", "cloud", "driver"] {
-        for above in ["flexvolume", "operator", "app", "cli", "log", "channel", "watch"] {
+    for room in ["model", "failpoints", "host", "cloud", "driver"] {
+        for above in ["flexvolume", "operator", "app", "cli", "log", "channel", "watchdog"] {
             assert!(!below(room).contains(&above), "{room} names {above}");
         }
     }
@@ -251,14 +261,17 @@ fn every_way_to_climb_is_seen() {
             "driver",
             "// use crate::app;\n/// [`crate::app`]\nuse crate::cloud::{Cloud, Attachment};",
         ),
-        ("driver/attach", "use super::{Driver, Outcome};\nuse crate::driver::names;"),
+        ("driver/attach", "use super::{Driver, Outcome};\nuse crate::driver::lookup;"),
         ("cloud/local", "use super::Cloud;\npub(crate) fn f() {}"),
         (
             "model/ids",
             "#[cfg(test)]\nmod tests {\n    use super::*;\n    use super::super::error;\n}",
         ),
-        ("app", "use crate::{host, log, seam};"),
-        ("driver/wait", "#[cfg(test)]\nmod tests {\n    use crate::host::mounts::KernelMounts;\n}"),
+        ("app", "use crate::{host, log, failpoints};"),
+        (
+            "driver/attachment/wait",
+            "#[cfg(test)]\nmod tests {\n    use crate::host::mounts::KernelMounts;\n}",
+        ),
     ] {
         assert_eq!(offences(&module(of), text, false), [], "{of}: {text}");
     }

@@ -246,7 +246,7 @@ struct Alert {
 #[test]
 fn the_alerts_are_whole_and_name_what_the_driver_measures() {
     let rules: Rules = read("alerts.yaml");
-    let metrics = fs::read_to_string(path_of("../src/model/metrics.rs")).unwrap();
+    let metrics = fs::read_to_string(path_of("../src/model/report/metrics.rs")).unwrap();
     let source: String = metrics.split_whitespace().collect();
     let name = regex_lite::Regex::new("incloud_disk_([a-z_]+)").unwrap();
     for group in rules.groups {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// What a heal says of a single mount that it leaves as it is, beside all that it did: each is a note
 /// in its list, and no call fails with it.
-const NOTES: &str = "src/host/heal/";
+const NOTES: &str = "src/host/remount/";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

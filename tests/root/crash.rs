@@ -74,7 +74,7 @@ const ELSEWHERE: [&str; 20] = [
 
 #[test]
 fn no_step_of_the_driver_is_left_out() {
-    let named = collect_names("seam::step(\"");
+    let named = collect_names("failpoints::step(\"");
     let struck = STEPS.iter().map(|(_, step)| *step).chain(ELSEWHERE).map(str::to_owned);
     assert_eq!(named, struck.collect());
 }

@@ -32,7 +32,7 @@ fn after_each_failure_the_same_call_succeeds() {
     if !private_mounts(test) || !seams_are_built_in(test) {
         return;
     }
-    let names = collect_names("seam::effect(\"");
+    let names = collect_names("failpoints::effect(\"");
     assert!(names.len() > 10, "{names:?}");
     for (kind, size) in [("ext4", "16M"), ("xfs", "320M")] {
         for name in &names {

@@ -9,7 +9,7 @@ use crate::support::pods::{Container, Naming, Plan, Pod};
 use crate::support::{Node, loop_devices_below, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::volume::{Volume, make_folder};
-use incloud_disk::model::device::DeviceNumber;
+use incloud_disk::model::disk::device::DeviceNumber;
 use nix::mount::{MsFlags, mount};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::ffi::OsStr;

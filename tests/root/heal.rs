@@ -11,8 +11,8 @@ use crate::support::{Node, loop_devices_below, private_mounts, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
-use incloud_disk::model::mountinfo::{Mount, MountTable};
-use incloud_disk::model::switch::Method;
+use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
+use incloud_disk::model::mount::replacement::Method;
 use nix::mount::MsFlags;
 use std::time::Duration;
 

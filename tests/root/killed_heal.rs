@@ -14,9 +14,9 @@ use crate::support::{Node, loop_devices_below, output_of, private_mounts, with_f
 use crate::switch::kinds::{bind, essence, propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
-use incloud_disk::model::device::DeviceNumber;
-use incloud_disk::model::mountinfo::MountTable;
-use incloud_disk::model::switch::{Method, group_of};
+use incloud_disk::model::disk::device::DeviceNumber;
+use incloud_disk::model::mount::mountinfo::MountTable;
+use incloud_disk::model::mount::replacement::{Method, group_of};
 use nix::mount::MsFlags;
 use std::collections::BTreeSet;
 use std::fs;

@@ -9,19 +9,19 @@
 //! record alone says "attached", and so the view says "not attached" until somebody attaches anew.
 
 pub mod pull;
-pub mod shelf;
+pub mod store;
 
-use self::shelf::{Shelf, VolumeFile};
+use self::store::{Shelf, VolumeFile};
 use super::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerView};
-use crate::host::{Devices, kernel, nodes};
-use crate::model::device::{Device, Identity};
+use crate::failpoints;
+use crate::host::{Devices, device_nodes, kernel};
+use crate::model::cloud::attachment_state::ComputeView;
+use crate::model::cloud::request::Work;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::{Device, Identity};
+use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::request::Work;
-use crate::model::situation::ComputeView;
-use crate::model::time::Deadline;
-use crate::seam;
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -260,7 +260,7 @@ impl<'a> LocalCloud<'a> {
 
     fn unplug(&self, id: &VolumeId, disk: &Device) -> Result<()> {
         if self.devices.freedom(disk)?.is_free()? {
-            let node = nodes::open_to_read(disk)?;
+            let node = device_nodes::open_to_read(disk)?;
             // Open, the number is this disk's; it must still be the volume's.
             self.devices.check(&self.identity(id), disk)?;
             kernel::loop_unbind(&node)
@@ -370,9 +370,9 @@ impl Cloud for LocalCloud<'_> {
         }
         // The record comes first: killed in between, the volume is taken but not plugged in, and
         // the same attach finishes it; the other way round a second node could take it too.
-        file.attachments.insert(server.clone(), shelf::now());
+        file.attachments.insert(server.clone(), store::now());
         self.shelf.save(&file)?;
-        seam::step("local.attach.recorded");
+        failpoints::step("local.attach.recorded");
         if *server == self.this_node {
             let disk = self.plug_in(id).inspect_err(|_| {
                 file.attachments.remove(server);
@@ -380,7 +380,7 @@ impl Cloud for LocalCloud<'_> {
                     tracing::error!(%error, "the record of a failed attach stays");
                 }
             })?;
-            seam::step("local.attach.plugged");
+            failpoints::step("local.attach.plugged");
             self.shelf.make_link(id, &disk)?;
         }
         Ok(())
@@ -393,7 +393,7 @@ impl Cloud for LocalCloud<'_> {
             && let Some(disk) = self.disk(id)?
         {
             self.unplug(id, &disk)?;
-            seam::step("local.detach.unplugged");
+            failpoints::step("local.detach.unplugged");
         }
         self.without(file, server)
     }

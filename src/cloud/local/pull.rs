@@ -6,13 +6,13 @@
 //! damaged the new one in every try.) sysfs shows such a loop device as `(deleted)`, which counts
 //! as absent everywhere.
 
-use super::shelf::Shelf;
-use crate::host::{Devices, kernel, nodes, tables};
-use crate::model::device::{Device, DeviceNumber, Identity};
+use super::store::Shelf;
+use crate::failpoints;
+use crate::host::{Devices, device_nodes, kernel, mount_tables};
+use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
-use crate::model::mountinfo::MountTable;
-use crate::seam;
+use crate::model::mount::mountinfo::MountTable;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -28,17 +28,17 @@ pub struct Pulled {
 
 /// Pulls the disk. The caller holds the cloud's lock.
 pub fn pull(shelf: &Shelf, devices: &dyn Devices, id: &VolumeId, disk: &Device) -> Result<Pulled> {
-    let node = nodes::open_to_read(disk)?;
+    let node = device_nodes::open_to_read(disk)?;
     // From here on the number cannot go to another volume's disk; until here it could.
     devices.check(&Identity::BackingFile(shelf.image(id)), disk)?;
     let killed_file_system = shut_down(disk.number)?;
-    seam::step("local.pull.shut-down");
+    failpoints::step("local.pull.shut-down");
 
     // While this node is open the device stays, so a pull that is killed here can be repeated: the
     // disk still shows the image.
     kernel::loop_unbind(&node)
         .map_err(|errno| Error::io(format!("clear {}", disk.kernel_name), &errno.into()))?;
-    seam::step("local.pull.let-go");
+    failpoints::step("local.pull.let-go");
 
     let image = shelf.image(id);
     let copy = shelf.copy(id);
@@ -64,7 +64,7 @@ fn shut_down(number: DeviceNumber) -> Result<bool> {
     for process in std::iter::once(own).chain(others) {
         // A process that ended meanwhile has nothing mounted.
         let table = fs::File::open(process.join("mountinfo"));
-        let Ok(text) = table.and_then(tables::read) else { continue };
+        let Ok(text) = table.and_then(mount_tables::read) else { continue };
         let table = MountTable::parse(&text)?;
         for mount in table.of(number) {
             match shut_down_at(&process, &mount.target, number) {

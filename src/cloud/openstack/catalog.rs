@@ -1,6 +1,6 @@
 //! Where the services are: the catalog that comes with a token, by region.
 
-use crate::model::access::{Access, Interface};
+use crate::model::cloud::access::{Access, Interface};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -98,7 +98,7 @@ fn endpoint<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::access::Written;
+    use crate::model::cloud::access::Written;
     use serde_json::json;
 
     fn access(more: &str) -> Access {

@@ -3,8 +3,8 @@
 use super::http::Method;
 use super::services::{Ask, Service, Services, Version, query, refused};
 use super::wire::{Claim, ClaimsBody, Volume, VolumeBody, VolumesBody};
+use crate::model::deadline::Deadline;
 use crate::model::error::Result;
-use crate::model::time::Deadline;
 use serde_json::json;
 use std::collections::BTreeMap;
 

@@ -6,10 +6,10 @@
 
 use super::client::{self, innermost};
 use super::limiter::{Lane, Limiter};
-use crate::model::access::Access;
+use crate::model::cloud::access::Access;
+use crate::model::deadline::{Deadline, Steps, jittered};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;
-use crate::model::time::{Deadline, Steps, jittered};
 use reqwest::blocking::{Client, Response};
 use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use serde_json::Value;

@@ -3,9 +3,9 @@
 use super::catalog;
 use super::http::{Answer, Http, Method, Request, failed};
 use super::tokens::{Session, now};
-use crate::model::access::{Access, Domain, Login, Named, Scope};
+use crate::model::cloud::access::{Access, Domain, Login, Named, Scope};
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::time::Deadline;
 use serde_json::{Value, json};
 
 const KEYSTONE: &str = "Keystone";
@@ -198,7 +198,7 @@ fn named_body(named: &Named) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::access::Written;
+    use crate::model::cloud::access::Written;
 
     #[test]
     fn version_3_is_found_where_the_list_says() {

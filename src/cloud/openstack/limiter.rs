@@ -8,9 +8,9 @@
 
 use super::queue::{Place, Queue};
 use crate::host::files;
-use crate::model::access::Limits;
+use crate::model::cloud::access::Limits;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind};
-use crate::model::time::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -26,15 +26,15 @@ use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
 use super::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerView, Tenure};
-use crate::model::access::Access;
-use crate::model::device::Identity;
+use crate::failpoints;
+use crate::model::cloud::access::Access;
+use crate::model::cloud::attachment_state::ComputeView;
+use crate::model::cloud::request::{AttachRequest, Work};
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::Identity;
+use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Result};
-use crate::model::formatting::Life;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
-use crate::model::request::{AttachRequest, Work};
-use crate::model::situation::ComputeView;
-use crate::model::time::Deadline;
-use crate::seam;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -269,7 +269,7 @@ impl Cloud for OpenStack {
     }
 
     fn link(&self, id: &VolumeId) -> PathBuf {
-        seam::folder("INCLOUD_DISK_BY_ID", "/dev/disk/by-id").join(id.link_name())
+        failpoints::folder("INCLOUD_DISK_BY_ID", "/dev/disk/by-id").join(id.link_name())
     }
 
     fn volume(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<CloudVolume>> {

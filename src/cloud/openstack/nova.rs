@@ -6,9 +6,9 @@ use super::wire::{
     Action, ActionBody, ActionsBody, AttachmentsBody, Event, Server, ServerAttachment, ServerBody,
     ServersBody,
 };
+use crate::model::cloud::request::Work;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Result};
-use crate::model::request::Work;
-use crate::model::time::Deadline;
 use serde_json::json;
 
 /// `compute 2.60` attaches volumes that several servers may have; lower versions are sent

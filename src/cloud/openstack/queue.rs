@@ -5,7 +5,7 @@
 //! the lock when the process dies, so a killed process holds up no other.
 
 use crate::host::files;
-use crate::model::time::Deadline;
+use crate::model::deadline::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
 use std::io::Write;

@@ -7,9 +7,9 @@
 
 use super::catalog::Place;
 use crate::host::files;
-use crate::model::access::Access;
+use crate::model::cloud::access::Access;
+use crate::model::deadline::Deadline;
 use crate::model::secret::Secret;
-use crate::model::time::Deadline;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -137,7 +137,7 @@ pub(super) fn now() -> u64 {
 }
 
 fn name_of(access: &Access) -> String {
-    use crate::model::access::Login;
+    use crate::model::cloud::access::Login;
     let mut all = ring::digest::Context::new(&ring::digest::SHA256);
     // `Debug` of an access hides its secret; so it is added by itself.
     all.update(format!("{access:?}").as_bytes());
@@ -153,7 +153,7 @@ fn name_of(access: &Access) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::access::Written;
+    use crate::model::cloud::access::Written;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 

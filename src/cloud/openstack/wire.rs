@@ -1,7 +1,7 @@
 //! What the services write, as far as we read it. Fields that a newer version adds are ignored;
 //! one that is missing is an error of that answer, not a guess.
 
-use crate::model::moment;
+use crate::model::timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -200,5 +200,5 @@ impl Event {
 }
 
 fn seconds(text: Option<&str>) -> Option<u64> {
-    moment::parse(text?).map(|millis| millis / 1000)
+    timestamp::parse(text?).map(|millis| millis / 1000)
 }

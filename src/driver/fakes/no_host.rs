@@ -1,16 +1,18 @@
 //! The ports of [`NoHost`] that see processes and namespaces: there are none.
 
 use super::{NoHost, nothing};
-use crate::host::helper::Keeper;
+use crate::host::child::Keeper;
 use crate::host::{Census, Processes, SwitchRequest, Switches};
-use crate::model::aftercare::Wakeup;
-use crate::model::device::DeviceNumber;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::error::Result;
 use crate::model::ids::ConsumerId;
-use crate::model::mountinfo::Mount;
-use crate::model::switch::{Method, Standing, Switched};
-use crate::model::time::Deadline;
-use crate::model::users::{Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers};
+use crate::model::mount::aftercare::Wakeup;
+use crate::model::mount::disk_users::{
+    Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers,
+};
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::replacement::{Method, Standing, Switched};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;

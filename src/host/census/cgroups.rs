@@ -6,7 +6,7 @@
 use super::proc::{Proc, has_ended, number_of_link};
 use crate::model::cgroup::{PodFolder, Step, pod_of};
 use crate::model::ids::ConsumerId;
-use crate::model::mountinfo::{Mount, MountTable};
+use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;

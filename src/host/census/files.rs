@@ -6,13 +6,13 @@
 //! leaves open (a mount taken off lazily, working and root folders) is looked at itself, by
 //! somebody who may hang (`patience`).
 
-use super::atlas::Atlas;
+use super::namespaces::Atlas;
 use super::proc::{Proc, Task, has_ended};
-use super::{parts, patience};
-use crate::model::device::DeviceNumber;
+use super::{parallel, timeout};
+use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
-use crate::model::mountinfo::{Mount, MountTable};
-use crate::model::users::Tie;
+use crate::model::mount::disk_users::Tie;
+use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::fcntl::OFlag;
 use std::collections::HashMap;
 use std::io;
@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
         /// So many processes are worth a thread.
         const SHARE: usize = 64;
         let mut found = Found::default();
-        for part in parts::each(pids, SHARE, |pids| self.each(pids)) {
+        for part in parallel::each(pids, SHARE, |pids| self.each(pids)) {
             found.merge(part);
         }
         found
@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
     fn settle(&self, mut found: Found) -> Found {
         let proc = Arc::clone(self.proc);
         let doubts = std::mem::take(&mut found.doubts);
-        let answers = patience::ask(doubts, move |doubt| proc.place(&doubt.link()));
+        let answers = timeout::ask(doubts, move |doubt| proc.place(&doubt.link()));
         for (doubt, answer) in answers {
             let pid = doubt.task.pid;
             let number = match &answer {

@@ -1,11 +1,11 @@
 //! ext file systems by the id that statfs(2) tells of them. It is asked of the mount, never of the disk:
 //! a dead file system answers too.
 
-use super::atlas::{Atlas, Namespace};
+use super::namespaces::{Atlas, Namespace};
 use super::proc::Proc;
-use crate::host::nodes;
-use crate::model::device::DeviceNumber;
-use crate::model::mountinfo::Mount;
+use crate::host::device_nodes;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::mount::mountinfo::Mount;
 use nix::fcntl::OFlag;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn id_of(mount: &Mount, doors: &[String], proc: &Proc) -> Option<u64> {
         let place = Path::new(door).join(below);
         let place = proc.open(place, OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
         // Something else may be mounted over it, or a link may have led away.
-        let number = nodes::number_below(&place.metadata().ok()?);
+        let number = device_nodes::number_below(&place.metadata().ok()?);
         (number == mount.number).then(|| rustix::fs::fstatvfs(&place).ok().map(|all| all.f_fsid))?
     })
 }

@@ -1,15 +1,15 @@
 //! Parts of the kernel that use a disk or a file on it: devices made of the disk, loop devices and
 //! swap areas. They have no process that could be named.
 
-use super::atlas::{Atlas, Namespace};
-use super::patience;
+use super::namespaces::{Atlas, Namespace};
 use super::proc::{Proc, has_ended};
+use super::timeout;
+use crate::host::device_nodes::number_of;
 use crate::host::kernel::{LoopStatus, loop_status, place_of};
-use crate::host::nodes::number_of;
-use crate::model::device::DeviceNumber;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
-use crate::model::mountinfo::unescape;
-use crate::model::users::{KernelUse, Untold};
+use crate::model::mount::disk_users::{KernelUse, Untold};
+use crate::model::mount::mountinfo::unescape;
 use nix::errno::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -87,7 +87,7 @@ impl Kernel<'_> {
         };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let loops = names.filter_map(|name| self.loop_of(name)).collect();
-        for (one, answer) in patience::ask(loops, ask_loop) {
+        for (one, answer) in timeout::ask(loops, ask_loop) {
             let is_ours = |number| self.numbers.contains(&number);
             let uses = match answer.unwrap_or_else(|| Err(io::Error::other("no answer"))) {
                 Ok(Some(status)) => is_ours(status.file_system()) || is_ours(status.disk()),
@@ -145,7 +145,7 @@ impl Kernel<'_> {
         };
         let areas = text.split(|byte| *byte == b'\n').skip(1).filter_map(area).collect();
         let look = |path: &PathBuf| place_at(path);
-        for (path, place) in patience::ask(areas, look) {
+        for (path, place) in timeout::ask(areas, look) {
             let uses = match place.unwrap_or(Err(Errno::ETIMEDOUT)) {
                 Ok(place) => match place.disk {
                     Some(disk) => self.numbers.contains(&disk),

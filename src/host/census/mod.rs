@@ -2,45 +2,45 @@
 //!
 //! | question | by |
 //! | --- | --- |
-//! | can everybody be seen from here | `sight` |
+//! | can everybody be seen from here | `visibility` |
 //! | the processes of a pod, and what is mounted where they live | `cgroups`, `pods` |
-//! | all mount namespaces, also those where nobody lives | `atlas`, `inside`, `nobodys` |
-//! | open files, maps, working and root folders, open nodes | `files`, `patience`, `parts` |
+//! | all mount namespaces, also those where nobody lives | `namespaces`, `inside`, `unowned_namespaces` |
+//! | open files, maps, working and root folders, open nodes | `files`, `timeout`, `parallel` |
 //! | loop devices, swap areas, devices made of the disk | `kernel_users` |
 //!
 //! Some users cannot be named: a socket bound to a file, a layer of an overlay, an exported
 //! folder, a descriptor on its way between two processes. The kernel's answer to an exclusive open
 //! ([`Devices::freedom`](super::Devices::freedom)) knows of them too; it is the last word.
 
-mod atlas;
 mod cgroups;
 mod files;
 mod ids;
 mod inside;
 mod kernel_users;
-mod nobodys;
+mod namespaces;
 mod owner;
-mod parts;
-mod patience;
+mod parallel;
 mod pods;
 mod proc;
-mod sight;
 #[cfg(test)]
 mod tests;
+mod timeout;
+mod unowned_namespaces;
+mod visibility;
 
 use super::worker::waiting_process;
-use super::{Census, nodes};
-use crate::model::device::DeviceNumber;
+use super::{Census, device_nodes};
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::ConsumerId;
-use crate::model::mountinfo::MountTable;
-use crate::model::ownership::{Machine, beneath};
-use crate::model::time::Deadline;
-use crate::model::users::{
+use crate::model::mount::disk_users::{
     Answer, DeviceUses, FileUse, NamespaceId, NamespaceUse, NamespaceUses, NodeUse, PodUsers,
     Process, Untold,
 };
-use atlas::{Atlas, Haste, Namespace};
+use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::ownership::{Machine, beneath};
+use namespaces::{Atlas, Haste, Namespace};
 use nix::fcntl::OFlag;
 use proc::{Proc, Task};
 use std::collections::{BTreeSet, HashMap};
@@ -94,7 +94,7 @@ impl KernelCensus {
     fn seeing<T>(&self, answer: impl FnOnce(&Arc<Proc>, &MountTable) -> Result<T>) -> Answer<T> {
         let answered = self.proc().and_then(|proc| {
             let own = proc.own_table()?;
-            if let Some(obstacle) = sight::obstacle(&proc, &own) {
+            if let Some(obstacle) = visibility::obstacle(&proc, &own) {
                 return Err(Error::refused(obstacle));
             }
             answer(&proc, &own)
@@ -120,7 +120,7 @@ impl Census for KernelCensus {
     }
 
     fn own_namespace(&self) -> Result<NamespaceId> {
-        atlas::own_namespace(&*self.proc()?)
+        namespaces::own_namespace(&*self.proc()?)
     }
 
     fn pod_users(
@@ -163,7 +163,7 @@ impl Census for KernelCensus {
             let atlas = self.atlas(proc, &pids(proc)?, numbers)?;
             let tables = atlas.namespaces.iter().flat_map(|one| one.table.mounts());
             let named = tables.filter(|mount| {
-                nodes::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
+                device_nodes::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
             });
             let mut all: Vec<_> = named.map(|mount| mount.number).chain(numbers.to_vec()).collect();
             all.sort_unstable();
@@ -221,7 +221,7 @@ impl Census for KernelCensus {
             door?.ok().filter(is_it)
         });
         // Before Linux 6.12 one where nobody lives is not found, and nobody misses anything there.
-        Ok(by_process.or_else(|| nobodys::open(&proc, id).ok().flatten()))
+        Ok(by_process.or_else(|| unowned_namespaces::open(&proc, id).ok().flatten()))
     }
 }
 

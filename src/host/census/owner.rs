@@ -1,10 +1,10 @@
 //! The door of a mount namespace, and who made it.
 
 use super::proc::Proc;
-use super::{atlas, nobodys};
+use super::{namespaces, unowned_namespaces};
 use crate::host::kernel;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::users::{Keeper, NamespaceUse};
+use crate::model::mount::disk_users::{Keeper, NamespaceUse};
 use nix::fcntl::OFlag;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ pub(super) fn open(proc: &Proc, namespace: &NamespaceUse) -> Result<File> {
         Keeper::OpenIn { process, descriptor } => Some(format!("{}/fd/{descriptor}", process.pid)),
         Keeper::MountedAt { .. } => None,
     });
-    let own = atlas::own_namespace(proc)?;
+    let own = namespaces::own_namespace(proc)?;
     let by_mount = namespace.keepers.iter().filter_map(|keeper| match keeper {
         Keeper::MountedAt { place, within } if *within == Some(own) => File::open(place).ok(),
         _ => None,
@@ -30,7 +30,7 @@ pub(super) fn open(proc: &Proc, namespace: &NamespaceUse) -> Result<File> {
         .filter_map(|path| proc.open(&path, OFlag::O_RDONLY).ok())
         .chain(by_mount)
         .find(|door| door.metadata().is_ok_and(|found| found.ino() == wanted.0))
-        .map_or_else(|| nobodys::open(proc, wanted).ok().flatten().ok_or_else(gone), Ok)
+        .map_or_else(|| unowned_namespaces::open(proc, wanted).ok().flatten().ok_or_else(gone), Ok)
 }
 
 /// The ordinary user who made the namespace. A runtime that gives a container users of its own is

@@ -1,13 +1,13 @@
 //! Whether a pod has a file system: its processes, and what is mounted where they live.
 
-use super::atlas::{are_one, closed_table, own_namespace, table_of};
 use super::cgroups::Roll;
+use super::namespaces::{are_one, closed_table, own_namespace, table_of};
 use super::proc::{Proc, Task, has_ended};
-use crate::model::device::DeviceNumber;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::ConsumerId;
-use crate::model::mountinfo::MountTable;
-use crate::model::users::{Holder, NamespaceId, PodUsers};
+use crate::model::mount::disk_users::{Holder, NamespaceId, PodUsers};
+use crate::model::mount::mountinfo::MountTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

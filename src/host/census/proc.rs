@@ -3,11 +3,11 @@
 use super::cgroups::Makers;
 use crate::host::files::{LONGEST_OF_KERNEL, read_rest};
 use crate::host::kernel;
-use crate::host::tables;
+use crate::host::mount_tables;
 use crate::model::cgroup::{Owner, Step};
 use crate::model::error::{Error, Result};
-use crate::model::mountinfo::MountTable;
-use crate::model::users::{NamespaceId, Process};
+use crate::model::mount::disk_users::{NamespaceId, Process};
+use crate::model::mount::mountinfo::MountTable;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
 use nix::sys::stat::{Mode, fstatat};
 use std::fmt;
@@ -156,7 +156,7 @@ impl Proc {
 
     /// The whole of a mount table.
     pub(super) fn read_table(&self, path: &str) -> io::Result<Vec<u8>> {
-        tables::read(self.open(path, OFlag::O_RDONLY)?)
+        mount_tables::read(self.open(path, OFlag::O_RDONLY)?)
     }
 
     /// The whole of a file.

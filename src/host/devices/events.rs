@@ -5,7 +5,7 @@
 //! namespace other than the host's may get no kernel events. Events can be lost (a full socket
 //! says ENOBUFS), so every wait is short: the caller looks again anyway.
 
-use super::super::Events;
+use crate::host::Events;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{

@@ -12,14 +12,14 @@ mod udev;
 
 use self::events::DiskEvents;
 use self::sysfs::{Folder, Sysfs};
-use super::{Devices, Events, Held, kernel, nodes, tables};
-use crate::model::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
+use super::{Devices, Events, Held, device_nodes, kernel, mount_tables};
+use crate::failpoints;
+use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
+use crate::model::disk::exclusive_open::Freedom;
 use crate::model::error::{Error, Result};
-use crate::model::freedom::Freedom;
 use crate::model::ids::VolumeId;
-use crate::model::mountinfo::MountTable;
-use crate::model::staleness::Presence;
-use crate::seam;
+use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::staleness::Presence;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -32,8 +32,8 @@ pub struct SysfsDevices {
 
 impl Default for SysfsDevices {
     fn default() -> Self {
-        let sysfs = seam::folder("INCLOUD_DISK_SYSFS", "/sys");
-        Self::at(sysfs, seam::folder("INCLOUD_DISK_BY_ID", "/dev/disk/by-id"))
+        let sysfs = failpoints::folder("INCLOUD_DISK_SYSFS", "/sys");
+        Self::at(sysfs, failpoints::folder("INCLOUD_DISK_BY_ID", "/dev/disk/by-id"))
     }
 }
 
@@ -48,7 +48,7 @@ impl SysfsDevices {
     fn possible_links(&self, wanted: &Identity, own_link: &Path) -> Vec<PathBuf> {
         let mut all = vec![own_link.to_path_buf()];
         if let Identity::Serial(id) = wanted {
-            let names = crate::model::device::link_names(id);
+            let names = crate::model::disk::device::link_names(id);
             all.extend(names.iter().map(|name| self.by_id.join(name)));
         }
         all.sort();
@@ -92,20 +92,20 @@ impl SysfsDevices {
 
 impl Devices for SysfsDevices {
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
-        seam::effect("devices.search")?;
+        failpoints::effect("devices.search")?;
         self.sysfs.search(wanted)
     }
 
     fn check(&self, wanted: &Identity, device: &Device) -> Result<()> {
-        seam::effect("devices.check")?;
+        failpoints::effect("devices.check")?;
         self.still(wanted, device)
     }
 
     fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held> {
-        seam::effect("devices.hold")?;
+        failpoints::effect("devices.hold")?;
         // As long as the node is open the kernel gives neither the number nor the name away.
-        let node = nodes::open_to_read(device)?;
-        nodes::read_ahead(&node, device.size);
+        let node = device_nodes::open_to_read(device)?;
+        device_nodes::read_ahead(&node, device.size);
         self.still(wanted, device)?;
         Ok(Held::new(node))
     }
@@ -162,8 +162,8 @@ impl Devices for SysfsDevices {
     }
 
     fn freedom(&self, device: &Device) -> Result<Freedom> {
-        seam::effect("devices.freedom")?;
-        nodes::freedom(device)
+        failpoints::effect("devices.freedom")?;
+        device_nodes::freedom(device)
     }
 
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>> {
@@ -177,7 +177,7 @@ impl Devices for SysfsDevices {
 
     fn rescan(&self, device: &Device) -> Result<()> {
         if device.kernel_name.starts_with("loop") {
-            let node = nodes::open_to_write(device)?;
+            let node = device_nodes::open_to_write(device)?;
             return kernel::loop_resize(&node).map_err(|errno| {
                 Error::io(format!("resize {}", device.kernel_name), &errno.into())
             });
@@ -194,7 +194,7 @@ impl Devices for SysfsDevices {
     }
 
     fn tidy(&self, id: &VolumeId) {
-        nodes::tidy(id);
+        device_nodes::tidy(id);
     }
 
     fn watch(&self) -> Box<dyn Events> {
@@ -235,9 +235,9 @@ fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
     // Our own root, and the machine's where ours is a container's.
     for (root, mounts) in [("/", ""), ("/proc/1/root/", "/proc/1/mountinfo")] {
         let number = match fs::metadata(root) {
-            Ok(found) => Some(nodes::number_below(&found)),
+            Ok(found) => Some(device_nodes::number_below(&found)),
             // To look there takes the right to trace, which not every root has.
-            Err(_) => match fs::File::open(mounts).and_then(tables::read) {
+            Err(_) => match fs::File::open(mounts).and_then(mount_tables::read) {
                 Ok(text) => {
                     MountTable::parse(&text)?.top_at(Path::new("/")).map(|root| root.number)
                 }
@@ -251,7 +251,7 @@ fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
     // Without swap support there is no such file, and no swap.
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     for area in swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()) {
-        let found = fs::metadata(area).ok().and_then(|found| nodes::number_of(&found));
+        let found = fs::metadata(area).ok().and_then(|found| device_nodes::number_of(&found));
         if found == Some(device.number) {
             return Ok(Some(format!("{name} is swapped to ({area})")));
         }

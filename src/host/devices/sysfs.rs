@@ -2,7 +2,7 @@
 //! hundreds of disks, and every call looks at all of them.
 
 use crate::host::files;
-use crate::model::device::{Device, DeviceNumber, Identity, Proof, Shown};
+use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;

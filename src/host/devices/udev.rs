@@ -3,7 +3,7 @@
 //! What udev says is a hint: a disk is proven by sysfs alone. Without the feature `udev` the
 //! binary needs no library and works by sysfs and the kernel's events.
 
-use crate::model::device::DeviceNumber;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::VolumeId;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

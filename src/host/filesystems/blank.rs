@@ -1,13 +1,13 @@
-//! Reads a disk that may be blank. Where it is read says [`crate::model::contents::blank`]; here it
+//! Reads a disk that may be blank. Where it is read says [`crate::model::disk::contents::blank`]; here it
 //! is read, in as few seconds as the disk allows, and nothing is kept of what was read.
 
 use super::{sample, sampled, unread};
-use crate::model::contents::blank::{self, Place};
-use crate::model::contents::{self, Contents, Read, places};
-use crate::model::device::Device;
+use crate::failpoints;
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::blank::{self, Place};
+use crate::model::disk::contents::{self, Contents, Read, places};
+use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::time::Deadline;
-use crate::seam;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::File;
@@ -42,7 +42,7 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
     let fixed: Vec<Place> = blank::fixed(size).chain(blank::copies(size)).collect();
     let mut reader = Reader { disk, device, buffer: Vec::new() };
     let mut done = 0;
-    seam::effect("filesystems.read").map_err(unread)?;
+    failpoints::effect("filesystems.read").map_err(unread)?;
     for batch in fixed.chunks(BATCH) {
         if deadline.over() {
             return Err(too_slow(device, done, fixed.len(), deadline));
@@ -54,7 +54,7 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
     }
     let until = deadline.at_most(RANDOM);
     for _ in 0..ROUNDS {
-        seam::effect("filesystems.read").map_err(unread)?;
+        failpoints::effect("filesystems.read").map_err(unread)?;
         let dice = dice(blank::stretches(size))?;
         let round: Vec<Place> = blank::random(size, &dice).collect();
         for batch in round.chunks(BATCH) {

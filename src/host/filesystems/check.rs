@@ -2,13 +2,13 @@
 //! in the run folder, so that later calls find it, leave its disk alone, and take its result.
 
 use super::{KernelFileSystems, verdict_of_e2fsck};
-use crate::host::left::Left;
-use crate::host::{files, nodes, tool};
-use crate::model::device::Device;
+use crate::failpoints;
+use crate::host::left_behind::Left;
+use crate::host::{device_nodes, files, tool};
+use crate::model::deadline::{Deadline, Steps};
+use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::time::{Deadline, Steps};
-use crate::seam;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -84,7 +84,7 @@ impl KernelFileSystems {
             .env_clear()
             .env("PATH", tool::FOLDERS.join(":"))
             .env("LC_ALL", "C")
-            .stdin(nodes::open_to_write(device)?)
+            .stdin(device_nodes::open_to_write(device)?)
             .stdout(output.try_clone().map_err(io("keep what is said by"))?)
             .stderr(output)
             .process_group(0)
@@ -103,7 +103,7 @@ impl KernelFileSystems {
             let _ = child.wait();
             return Err(error);
         }
-        seam::step("filesystems.check.begun");
+        failpoints::step("filesystems.check.begun");
         for step in Steps::between(Duration::from_millis(1), Duration::from_millis(50)) {
             match child.try_wait().map_err(io("wait for"))? {
                 Some(status) => return self.ended(id, device, status.code()),

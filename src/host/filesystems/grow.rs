@@ -1,10 +1,10 @@
 //! Growing a mounted file system, by the kernel's own requests.
 
-use super::super::{FileSystems, kernel};
-use crate::model::contents::{Contents, FsType};
-use crate::model::device::Device;
+use crate::host::{FileSystems, kernel};
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::{Contents, FsType};
+use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
-use crate::model::time::Deadline;
 use nix::errno::Errno;
 use std::fs::File;
 use std::path::Path;

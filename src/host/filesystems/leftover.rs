@@ -2,13 +2,13 @@
 
 use super::blank::{BATCH, advise};
 use super::{make, sample};
-use crate::host::{NewFileSystem, nodes};
-use crate::model::contents::blank::{self, Place};
-use crate::model::contents::leftover::{FirstInodes, stranger_by_copy, stranger_by_marks};
-use crate::model::contents::{FsType, places, uuid_bytes};
-use crate::model::device::Device;
+use crate::host::{NewFileSystem, device_nodes};
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::blank::{self, Place};
+use crate::model::disk::contents::leftover::{FirstInodes, stranger_by_copy, stranger_by_marks};
+use crate::model::disk::contents::{FsType, places, uuid_bytes};
+use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::time::Deadline;
 use nix::fcntl::PosixFadviseAdvice;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -22,7 +22,7 @@ pub(super) fn stranger(
     plan: &NewFileSystem,
     deadline: Deadline,
 ) -> Result<Option<String>> {
-    let disk = nodes::open_to_read(device)?;
+    let disk = device_nodes::open_to_read(device)?;
     let size = device.size;
     let kind = plan.kind;
     let copy = match kind {

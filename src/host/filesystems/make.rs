@@ -1,14 +1,14 @@
 //! New file systems, by the tools of each.
 
-use super::super::nodes::Node;
-use super::super::{NewFileSystem, tool};
 use super::ended;
-use crate::model::contents::FsType;
-use crate::model::device::Device;
+use crate::failpoints;
+use crate::host::device_nodes::Node;
+use crate::host::{NewFileSystem, tool};
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::FsType;
+use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::time::Deadline;
-use crate::seam;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -34,7 +34,7 @@ pub(super) fn make(
     plan: &NewFileSystem,
     deadline: Deadline,
 ) -> Result<()> {
-    seam::effect("filesystems.make")?;
+    failpoints::effect("filesystems.make")?;
     let node = Node::labelled(id, device)?;
     run(plan, &node.path().to_string_lossy(), deadline)
 }

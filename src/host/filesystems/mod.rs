@@ -7,14 +7,14 @@ mod grow;
 mod leftover;
 mod make;
 
-use super::nodes::{self, Node};
+use super::device_nodes::{self, Node};
 use super::{FileSystems, NewFileSystem, tool, worker};
-use crate::model::contents::{self, Contents, FsType, Read, Sample, places};
-use crate::model::device::Device;
+use crate::failpoints;
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::{self, Contents, FsType, Read, Sample, places};
+use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::time::Deadline;
-use crate::seam;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -35,11 +35,11 @@ impl KernelFileSystems {
 
 impl FileSystems for KernelFileSystems {
     fn look(&self, device: &Device, deadline: Deadline) -> Result<Contents> {
-        let disk = nodes::open_to_read(device)?;
+        let disk = device_nodes::open_to_read(device)?;
         let _doing = worker::doing(&format_args!("read disk {}", device.kernel_name));
         let size = device.size;
         // A file system is told by a few places; only a disk that may be blank is read on.
-        nodes::read_ahead(&disk, size);
+        device_nodes::read_ahead(&disk, size);
         let quick = sampled(&disk, device, &places::of_marks(size))?;
         let verdict = contents::judge(&Read { size, samples: &quick });
         if !matches!(verdict, Contents::Blank | Contents::Unknown(_)) {
@@ -92,9 +92,9 @@ impl FileSystems for KernelFileSystems {
     }
 
     fn wipe(&self, device: &Device) -> Result<()> {
-        seam::effect("filesystems.wipe")?;
+        failpoints::effect("filesystems.wipe")?;
         let _doing = worker::doing(&format_args!("wipe disk {}", device.kernel_name));
-        let disk = nodes::open_to_write(device)?;
+        let disk = device_nodes::open_to_write(device)?;
         let edge = usize::try_from(places::TAIL.min(device.size)).unwrap_or(0);
         let zeros = vec![0; edge];
         let end = device.size - edge as u64;
@@ -126,7 +126,7 @@ impl FileSystems for KernelFileSystems {
             // refuse before that.
             return Ok(());
         }
-        seam::effect("filesystems.check")?;
+        failpoints::effect("filesystems.check")?;
         self.run_check(id, device, deadline)
     }
 
@@ -146,7 +146,7 @@ impl FileSystems for KernelFileSystems {
         device: &Device,
         deadline: Deadline,
     ) -> Result<u64> {
-        seam::effect("filesystems.grow")?;
+        failpoints::effect("filesystems.grow")?;
         let _doing = worker::doing(&format_args!("grow the {kind} at {}", place.display()));
         grow::grow(self, (root, place), kind, device, deadline)
     }
@@ -175,7 +175,7 @@ fn sampled(disk: &File, device: &Device, places: &[(u64, u64)]) -> Result<Vec<Sa
 }
 
 fn sample(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {
-    seam::effect("filesystems.read").map_err(unread)?;
+    failpoints::effect("filesystems.read").map_err(unread)?;
     read(disk, device, offset, length)
 }
 

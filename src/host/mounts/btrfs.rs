@@ -1,11 +1,11 @@
 //! Which disk a btrfs is on: its mounts show a number of no device, so the kernel is asked.
 
 use crate::host::kernel;
-use crate::host::walk::mount_id;
-use crate::model::contents::uuid_text;
-use crate::model::device::DeviceNumber;
-use crate::model::mountinfo::{Mount, MountTable};
-use crate::model::target::place_of;
+use crate::host::safe_path::mount_id;
+use crate::model::disk::contents::uuid_text;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::target::place_of;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 

@@ -1,18 +1,18 @@
 //! Mounts through mount(2), for kernels and sandboxes without the newer calls.
 
 use super::{failed, place};
+use crate::failpoints;
 use crate::host::MountRequest;
 use crate::model::error::Result;
-use crate::model::mount_options::Flag;
-use crate::model::mountinfo::Mount;
-use crate::seam;
+use crate::model::mount::mount_options::Flag;
+use crate::model::mount::mountinfo::Mount;
 use nix::mount::{MsFlags, mount as mount2};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Mounts a disk; `source` is a node of it.
 pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> Result<()> {
-    seam::effect("mounts.mount2")?;
+    failpoints::effect("mounts.mount2")?;
     let mut flags = MsFlags::empty();
     if request.device.read_only || request.untouched {
         flags |= MsFlags::MS_RDONLY;
@@ -48,7 +48,7 @@ pub(super) fn bind(source: &Mount, target: &Path, read_only: bool) -> Result<()>
     mount2(Some(&from), &to, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| {
         failed(format!("bind {} to {}", source.target.display(), target.display()), errno)
     })?;
-    seam::step("mounts.bound");
+    failpoints::step("mounts.bound");
     if read_only { refuse_writes(&place::open(target)?, target) } else { Ok(()) }
 }
 

@@ -2,12 +2,12 @@
 //! in words what it refuses, and what is mounted is looked at before anybody can reach it.
 
 use super::{EMPTY, Failure, place};
+use crate::failpoints;
 use crate::host::MountRequest;
 use crate::host::kernel;
 use crate::model::error::{Error, Kind};
-use crate::model::mount_options::Flag;
-use crate::model::mountinfo::Mount;
-use crate::seam;
+use crate::model::mount::mount_options::Flag;
+use crate::model::mount::mountinfo::Mount;
 use nix::errno::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
@@ -29,7 +29,7 @@ pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> std::result::R
         .and_then(|()| fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(request)))
         .map_err(|errno| refused(request, errno, &messages(context)))?;
     let folder = place::open(request.target)?;
-    seam::effect("mounts.attach")?;
+    failpoints::effect("mounts.attach")?;
     attach(&mount, &folder).map_err(|errno| refused(request, errno, ""))?;
     place::must_be_seen(&mount, request.target)
 }
@@ -95,7 +95,7 @@ pub(super) fn bind(
             .map_err(|errno| doing(rustix::io::Errno::from_raw_os_error(errno as i32)))?;
     }
     let folder = place::open(target)?;
-    seam::effect("mounts.bind.attach")?;
+    failpoints::effect("mounts.bind.attach")?;
     attach(&tree, &folder).map_err(doing)?;
     place::must_be_seen(&tree, target)
 }

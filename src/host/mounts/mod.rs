@@ -8,18 +8,18 @@ mod place;
 mod renewal;
 mod twins;
 
-use super::helper::{self, Ended, Work};
-use super::nodes::Node;
-use super::tables;
+use super::child::{self, Ended, Work};
+use super::device_nodes::Node;
+use super::mount_tables;
 use super::{Hidden, MountRequest, Mounts};
-use super::{left, worker};
-use crate::model::contents::FsType;
+use super::{left_behind, worker};
+use crate::failpoints;
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::FsType;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mountinfo::{Mount, MountTable};
-use crate::model::standing::{Look, Stands};
-use crate::model::target::Target;
-use crate::model::time::Deadline;
-use crate::seam;
+use crate::model::mount::mount_place::{Look, Stands};
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::target::Target;
 use nix::errno::Errno;
 use nix::mount::MntFlags;
 use std::fs::{self, File};
@@ -59,8 +59,8 @@ const EMPTY: &str = "";
 fn read_table() -> Result<MountTable> {
     // `thread-self`, not `self`: the latter shows the namespace of the main thread.
     let path = "/proc/thread-self/mountinfo";
-    seam::effect("mounts.table")?;
-    let text = File::open(path).and_then(tables::read);
+    failpoints::effect("mounts.table")?;
+    let text = File::open(path).and_then(mount_tables::read);
     let text = text.map_err(|error| Error::io(format!("read {path}"), &error))?;
     let mut table = MountTable::parse(&text)?;
     btrfs::find_disks(&mut table);
@@ -127,7 +127,7 @@ impl Mounts for KernelMounts {
     }
 
     fn make_folder(&self, path: &Path) -> Result<()> {
-        seam::effect("mounts.make_folder")?;
+        failpoints::effect("mounts.make_folder")?;
         place::make(path)
     }
 
@@ -144,7 +144,7 @@ impl Mounts for KernelMounts {
     }
 
     fn mount(&self, request: &MountRequest<'_>) -> Result<()> {
-        seam::effect("mounts.mount")?;
+        failpoints::effect("mounts.mount")?;
         let _doing = worker::doing(&format_args!(
             "mount the {} of disk {} at {}",
             request.kind,
@@ -160,7 +160,7 @@ impl Mounts for KernelMounts {
     }
 
     fn bind(&self, source: &Mount, target: &Path, read_only: bool) -> Result<()> {
-        seam::effect("mounts.bind")?;
+        failpoints::effect("mounts.bind")?;
         let _doing = worker::doing(&format_args!(
             "bind {} to {}",
             source.target.display(),
@@ -174,18 +174,18 @@ impl Mounts for KernelMounts {
     }
 
     fn seclude(&self, folder: &Path) -> Result<()> {
-        seam::effect("mounts.seclude")?;
+        failpoints::effect("mounts.seclude")?;
         classic::seclude(folder)
     }
 
     fn make_read_only(&self, mount: &Mount) -> Result<()> {
-        seam::effect("mounts.make_read_only")?;
+        failpoints::effect("mounts.make_read_only")?;
         let _doing = worker::doing(&format_args!("make {} read-only", mount.target.display()));
         classic::make_read_only(mount)
     }
 
     fn flush(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
-        seam::effect("mounts.flush")?;
+        failpoints::effect("mounts.flush")?;
         self.helped_at(
             Work::Flush { mount: mount.id },
             "write out the file system at",
@@ -195,23 +195,23 @@ impl Mounts for KernelMounts {
     }
 
     fn flush_inside(&self, namespace: &File, mount: &Mount, deadline: Deadline) -> Result<bool> {
-        seam::effect("mounts.flush_inside")?;
+        failpoints::effect("mounts.flush_inside")?;
         let work = Work::FlushInside { namespace: namespace.as_raw_fd(), mount: mount.id };
         let doing = "write out, in another namespace, the file system at";
-        match helper::run(work, None, &mount.target, deadline)? {
+        match child::run(work, None, &mount.target, deadline)? {
             (Ended::Failed(Errno::ESTALE), _) => Ok(false),
             ended => told(ended, &format!("{doing} {}", mount.target.display())).map(|()| true),
         }
     }
 
     fn unmount(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
-        seam::effect("mounts.unmount")?;
+        failpoints::effect("mounts.unmount")?;
         let work = Work::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
         self.helped_at(work, "unmount", mount, deadline)
     }
 
     fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()> {
-        seam::effect("mounts.unmount_inside")?;
+        failpoints::effect("mounts.unmount_inside")?;
         for mount in mounts {
             let work = Work::UnmountInside { namespace: namespace.as_raw_fd(), mount: mount.id };
             helped(work, "unmount, in another namespace,", &mount.target, deadline)?;
@@ -220,7 +220,7 @@ impl Mounts for KernelMounts {
     }
 
     fn renew_folder(&self, folder: &Path) -> Result<()> {
-        seam::effect("mounts.renew_folder")?;
+        failpoints::effect("mounts.renew_folder")?;
         renewal::renew(folder).map_err(|error| {
             Error::io(format!("end the mounts of others at {}", folder.display()), &error)
         })
@@ -236,7 +236,7 @@ impl Mounts for KernelMounts {
     }
 
     fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()> {
-        seam::effect("mounts.put_back")?;
+        failpoints::effect("mounts.put_back")?;
         let _doing = worker::doing(&format_args!("put the mount back at {}", target.display()));
         match fresh::put_back(&copy, target) {
             Ok(()) => Ok(()),
@@ -248,7 +248,7 @@ impl Mounts for KernelMounts {
     }
 
     fn unmount_dead(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
-        seam::effect("mounts.unmount_dead")?;
+        failpoints::effect("mounts.unmount_dead")?;
         let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
         let work = Work::Unmount { mount: mount.id, flags };
         self.helped_at(work, "unmount (lazily)", mount, deadline)
@@ -268,7 +268,7 @@ impl KernelMounts {
             Ok(look) => look.why_not(mount).map_or_else(|| place::no_longer(mount), |c| c.error()),
         };
         let Some(above) = place::find(above).ok().flatten() else { return Err(elsewhere()) };
-        match helper::run(work, Some(&above), Path::new(name), deadline)? {
+        match child::run(work, Some(&above), Path::new(name), deadline)? {
             (Ended::Failed(Errno::ESTALE | Errno::ENOENT), _) => Err(elsewhere()),
             ended => told(ended, &format!("{doing} {}", mount.target.display())),
         }
@@ -277,7 +277,7 @@ impl KernelMounts {
 
 /// Work on a file system whose disk may hang.
 fn helped(work: Work, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
-    told(helper::run(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
+    told(child::run(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
 }
 
 /// How the child's work ended; a child that hangs is named.
@@ -289,7 +289,7 @@ fn told((ended, pid): (Ended, i32), doing: &str) -> Result<()> {
             Kind::Timeout,
             format!("{doing}: the kernel does not come back (process {pid} hangs there)"),
         )
-        .hint(left::WHAT_ENDS_IT)),
+        .hint(left_behind::WHAT_ENDS_IT)),
     }
 }
 

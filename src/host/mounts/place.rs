@@ -2,10 +2,10 @@
 //! A path that is walked a second time can lead elsewhere by then.
 
 use super::Failure;
-use crate::host::walk::{Way, mount_id};
+use crate::host::safe_path::{Way, mount_id};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mountinfo::Mount;
-use crate::model::standing::Look;
+use crate::model::mount::mount_place::Look;
+use crate::model::mount::mountinfo::Mount;
 use rustix::fs::{Mode, mkdirat};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,8 +1,8 @@
 //! The end of all mounts that other namespaces have at a folder: rename(2) over it, rmdir(2) and
 //! unlink(2) detach them, locked or not. They fail where the caller's own namespace has one.
 
-use crate::model::target::{Place, place_of};
-use crate::seam;
+use crate::failpoints;
+use crate::model::mount::target::{Place, place_of};
 use nix::errno::Errno;
 use std::fs;
 use std::io::{ErrorKind, Result};
@@ -36,7 +36,7 @@ fn exchange(folder: &Path, found: &fs::Metadata) -> Result<()> {
         }
         lchown(&beside, Some(found.uid()), Some(found.gid()))?;
         fs::set_permissions(&beside, found.permissions())?;
-        seam::step("mounts.renewing");
+        failpoints::step("mounts.renewing");
         fs::rename(&beside, folder)
     };
     work().inspect_err(|_| tidy(folder))

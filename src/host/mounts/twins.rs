@@ -3,9 +3,9 @@
 
 use crate::host::kernel;
 use crate::host::{MountRequest, Mounts};
-use crate::model::contents::{FsType, uuid_text};
+use crate::model::disk::contents::{FsType, uuid_text};
 use crate::model::error::Error;
-use crate::model::mountinfo::Mount;
+use crate::model::mount::mountinfo::Mount;
 use nix::errno::Errno;
 use nix::libc::{O_DIRECTORY, O_NOFOLLOW};
 use std::fs::OpenOptions;

@@ -17,7 +17,7 @@ mod watched;
 
 pub use watched::{Held, News, Signals, Terms, Worker, hold_signals};
 
-use crate::model::device::DeviceNumber;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use board::Slot;
 use nix::sys::time::TimeValLike;
@@ -189,10 +189,10 @@ fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
     kept.sort_unstable();
     let mut first = 0;
     for one in kept {
-        super::helper::close_range(first, one - 1);
+        super::child::close_range(first, one - 1);
         first = one + 1;
     }
-    super::helper::close_range(first, RawFd::MAX);
+    super::child::close_range(first, RawFd::MAX);
 }
 
 /// Puts nothing in the place of the three streams, which are closed.

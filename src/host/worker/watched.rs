@@ -3,9 +3,9 @@
 use super::board::{Board, share};
 use super::line::{self, Word};
 use super::{as_result, close_all_but, open_nothing};
-use crate::host::left::{self, Left};
+use crate::failpoints;
+use crate::host::left_behind::{self, Left};
 use crate::model::error::Result;
-use crate::seam;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
@@ -426,7 +426,7 @@ impl Worker {
                 open_nothing();
                 for lock in &self.locks {
                     if lock.is_volumes {
-                        left::note(&lock.path, left);
+                        left_behind::note(&lock.path, left);
                     }
                     crate::host::locks::remove(&lock.file, &lock.path);
                 }
@@ -462,7 +462,7 @@ fn begin(parent: Pid, line: OwnedFd, terms: Terms, before: &SigSet) -> nix::Resu
     close_all_but([line.as_raw_fd()]);
     open_nothing();
     line::open(line);
-    seam::this_is_a_worker();
+    failpoints::this_is_a_worker();
     let mut mask = *before;
     if terms.has_own_signals {
         mask.extend(THAT_END);

@@ -3,9 +3,9 @@
 use crate::driver::Driver;
 use crate::model::config::CloudKind;
 use crate::model::error::Kind;
-use crate::model::finding::{Finding, Level};
-use crate::model::health::several;
-use crate::operator::looking::Configured;
+use crate::model::report::finding::{Finding, Level};
+use crate::model::report::health::several;
+use crate::operator::views::Configured;
 use std::time::Instant;
 
 /// A token's times, and certificates, bear a difference of so many seconds.

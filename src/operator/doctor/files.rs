@@ -4,9 +4,9 @@ use crate::host::machine;
 use crate::host::system::{self, Kubelet, Room};
 use crate::log;
 use crate::model::config::CloudKind;
-use crate::model::finding::Finding;
-use crate::model::health::several;
-use crate::operator::looking::Configured;
+use crate::model::report::finding::Finding;
+use crate::model::report::health::several;
+use crate::operator::views::Configured;
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
@@ -167,7 +167,7 @@ fn metrics(path: &Path) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::finding::Level;
+    use crate::model::report::finding::Level;
 
     #[test]
     fn rights_are_judged_by_what_is_in_the_file() {

@@ -1,8 +1,8 @@
 //! Whether kubelet will find this driver, and nothing that it takes for another one.
 
 use crate::host::system::{self, Kubelet};
-use crate::model::finding::Finding;
-use crate::operator::looking::Configured;
+use crate::model::report::finding::Finding;
+use crate::operator::views::Configured;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "incloud~disk";

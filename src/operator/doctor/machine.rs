@@ -3,9 +3,9 @@
 use crate::driver::Driver;
 use crate::host::machine;
 use crate::host::system::{self, System};
-use crate::model::finding::Finding;
-use crate::model::switch::{Method, Propagation};
-use crate::model::users::Answer;
+use crate::model::mount::disk_users::Answer;
+use crate::model::mount::replacement::{Method, Propagation};
+use crate::model::report::finding::Finding;
 use std::path::Path;
 
 pub(super) fn look(system: &System) -> Vec<Finding> {

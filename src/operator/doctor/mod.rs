@@ -5,14 +5,14 @@ mod files;
 mod kubelet;
 mod machine;
 
-use super::looking::Configured;
-use super::stage::{Paint, Stage, hanging};
 use super::status;
+use super::terminal::{Paint, Stage, hanging};
+use super::views::Configured;
 use crate::driver::Driver;
 use crate::host::system::{self, Kubelet, System};
 use crate::model::error::Result;
-use crate::model::finding::{Finding, Level, worst};
-use crate::model::health::{Health, several};
+use crate::model::report::finding::{Finding, Level, worst};
+use crate::model::report::health::{Health, several};
 use serde::Serialize;
 
 /// The answer for machines.

@@ -6,7 +6,7 @@ use crate::files;
 use crate::holders::run;
 use crate::support::{Node, loop_devices_below, output_of, private_mounts, skip};
 use crate::volume::Volume;
-use incloud_disk::model::users::KernelUse;
+use incloud_disk::model::mount::disk_users::KernelUse;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

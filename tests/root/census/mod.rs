@@ -11,8 +11,8 @@ use crate::support::{Node, private_mounts};
 use crate::volume::Volume;
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
-use incloud_disk::model::device::DeviceNumber;
-use incloud_disk::model::users::{Answer, DeviceUses, NamespaceUses};
+use incloud_disk::model::disk::device::DeviceNumber;
+use incloud_disk::model::mount::disk_users::{Answer, DeviceUses, NamespaceUses};
 
 /// Whether a test with containers can run.
 fn is_possible(test: &str) -> bool {

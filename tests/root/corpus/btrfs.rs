@@ -1,7 +1,7 @@
 //! btrfs: its superblock stands at 64 KiB, with a mirror at 64 MiB.
 
 use super::image::made;
-use incloud_disk::model::contents::FsType::Btrfs;
+use incloud_disk::model::disk::contents::FsType::Btrfs;
 
 images! {
     btrfs_plain: made(128, "btrfs", "mkfs.btrfs -q -r tree disk").mounts_as(Btrfs);

@@ -2,7 +2,7 @@
 
 use super::image::made;
 use super::variant::Variant;
-use incloud_disk::model::contents::FsType::{Ext3, Ext4};
+use incloud_disk::model::disk::contents::FsType::{Ext3, Ext4};
 
 images! {
     ext2_1k: made(64, "ext2", "mkfs.ext2 -q -b 1024 -d tree disk");

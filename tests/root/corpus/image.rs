@@ -3,7 +3,7 @@
 use super::variant::Variant;
 use crate::files;
 use crate::support::{output_of, with_files};
-use incloud_disk::model::contents::FsType;
+use incloud_disk::model::disk::contents::FsType;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -6,7 +6,7 @@ use crate::checks::{digest, layers_at, nothing_is_left, only_mount_at};
 use crate::files;
 use crate::support::{Answer, FailingDisk, Node, private_mounts, skip};
 use crate::volume::{Volume, make_folder};
-use incloud_disk::model::contents::FsType;
+use incloud_disk::model::disk::contents::FsType;
 use std::fs;
 use std::path::{Path, PathBuf};
 

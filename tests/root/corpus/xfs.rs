@@ -4,7 +4,7 @@
 
 use super::image::made;
 use super::variant::Variant;
-use incloud_disk::model::contents::FsType::Xfs;
+use incloud_disk::model::disk::contents::FsType::Xfs;
 
 images! {
     xfs_plain: made(300, "xfs", "mkfs.xfs -q -p proto disk").mounts_as(Xfs);

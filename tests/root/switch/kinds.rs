@@ -3,9 +3,9 @@
 use super::{is_possible, methods};
 use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::pods::Plan;
-use incloud_disk::model::device::DeviceNumber;
-use incloud_disk::model::mountinfo::MountTable;
-use incloud_disk::model::switch::Outcome;
+use incloud_disk::model::disk::device::DeviceNumber;
+use incloud_disk::model::mount::mountinfo::MountTable;
+use incloud_disk::model::mount::replacement::Outcome;
 use nix::mount::{MsFlags, mount};
 use std::fs::{self, File};
 use std::path::Path;

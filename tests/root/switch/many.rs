@@ -3,7 +3,7 @@
 use super::{is_possible, methods};
 use crate::support::disks::{Disks, switch, table_of};
 use crate::support::pods::Plan;
-use incloud_disk::model::switch::Outcome;
+use incloud_disk::model::mount::replacement::Outcome;
 use std::time::Duration;
 
 #[test]

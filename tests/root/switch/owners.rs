@@ -4,7 +4,7 @@ use super::{is_possible, methods};
 use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::{output_of, skip, start};
 use incloud_disk::host::kernel::{MountChange, change_mount};
-use incloud_disk::model::switch::{Method, Outcome, Switched};
+use incloud_disk::model::mount::replacement::{Method, Outcome, Switched};
 use nix::mount::{MsFlags, mount};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::fs::{self, File};

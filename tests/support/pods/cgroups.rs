@@ -3,7 +3,7 @@
 //! They stand below a root of the test's own, as `--cgroup-root` gives kubelet one: a kubelet on
 //! the same machine removes pods below its own `kubepods` that it does not know.
 
-use incloud_disk::model::mountinfo::{Mount, MountTable};
+use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;

@@ -12,7 +12,7 @@ pub use orders::{Order, Report};
 
 use super::{skip, start};
 use cgroups::{Folders, Roots, trees};
-use incloud_disk::model::mountinfo::MountTable;
+use incloud_disk::model::mount::mountinfo::MountTable;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -5,9 +5,9 @@ mod kernel;
 
 use super::KernelCensus;
 use crate::host::Census;
-use crate::model::device::DeviceNumber;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
-use crate::model::users::{Answer, Holder, NamespaceId};
+use crate::model::mount::disk_users::{Answer, Holder, NamespaceId};
 use fake::{Machine, OURS};
 
 const UID: &str = "2f399ae2-a3cd-41e8-95ee-5254001f7ecb";

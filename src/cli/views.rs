@@ -1,0 +1,141 @@
+//! The verbs that look and change nothing.
+
+use super::{VolumeNameArgument, generate};
+use crate::model::timestamp::{self, Millis};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// What people can look at.
+#[derive(Debug, Subcommand)]
+pub enum Looking {
+    /// Show every volume of this machine and how it is
+    #[command(after_help = STATUS)]
+    Status {
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+        /// Look again every so many seconds, until it is ended
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+              value_parser = clap::value_parser!(u64).range(1..=3600))]
+        watch: Option<u64>,
+    },
+    /// Show every fact about one volume, where it was read, and what to do
+    #[command(after_help = EXPLAIN)]
+    Explain(Subject),
+    /// Tell what became of a volume or a pod, out of the log
+    #[command(after_help = HISTORY)]
+    History(HistoryArguments),
+    /// Show who uses a volume: process, container, pod, and what it holds
+    #[command(after_help = HOLDERS)]
+    Holders(Subject),
+    /// Look whether this machine is fit for the driver
+    #[command(after_help = DOCTOR)]
+    Doctor {
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the completions of a shell
+    #[command(hide = true, after_help = COMPLETIONS)]
+    Completions {
+        /// bash, zsh or fish
+        shell: generate::Shell,
+    },
+    /// Print the manual page, or write those of all verbs into a folder
+    #[command(hide = true, after_help = MAN)]
+    Man {
+        /// The folder
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// One volume.
+#[derive(Debug, Args)]
+pub struct Subject {
+    /// The volume: its id in the cloud, or its name in the cluster
+    pub volume: VolumeNameArgument,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is to be told.
+#[derive(Debug, Args)]
+pub struct HistoryArguments {
+    /// The volume: its id in the cloud, or its name in the cluster; all if none is named
+    pub volume: Option<VolumeNameArgument>,
+    /// Only what has to do with this pod: namespace/name, its name, or its UID
+    #[arg(long, value_name = "POD", conflicts_with = "volume",
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub pod: Option<String>,
+    /// Only what happened since: 90s, 30m, 2h, 3d, or a moment (UTC)
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub since: Option<Millis>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn since(text: &str) -> Result<Millis, String> {
+    timestamp::since(text, timestamp::now())
+        .ok_or_else(|| "write 90s, 30m, 2h, 3d, or a moment such as 2026-11-21 03:50".to_owned())
+}
+
+const STATUS: &str = "\
+Health:
+  ok         as it should be
+  guarded    a tear-down is asked for and refused: somebody still uses the volume
+  leaked     only namespaces that are no longer this machine's concern still have it
+  stale      mounts stand on a disk that is gone, and its successor is there: disk heal
+  dead       mounts stand on a disk that is gone, and there is no other
+  ambiguous  which disk is the volume's, whose disk is mounted, or whether that will ever
+             answer again, cannot be told
+
+The column DISK says whether the disk shows the whole id or only its first 20 characters (cut).
+3/4 under PODS or CONTAINERS means: 4 mounts, 3 of them on the volume's disk.
+A cloud that does not answer within 3 seconds is \"unknown\"; that never means detached.
+
+Examples:
+  disk status
+  disk status --watch
+  disk status --json | jq -r '.volumes[] | select(.verdict.health != \"ok\") | .id'";
+
+const EXPLAIN: &str = "\
+Examples:
+  disk explain pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44
+  disk explain 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --json";
+
+const HISTORY: &str = "\
+It is told out of the files in paths.log_dir; log.max_files says how many days are there.
+What says the same again is counted with the first. Times are UTC.
+
+Examples:
+  disk history pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44
+  disk history --pod shop/orders-0 --since 2h
+  disk history --since '2026-11-21 03:50' --json";
+
+const HOLDERS: &str = "\
+What holds it: mount (in its mount namespace), file, map (in its memory), folder (its working
+folder), root (its root folder), node (the disk's node is open), kernel (loop, swap, device mapper).
+What is on a disk that is gone stays there until the process ends.
+
+Examples:
+  disk holders pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44
+  disk holders 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --json | jq -r '.holders[].process.pid'";
+
+const DOCTOR: &str = "\
+The exit status says the worst: 0 all is well, 1 a warning, 2 an error.
+
+Examples:
+  sudo disk doctor
+  sudo disk doctor --json | jq -r '.findings[] | select(.level != \"ok\") | .fix'";
+
+const COMPLETIONS: &str = "\
+Examples:
+  disk completions bash > /etc/bash_completion.d/disk";
+
+const MAN: &str = "\
+Examples:
+  disk man | man -l -
+  disk man --out /usr/local/share/man/man8";

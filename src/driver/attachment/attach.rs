@@ -1,0 +1,411 @@
+//! Attach a volume to a server, and ask whether it is.
+
+use super::open_requests::OpenRequest;
+use super::takeover::contradiction;
+use crate::cloud::CloudVolume;
+use crate::driver::lookup::attachment_view::{Asking, Trust, after_all, is_settled, no_server};
+use crate::driver::{Driver, Outcome, Volume};
+use crate::failpoints;
+use crate::host::pace::Change;
+use crate::model::cloud::attachment_state::{ComputeView, Sharing, Situation};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{NodeName, ServerId, VolumeId};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// How often an attach is asked for: the cloud takes a request and undoes it later when its host
+/// cannot do it.
+const TRIES: u32 = 2;
+
+/// What a person does who wants several servers to have a volume.
+const SHARE: &str = "the cloud would allow it, but no file system survives two writers: with the \
+    option share: read-only in the PersistentVolume every node mounts it read-only";
+
+/// What one attach has done so far.
+#[derive(Debug, Default)]
+struct Attempt {
+    /// How often it asked.
+    tries: u32,
+    /// When it asked last.
+    asked: Option<Instant>,
+    /// What the cloud said to that, if it did not simply take it.
+    refusal: Option<Error>,
+    /// Whether a request, this call's or an earlier one's, may still come true unseen.
+    is_open: bool,
+    /// Whether a note of a request is left with the volume.
+    is_noted: bool,
+}
+
+impl Driver<'_> {
+    /// Attaches the volume to the node's server; answers the link of its disk.
+    ///
+    /// Already attached there: nothing is requested. Attached elsewhere: an error that says where,
+    /// never stolen.
+    pub fn attach(
+        &self,
+        volume: &Volume,
+        node: &NodeName,
+        sharing: Sharing,
+    ) -> Result<(PathBuf, Outcome)> {
+        if let Some(name) = &volume.name
+            && let Some(other) = name.as_volume_id()
+        {
+            // Detach is told the name alone, and such a name is a volume id by convention.
+            return Err(Error::bad_call(format!(
+                "the volume's name {other} is itself a volume id, but volume {} is asked for",
+                volume.id
+            ))
+            .hint("rename the PersistentVolume: its detach would reach the wrong volume"));
+        }
+        let lock = self.lock_if_possible(&volume.id)?;
+        if lock.is_some() && node == self.this_node {
+            self.wanted_again(&volume.id, &["detach"]);
+            self.note_caller(&volume.id);
+        }
+        let attach = |server: Option<&ServerId>| {
+            let server = server.ok_or_else(|| no_server(node))?;
+            self.attach_to(volume, server, node, sharing)
+        };
+        let outcome = self.at_server_of(node, Asking::Anew, Result::is_err, attach)?;
+        Ok((self.cloud.link(&volume.id), outcome))
+    }
+
+    fn attach_to(
+        &self,
+        volume: &Volume,
+        server: &ServerId,
+        node: &NodeName,
+        sharing: Sharing,
+    ) -> Result<Outcome> {
+        let state = self.existing(&volume.id)?;
+        let (marked, is_shareable) = (state.mounted_on.clone(), state.is_shareable);
+        let outcome = if is_settled(&state, server) && self.is_mapped(&state, server, node)? {
+            self.record_pair(volume, &state)?;
+            if has_note_of(&state, server) {
+                self.end_request(volume);
+            }
+            self.remember_name(volume);
+            Outcome::Already
+        } else {
+            self.make_attached(volume, server, sharing, state)?;
+            Outcome::Done
+        };
+        if node == self.this_node {
+            self.remember_sharing(&volume.id, is_shareable);
+            self.forget_lost_mark(&volume.id, marked.as_ref());
+            self.heal_when_it_shows(volume);
+        }
+        Ok(outcome)
+    }
+
+    /// Whether the compute service knows of an attachment that the block service lists: it can lose
+    /// it. Where the volume's disk is on this machine, no service need be asked.
+    fn is_mapped(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<bool> {
+        if node == self.this_node {
+            let disks = self.devices.search(&self.cloud.identity(&state.id));
+            if disks.is_ok_and(|disks| !disks.is_empty()) {
+                return Ok(true);
+            }
+        }
+        let ask = || {
+            let view = self.cloud.compute_view(&state.id, server, self.deadline)?;
+            Ok(view == ComputeView::Mapped)
+        };
+        match self.answers {
+            Some(answers) => answers.shared(&state.id, &mapped_at(server), self.deadline, ask),
+            None => ask(),
+        }
+    }
+
+    fn make_attached(
+        &self,
+        volume: &Volume,
+        server: &ServerId,
+        sharing: Sharing,
+        first: CloudVolume,
+    ) -> Result<()> {
+        let mut attempt = Attempt {
+            is_noted: has_note_of(&first, server),
+            is_open: self.open_request(&first).is_some(),
+            ..Attempt::default()
+        };
+        match self.try_attach(volume, server, sharing, first, &mut attempt) {
+            Ok(state) => {
+                // A detach that ended while this attach began may have taken the name.
+                self.record_pair(volume, &state)?;
+                if attempt.is_noted {
+                    self.end_request(volume);
+                }
+                if let Some(answers) = self.answers {
+                    answers.is_so(&volume.id, &mapped_at(server));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // Refused, or undone: nothing of it can come any more.
+                if attempt.is_noted && attempt.tries > 0 && !attempt.is_open {
+                    self.end_request(volume);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Answers the volume as it was seen attached.
+    fn try_attach(
+        &self,
+        volume: &Volume,
+        server: &ServerId,
+        sharing: Sharing,
+        first: CloudVolume,
+        attempt: &mut Attempt,
+    ) -> Result<CloudVolume> {
+        let mut state = first;
+        // Since when nothing has changed that should: a request in the dark, or a ghost.
+        let mut settle = self.settle();
+        let mut looks = self.looks();
+        let mut last = None;
+        let mut taken_over = false;
+        // Another server's attach whose outcome this call waits for.
+        let mut awaited: Option<OpenRequest> = None;
+        loop {
+            // What this call asked for and the block service lists, the compute service has made.
+            let trust = match attempt {
+                Attempt { tries: 0, .. } => Trust::Both,
+                Attempt { refusal: None, .. } => Trust::Own,
+                _ => Trust::Listing,
+            };
+            let situation = match self.situation(&state, server, trust) {
+                Ok(situation) => situation,
+                Err(_) if awaited.is_some() && self.deadline.over() => break,
+                Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
+            };
+            let tries_before = attempt.tries;
+            if last.replace(situation) != Some(situation) {
+                tracing::info!(volume = %volume.id, %server, status = state.status, ?situation, "looked");
+            }
+            match situation {
+                Situation::Attached | Situation::AttachedBusy => {
+                    self.forget_answers(&volume.id);
+                    if let (Some(asked), Situation::Attached) = (attempt.asked, situation) {
+                        self.note_pace(Change::Attach, asked);
+                    }
+                    return Ok(state);
+                }
+                Situation::Elsewhere if taken_over && !settle.over() => {}
+                Situation::Elsewhere => {
+                    self.take_over(&state, server)?;
+                    taken_over = true;
+                    settle = self.settle();
+                }
+                Situation::Shareable if sharing == Sharing::Alone => {
+                    return Err(self.elsewhere(&state, server)?.hint(SHARE));
+                }
+                Situation::Unusable => return Err(unusable(&state)),
+                Situation::Free | Situation::Shareable if attempt.tries == 0 || settle.over() => {
+                    if attempt.tries == TRIES {
+                        return Err(undone(volume, server, attempt.refusal.clone()));
+                    }
+                    // Two servers may not both come to have it: the other's request is waited for.
+                    let rival = self.open_request_elsewhere(&state, server);
+                    awaited = rival.filter(|_| sharing == Sharing::Alone);
+                    if awaited.is_none() {
+                        self.ask_to_attach(volume, server, &state, attempt)?;
+                        settle = self.settle();
+                        looks = self.looks_at(Change::Attach);
+                    }
+                }
+                Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
+                Situation::Forgotten | Situation::ServerGone if settle.over() => {
+                    self.take_over(&state, server)?;
+                    settle = self.settle();
+                }
+                Situation::Free
+                | Situation::Shareable
+                | Situation::Ghost
+                | Situation::Forgotten
+                | Situation::ServerGone => {}
+                Situation::Attaching
+                | Situation::Detaching
+                | Situation::Busy
+                | Situation::BusyElsewhere => {
+                    settle = self.settle();
+                }
+            }
+            let pause = looks.next().unwrap_or_default();
+            let was_asked = attempt.tries > tries_before;
+            if !self.deadline.pause(pause) && !was_asked {
+                break;
+            }
+            match self.existing(&volume.id) {
+                Ok(now) => state = now,
+                Err(_) if awaited.is_some() && self.deadline.over() => break,
+                Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
+            }
+        }
+        match awaited {
+            Some(rival) => Err(rival.into_error(&state)),
+            None => Err(self.still_moving(&state, attempt.refusal.clone())),
+        }
+    }
+
+    fn ask_to_attach(
+        &self,
+        volume: &Volume,
+        server: &ServerId,
+        state: &CloudVolume,
+        attempt: &mut Attempt,
+    ) -> Result<()> {
+        self.note_request(volume, state, server)?;
+        self.remember_name(volume);
+        failpoints::step("attach.named");
+        attempt.is_noted = self.cloud.keeps_marks();
+        attempt.tries += 1;
+        let is_answered = self.request_attach(&volume.id, server, attempt)?;
+        attempt.is_open |= !is_answered;
+        attempt.asked = Some(Instant::now());
+        failpoints::step("attach.requested");
+        Ok(())
+    }
+
+    /// Asks for the attachment. An answer that leaves open what happened is no error here: the
+    /// next look tells. A refusal is kept for the message, for the cloud says "no" with the same
+    /// code to a second request as to an impossible one. Answers whether there was an answer.
+    fn request_attach(
+        &self,
+        id: &VolumeId,
+        server: &ServerId,
+        attempt: &mut Attempt,
+    ) -> Result<bool> {
+        tracing::info!(volume = %id, %server, "asking the cloud to attach");
+        self.forget_answers(id);
+        let Err(error) = self.cloud.attach(id, server, self.deadline) else {
+            attempt.refusal = None;
+            return Ok(true);
+        };
+        let is_open = matches!(error.kind, Kind::Unreachable | Kind::Timeout);
+        attempt.refusal = Some(error.clone());
+        if is_open {
+            tracing::warn!(volume = %id, %server, %error, "whether the attach was taken is open");
+        } else if error.kind != Kind::Busy {
+            // Of two requests the cloud takes one, and refuses this one.
+            let may_have_been_taken = self.may_have_been_taken(id, server);
+            attempt.is_open |= may_have_been_taken.is_err();
+            if !may_have_been_taken? {
+                return Err(error);
+            }
+        }
+        Ok(!is_open)
+    }
+
+    fn may_have_been_taken(&self, id: &VolumeId, server: &ServerId) -> Result<bool> {
+        let state = self.existing(id)?;
+        let situation = self.situation(&state, server, Trust::Both)?;
+        Ok(!matches!(situation, Situation::Free | Situation::Unusable))
+    }
+
+    /// Whether the volume is attached to the node's server, on its way there, or still going.
+    /// Doubt is an error, for "no" makes the orchestrator attach it again.
+    pub fn is_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
+        let ask = || self.ask_whether_attached(volume, node);
+        match self.answers {
+            Some(answers) => answers.shared(&volume.id, node.as_str(), self.deadline, ask),
+            None => ask(),
+        }
+    }
+
+    fn ask_whether_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
+        let ask = |server: Option<&ServerId>| match server {
+            Some(server) => self.is_attached_to(volume, server),
+            None => Ok(false),
+        };
+        self.at_server_of(node, Asking::Shared, |answer| !matches!(answer, Ok(true)), ask)
+    }
+
+    fn is_attached_to(&self, volume: &Volume, server: &ServerId) -> Result<bool> {
+        let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
+        let is_attached = match self.situation(&state, server, Trust::Listing)? {
+            Situation::Attached
+            | Situation::AttachedBusy
+            | Situation::Attaching
+            | Situation::Detaching => true,
+            Situation::Free
+            | Situation::Elsewhere
+            | Situation::Shareable
+            | Situation::BusyElsewhere => false,
+            Situation::Busy => return Err(self.still_moving(&state, None)),
+            Situation::Ghost => return Err(ghost(&state, server)),
+            Situation::Forgotten | Situation::ServerGone => {
+                return Err(contradiction(&state, server));
+            }
+            Situation::Unusable => return Err(unusable(&state)),
+        };
+        if is_attached {
+            self.record_pair(volume, &state)?;
+            self.remember_name_if_unlocked(volume);
+        } else if let Some(open) = self.open_request(&state)
+            && open.request.server == *server
+        {
+            // A "no" would make the orchestrator give the volume to another node.
+            return Err(open.into_error(&state));
+        }
+        Ok(is_attached)
+    }
+
+    /// Records with the volume which name belongs to it, if that is missing: volumes that the
+    /// predecessor attached have none.
+    pub(in crate::driver) fn record_pair(
+        &self,
+        volume: &Volume,
+        state: &CloudVolume,
+    ) -> Result<()> {
+        if let Some(name) = &volume.name
+            && state.recorded_name.as_ref() != Some(name)
+        {
+            if let Some(former) = &state.recorded_name {
+                tracing::warn!(volume = %volume.id, %former, %name, "the volume goes by another name now");
+            }
+            self.cloud.record_name(&volume.id, Some(name), self.deadline)?;
+        }
+        // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
+        if volume.name.is_none() && !self.is_known(state) {
+            self.cloud.record_name(&volume.id, Some(&volume.id.as_name()), self.deadline)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the note of a request is this server's.
+fn has_note_of(state: &CloudVolume, server: &ServerId) -> bool {
+    state.requested.as_ref().is_some_and(|request| request.server == *server)
+}
+
+/// The question whether the compute service has the volume at this server.
+fn mapped_at(server: &ServerId) -> String {
+    format!("mapped-{server}")
+}
+
+fn unusable(state: &CloudVolume) -> Error {
+    Error::refused(format!("volume {} is in status {} in the cloud", state.id, state.status))
+        .hint("an operator of the cloud must mend it: openstack volume show has the details")
+}
+
+fn undone(volume: &Volume, server: &ServerId, refusal: Option<Error>) -> Error {
+    let why = refusal.map_or_else(
+        || "took the attachment and undid it".to_owned(),
+        |error| format!("does not attach: {}", error.cause),
+    );
+    Error::new(
+        Kind::Unreachable,
+        format!("for volume {} and server {server} the cloud {why}", volume.id),
+    )
+    .hint("the server's actions in the cloud have the reason")
+}
+
+pub(in crate::driver) fn ghost(state: &CloudVolume, server: &ServerId) -> Error {
+    Error::refused(format!(
+        "the compute service maps volume {} to {server}, the block service calls it {}",
+        state.id, state.status
+    ))
+    .hint("an operator of the cloud must remove the mapping")
+}

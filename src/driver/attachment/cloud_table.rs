@@ -1,0 +1,120 @@
+//! Every status of the block service, with every listing and every view of the compute service:
+//! what attach, detach and isattached answer. No cell is left out.
+
+use super::detach::Force;
+use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
+use crate::driver::report::call_counts::Tally;
+use crate::driver::{Driver, Volume};
+use crate::host::locks::Locks;
+use crate::host::records::Records;
+use crate::model::cloud::attachment_state::{ComputeView, STATUSES, Sharing};
+use crate::model::config::{GuardConfig, HealMode, Takeover};
+use crate::model::deadline::Deadline;
+use crate::model::error::{Error, Kind};
+use crate::model::ids::{NodeName, VolumeId};
+use crate::model::mount::aftercare::After;
+use std::time::Duration;
+
+/// Short, so that "wait" ends soon; the driver's own patience follows it.
+const DEADLINE: Duration = Duration::from_millis(240);
+
+/// For what was not as expected: on a machine that is busy the short one may pass before the driver
+/// has come to its answer, and no answer depends on how long it may take.
+const PATIENT: Duration = Duration::from_secs(5);
+
+/// Which finished attachments the volume lists.
+const LISTINGS: [(&str, &[&str]); 3] =
+    [("none", &[]), ("here", &["server"]), ("other", &["other"])];
+
+const VIEWS: [(&str, ComputeView); 3] = [
+    ("mapped", ComputeView::Mapped),
+    ("not", ComputeView::NotMapped),
+    ("no-server", ComputeView::NoServer),
+];
+
+/// attach and detach: `ok` already so, `ask` one request and then so, `wait` not settled within
+/// the deadline, `refuse` an error that a person must look at, `else` another server has it.
+/// isattached: `yes`, `no`, `doubt`.
+fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration) -> String {
+    let call = |run: &dyn Fn(&Driver<'_>, &Volume, &NodeName) -> Result<bool, Error>| {
+        let folder = tempfile::tempdir().unwrap();
+        let cloud = FakeCloud::default().with("volume", 1, servers);
+        status.clone_into(&mut cloud.volumes.borrow_mut()[0].status);
+        cloud.compute.set(Some(view));
+        let devices = FakeDevices::default();
+        let driver = Driver {
+            cloud: &cloud,
+            devices: &devices,
+            file_systems: &NoHost,
+            mounts: &NoHost,
+            records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),
+            answers: None,
+            pace: None,
+            locks: &Locks::below(folder.path()),
+            this_node: &NodeName::parse("another-node").unwrap(),
+            takeover: Takeover::Off,
+            census: &NoHost,
+            switches: &NoHost,
+            after: &After::Nothing,
+            processes: &NoHost,
+            heal: HealMode::Off,
+            scratch: folder.path(),
+            guard: &GuardConfig::default(),
+            operation: "test",
+            tally: &Tally::default(),
+            deadline: Deadline::after(deadline),
+        };
+        let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);
+        let answer = run(&driver, &volume, &NodeName::parse("server").unwrap());
+        (answer, cloud.requests.get())
+    };
+    let changed = |(answer, requests): (Result<bool, Error>, u32)| match answer {
+        Ok(_) if requests == 0 => "ok",
+        Ok(_) if requests == 1 => "ask",
+        Err(error) if requests == 0 => match error.kind {
+            Kind::Timeout => "wait",
+            Kind::Elsewhere => "else",
+            Kind::Refused => "refuse",
+            other => panic!("{status}: {other:?} {error}"),
+        },
+        other => panic!("{status}: {requests} requests, {other:?}"),
+    };
+    let attach = changed(call(&|driver, volume, node| {
+        driver.attach(volume, node, Sharing::Alone).map(|_| true)
+    }));
+    let detach = changed(call(&|driver, volume, node| {
+        driver.detach(&volume.id.as_name(), Some(node), Force::No).map(|_| true)
+    }));
+    let is_attached = match call(&|driver, volume, node| driver.is_attached(volume, node)).0 {
+        Ok(true) => "yes",
+        Ok(false) => "no",
+        Err(_) => "doubt",
+    };
+    format!("{attach} {detach} {is_attached}")
+}
+
+/// The answers under each view, in the order of `VIEWS`.
+fn row(status: &str, (listing, servers): (&str, &[&str]), deadline: Duration) -> String {
+    let cells: Vec<_> = VIEWS
+        .iter()
+        .map(|(name, view)| format!("{name}: {}", answers(status, servers, *view, deadline)))
+        .collect();
+    format!("{status}, {listing} | {}", cells.join(" | "))
+}
+
+#[test]
+fn every_cell_has_the_expected_answer() {
+    let expected: Vec<&str> = include_str!("cloud_table.txt").lines().collect();
+    assert_eq!(expected.len(), STATUSES.len() * LISTINGS.len());
+    std::thread::scope(|scope| {
+        for (status, expected) in STATUSES.iter().zip(expected.chunks(LISTINGS.len())) {
+            scope.spawn(move || {
+                for (listing, expected) in LISTINGS.iter().zip(expected) {
+                    if row(status, *listing, DEADLINE) != *expected {
+                        assert_eq!(row(status, *listing, PATIENT), *expected);
+                    }
+                }
+            });
+        }
+    });
+}

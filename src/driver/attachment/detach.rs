@@ -1,0 +1,330 @@
+//! Detach a volume from a server.
+
+use super::attach::ghost;
+use super::open_requests::OpenRequest;
+use super::takeover::contradiction;
+use crate::cloud::CloudVolume;
+use crate::driver::guard::Sight;
+use crate::driver::lookup::attachment_view::{Asking, Trust, after_all};
+use crate::driver::{Driver, Outcome};
+use crate::failpoints;
+use crate::host::pace::Change;
+use crate::model::cloud::attachment_state::{ComputeView, Situation};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use std::time::Instant;
+
+/// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
+const TRIES: u32 = 2;
+
+/// Whether a person gave up what the guard protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// No.
+    No,
+    /// Yes: whatever uses the disk loses it.
+    Yes,
+}
+
+impl Driver<'_> {
+    /// Detaches the volume of this name from the node's server, without a node from this machine.
+    ///
+    /// Not attached there, or no such volume: it is so already, and no other attachment is
+    /// touched.
+    pub fn detach(
+        &self,
+        name: &VolumeName,
+        node: Option<&NodeName>,
+        force: Force,
+    ) -> Result<Outcome> {
+        let node = node.unwrap_or(self.this_node);
+        let detach = |server: Option<&ServerId>| match self.found_by_name(name, server)? {
+            Some(state) => {
+                self.detach_volume(&state.id.clone(), name, Some(state), (node, server), force)
+            }
+            None => Ok(Outcome::Already),
+        };
+        self.at_server_of(node, Asking::Anew, is_not_done, detach)
+    }
+
+    /// Detaches this volume and no other, whatever goes by its id as a name.
+    pub fn detach_exactly(
+        &self,
+        id: &VolumeId,
+        node: Option<&NodeName>,
+        force: Force,
+    ) -> Result<Outcome> {
+        let node = node.unwrap_or(self.this_node);
+        let detach = |server: Option<&ServerId>| {
+            self.detach_volume(id, &id.as_name(), None, (node, server), force)
+        };
+        self.at_server_of(node, Asking::Anew, is_not_done, detach)
+    }
+
+    /// `seen` is the volume as it was found by its name, a moment ago.
+    fn detach_volume(
+        &self,
+        id: &VolumeId,
+        name: &VolumeName,
+        seen: Option<CloudVolume>,
+        (node, server): (&NodeName, Option<&ServerId>),
+        force: Force,
+    ) -> Result<Outcome> {
+        let _lock = match force {
+            Force::No => self.lock_if_possible(id)?,
+            Force::Yes => self.lock_or_go_on(id)?,
+        };
+        // An attachment that was seen before the lock was had is asked to end, or is found to have
+        // ended. That there was none may not be so any more.
+        let is_attached = |state: &CloudVolume| {
+            server.is_some_and(|server| state.attachment_to(server).is_some())
+        };
+        let state = match seen.filter(is_attached) {
+            Some(state) => Some(state),
+            None => self.cloud.volume(id, self.deadline)?,
+        };
+        let Some(state) = state else {
+            self.forget(id, name);
+            return Ok(Outcome::Already);
+        };
+        self.detach_locked(id, name, (node, server), state, force)
+    }
+
+    /// The same for a caller that holds the volume's lock, and has asked the cloud for it.
+    pub(in crate::driver) fn detach_locked(
+        &self,
+        id: &VolumeId,
+        name: &VolumeName,
+        (node, server): (&NodeName, Option<&ServerId>),
+        state: CloudVolume,
+        force: Force,
+    ) -> Result<Outcome> {
+        let Some(server) = server else { return self.server_is_gone(&state, node, name) };
+        let (outcome, state) = self.make_detached(state, server, node, force)?;
+        self.forget_answers(id);
+        if node == self.this_node {
+            self.end_refusals(id, &["detach"]);
+        }
+        let was_seen_at = (outcome == Outcome::Done).then_some(server);
+        self.forget_everywhere(id, state.as_ref(), was_seen_at, name)?;
+        Ok(outcome)
+    }
+
+    /// Answers the volume as it was seen last; nothing if it does not exist any more.
+    fn make_detached(
+        &self,
+        first: CloudVolume,
+        server: &ServerId,
+        node: &NodeName,
+        force: Force,
+    ) -> Result<(Outcome, Option<CloudVolume>)> {
+        let id = first.id.clone();
+        // A detach is about this attachment; one that is made while it runs has another id.
+        let meant = first.attachment_to(server).and_then(|one| one.id.clone());
+        let mut state = first;
+        let mut tries = 0;
+        let mut asked = None;
+        let mut refusal: Option<Error> = None;
+        let mut settle = self.settle();
+        let mut looks = self.looks();
+        let mut last = None;
+        // An attach whose outcome this call waits for.
+        let mut awaited: Option<OpenRequest> = None;
+        loop {
+            // The compute service is asked to end the attachment: it then says if it has none.
+            let trust = match &refusal {
+                Some(error) if error.kind == Kind::Missing => Trust::Both,
+                None if tries > 0 => Trust::Own,
+                _ => Trust::Listing,
+            };
+            let situation = match self.situation(&state, server, trust) {
+                Ok(situation) => situation,
+                Err(_) if awaited.is_some() && self.deadline.over() => break,
+                Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
+            };
+            let tries_before = tries;
+            if last.replace(situation) != Some(situation) {
+                tracing::info!(volume = %id, %server, status = state.status, ?situation, "looked");
+            }
+            let now = state.attachment_to(server).and_then(|one| one.id.as_ref());
+            if let (Some(meant), Some(now)) = (&meant, now)
+                && meant != now
+            {
+                return Err(attached_anew(&id, server));
+            }
+            match situation {
+                Situation::Attached if tries == 0 || settle.over() => {
+                    if tries == TRIES {
+                        return Err(kept(&id, server, refusal));
+                    }
+                    if force == Force::No {
+                        self.guard_detach(&state, server, node)?;
+                    }
+                    tries += 1;
+                    settle = self.settle();
+                    looks = self.looks_at(Change::Detach);
+                    refusal = self.request_detach(&id, server)?;
+                    asked = Some(Instant::now());
+                    failpoints::step("detach.requested");
+                }
+                Situation::Free | Situation::Elsewhere | Situation::Shareable if tries > 0 => {
+                    if let (Some(asked), None) = (asked, &refusal) {
+                        self.note_pace(Change::Detach, asked);
+                    }
+                    return Ok((Outcome::Done, Some(state)));
+                }
+                // Not at this server by either account. What the cloud is busy with may still come
+                // here, and is given a moment.
+                Situation::Free
+                | Situation::Elsewhere
+                | Situation::Shareable
+                | Situation::Unusable
+                | Situation::BusyElsewhere
+                    if situation != Situation::BusyElsewhere || settle.over() =>
+                {
+                    let open =
+                        self.open_request(&state).filter(|open| open.request.server == *server);
+                    if tries > 0 || open.is_none() {
+                        let attached_to = state.attachments.first().map(|one| one.server.as_str());
+                        tracing::info!(volume = %id, %server, attached_to, "not attached there");
+                        return Ok((Outcome::Already, Some(state)));
+                    }
+                    awaited = open;
+                }
+                Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
+                Situation::Forgotten | Situation::ServerGone if settle.over() => {
+                    return Err(contradiction(&state, server));
+                }
+                Situation::Attaching
+                | Situation::AttachedBusy
+                | Situation::Detaching
+                | Situation::Busy => {
+                    settle = self.settle();
+                }
+                // Given a moment to come right by itself.
+                _ => {}
+            }
+            let pause = looks.next().unwrap_or_default();
+            if !self.deadline.pause(pause) && tries == tries_before {
+                break;
+            }
+            let now = self.cloud.volume(&id, self.deadline);
+            match now {
+                Ok(Some(now)) => state = now,
+                Ok(None) => return Ok((Outcome::Done, None)),
+                Err(_) if awaited.is_some() && self.deadline.over() => break,
+                Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
+            }
+        }
+        match awaited {
+            Some(open) if tries == 0 => Err(open.into_error(&state)),
+            _ => Err(self.still_moving(&state, refusal)),
+        }
+    }
+
+    /// What this machine can see decides; where it sees nothing, or is another one, the mark that
+    /// the server left.
+    fn guard_detach(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<()> {
+        if node == self.this_node && self.guard_attachment(&state.id)? == Sight::Clear {
+            return Ok(());
+        }
+        self.guard_by_mark(state, server)
+    }
+
+    /// What the answer leaves open, the next look tells.
+    fn request_detach(&self, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
+        tracing::info!(volume = %id, %server, "asking the cloud to detach");
+        self.forget_answers(id);
+        match self.cloud.detach(id, server, self.deadline) {
+            Ok(()) => Ok(None),
+            Err(error) if error.kind == Kind::Config => Err(error),
+            Err(error) => {
+                tracing::warn!(volume = %id, %server, %error, "the cloud did not simply take the detach");
+                Ok(Some(error))
+            }
+        }
+    }
+
+    /// The cloud has no server for the node: then nothing can be attached to it, unless a server
+    /// that is listed with the volume does not exist either.
+    fn server_is_gone(
+        &self,
+        state: &CloudVolume,
+        node: &NodeName,
+        name: &VolumeName,
+    ) -> Result<Outcome> {
+        for attachment in &state.attachments {
+            let view = self.cloud.compute_view(&state.id, &attachment.server, self.deadline)?;
+            if view == ComputeView::NoServer {
+                self.end_attachment_of_gone_server(state, attachment)?;
+            }
+        }
+        tracing::info!(volume = %state.id, %node, "the node's server does not exist");
+        let state = self.cloud.volume(&state.id, self.deadline)?.unwrap_or_else(|| state.clone());
+        self.forget_everywhere(&state.id, Some(&state), None, name)?;
+        Ok(Outcome::Already)
+    }
+
+    /// Forgets the name of a volume that is attached nowhere any more, and that no request may still
+    /// attach: `seen` is how it was seen last, and `was_at` the server that it was seen at before.
+    fn forget_everywhere(
+        &self,
+        id: &VolumeId,
+        seen: Option<&CloudVolume>,
+        was_at: Option<&ServerId>,
+        name: &VolumeName,
+    ) -> Result<()> {
+        if let Some(state) = seen {
+            let is_outcome = |open: &OpenRequest| was_at == Some(&open.request.server);
+            let open = self.open_request(state).filter(|open| !is_outcome(open));
+            if !state.attachments.is_empty() || open.is_some() {
+                return Ok(());
+            }
+            if state.recorded_name.is_some() {
+                self.cloud.record_name(id, None, self.deadline)?;
+            }
+            if state.mounted_on.is_some() {
+                self.cloud.mark_mounted(id, None, self.deadline)?;
+            }
+            if state.requested.is_some() {
+                self.cloud.end_request(id, self.deadline)?;
+            }
+        }
+        self.forget(id, name);
+        Ok(())
+    }
+
+    /// What is remembered of the volume goes, unless somebody here still stands on a disk that it
+    /// had: detached by force, or without the guard. The volume may come back, and the heal then
+    /// finds those mounts only by the numbers that are remembered.
+    fn forget(&self, id: &VolumeId, name: &VolumeName) {
+        let done = if self.is_left_behind(id) {
+            tracing::warn!(volume = %id, %name, "mounts of it are left on a disk that is gone: remembered for the heal");
+            self.records.update(id, |record| record.is_marked = false)
+        } else {
+            self.records.forget(id)
+        };
+        if let Err(error) = done {
+            tracing::debug!(volume = %id, %name, %error, "the record stays");
+        }
+    }
+}
+
+/// Whether an answer may be about the wrong server: not a detach that was done.
+fn is_not_done(answer: &Result<Outcome>) -> bool {
+    !matches!(answer, Ok(Outcome::Done))
+}
+
+fn attached_anew(id: &VolumeId, server: &ServerId) -> Error {
+    Error::new(Kind::Busy, format!("volume {id} was attached to {server} anew during this detach"))
+        .hint("the new attachment was left alone; detach again if it is meant too")
+}
+
+fn kept(id: &VolumeId, server: &ServerId, refusal: Option<Error>) -> Error {
+    let why = refusal.map_or_else(
+        || "took the detach and undid it: the guest may hold the disk".to_owned(),
+        |error| format!("does not detach: {}", error.cause),
+    );
+    Error::new(Kind::Unreachable, format!("for volume {id} and server {server} the cloud {why}"))
+        .hint("the server's actions in the cloud have the reason")
+}

@@ -1,0 +1,9 @@
+//! A volume goes to a server, and leaves it.
+
+pub mod attach;
+#[cfg(test)]
+pub(in crate::driver) mod cloud_table;
+pub mod detach;
+pub(in crate::driver) mod open_requests;
+pub(in crate::driver) mod takeover;
+pub mod wait;

@@ -1,0 +1,142 @@
+//! Attaches that were asked for, and whose outcome nobody has seen.
+//!
+//! The note of a request is written before the request is sent, and ends when its outcome was seen.
+//! While it is open, "attached to nobody" is not certain: the volume may come in a moment.
+
+use crate::cloud::{CloudVolume, RequestNote, Tenure};
+use crate::driver::{Driver, Volume};
+use crate::model::cloud::request::{AttachRequest, Work};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::ServerId;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A request that may still come true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::driver) struct OpenRequest {
+    pub(in crate::driver) request: AttachRequest,
+    /// How long ago it was asked for.
+    age: Duration,
+    /// After so long without a sign of it, it is over.
+    left: Duration,
+}
+
+impl Driver<'_> {
+    /// The request that is noted with the volume, if it may still come true.
+    pub(in crate::driver) fn open_request(&self, state: &CloudVolume) -> Option<OpenRequest> {
+        let request = state.requested.as_ref()?;
+        if state.attachment_to(&request.server).is_some() {
+            return None;
+        }
+        // What is asked for at a server that is gone does not come.
+        let server = self.cloud.server_view(&request.server, self.deadline);
+        if matches!(server, Ok(None)) {
+            return None;
+        }
+        let now = self.cloud_time();
+        let open = |left| {
+            let age = Duration::from_secs(now.saturating_sub(request.at));
+            OpenRequest { request: request.clone(), age, left }
+        };
+        if let Some(left) = request.open_for(now, Work::NoneKnown) {
+            return Some(open(left));
+        }
+        // It would be over if the server's host had nothing else to do.
+        let work = match self.cloud.work_at(&request.server, self.deadline) {
+            Ok(work) => work,
+            // The cloud does not tell it to us: then the time alone decides.
+            Err(error) if error.kind == Kind::Config => {
+                tracing::debug!(server = %request.server, %error, "what the server's host does is not known");
+                Work::NoneKnown
+            }
+            // It may be busy.
+            Err(error) => {
+                tracing::debug!(server = %request.server, %error, "what the server's host does is not known now");
+                Work::UnderWay
+            }
+        };
+        request.open_for(now, work).map(open)
+    }
+
+    /// The same for requests of other servers than this one.
+    pub(in crate::driver) fn open_request_elsewhere(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+    ) -> Option<OpenRequest> {
+        match &state.requested {
+            Some(request) if request.server != *server => self.open_request(state),
+            _ => None,
+        }
+    }
+
+    /// Notes that the volume is about to be asked for: by which name it goes, and who has it next,
+    /// for a heal must know whether another server had it since it was mounted here. Where the cloud
+    /// allows no notes the attach goes on without, if a detach finds the volume all the same.
+    pub(in crate::driver) fn note_request(
+        &self,
+        volume: &Volume,
+        state: &CloudVolume,
+        server: &ServerId,
+    ) -> Result<()> {
+        if !self.cloud.keeps_marks() {
+            return self.record_pair(volume, state);
+        }
+        let last = state.tenure.as_ref();
+        let is_new = last.is_none_or(|last| last.server != *server);
+        let count = last.map_or(1, |last| last.count.saturating_add(1));
+        let tenure = is_new.then(|| Tenure { server: server.clone(), count });
+        let request = AttachRequest { server: server.clone(), at: self.cloud_time() };
+        // The name is written each time: a detach that ends in this moment may take it away.
+        let note =
+            RequestNote { request: &request, tenure: tenure.as_ref(), name: volume.name.as_ref() };
+        match self.cloud.note_request(&volume.id, &note, self.deadline) {
+            Err(error) if error.kind == Kind::Config && is_found_without_notes(volume, state) => {
+                tracing::warn!(volume = %volume.id, %error, "the cloud allows no notes with the volume: an attach whose caller is killed is not waited for");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// The request's outcome was seen. If its note cannot be removed, the next call that sees the
+    /// outcome removes it.
+    pub(in crate::driver) fn end_request(&self, volume: &Volume) {
+        if !self.cloud.keeps_marks() {
+            return;
+        }
+        if let Err(error) = self.cloud.end_request(&volume.id, self.deadline) {
+            tracing::warn!(volume = %volume.id, %error, "the note of the attach stays; a later call removes it");
+        }
+    }
+
+    /// Seconds since 1970 by the clock of the cloud's services.
+    fn cloud_time(&self) -> u64 {
+        let ours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        ours.saturating_add_signed(self.cloud.clock_ahead().unwrap_or_default())
+    }
+}
+
+/// Whether a detach, which is told the name alone, finds the volume in the cloud.
+fn is_found_without_notes(volume: &Volume, state: &CloudVolume) -> bool {
+    let name = volume.name.as_ref();
+    name.is_none_or(|name| state.name.as_deref() == Some(name.as_str()))
+}
+
+impl OpenRequest {
+    /// Why a call that needs the outcome ends without it.
+    pub(in crate::driver) fn into_error(self, state: &CloudVolume) -> Error {
+        let (id, server) = (&state.id, &self.request.server);
+        let (age, left) = (self.age.as_secs(), self.left.as_secs());
+        Error::new(
+            Kind::Busy,
+            format!(
+                "an attach of volume {id} to server {server} was asked for {age} s ago, and its \
+                 outcome is not known: it may still come true"
+            ),
+        )
+        .hint(format!(
+            "call again: it is waited for and undone, or over {left} s after the last work of the \
+             server's host"
+        ))
+    }
+}

@@ -1,0 +1,171 @@
+//! A volume that is wanted here and that another server has on its books.
+//!
+//! It is never stolen. But a server that does not exist, or one that is shut off, does not write
+//! either, and nobody may be there to give the volume back: then `attach.takeover` decides.
+
+use crate::cloud::{Attachment, CloudVolume};
+use crate::driver::Driver;
+use crate::failpoints;
+use crate::model::config::Takeover;
+use crate::model::deadline::Deadline;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::ServerId;
+use std::time::Duration;
+
+/// Two looks that lie this far apart are not one hiccup of the compute service.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+
+/// A call whose time is up may ask this long for a better message.
+const LAST_QUESTION: Duration = Duration::from_secs(1);
+
+/// What may be done about an attachment.
+enum Way {
+    /// The compute service detaches it.
+    Detach,
+    /// It has no server: the block service's books are put right.
+    Drop(String),
+}
+
+impl Driver<'_> {
+    /// Ends every attachment to servers other than ours, if all of them may be ended; else an error
+    /// that says who has the volume. Nothing is ended unless all can be.
+    pub(in crate::driver) fn take_over(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+    ) -> Result<()> {
+        let mut ways = Vec::new();
+        for attachment in &state.attachments {
+            match self.way_to_end(attachment)? {
+                Some(way) => ways.push((attachment, way)),
+                None if attachment.server == *server => return Err(contradiction(state, server)),
+                None => return self.elsewhere(state, server).and_then(Err),
+            }
+        }
+        if ways.is_empty() {
+            return self.elsewhere(state, server).and_then(Err);
+        }
+        for (attachment, way) in ways {
+            let (volume, from) = (&state.id, &attachment.server);
+            tracing::warn!(%volume, %from, policy = ?self.takeover, "taking the volume from a server that cannot use it");
+            self.forget_answers(volume);
+            match way {
+                Way::Detach => self.cloud.detach(volume, from, self.deadline)?,
+                Way::Drop(id) => self.cloud.drop_attachment(&id, self.deadline)?,
+            }
+            failpoints::step("takeover.requested");
+        }
+        Ok(())
+    }
+
+    /// How the attachment may be ended under the policy; nothing if it must not be.
+    fn way_to_end(&self, attachment: &Attachment) -> Result<Option<Way>> {
+        if self.takeover == Takeover::Off {
+            return Ok(None);
+        }
+        let look = || self.cloud.server_view(&attachment.server, self.deadline);
+        let first = look()?;
+        let is_gone = first.is_none();
+        let is_stopped = first.is_some_and(|view| view.is_stopped);
+        let may_be_ended = is_gone || (is_stopped && self.takeover == Takeover::Stopped);
+        if !may_be_ended {
+            return Ok(None);
+        }
+        if !self.deadline.pause(BETWEEN_LOOKS.min(self.deadline.total() / 10)) {
+            return Ok(None);
+        }
+        Ok(match (look()?, &attachment.id) {
+            (None, Some(id)) if is_gone => Some(Way::Drop(id.clone())),
+            (Some(view), _) if view.is_stopped && is_stopped => Some(Way::Detach),
+            _ => None,
+        })
+    }
+
+    /// "Another server has it", in the words that Kubernetes' users know.
+    pub(in crate::driver) fn elsewhere(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+    ) -> Result<Error> {
+        let mut holders = Vec::new();
+        let mut is_used = false;
+        for one in state.attachments.iter().filter(|one| one.server != *server) {
+            let since = one.since.as_ref().map(|since| format!(" since {since}"));
+            let who = match self.cloud.server_view(&one.server, self.deadline)? {
+                Some(view) => {
+                    is_used = true;
+                    let name = view.name.map_or_else(String::new, |name| format!("{name}, "));
+                    format!("{} ({name}{})", one.server, view.status)
+                }
+                None => format!("{} (which does not exist any more)", one.server),
+            };
+            holders.push(format!("{who}{}", since.unwrap_or_default()));
+        }
+        let hint = if is_used || holders.is_empty() { NEVER } else { GONE };
+        if holders.is_empty() {
+            holders.push("a server that the cloud does not name".to_owned());
+        }
+        let (id, holders) = (&state.id, holders.join(", "));
+        Ok(Error::new(
+            Kind::Elsewhere,
+            format!("Multi-Attach error: volume {id} is attached to {holders}"),
+        )
+        .hint(hint))
+    }
+
+    /// Ends what the block service still lists of servers that the compute service does not have,
+    /// if the policy allows it.
+    pub(in crate::driver) fn end_attachment_of_gone_server(
+        &self,
+        state: &CloudVolume,
+        attachment: &Attachment,
+    ) -> Result<()> {
+        match self.way_to_end(attachment)? {
+            Some(Way::Drop(id)) => {
+                tracing::warn!(volume = %state.id, server = %attachment.server, "removing the attachment of a server that does not exist");
+                self.cloud.drop_attachment(&id, self.deadline)
+            }
+            _ => Err(contradiction(state, &attachment.server)),
+        }
+    }
+
+    /// Who holds a volume that does not become free, for a message.
+    pub(in crate::driver) fn claimed_by(&self, state: &CloudVolume) -> String {
+        if !matches!(state.status.as_str(), "reserved" | "attaching") {
+            return String::new();
+        }
+        let claims = match self.cloud.claims(&state.id, Deadline::after(LAST_QUESTION)) {
+            Ok(claims) => claims,
+            Err(error) => {
+                tracing::debug!(%error, "who holds the volume is not known");
+                return String::new();
+            }
+        };
+        let describe = |claim: crate::cloud::Claim| {
+            let server = claim.server.map_or_else(|| "nobody".to_owned(), |s| s.to_string());
+            format!("attachment {} ({}) for server {server}", claim.id, claim.status)
+        };
+        let claims: Vec<_> = claims.into_iter().map(describe).collect();
+        if claims.is_empty() { String::new() } else { format!(", held by {}", claims.join(", ")) }
+    }
+}
+
+const GONE: &str = "attach.takeover = \"deleted\" lets this driver end the attachments of servers that do \
+    not exist";
+const NEVER: &str = "a volume is never taken from a server that may use it; detach it there first";
+
+/// The two services do not agree, and have not come to agree by themselves.
+pub(in crate::driver) fn contradiction(state: &CloudVolume, server: &ServerId) -> Error {
+    let error = Error::refused(format!(
+        "the block service lists volume {} at {server}, the compute service does not know of it",
+        state.id
+    ));
+    let attachment = state.attachment_to(server).and_then(|one| one.id.as_deref());
+    match attachment {
+        Some(id) => error.hint(format!(
+            "once that server certainly does not use it: openstack --os-volume-api-version 3.27 \
+             volume attachment delete {id}; if it was deleted, attach.takeover = \"deleted\" does that"
+        )),
+        None => error.hint("an operator of the cloud must remove the volume's attachment there"),
+    }
+}

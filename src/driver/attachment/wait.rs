@@ -1,0 +1,84 @@
+//! Wait until this machine sees the volume's disk.
+
+use crate::driver::ownership::mount_place::{belonging, strangers_on};
+use crate::driver::{Driver, Volume};
+use crate::host::locks::Locked;
+use crate::model::disk::device::Device;
+use crate::model::error::Result;
+use crate::model::mount::mount_place::{Look, Stands};
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::target::{StagePlace, Target};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Another call of the volume heals as well: it is waited for this long.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+impl Driver<'_> {
+    /// Waits for the disk and answers its path. `hint` is what the orchestrator remembers; it is
+    /// never followed.
+    ///
+    /// What is mounted at the volume's stage place must be this disk: the orchestrator skips the
+    /// mount when the folder is a mount point, whatever is mounted there.
+    pub fn wait_for_disk(
+        &self,
+        volume: &Volume,
+        hint: &str,
+        place: &StagePlace,
+    ) -> Result<PathBuf> {
+        let disk = self.wait_for(volume, self.deadline)?;
+        self.remember_name_if_unlocked(volume);
+        self.report_links(&volume.id);
+        self.report_hint(&volume.id, hint, &disk);
+        let link = self.cloud.link(&volume.id);
+        let soon = self.deadline.at_most(LOCK_WAIT);
+        let unhealed = match self.locks.take(&volume.id, self.operation, soon) {
+            Ok(Locked::Held(_lock)) => self.heal_on_the_way(&volume.id, &disk),
+            Ok(Locked::Impossible(error)) | Err(error) => Some(error.to_string()),
+        };
+        self.check_staged(volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;
+        Ok(path_of(&disk, &link))
+    }
+
+    fn check_staged(&self, volume: &Volume, disk: &Device, place: &StagePlace) -> Result<()> {
+        let Some(root) = &place.root else {
+            let table = self.mounts.table()?;
+            let ends_so = |mount: &&Mount| mount.target.ends_with(&place.below);
+            let folders: BTreeSet<_> =
+                table.mounts().iter().filter(ends_so).map(|mount| &mount.target).collect();
+            for folder in folders {
+                let look = self.mounts.standing_at(folder)?;
+                // Which of them is the orchestrator's is not known here: it may be a copy of its
+                // folders. Its next call names the folder.
+                if !matches!(look.stands, Stands::Covered(_)) {
+                    check_at(volume, disk, &look, folder)?;
+                }
+            }
+            return Ok(());
+        };
+        let target = Target { root: root.clone(), below: place.below.clone() };
+        let folder = self.mounts.real_path(&target)?;
+        check_at(volume, disk, &self.mounts.standing_at(&folder)?, &folder)
+    }
+}
+
+fn check_at(volume: &Volume, disk: &Device, look: &Look, folder: &Path) -> Result<()> {
+    let Err(error) = belonging(look, disk, folder) else { return Ok(()) };
+    if matches!(look.stands, Stands::Covered(_)) || strangers_on(look, disk).is_some() {
+        return Err(error);
+    }
+    Err(error.hint(format!(
+        "the disk of volume {} came back under another name; restart the pods that use it",
+        volume.id
+    )))
+}
+
+/// The link, if it points to the proven disk; else the kernel's own node.
+fn path_of(disk: &Device, link: &Path) -> PathBuf {
+    let node = disk.kernel_node();
+    match std::fs::canonicalize(link) {
+        Ok(target) if target == node => link.to_path_buf(),
+        _ => node,
+    }
+}

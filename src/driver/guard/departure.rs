@@ -1,0 +1,303 @@
+//! The disk is free: the one rule by which a volume counts as gone from this machine.
+//!
+//! `unmountdevice` succeeds, a detach goes on, and the cloud's mark is taken away only when the
+//! kernel lets the disk be opened exclusively, or when it is not here any more. What a mount table
+//! shows proves nothing: a mount that was taken off lazily, a copy in a namespace that cannot be
+//! seen, a device that is made of the disk keep it in use without a mount of ours.
+
+use super::NAMED;
+use crate::driver::Driver;
+use crate::driver::guard;
+use crate::model::config::GuardMode;
+use crate::model::disk::device::{Device, DeviceNumber};
+use crate::model::disk::exclusive_open::Freedom;
+use crate::model::error::Result;
+use crate::model::ids::VolumeId;
+use crate::model::mount::disk_users::{Answer, DeviceUses, Keeper, NamespaceUse, Process, plain};
+use crate::model::mount::staleness::Presence;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long a disk is waited for that is let go of by itself: by a process that is ending, a call
+/// that has just closed it, a child that keeps a dead file system for a moment.
+const LETS_GO: Duration = Duration::from_secs(2);
+
+/// The same where nothing waits for the answer, and it is asked again: the kernel lets go of what a
+/// process had a moment after its end.
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// Whether a disk is free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::driver) enum Departure {
+    /// An exclusive open passed, or the disk is not here any more.
+    Free,
+    /// It is in use, or nothing can be said of it: why, and what ends it.
+    Held(String),
+    /// There is no way to it from here, and no user of it was found.
+    Unseen {
+        /// Why.
+        why: String,
+        /// Whether everything that could use it was looked at.
+        is_looked_at: bool,
+    },
+}
+
+impl Driver<'_> {
+    /// Whether nothing uses the disk, for what is about to write to it. What cannot be seen is an
+    /// error.
+    pub(in crate::driver) fn is_free(&self, disk: &Device) -> Result<bool> {
+        self.devices.freedom(disk)?.is_free()
+    }
+
+    /// Whether the disk is free, after a short wait for what ends by itself. `numbers` are those of
+    /// its file systems, as far as they have numbers of their own.
+    pub(in crate::driver) fn departure(
+        &self,
+        disk: &Device,
+        numbers: &[DeviceNumber],
+        patience: Duration,
+    ) -> Departure {
+        let until = self.deadline.at_most(patience);
+        let held = |why: String| Departure::Held(format!("disk {} {why}", disk.kernel_name));
+        loop {
+            match self.devices.freedom(disk) {
+                Ok(Freedom::Free) => return Departure::Free,
+                Ok(Freedom::InUse) => {
+                    if until.pause(Duration::from_millis(10)) {
+                        continue;
+                    }
+                    let who = self.who_has(disk, numbers);
+                    return held(format!("is in use{who}"));
+                }
+                Ok(Freedom::Unseen(why)) => {
+                    // A disk that was pulled has no node any more, or nothing behind it.
+                    if self.devices.is_gone(disk.number).unwrap_or(false) {
+                        return Departure::Free;
+                    }
+                    return match self.census.device_users(&all_numbers(disk, numbers)) {
+                        Answer::Told(users) if is_used(&users) => {
+                            let who = self.who_has(disk, numbers);
+                            held(format!("is in use{who}"))
+                        }
+                        Answer::Told(users) => {
+                            Departure::Unseen { why, is_looked_at: users.untold.is_empty() }
+                        }
+                        Answer::CannotTell(_) => Departure::Unseen { why, is_looked_at: false },
+                    };
+                }
+                Err(error) => {
+                    return held(format!(
+                        "is not proven free, for it cannot be asked: {}",
+                        error.cause
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The same for each of these disks; the first that is not free tells.
+    pub(in crate::driver) fn departure_of_all(
+        &self,
+        disks: &[Device],
+        numbers: &[DeviceNumber],
+        patience: Duration,
+    ) -> Departure {
+        let mut all = Departure::Free;
+        for disk in disks {
+            match self.departure(disk, numbers, patience) {
+                Departure::Free => {}
+                held @ Departure::Held(_) => return held,
+                unseen @ Departure::Unseen { .. } => all = unseen,
+            }
+        }
+        all
+    }
+
+    /// The disks from which the volume is or was mounted, and that are here: those of its mounts,
+    /// the one that it has now, and those that this machine remembers. A number that went to
+    /// another disk since is not it.
+    pub(in crate::driver) fn disks_of(
+        &self,
+        id: Option<&VolumeId>,
+        mounted: &[DeviceNumber],
+    ) -> Result<Vec<Device>> {
+        let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
+        if let Some(id) = id {
+            let wanted = self.cloud.identity(id);
+            let boot = crate::host::machine::boot_id();
+            for number in self.records.load(id).former_numbers(&boot) {
+                let presence = self.devices.presence(number, &wanted)?;
+                if matches!(presence, Presence::Own | Presence::Halted(_)) {
+                    numbers.insert(number);
+                }
+            }
+            // Two disks of one serial are for the next attach to tell apart.
+            if let Ok(Some(disk)) = self.find_disk(id) {
+                numbers.insert(disk.number);
+            }
+        }
+        let mut disks = Vec::new();
+        for number in numbers {
+            disks.extend(self.devices.disk_at(number)?);
+        }
+        Ok(disks)
+    }
+
+    /// After an unmount for good: the disk must be free, or the call fails and says who has it.
+    /// Answers whether it is proven.
+    pub(in crate::driver) fn must_be_free(
+        &self,
+        id: Option<&VolumeId>,
+        disks: &[Device],
+        numbers: &[DeviceNumber],
+    ) -> Result<bool> {
+        const WHAT: &str = "unmountdevice";
+        if self.guard.mode == GuardMode::Off {
+            return Ok(false);
+        }
+        match self.departure_of_all(disks, numbers, LETS_GO) {
+            Departure::Free => {
+                self.passed(id, WHAT);
+                Ok(true)
+            }
+            Departure::Held(reason) => {
+                let (hangs, way) = (self.what_hangs(id), self.way_out_of_users(id));
+                let reason = format!("unmounted here, but {reason}{hangs}{way}");
+                self.refuse(id, WHAT, &reason).map(|()| false)
+            }
+            Departure::Unseen { why, is_looked_at } => {
+                tracing::warn!(
+                    why,
+                    is_looked_at,
+                    "the disk cannot be opened from here: that it is free is not proven"
+                );
+                self.passed(id, WHAT);
+                Ok(is_looked_at)
+            }
+        }
+    }
+
+    /// Before a detach. Answers whether the kernel or a look at everything says that it is free.
+    pub(in crate::driver) fn must_let_go(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
+        const WHAT: &str = "detach";
+        match self.departure(disk, &[], LETS_GO) {
+            Departure::Free => {
+                self.passed(Some(id), WHAT);
+                Ok(true)
+            }
+            Departure::Held(reason) => {
+                let reason = reason + &self.what_hangs(Some(id)) + &self.way_out_of_users(Some(id));
+                self.refuse(Some(id), WHAT, &reason).map(|()| true)
+            }
+            Departure::Unseen { why, .. } => {
+                tracing::info!(volume = %id, why, "the disk cannot be seen from here: the mark in the cloud is asked");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether nothing on this machine has the volume any more: then the cloud's mark may go.
+    pub(in crate::driver) fn has_departed(&self, id: &VolumeId) -> bool {
+        let disks = match self.disks_of(Some(id), &[]) {
+            Ok(disks) => disks,
+            Err(error) => {
+                tracing::debug!(volume = %id, %error, "whether the volume is free cannot be told");
+                return false;
+            }
+        };
+        match self.departure_of_all(&disks, &[], MOMENT) {
+            Departure::Free => true,
+            Departure::Unseen { why, is_looked_at } => {
+                tracing::debug!(volume = %id, why, "the disk cannot be opened from here");
+                is_looked_at
+            }
+            Departure::Held(reason) => {
+                tracing::info!(volume = %id, reason, "the cloud's mark stays");
+                false
+            }
+        }
+    }
+
+    /// Who has a disk, each with the command that ends it. It takes longer than to find out
+    /// whether.
+    pub(in crate::driver) fn who_has(&self, disk: &Device, numbers: &[DeviceNumber]) -> String {
+        let numbers = all_numbers(disk, numbers);
+        let mut all = Vec::new();
+        if let Ok(table) = self.mounts.table() {
+            let on_disk = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
+            all.extend(
+                on_disk.map(|mount| {
+                    format!("mounted on this machine (umount {})", plain(&mount.target))
+                }),
+            );
+        }
+        let told = match self.census.device_users(&numbers) {
+            Answer::Told(users) => {
+                all.extend(words(&users));
+                None
+            }
+            Answer::CannotTell(why) => Some(why),
+        };
+        match (all.as_slice(), told) {
+            ([], None) => format!(
+                ": by what cannot be seen (fuser -v /dev/{0}; lsblk /dev/{0}; else a restart of the machine ends it)",
+                disk.kernel_name
+            ),
+            ([], Some(why)) => format!(": by whom cannot be told from here: {why}"),
+            _ => {
+                let more = all.len().saturating_sub(NAMED);
+                all.truncate(NAMED);
+                let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+                format!(": {}{more}", all.join("; "))
+            }
+        }
+    }
+}
+
+fn all_numbers(disk: &Device, numbers: &[DeviceNumber]) -> Vec<DeviceNumber> {
+    let all: BTreeSet<_> = numbers.iter().copied().chain([disk.number]).collect();
+    all.into_iter().collect()
+}
+
+/// A node that is open is no use by itself: udev and smartd look at every disk.
+fn is_used(users: &DeviceUses) -> bool {
+    !(users.namespaces.is_empty() && users.files.is_empty() && users.kernel.is_empty())
+}
+
+fn words(users: &DeviceUses) -> Vec<String> {
+    let kernel = users.kernel.iter().map(|one| {
+        let way = one.ended_by();
+        format!("{} ({way})", guard::kernel_use(one))
+    });
+    let ends = |process: &Process| format!("kill {}", process.pid);
+    let files =
+        users.files.iter().map(|one| format!("{} ({})", guard::file_use(one), ends(&one.process)));
+    let mut all: Vec<_> =
+        kernel.chain(users.namespaces.iter().map(mounted_in)).chain(files).collect();
+    if all.is_empty() {
+        let nodes = users.nodes.iter().map(|one| {
+            let (process, way) = (&one.process, ends(&one.process));
+            format!("{process} may have opened its node for itself alone ({way})")
+        });
+        all.extend(nodes);
+    }
+    all
+}
+
+fn mounted_in(one: &NamespaceUse) -> String {
+    let place = one.mounts.first().map_or_else(String::new, |mount| plain(&mount.target));
+    match (one.processes.first(), one.keepers.first()) {
+        (Some(process), _) => {
+            format!("{process} has it mounted (nsenter -t {} -m umount {place})", process.pid)
+        }
+        (None, Some(Keeper::MountedAt { place, .. })) => {
+            format!("a mount namespace where no process lives has it (umount {})", plain(place))
+        }
+        (None, Some(Keeper::OpenIn { process, .. })) => {
+            format!("a mount namespace has it that {process} has open (kill {})", process.pid)
+        }
+        (None, None) => format!(
+            "a mount namespace has it at {place} (nothing was found that keeps it; a restart of the machine ends it)"
+        ),
+    }
+}

@@ -1,0 +1,85 @@
+//! The processes of ordinary users that keep a volume in use: a person may end them.
+//!
+//! Any user can keep a mount namespace with copies of all mounts, and a file that he may read. No
+//! refusal that has such a cause may last for as long as he likes.
+
+use crate::driver::Driver;
+use crate::driver::ownership::way_to_end_users;
+use crate::model::deadline::Steps;
+use crate::model::error::{Error, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount::aftercare::Wakeup;
+use crate::model::mount::disk_users::{Answer, Keeper, Process};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl Driver<'_> {
+    /// The processes of ordinary users, of no pod and of no container, that have files of the
+    /// volume, or keep a namespace of their making that has it.
+    pub fn users_with(&self, id: &VolumeId) -> Result<Vec<Process>> {
+        let users = match self.census.device_users(&self.numbers_of(Some(id), &[])) {
+            Answer::Told(users) => users,
+            Answer::CannotTell(why) => {
+                return Err(Error::refused(format!(
+                    "who uses the volume cannot be told from here: {why}"
+                )));
+            }
+        };
+        let of_users = users.namespaces.iter().filter(|one| one.user.is_some());
+        let in_theirs = of_users.flat_map(|one| {
+            let openers = one.keepers.iter().filter_map(|keeper| match keeper {
+                Keeper::OpenIn { process, .. } => Some(process),
+                Keeper::MountedAt { .. } => None,
+            });
+            one.processes.iter().chain(openers)
+        });
+        let with_files = users.files.iter().map(|file| &file.process);
+        let all = in_theirs.chain(with_files).filter(|one| one.ordinary_user().is_some());
+        let by_id: BTreeMap<u32, &Process> = all.map(|process| (process.pid, process)).collect();
+        Ok(by_id.into_values().cloned().collect())
+    }
+
+    /// The command that ends them, if there are any, for a refusal.
+    pub(in crate::driver) fn way_out_of_users(&self, id: Option<&VolumeId>) -> String {
+        let has_any = |id: &&VolumeId| self.users_with(id).is_ok_and(|users| !users.is_empty());
+        let id = id.filter(has_any);
+        id.map(|id| way_to_end_users(Some(id))).unwrap_or_default()
+    }
+
+    /// Ends them, and answers which.
+    pub fn end_users(&self, id: &VolumeId) -> Result<Vec<Process>> {
+        let mut ended: Vec<Process> = Vec::new();
+        // A process that is ending may have started another one.
+        for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
+            let found = self.users_with(id)?;
+            if found.is_empty() {
+                return Ok(ended);
+            }
+            let pinned =
+                found.iter().filter_map(|one| Some((one, self.processes.pin(one.pid).ok()?)));
+            let pinned: Vec<_> = pinned.collect();
+            // An id that was another process's before it was held is not that process any more.
+            let again = self.users_with(id)?;
+            for (process, pin) in pinned.into_iter().filter(|(one, _)| again.contains(one)) {
+                self.processes.signal(&pin, Wakeup::Kill)?;
+                if !ended.contains(process) {
+                    tracing::warn!(volume = %id, %process, "ended by a person: it kept the volume in use");
+                    ended.push(process.clone());
+                }
+            }
+            if !self.deadline.pause(step) {
+                break;
+            }
+        }
+        let left = self.users_with(id)?;
+        if left.is_empty() {
+            return Ok(ended);
+        }
+        let left: Vec<_> = left.iter().map(ToString::to_string).collect();
+        Err(Error::new(
+            crate::model::error::Kind::Busy,
+            format!("processes of users still keep the volume: {}", left.join("; ")),
+        )
+        .hint("they start new ones, or hang in the kernel: lock that user out, and repeat it"))
+    }
+}

@@ -1,0 +1,200 @@
+//! Writes reach the disk before the last mount goes, while an error can still be told: after it
+//! nothing hears of one.
+//!
+//! Each unmount for good comes here first, and before any copy of the mount is taken down: a copy
+//! that shares with the machine's own mount takes that along.
+
+use crate::driver::Driver;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount::disk_users::NamespaceUse;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::propagation;
+use crate::model::mount::replacement::group_of;
+use crate::model::record::VolumeRecord;
+
+impl Driver<'_> {
+    /// Writes out the file system at the folder. A loss is told once in each tear-down, for what is
+    /// lost stays lost, and a call that failed for ever would keep the volume here for ever.
+    pub(in crate::driver) fn flush(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
+        self.tell_once(mount, id, self.mounts.flush(mount, self.deadline))
+    }
+
+    /// The same if this unmount leaves no other mount of it here.
+    pub(in crate::driver) fn flush_if_last(
+        &self,
+        table: &MountTable,
+        mount: &Mount,
+        id: Option<&VolumeId>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let mut others = table.of(mount.number).filter(|other| other.id != mount.id);
+        if others.any(|other| !may_go_along(table, mount, other)) {
+            return Ok(());
+        }
+        self.tell_once(mount, id, self.mounts.flush(mount, deadline))
+    }
+
+    /// The same before copies in other namespaces are taken down: through a mount of this machine,
+    /// else through the first of the copies that can be opened.
+    pub(in crate::driver) fn flush_before_copies_go(
+        &self,
+        id: Option<&VolumeId>,
+        table: &MountTable,
+        numbers: &[DeviceNumber],
+        copies: &[NamespaceUse],
+    ) -> Result<()> {
+        // One that is covered is not reached through its path.
+        let is_seen = |own: &&Mount| matches!(self.mounts.leads_to(&own.target), Ok(Some(id)) if id == own.id);
+        for number in numbers {
+            // A dead disk takes no writes, and may hang.
+            if self.devices.is_gone(*number)? {
+                continue;
+            }
+            if let Some(mount) = table.of(*number).find(is_seen) {
+                self.flush(mount, id)?;
+                continue;
+            }
+            for copy in copies {
+                let Some(mount) = copy.mounts.iter().find(|mount| mount.number == *number) else {
+                    continue;
+                };
+                // One that has ended meanwhile, or that is closed to us, says nothing of a loss.
+                let Ok(door) = self.census.open_namespace(copy) else { continue };
+                let flushed = self.mounts.flush_inside(&door, mount, self.deadline);
+                let is_reached = flushed.as_ref().is_ok_and(|is_reached| *is_reached);
+                self.tell_once(mount, id, flushed.map(drop))?;
+                if is_reached {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tear-down that was told of a loss is over, or not wanted any more: what is lost from now on
+    /// is another loss.
+    pub(in crate::driver) fn tell_losses_anew(&self, id: &VolumeId) {
+        if self.records.load(id).told_lost_writes.is_none() {
+            return;
+        }
+        if let Err(error) = self.records.update(id, |record| record.told_lost_writes = None) {
+            tracing::warn!(volume = %id, %error, "the next lost writes may go untold");
+        }
+    }
+
+    fn tell_once(&self, mount: &Mount, id: Option<&VolumeId>, flushed: Result<()>) -> Result<()> {
+        let folder = mount.target.display();
+        let was_told =
+            id.is_some_and(|id| self.records.load(id).told_lost_writes == Some(mount.id));
+        let error = match flushed.and_then(|()| refuse_if_it_stopped(mount)) {
+            // The kernel tells an error once: that it is silent now saves nothing.
+            Ok(()) if was_told => Error::new(Kind::Host, "told before"),
+            Ok(()) => return Ok(()),
+            // It was not done at all: nothing is known to be lost.
+            Err(error) if error.kind != Kind::Host => return Err(error),
+            Err(error) => error,
+        };
+        if was_told {
+            tracing::error!(%folder, %error, "written data is lost; unmounting all the same");
+            return Ok(());
+        }
+        let Some(id) = id else {
+            return Err(error.hint(format!(
+                "data that programs wrote did not reach the disk, and which volume it is cannot be told; if it may be lost: umount {folder}"
+            )));
+        };
+        let mark = |record: &mut VolumeRecord| record.told_lost_writes = Some(mount.id);
+        Err(match self.records.update(id, mark) {
+            Ok(()) => error.hint(
+                "data that programs wrote did not reach the disk; the next try unmounts without it",
+            ),
+            Err(also) => {
+                tracing::error!(%error, %also, "written data is lost, and this cannot be remembered");
+                error.hint(format!(
+                    "data that programs wrote did not reach the disk, and that this was told cannot be remembered ({}); mend that, or: disk release {id}",
+                    also.cause
+                ))
+            }
+        })
+    }
+}
+
+/// A file system that met an error takes no writes any more, and its flush succeeds.
+fn refuse_if_it_stopped(mount: &Mount) -> Result<()> {
+    // Mounted to write, and it does not: a remount by a person changes the mount too.
+    let is_read_only = mount.is_super_read_only() && !mount.is_read_only();
+    let mut options = mount.super_options.split(',');
+    if is_read_only || options.any(|option| matches!(option, "emergency_ro" | "shutdown")) {
+        let folder = mount.target.display();
+        return Err(Error::new(
+            Kind::Host,
+            format!("the file system at {folder} stopped to write after an error"),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether an unmount of one mount may take another one along: it stands at the same place of a
+/// mount that shares with, or follows, the one that the first stands on (a folder that is bound to
+/// a second place). In doubt it may.
+fn may_go_along(table: &MountTable, mount: &Mount, other: &Mount) -> bool {
+    let parent_of = |one: &Mount| table.mounts().iter().find(|parent| parent.id == one.parent);
+    let (Some(its), Some(others)) = (parent_of(mount), parent_of(other)) else { return true };
+    propagation::may_go_along((mount, its), (other, others))
+}
+
+/// Whether a mount in another namespace is a peer of one of the machine's own: then the two are one
+/// mount, and an unmount of either may take the other along.
+pub(in crate::driver) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bool {
+    let Some(group) = group_of(&mount.propagation, "shared:") else { return false };
+    table.of(mount.number).any(|own| group_of(&own.propagation, "shared:") == Some(group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+20 1 254:0 / / rw shared:1 - ext4 d rw
+21 20 254:0 /kubelet /view rw shared:1 - ext4 d rw
+22 20 254:0 /kubelet /slave rw master:1 - ext4 d rw
+23 20 254:0 /kubelet /private rw - ext4 d rw
+40 20 7:0 / /kubelet/mounts/pv rw shared:5 - ext4 v rw
+41 21 7:0 / /view/mounts/pv rw shared:5 - ext4 v rw
+42 22 7:0 / /slave/mounts/pv rw master:5 - ext4 v rw
+43 23 7:0 / /private/mounts/pv rw - ext4 v rw
+44 20 7:0 / /kubelet/pods/pv rw shared:5 - ext4 v rw
+";
+
+    #[test]
+    fn what_goes_along_stands_at_the_same_place_of_a_peer() {
+        let table = MountTable::parse(TABLE.as_bytes()).unwrap();
+        let by_id = |id| table.mounts().iter().find(|mount| mount.id == id).unwrap();
+        let along = |id| may_go_along(&table, by_id(40), by_id(id));
+        assert_eq!([41, 42, 43, 44].map(along), [true, true, false, false]);
+        assert!(!may_go_along(&table, by_id(43), by_id(40)), "a private one takes nothing along");
+        assert!(is_peer_of_own(&table, by_id(41)) && !is_peer_of_own(&table, by_id(42)));
+    }
+
+    #[test]
+    fn a_file_system_that_stopped_is_told_from_one_that_is_read() {
+        let mount = |flags: &str, file_system: &str| {
+            let line = format!("40 20 7:0 / /x {flags} - ext4 v {file_system}");
+            MountTable::parse(line.as_bytes()).unwrap().mounts()[0].clone()
+        };
+        for (flags, file_system, is_fine) in [
+            ("rw", "rw,errors=remount-ro", true),
+            ("ro", "ro", true),
+            ("ro", "rw", true),
+            ("rw", "ro,errors=remount-ro", false),
+            ("rw", "rw,emergency_ro", false),
+            ("ro", "rw,shutdown", false),
+        ] {
+            let told = refuse_if_it_stopped(&mount(flags, file_system));
+            assert_eq!(told.is_ok(), is_fine, "{flags} {file_system}");
+        }
+    }
+}

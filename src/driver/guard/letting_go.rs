@@ -1,0 +1,244 @@
+//! A consumer's folder is let go of while its processes have the volume, and that is remembered.
+//!
+//! kubelet 1.20 does not get over a refused `unmount`: it waits for a mount that is there, until it
+//! is restarted. One that succeeds takes nothing from a container, and kubelet mounts again once it
+//! knows that the pod wants the volume. What must not go is the volume itself: `unmountdevice` and
+//! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
+
+use super::{cannot_tell, file_use, holder, labelled, named, namespace};
+use crate::driver::Driver;
+use crate::host::machine;
+use crate::model::config::GuardMode;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::mount::disk_users::{Answer, Holder, NamespaceUse};
+use crate::model::mount::letting_go::{Kept, Ruling, in_the_way, judge};
+use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::ownership::Machine;
+use crate::model::timestamp::now;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The consumer's folder, and what stands there.
+pub(in crate::driver) struct Parting<'a> {
+    pub(in crate::driver) id: Option<&'a VolumeId>,
+    pub(in crate::driver) consumer: &'a ConsumerId,
+    pub(in crate::driver) folder: &'a Path,
+    pub(in crate::driver) mounted: &'a [DeviceNumber],
+}
+
+impl Parting<'_> {
+    fn what(&self) -> String {
+        format!("unmount {}", self.consumer)
+    }
+}
+
+impl Driver<'_> {
+    /// Whether the folder may be unmounted: not while a process of the consumer has the volume by a
+    /// mount that would go along. Answers those that its processes keep.
+    pub(in crate::driver) fn guard_folder(
+        &self,
+        one: &Parting<'_>,
+        own: &MountTable,
+    ) -> Result<Vec<Kept>> {
+        if self.guard.mode == GuardMode::Off {
+            return Ok(Vec::new());
+        }
+        let what = one.what();
+        let numbers = self.numbers_of(one.id, one.mounted);
+        let uses = match self.uses_of(one, &numbers) {
+            Answer::Told(Users { unplaced, .. }) if !unplaced.is_empty() => {
+                let who = named(&unplaced, holder);
+                let reason = format!("pod {} still runs: {who}", self.label_of(one));
+                return self.refuse_for_it(one, &reason).map(|()| Vec::new());
+            }
+            Answer::Told(Users { uses, .. }) => uses,
+            Answer::CannotTell(why) => {
+                return self.refuse(one.id, &what, &cannot_tell(&why)).map(|()| Vec::new());
+            }
+        };
+        let record = one.id.map(|id| self.records.load(id));
+        let machine = Machine::new(own, record.as_ref(), &numbers);
+        let kept = match judge(one.folder, own, &machine, &uses) {
+            Ruling::Free => Vec::new(),
+            Ruling::LetGo(kept) => {
+                self.must_be_marked(one)?;
+                kept
+            }
+            Ruling::Takes(lost) => {
+                let lost = named(&lost, |one| namespace(one));
+                let dead = self.all_gone(&numbers);
+                let reason = format!(
+                    "pod {} still runs, and would lose its mount with the folder's: {lost}{dead}",
+                    self.label_of(one)
+                );
+                return self.refuse_for_it(one, &reason).map(|()| Vec::new());
+            }
+        };
+        self.passed(one.id, &what);
+        Ok(kept)
+    }
+
+    /// After the unmount: whether processes of the consumer have the volume. An error if one of them
+    /// lost it, or if the cloud cannot be told: then the machine's mount is to be put back.
+    pub(in crate::driver) fn look_again(&self, one: &Parting<'_>, kept: &[Kept]) -> Result<bool> {
+        if self.guard.mode == GuardMode::Off {
+            return Ok(false);
+        }
+        let numbers = self.numbers_of(one.id, one.mounted);
+        let Users { uses, .. } = match self.uses_of(one, &numbers) {
+            Answer::Told(users) => users,
+            Answer::CannotTell(why) => {
+                return self.refuse(one.id, &one.what(), &cannot_tell(&why)).map(|()| true);
+            }
+        };
+        let is_there = |namespace| !matches!(self.census.find_namespace(namespace), Ok(None));
+        let lost = |kept: &&Kept| !kept.is_in(&uses) && kept.namespace.is_none_or(is_there);
+        if let Some(lost) = kept.iter().find(lost) {
+            let place = lost.mount.target.display();
+            let reason = format!(
+                "pod {} still runs, and its mount at {place} went with the folder's: that is put back",
+                self.label_of(one)
+            );
+            self.refuse_for_it(one, &reason)?;
+        }
+        // Who came in between has a mount of his own by now.
+        if !uses.is_empty() && kept.is_empty() {
+            self.must_be_marked(one)?;
+        }
+        Ok(!uses.is_empty())
+    }
+
+    /// The machine's mount is busy. A process of the consumer that uses it through that very mount
+    /// would lose it: that is the guard's refusal.
+    pub(in crate::driver) fn refuse_who_is_in_the_way(
+        &self,
+        one: &Parting<'_>,
+        error: Error,
+    ) -> Error {
+        if error.kind != Kind::Busy || self.guard.mode == GuardMode::Off {
+            return error;
+        }
+        let numbers = self.numbers_of(one.id, one.mounted);
+        let Answer::Told(users) = self.census.device_users(&numbers) else { return error };
+        let files = in_the_way(one.consumer, &users.files, &users.namespaces);
+        if files.is_empty() {
+            return error;
+        }
+        let who = named(&files, |file| file_use(file));
+        let label = self.label_of(one);
+        let reason = format!("pod {label} still uses the folder on the machine itself: {who}");
+        self.refuse_for_it(one, &reason).err().unwrap_or(error)
+    }
+
+    /// Remembers that the folder is let go of. Before it is done: a call that is killed right after
+    /// the unmount has done it. The guard does not need it: it asks the processes.
+    pub(in crate::driver) fn note_letting_go(&self, id: &VolumeId, consumer: &ConsumerId) {
+        let (at, when, by) = (now(), machine::uptime(), machine::caller());
+        let noted = self.records.update(id, |record| {
+            record.let_go.note(consumer, at, &when, by);
+            // Without its folder nothing else tells that this driver bound it for that pod.
+            record.consumers.entry(consumer.clone()).or_default();
+        });
+        if let Err(error) = noted {
+            tracing::warn!(volume = %id, %error, "that the folder is let go of is not remembered");
+        }
+    }
+
+    /// Whether a process of the pod has the volume still; where that cannot be told it may.
+    pub(in crate::driver) fn may_have_it(&self, id: &VolumeId, pod: &ConsumerId) -> bool {
+        let numbers = self.numbers_of(Some(id), &[]);
+        match self.holders_of(Some(id), pod, &numbers) {
+            Answer::Told(holders) => !holders.is_empty(),
+            Answer::CannotTell(_) => true,
+        }
+    }
+
+    /// It was not done.
+    pub(in crate::driver) fn forget_letting_go(&self, id: &VolumeId, consumer: &ConsumerId) {
+        let forgotten = self.records.update(id, |record| {
+            record.let_go.folders.remove(consumer);
+        });
+        if let Err(error) = forgotten {
+            tracing::debug!(volume = %id, %error, "the folder is still called let go of");
+        }
+    }
+
+    /// The processes of the consumer that have the volume, by the namespaces where they live.
+    fn uses_of(&self, one: &Parting<'_>, numbers: &[DeviceNumber]) -> Answer<Users> {
+        let ask = || self.holders_of(one.id, one.consumer, numbers);
+        let holders = match ask() {
+            Answer::Told(holders) if holders.is_empty() => return Answer::Told(Users::default()),
+            Answer::Told(holders) => holders,
+            Answer::CannotTell(why) => return Answer::CannotTell(why),
+        };
+        let mut uses = match self.census.namespaces_with(numbers) {
+            Answer::Told(uses) => uses.namespaces,
+            Answer::CannotTell(why) => return Answer::CannotTell(why),
+        };
+        let pids: BTreeSet<u32> = holders.iter().map(|one| one.process.pid).collect();
+        uses.retain(|here| {
+            let is_its = |pod: &Option<ConsumerId>| pod.as_ref() == Some(one.consumer);
+            let mut processes = here.processes.iter();
+            processes.any(|process| pids.contains(&process.pid) || is_its(&process.owner.pod))
+        });
+        // One that has ended meanwhile has nothing; of one that has not, where it lives must be known.
+        let is_placed =
+            |pid: u32| uses.iter().flat_map(|one| &one.processes).any(|one| one.pid == pid);
+        let mut unplaced: Vec<_> =
+            holders.into_iter().filter(|one| !is_placed(one.process.pid)).collect();
+        if !unplaced.is_empty() {
+            match ask() {
+                Answer::Told(now) => unplaced
+                    .retain(|one| now.iter().any(|other| other.process.pid == one.process.pid)),
+                Answer::CannotTell(why) => return Answer::CannotTell(why),
+            }
+        }
+        Answer::Told(Users { uses, unplaced })
+    }
+
+    /// Until kubelet mounts again the mark in the cloud alone may stand between a controller's detach
+    /// and the pod: it must be there. Where the cloud allows none, the pod must do without.
+    fn must_be_marked(&self, one: &Parting<'_>) -> Result<()> {
+        let Some(id) = one.id else {
+            let reason = format!(
+                "pod {} still runs, and which volume it has cannot be told",
+                self.label_of(one)
+            );
+            return self.refuse_for_it(one, &reason);
+        };
+        if self.is_marked_or_cannot_be(id) {
+            return Ok(());
+        }
+        let reason = format!(
+            "pod {} still runs, and the cloud could not be told that it has the volume: see the log",
+            self.label_of(one)
+        );
+        self.refuse_for_it(one, &reason)
+    }
+
+    fn refuse_for_it(&self, one: &Parting<'_>, reason: &str) -> Result<()> {
+        let pods = BTreeSet::from([one.consumer.clone()]);
+        self.refuse_for(one.id, &one.what(), Some(pods), reason)
+    }
+
+    fn label_of(&self, one: &Parting<'_>) -> String {
+        let label = one.id.and_then(|id| self.label(id, one.consumer));
+        labelled(one.consumer, label.as_deref())
+    }
+
+    /// The name that people know a consumer by, if it was told.
+    pub(in crate::driver) fn label(&self, id: &VolumeId, consumer: &ConsumerId) -> Option<String> {
+        self.records.load(id).consumers.remove(consumer)
+    }
+}
+
+/// Who of a consumer's has the volume.
+#[derive(Default)]
+struct Users {
+    /// Where they live.
+    uses: Vec<NamespaceUse>,
+    /// Those of whom that cannot be told.
+    unplaced: Vec<Holder>,
+}

@@ -1,0 +1,163 @@
+//! The remote guard: a volume that is mounted carries, in the cloud, the mark of the server that
+//! has it. A detach that is called elsewhere (the orchestrator's forced one, after six minutes)
+//! finds it there. The mark never fails a mount.
+
+use crate::cloud::CloudVolume;
+use crate::driver::Driver;
+use crate::model::config::GuardMode;
+use crate::model::deadline::Deadline;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ServerId, VolumeId};
+use std::time::Duration;
+
+/// A mount does not wait longer for the cloud to take note of it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whose mark is with the volume.
+enum Left {
+    /// Ours; and how often the volume had gone to another server, if that is known.
+    Ours(Option<u64>),
+    /// That of another server which has the volume too.
+    Anothers,
+}
+
+impl Driver<'_> {
+    /// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
+    /// second is told whatever the guard is set to. `seen` is the volume as the cloud has just shown
+    /// it. The caller holds the volume's lock.
+    pub(in crate::driver) fn mark_mounted(&self, id: &VolumeId, seen: Option<CloudVolume>) {
+        let record = self.records.load(id);
+        if record.is_life_told && (record.is_marked || !self.leaves_marks()) {
+            return;
+        }
+        if !self.leaves_marks() {
+            if let Err(error) = self.note_data(id) {
+                tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
+            }
+            return;
+        }
+        let deadline = self.deadline.at_most(PATIENCE);
+        let tenure = match self.leave_mark(id, seen, deadline) {
+            Ok(Left::Ours(tenure)) => tenure,
+            Ok(Left::Anothers) => return,
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
+                return;
+            }
+        };
+        let noted = self.records.update(id, |record| {
+            record.is_marked = true;
+            record.is_life_told = true;
+            record.tenure = tenure;
+        });
+        if let Err(error) = noted {
+            tracing::warn!(volume = %id, %error, "that the volume is marked in the cloud is not remembered");
+        }
+    }
+
+    /// Leaves the mark, unless there is that of another server which has the volume too.
+    fn leave_mark(
+        &self,
+        id: &VolumeId,
+        seen: Option<CloudVolume>,
+        deadline: Deadline,
+    ) -> Result<Left> {
+        let Some(server) = self.cloud.server(self.this_node, deadline)? else {
+            return Err(Error::new(Kind::Missing, "it knows no server for this node"));
+        };
+        let state = match seen {
+            Some(seen) => Some(seen),
+            None => self.cloud.volume(id, deadline)?,
+        };
+        let marked = state.as_ref().and_then(|state| {
+            let other = state.mounted_on.as_ref().filter(|other| **other != server)?;
+            state.attachment_to(other).map(|_| other)
+        });
+        if let Some(other) = marked {
+            tracing::info!(volume = %id, %other, "the mark of the other server that has the volume stays");
+            return Ok(Left::Anothers);
+        }
+        let left = self.cloud.mark_mounted(id, Some(&server), deadline);
+        // It says of a refusal what a person must know, once.
+        self.noted(id, left.clone()).and(left)?;
+        Ok(Left::Ours(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
+    }
+
+    /// Whether the cloud has the mark, after one more try; or nobody can leave one there.
+    pub(in crate::driver) fn is_marked_or_cannot_be(&self, id: &VolumeId) -> bool {
+        if !self.leaves_marks() {
+            return true;
+        }
+        self.mark_mounted(id, None);
+        let record = self.records.load(id);
+        record.is_marked || record.notes_forbidden.is_some()
+    }
+
+    /// Another machine's detach by force took the mark away: then it is left anew.
+    pub(in crate::driver) fn forget_lost_mark(&self, id: &VolumeId, mark: Option<&ServerId>) {
+        if !self.leaves_marks() || mark.is_some() || !self.records.load(id).is_marked {
+            return;
+        }
+        if let Err(error) = self.records.update(id, |record| record.is_marked = false) {
+            tracing::warn!(volume = %id, %error, "the lost mark is not left anew");
+        }
+    }
+
+    /// Takes the mark back, now or with a later call: not before the disk is free, whatever was
+    /// unmounted. The caller holds the volume's lock.
+    pub(in crate::driver) fn unmark_mounted(&self, id: &VolumeId) {
+        let record = self.records.load(id);
+        let owes_note =
+            record.was_mounted && !record.is_life_told && record.notes_forbidden.is_none();
+        if owes_note
+            && record.staged.is_none()
+            && let Err(error) = self.note_data(id)
+        {
+            tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
+        }
+        let has_mark = self.leaves_marks() && record.is_marked;
+        if !has_mark || record.staged.is_some() || !self.has_departed(id) {
+            return;
+        }
+        let removed = self.cloud.mark_mounted(id, None, self.deadline.at_most(PATIENCE));
+        let noted =
+            removed.and_then(|()| self.records.update(id, |record| record.is_marked = false));
+        if let Err(error) = noted {
+            tracing::warn!(volume = %id, %error, "the cloud still thinks that the volume is mounted here; later calls repeat it");
+        }
+    }
+
+    /// Whether a server that runs says that it has the volume mounted.
+    pub(in crate::driver) fn guard_by_mark(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+    ) -> Result<()> {
+        if !self.leaves_marks() || state.mounted_on.as_ref() != Some(server) {
+            return Ok(());
+        }
+        let Some(view) = self.cloud.server_view(server, self.deadline)? else { return Ok(()) };
+        if view.status != "ACTIVE" {
+            return Ok(());
+        }
+        let name = view.name.unwrap_or_default();
+        let reason = format!("server {server} ({name}, ACTIVE) has the volume mounted");
+        self.refuse(Some(&state.id), "detach", &reason)
+    }
+
+    fn leaves_marks(&self) -> bool {
+        self.why_no_marks().is_none()
+    }
+
+    /// Why this machine leaves no marks in the cloud, if it does not.
+    #[must_use]
+    pub fn why_no_marks(&self) -> Option<&'static str> {
+        if self.guard.mode == GuardMode::Off {
+            return Some("guard.mode is off");
+        }
+        if !self.guard.remote {
+            return Some("guard.remote is off");
+        }
+        (!self.cloud.keeps_marks()).then_some("this cloud keeps no marks")
+    }
+}

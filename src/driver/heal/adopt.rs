@@ -1,0 +1,311 @@
+//! Mounts that this driver has no record of: the predecessor's, which mounted the disk by its letter
+//! at both of the orchestrator's folders, or our own from before the records were wiped.
+//!
+//! While their disk lives, it proves whose they are. They are taken into the records then, so that
+//! all that follows (guard, heal, unmount) goes as for a mount of ours. Once the disk is gone only
+//! the file system's own id tells whose a nameless mount was; and whether another machine had the
+//! disk meanwhile nobody can tell. So then it takes a person's word.
+
+use crate::driver::Driver;
+use crate::host::device_nodes;
+use crate::model::config::HealMode;
+use crate::model::disk::contents::{Contents, FsType};
+use crate::model::disk::device::{Device, DeviceNumber};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::mount::disk_users::Answer;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::target::{Place, place_of};
+use crate::model::record::{DiskMoment, VolumeRecord};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A mount that was found without a record.
+#[derive(Debug)]
+pub struct Found {
+    /// The orchestrator's folder.
+    pub folder: PathBuf,
+    /// The volume that it was adopted for, or why it was not.
+    pub outcome: Result<VolumeId>,
+}
+
+impl Driver<'_> {
+    /// Takes every mount at a global folder into the records whose disk proves its volume.
+    pub fn adopt_found(&self) -> Result<Vec<Found>> {
+        let table = self.mounts.table()?;
+        let strays = self.strays(&table)?;
+        let found = strays.into_iter().filter_map(|(name, mount)| {
+            let look = self.mounts.standing_at(&mount.target);
+            let seen = look.and_then(|look| look.top().map(|top| top.map(|top| top.id)));
+            let outcome = match seen {
+                Ok(Some(id)) if id == mount.id => self.adopt(&name, mount, &table),
+                // Its twin is seen there, or it is gone by now.
+                Ok(_) => return None,
+                Err(error) => Err(error),
+            };
+            Some(Found { folder: mount.target.clone(), outcome })
+        });
+        Ok(found.collect())
+    }
+
+    /// The mounts at global folders that no record tells of.
+    fn strays<'t>(&self, table: &'t MountTable) -> Result<Vec<(VolumeName, &'t Mount)>> {
+        let boot = crate::host::machine::boot_id();
+        let places = table.mounts().iter().filter_map(|mount| match place_of(&mount.target)? {
+            (Place::Global, name) => Some((name, mount)),
+            (Place::Pod(_) | Place::SubPath(_), _) => None,
+        });
+        // Of those that are stacked the one that none of the others stands on.
+        let is_below = |mount: &Mount| table.at(&mount.target).any(|m| m.parent == mount.id);
+        let mut strays: Vec<_> = places.filter(|(_, mount)| !is_below(mount)).collect();
+        if strays.is_empty() {
+            return Ok(strays);
+        }
+        let records = self.records.list()?;
+        let is_known = |mount: &Mount| {
+            records.iter().filter_map(|record| record.staged.as_ref()).any(|staged| {
+                let disk = &staged.disk;
+                staged.folder == mount.target && disk.number == mount.disk && disk.boot == boot
+            })
+        };
+        strays.retain(|(_, mount)| !is_known(mount));
+        Ok(strays)
+    }
+
+    fn adopt(&self, name: &VolumeName, mount: &Mount, table: &MountTable) -> Result<VolumeId> {
+        if self.devices.is_gone(mount.disk)? {
+            return Err(Error::refused(format!(
+                "its disk {} is gone, and whose it was is not recorded",
+                mount.disk
+            ))
+            .hint(format!(
+                "when the volume is attached again and no other machine mounted it meanwhile: \
+                 disk heal --adopt {name}"
+            )));
+        }
+        let (id, disk) = self.volume_behind(name, mount)?;
+        let _lock = self.lock(&id)?;
+        self.prove_again(&id, &disk)?;
+        self.remember_found(&id, &disk, mount);
+        let pods = table.of(mount.number).filter_map(|one| match place_of(&one.target)? {
+            (Place::Pod(uid), of) if of == *name => Some((uid, one.target.clone())),
+            _ => None,
+        });
+        let pods: Vec<_> = pods.collect();
+        self.records.update(&id, |record| {
+            for (uid, folder) in pods {
+                record.consumers.entry(uid.clone()).or_default();
+                record.published.entry(uid).or_insert(folder);
+            }
+            if record.name.is_none() && *name != id.as_name() {
+                record.name = Some(name.clone());
+            }
+        })?;
+        self.mark_mounted(&id, None);
+        self.record_found_name(&id, name);
+        let (folder, source) = (mount.target.display(), &mount.source);
+        tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");
+        Ok(id)
+    }
+
+    /// The volume whose disk is mounted there. The disk must be found by the volume's identity: a
+    /// folder's name says what was wanted, and the predecessor may have mounted another letter.
+    fn volume_behind(&self, name: &VolumeName, mount: &Mount) -> Result<(VolumeId, Device)> {
+        let wanted = self.records.named(name);
+        let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
+        ids.extend(name.as_volume_id());
+        ids.extend(device_nodes::owner_of(mount));
+        ids.extend(self.volume_on(mount.disk)?);
+        let mut proven = self.with_disk(ids, mount.disk)?;
+        if proven.is_empty() {
+            // A serial that was cut names its volume only among those that are attached here.
+            let server = self.existing_server(self.this_node)?;
+            let attached = self.cloud.attached_to(&server, self.deadline)?;
+            let ids = attached.into_iter().map(|volume| volume.id).collect();
+            proven = self.with_disk(ids, mount.disk)?;
+        }
+        let number = mount.disk;
+        let Some((id, disk)) = proven.pop() else {
+            return Err(Error::refused(format!("disk {number} shows no volume of this machine"))
+                .hint("is it attached by the cloud's word? disk explain says what is known"));
+        };
+        if let Some((other, _)) = proven.pop() {
+            return Err(Error::refused(format!("disk {number} shows both {id} and {other}")));
+        }
+        let named = match wanted {
+            Some(wanted) => Some(wanted),
+            None if name.is(&id) => Some(id.clone()),
+            None => self.volume_named(name, None)?,
+        };
+        match named {
+            Some(other) if other != id => Err(Error::refused(format!(
+                "the folder is volume {other}'s, and the disk {} volume {id}'s",
+                disk.kernel_name
+            ))
+            .hint("the pod works on another volume's data: stop it, and look at both")),
+            _ => Ok((id, disk)),
+        }
+    }
+
+    /// Those of the volumes whose disk has this number.
+    fn with_disk(
+        &self,
+        ids: BTreeSet<VolumeId>,
+        number: DeviceNumber,
+    ) -> Result<Vec<(VolumeId, Device)>> {
+        let mut found = Vec::new();
+        for id in ids {
+            if let Some(disk) = self.find_disk(&id)?.filter(|disk| disk.number == number) {
+                found.push((id, disk));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes dead mounts for the volume's whose file system has the id of the one on its disk: a
+    /// person says so, who knows that no other machine mounted it meanwhile. Answers their numbers.
+    /// Where only the plan is asked for nothing is remembered.
+    pub fn adopt_dead(&self, id: &VolumeId, mode: HealMode) -> Result<Vec<DeviceNumber>> {
+        let _lock = self.lock(id)?;
+        let disk = self.disk(id)?;
+        let Contents::FileSystem(found) = self.file_systems.look(&disk, self.deadline)? else {
+            return Err(Error::refused(format!("{} holds no file system", disk.kernel_name)));
+        };
+        let Some(wanted) = told_by_statfs(found.kind, &found.uuid) else {
+            return Err(Error::refused(format!(
+                "a dead {} does not tell its id, so nobody can prove whose it was",
+                found.kind
+            ))
+            .hint("restart the pods that use the volume"));
+        };
+        let numbers = self.numbers_with(wanted)?;
+        let (dead, alive): (Vec<_>, Vec<_>) = {
+            let mut others = numbers;
+            others.retain(|number| *number != disk.number);
+            let gone: Vec<_> =
+                others.iter().map(|number| self.devices.is_gone(*number)).collect::<Result<_>>()?;
+            let (dead, alive): (Vec<_>, Vec<_>) = others.into_iter().zip(gone).partition(|p| p.1);
+            (dead.into_iter().map(|p| p.0).collect(), alive)
+        };
+        if let Some((twin, _)) = alive.first() {
+            return Err(Error::refused(format!(
+                "a file system of the same id is mounted from {twin}: which of the two died cannot be told"
+            ))
+            .hint("one is a copy of the other; restart the pods that use the volume"));
+        }
+        let others = self.records.list()?.into_iter().filter(|record| record.volume != *id);
+        let twin = others
+            .into_iter()
+            .find(|record| record.staged.as_ref().is_some_and(|staged| staged.uuid == found.uuid));
+        if let Some(twin) = twin {
+            return Err(Error::refused(format!(
+                "volume {} was mounted here with a file system of the same id",
+                twin.volume
+            ))
+            .hint("one is a copy of the other; restart the pods that use the volume"));
+        }
+        if mode != HealMode::Report {
+            self.remember_dead(id, &disk, &found.uuid, found.kind, &dead)?;
+        }
+        Ok(dead)
+    }
+
+    /// Where nothing was staged yet by the records, the heal needs to know what was mounted.
+    fn remember_dead(
+        &self,
+        id: &VolumeId,
+        disk: &Device,
+        uuid: &str,
+        kind: FsType,
+        dead: &[DeviceNumber],
+    ) -> Result<()> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!(volume = %id, ?dead, uuid, "adopted by a person's word: mounts of dead disks");
+        let table = self.mounts.table()?;
+        let own = table.mounts().iter().find(|mount| {
+            dead.contains(&mount.number)
+                && matches!(place_of(&mount.target), Some((Place::Global, _)))
+        });
+        let folder = own.map(|mount| mount.target.clone()).unwrap_or_default();
+        let read_only = own.is_some_and(Mount::is_read_only);
+        let boot = crate::host::machine::boot_id();
+        let moments = dead.iter().map(|number| DiskMoment {
+            number: *number,
+            sequence: None,
+            size: disk.size,
+            boot: boot.clone(),
+        });
+        let moments: Vec<_> = moments.collect();
+        self.records.update(id, |record: &mut VolumeRecord| {
+            let is_current = record.staged.as_ref().is_some_and(|staged| staged.disk.boot == boot);
+            if !is_current && let Some(last) = moments.last() {
+                record.is_staged(crate::driver::mount::stage::staged(
+                    &folder,
+                    last,
+                    kind.name(),
+                    uuid,
+                ));
+                if let Some(staged) = &mut record.staged {
+                    staged.untouched = read_only;
+                }
+            }
+            for moment in moments {
+                if !record.former.contains(&moment) {
+                    record.former.push(moment);
+                }
+            }
+        })
+    }
+
+    /// Whether the mounts of a dead number are of the file system that the record tells of, by the
+    /// id that the kernel keeps of it.
+    pub(in crate::driver) fn is_file_system(
+        &self,
+        number: DeviceNumber,
+        fs_type: &str,
+        uuid: &str,
+    ) -> bool {
+        let wanted = FsType::named(fs_type).and_then(|kind| told_by_statfs(kind, uuid));
+        wanted.is_some_and(|wanted| {
+            self.numbers_with(wanted).is_ok_and(|numbers| numbers.contains(&number))
+        })
+    }
+
+    fn numbers_with(&self, told: u64) -> Result<Vec<DeviceNumber>> {
+        match self.census.file_systems_with_id(told) {
+            Answer::Told(numbers) => Ok(numbers),
+            Answer::CannotTell(why) => Err(Error::new(
+                Kind::Refused,
+                format!("which file systems are mounted cannot be told from here: {why}"),
+            )),
+        }
+    }
+}
+
+/// What statfs(2) says of a file system's id, dead or alive: ext folds its UUID into 64 bits. xfs
+/// gives its disk's number there, which tells nothing.
+fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64> {
+    if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
+        return None;
+    }
+    let digits: String = uuid.chars().filter(|c| *c != '-').collect();
+    let bytes = u128::from_str_radix(&digits, 16).ok()?.to_be_bytes();
+    let half = |at: usize| bytes[at..].first_chunk().map(|half| u64::from_le_bytes(*half));
+    (digits.len() == 32).then_some(half(0)? ^ half(8)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ext_folds_its_uuid() {
+        let uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f";
+        assert_eq!(told_by_statfs(FsType::Ext4, uuid), Some(0x0808_0808_0808_0808));
+        assert_eq!(told_by_statfs(FsType::Xfs, uuid), None);
+        assert_eq!(told_by_statfs(FsType::Ext4, ""), None);
+        assert_eq!(told_by_statfs(FsType::Ext4, "08"), None);
+    }
+}

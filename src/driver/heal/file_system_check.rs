@@ -1,0 +1,146 @@
+//! Whether the file system on the disk that came back may take the dead one's place: a running
+//! program's caches must never meet another one.
+//!
+//! One that is mounted on this machine from this very disk is what a heal before has put there, or a
+//! `mountdevice`: a further mount joins it. Of its counts and marks the disk tells nothing then, and
+//! no check may run on it: only that it is the same file system is asked.
+
+use crate::driver::Driver;
+use crate::failpoints;
+use crate::host::device_nodes;
+use crate::model::disk::contents::{Contents, FileSystem, FsType};
+use crate::model::disk::device::Device;
+use crate::model::error::{Error, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount::disk_users::Answer;
+use crate::model::mount::mountinfo::Mount;
+use crate::model::record::VolumeRecord;
+
+fn refused(disk: &Device, why: impl std::fmt::Display) -> Error {
+    Error::refused(format!("{}: {why}", disk.kernel_name))
+        .hint("nothing was touched; restart the pods that use the volume")
+}
+
+impl Driver<'_> {
+    /// The file system on the disk, checked if it must be.
+    pub(in crate::driver) fn fit_file_system(
+        &self,
+        id: &VolumeId,
+        disk: &Device,
+    ) -> Result<FileSystem> {
+        if let Some(verdict) = self.file_systems.await_check(id, disk, self.deadline)? {
+            return Err(verdict);
+        }
+        let Contents::FileSystem(found) = self.file_systems.look(disk, self.deadline)? else {
+            return Err(refused(disk, "it holds no file system that was mounted before"));
+        };
+        if found.kind == FsType::Btrfs {
+            return Err(refused(
+                disk,
+                "a btrfs joins its disks by id, and cannot be mounted beside its dead self",
+            ));
+        }
+        let record = self.records.load(id);
+        if let Some(staged) = record.mounted_as()
+            && !staged.uuid.is_empty()
+            && staged.uuid != found.uuid
+        {
+            return Err(refused(
+                disk,
+                format!("file system {} was mounted, {} is there now", staged.uuid, found.uuid),
+            ));
+        }
+        self.refuse_if_it_was_elsewhere(id, found.mounts.is_some())?;
+        // The mount table of this namespace, and else the kernel's answer, cost nothing. Only a disk
+        // that is in use by something else is looked for everywhere.
+        let is_in_use = !self.is_free(disk)?;
+        if is_in_use && self.is_mounted_by_us(id, disk)? {
+            return Ok(found);
+        }
+        refuse_another_state(&record, disk, &found)?;
+        if !found.wants_check {
+            return Ok(found);
+        }
+        if is_in_use {
+            // A mount that cannot be seen, or somebody who looks at the disk: it is not checked.
+            tracing::warn!(volume = %id, disk = %disk.kernel_name, "the file system asks for a check, but its disk is in use");
+            return Ok(found);
+        }
+        // The check begins its counts anew.
+        self.records
+            .update(id, |record| record.is_healing(found.mounts, found.mounts.map(|_| 0)))?;
+        self.prove_again(id, disk)?;
+        self.file_systems.check(id, disk, found.kind, self.deadline)?;
+        failpoints::step("heal.checked");
+        self.prove_again(id, disk)?;
+        match self.file_systems.look(disk, self.deadline)? {
+            Contents::FileSystem(now) => Ok(now),
+            _ => Err(refused(disk, "it holds no file system after its check")),
+        }
+    }
+
+    /// Whether the volume is mounted from this disk now, in whatever namespace. While a mount
+    /// stands the kernel gives the number of its disk to no other one, so that number and label tell.
+    fn is_mounted_by_us(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
+        let is_ours = |mount: &Mount| device_nodes::owner_of(mount).as_ref() == Some(id);
+        if self.mounts.table()?.of(disk.number).any(is_ours) {
+            return Ok(true);
+        }
+        Ok(match self.census.namespaces_with(&[disk.number]) {
+            Answer::Told(uses) => {
+                let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
+                mounts.any(is_ours)
+            }
+            Answer::CannotTell(_) => false,
+        })
+    }
+
+    /// The mark that this machine left in the cloud stands until its own unmount. If it is another
+    /// one's now, another machine has mounted the volume meanwhile. A file system that counts its
+    /// mounts tells that by itself; of the others it counts who had the volume.
+    fn refuse_if_it_was_elsewhere(&self, id: &VolumeId, counts_mounts: bool) -> Result<()> {
+        let record = self.records.load(id);
+        let knows = record.is_marked || record.tenure.is_some();
+        if !self.cloud.keeps_marks() || !knows {
+            return Ok(());
+        }
+        let server = self.existing_server(self.this_node)?;
+        let state = self.existing(id)?;
+        let elsewhere = match (state.mounted_on, record.tenure, state.tenure) {
+            (Some(now), ..) if now != server => format!("mounted on server {now}"),
+            // Somebody else may have mounted it, and unmounted it again.
+            (_, Some(then), Some(now)) if !counts_mounts && now.count != then => {
+                "attached to another server".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::refused(format!("volume {id} was {elsewhere} since it was mounted here"))
+            .hint("nothing was touched; restart the pods that use the volume"))
+    }
+}
+
+/// What a file system that is not mounted anywhere on this machine tells of others who had it.
+fn refuse_another_state(record: &VolumeRecord, disk: &Device, found: &FileSystem) -> Result<()> {
+    let Some(staged) = record.mounted_as() else { return Ok(()) };
+    if let (Some(then), Some(now)) = (staged.mounts, found.mounts)
+        && then != now
+        && !record.counted_by_a_heal(now)
+    {
+        return Err(refused(
+            disk,
+            format!(
+                "the file system counts {now} mounts, and counted {then} when it was mounted here: somebody else has mounted it since"
+            ),
+        ));
+    }
+    if disk.size < staged.disk.size {
+        return Err(refused(
+            disk,
+            format!("it had {} bytes, and has {} now", staged.disk.size, disk.size),
+        ));
+    }
+    if disk.read_only && !staged.untouched {
+        return Err(refused(disk, "it refuses writes now"));
+    }
+    Ok(())
+}

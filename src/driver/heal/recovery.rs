@@ -1,0 +1,321 @@
+//! Heals that were killed: what one changes for a moment is remembered before, and put right by the
+//! next call.
+
+use super::diagnosis::Patient;
+use super::replacement_plan::Pace;
+use crate::driver::Driver;
+use crate::failpoints;
+use crate::host::SwitchRequest;
+use crate::host::child::{Ended, Keeper};
+use crate::host::locks::Locked;
+use crate::host::machine::boot_id;
+use crate::model::config::HealMode;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount::disk_users::{NamespaceId, NamespaceUse};
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::replacement::Standing;
+use crate::model::record::{Switching, VolumeRecord};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the last reference to a dead disk may take to go.
+const LET_GO_WAIT: Duration = Duration::from_secs(3);
+
+/// How long one namespace may take to be put right, or to be reached for its dead mount.
+const SET_BACK_WAIT: Duration = Duration::from_secs(3);
+const KEEP_WAIT: Duration = Duration::from_secs(2);
+
+/// More is not written down of one part of a namespace, nor of all that are no machine's own: their
+/// tenants decide how much there is, and how long its names are.
+const MOST_CHANGES: usize = 1000;
+const MOST_BYTES: usize = 1 << 20;
+const MOST_BYTES_OF_ALL: usize = 6 << 20;
+
+/// Who keeps which dead disk; and those that nobody could keep, and why.
+pub(in crate::driver) type Keepers = Vec<(DeviceNumber, Keeper)>;
+pub(in crate::driver) type Unkept = Vec<(DeviceNumber, Error)>;
+
+impl Driver<'_> {
+    /// Writes down what the switches of the machine's own mounts will change for a moment. Nothing
+    /// is changed before this is on the disk.
+    pub(in crate::driver) fn intend_own(
+        &self,
+        id: &VolumeId,
+        own: &[Mount],
+        fresh: &File,
+        pace: Pace,
+    ) -> Result<()> {
+        tracing::info!(volume = %id, method = %self.switches.method(), "how mounts are replaced");
+        if own.is_empty() {
+            return Ok(());
+        }
+        let (fresh, deadline) = (fresh.as_fd(), pace.until);
+        let request = SwitchRequest { namespace: None, stale: own, fresh, group: None, deadline };
+        let changes = self.switches.will_change(&request)?;
+        self.write_down(id, vec![(self.census.own_namespace()?, changes)])
+    }
+
+    /// What the switches in another namespace will change for a moment.
+    pub(in crate::driver) fn changes_in(
+        &self,
+        one: &NamespaceUse,
+        fresh: &File,
+        deadline: Deadline,
+    ) -> Result<Vec<Standing>> {
+        let door = self.census.open_namespace(one)?;
+        let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
+        let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
+        let changes = self.switches.will_change(&request)?;
+        if changes.len() > MOST_CHANGES || bytes_of(&changes) > MOST_BYTES {
+            let count = changes.len();
+            return Err(Error::refused(format!(
+                "{count} mounts would have to be put right after it"
+            ))
+            .hint("restart the container"));
+        }
+        Ok(changes)
+    }
+
+    /// Remembers what the switches change in these namespaces, before they do.
+    pub(in crate::driver) fn write_down(
+        &self,
+        id: &VolumeId,
+        all: Vec<(NamespaceId, Vec<Standing>)>,
+    ) -> Result<()> {
+        let all: Vec<_> = all.into_iter().filter(|(_, changes)| !changes.is_empty()).collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let boot = boot_id();
+        self.records.update(id, |record| {
+            for (number, changes) in all {
+                record.will_switch(&boot, number.0, changes);
+            }
+        })?;
+        failpoints::step("heal.intended");
+        Ok(())
+    }
+
+    /// Whether there is room to write down these changes beside what is remembered and `more`.
+    pub(in crate::driver) fn has_room_for(
+        &self,
+        id: &VolumeId,
+        changes: &[Standing],
+        more: usize,
+    ) -> bool {
+        let known: usize =
+            Self::switching(&self.records.load(id)).iter().map(|one| bytes_of(&one.mounts)).sum();
+        known + more + bytes_of(changes) <= MOST_BYTES_OF_ALL
+    }
+
+    /// What is remembered and still means something.
+    pub(in crate::driver) fn switching(record: &VolumeRecord) -> Vec<Switching> {
+        let boot = boot_id();
+        record.switching.iter().filter(|one| one.boot == boot).cloned().collect()
+    }
+
+    /// Puts right what a killed heal left changed; answers the namespaces where that failed, or
+    /// nothing if there was no such heal.
+    pub(in crate::driver) fn set_back(&self, id: &VolumeId) -> Option<Vec<NamespaceId>> {
+        let record = self.records.load(id);
+        let mut failed = Vec::new();
+        // Those who live there can hold it up, and they must not hold up the rest.
+        let until = self.deadline.at_most(self.deadline.remaining() / 8);
+        for one in &Self::switching(&record) {
+            let number = NamespaceId(one.namespace);
+            let limit = until.at_most(SET_BACK_WAIT);
+            if limit.over() {
+                failed.push(number);
+                continue;
+            }
+            let put_right = self.census.find_namespace(number).and_then(|door| match door {
+                Some(door) => self.switches.set_back(Some(&door), &one.mounts, limit),
+                None => Ok(()),
+            });
+            if let Err(error) = put_right {
+                tracing::warn!(volume = %id, namespace = %number, %error, "what an interrupted heal left is not put right");
+                failed.push(number);
+            }
+        }
+        (!record.switching.is_empty()).then_some(failed)
+    }
+
+    /// Each call that concerns the volume begins with this: what an earlier one left that was
+    /// killed, or ran out of time, goes. What cannot go is found by the exclusive open, and named
+    /// there. The caller holds the volume's lock.
+    pub(in crate::driver) fn end_leftovers(&self, id: &VolumeId) {
+        self.devices.tidy(id);
+        if let Err(error) = self.clear_scratch(id) {
+            tracing::warn!(volume = %id, %error, "what an interrupted heal left stays mounted");
+        }
+    }
+
+    /// The same for all volumes, where no call comes for them: the timer asks for it. kubelet does
+    /// not even call as long as another mount of the disk stands. And the mark in the cloud goes
+    /// where the last user has ended since.
+    pub fn end_all_leftovers(&self) {
+        for id in self.volumes_with_leftovers() {
+            // A call that works on it just now does the same.
+            let now = Deadline::after(Duration::ZERO);
+            let Ok(Locked::Held(_lock)) = self.locks.take(&id, self.operation, now) else {
+                continue;
+            };
+            self.end_leftovers(&id);
+            // Where nothing is healed nothing else puts it right before the next call.
+            if self.heal == HealMode::Off {
+                self.set_back(&id);
+            }
+            self.unmark_mounted(&id);
+        }
+    }
+
+    fn volumes_with_leftovers(&self) -> BTreeSet<VolumeId> {
+        let scratches = std::fs::read_dir(self.scratch).into_iter().flatten().flatten();
+        let named = scratches.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
+        let has_some = |record: &VolumeRecord| {
+            !record.switching.is_empty() || (record.is_marked && record.staged.is_none())
+        };
+        let records = self.records.list().unwrap_or_default().into_iter().filter(has_some);
+        ids.extend(records.map(|record| record.volume));
+        ids
+    }
+
+    /// The folder where a heal mounts for a moment.
+    pub(in crate::driver) fn scratch_of(&self, id: &VolumeId) -> PathBuf {
+        self.scratch.join(id.as_str())
+    }
+
+    fn clear_scratch(&self, id: &VolumeId) -> Result<()> {
+        let folder = self.scratch_of(id);
+        // Where there is no folder nothing is mounted.
+        let looked = std::fs::symlink_metadata(&folder);
+        if matches!(looked, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(());
+        }
+        loop {
+            let look = self.mounts.standing_at(&folder)?;
+            let Some(mount) = look.top()? else { break };
+            if self.devices.is_gone(mount.disk)? {
+                self.mounts.unmount_dead(mount, self.deadline)?;
+                continue;
+            }
+            self.flush_if_last(&look.table, mount, Some(id), self.deadline)?;
+            if let Err(error) = self.mounts.unmount(mount, self.deadline) {
+                if error.kind != Kind::Busy {
+                    return Err(error);
+                }
+                // It stands in nobody's way, whoever keeps what of it.
+                tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
+                self.mounts.unmount_dead(mount, self.deadline)?;
+            }
+        }
+        self.mounts.remove_folder(&folder)
+    }
+
+    /// Where nothing is to be switched any more: what is put right is forgotten.
+    pub(in crate::driver) fn set_back_for_good(&self, id: &VolumeId) {
+        if let Some(failed) = self.set_back(id) {
+            self.forget_switching(id, &failed);
+        }
+    }
+
+    /// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
+    /// nobody knows. `again` is whether an earlier one was interrupted: what that changed is
+    /// looked after once more, for only now all of it is in its place.
+    pub(in crate::driver) fn is_switched(
+        &self,
+        id: &VolumeId,
+        again: bool,
+        mut unknown: Vec<NamespaceId>,
+    ) {
+        if again {
+            unknown.extend(self.set_back(id).unwrap_or_default());
+        }
+        self.forget_switching(id, &unknown);
+    }
+
+    fn forget_switching(&self, id: &VolumeId, but: &[NamespaceId]) {
+        if self.records.load(id).switching.is_empty() {
+            return;
+        }
+        let forgotten = self.records.update(id, |record| {
+            record.switching.retain(|one| but.contains(&NamespaceId(one.namespace)));
+        });
+        if let Err(error) = forgotten {
+            tracing::warn!(volume = %id, %error, "the end of the heal is not remembered");
+        }
+    }
+
+    /// Lets other processes keep the dead file systems, so that none of the many that let go of
+    /// them here is the last. Of one that cannot be reached nothing is to be switched either: those
+    /// are answered too.
+    pub(in crate::driver) fn keep_dead(
+        &self,
+        patient: &Patient,
+        until: Deadline,
+    ) -> (Keepers, Unkept) {
+        let (mut all, mut unkept) = (Vec::new(), Vec::new());
+        for number in &patient.dead {
+            let of = |mounts: &[Mount]| -> Vec<Mount> {
+                // One does; where the first hundred cannot be reached the next ones are no better.
+                mounts.iter().filter(|mount| mount.number == *number).take(100).cloned().collect()
+            };
+            let own = || self.switches.keep(None, &of(&patient.own), until);
+            let there = |one: &NamespaceUse| {
+                let mounts = of(&one.mounts);
+                if mounts.is_empty() {
+                    return Ok(None);
+                }
+                if until.over() {
+                    return Err(Error::new(Kind::Timeout, "no time was left"));
+                }
+                let door = self.census.open_namespace(one)?;
+                self.switches.keep(Some(&door), &mounts, until.at_most(KEEP_WAIT))
+            };
+            let others = patient.elsewhere.iter().map(there);
+            let (mut kept, mut failure) = (None, None);
+            for tried in std::iter::once_with(own).chain(others) {
+                match tried {
+                    Ok(Some(keeper)) => kept = Some(keeper),
+                    Ok(None) => {}
+                    Err(error) => failure = Some(error),
+                }
+                if kept.is_some() {
+                    break;
+                }
+            }
+            match (kept, failure) {
+                (Some(keeper), _) => all.push((*number, keeper)),
+                (None, Some(error)) => unkept.push((*number, error)),
+                (None, None) => {}
+            }
+        }
+        (all, unkept)
+    }
+
+    /// Ends that. What hangs is left alone, and told.
+    pub(in crate::driver) fn let_go(&self, kept: Keepers) -> Vec<String> {
+        let ended = |(number, keeper): (DeviceNumber, Keeper)| {
+            let pid = keeper.pid();
+            let hangs = keeper.release(self.deadline.at_most(LET_GO_WAIT)) == Ended::Hangs;
+            hangs.then(|| {
+                format!("the kernel does not let go of the dead disk {number}: process {pid} waits for it, and goes with it; see the kernel's log")
+            })
+        };
+        kept.into_iter().filter_map(ended).collect()
+    }
+}
+
+/// What a record takes for it at most: a path that is no UTF-8 takes two digits for a byte.
+pub(in crate::driver) fn bytes_of(changes: &[Standing]) -> usize {
+    const REST: usize = 120;
+    let each = |one: &Standing| 2 * one.target.as_os_str().len() + one.propagation.len() + REST;
+    changes.iter().map(each).sum()
+}

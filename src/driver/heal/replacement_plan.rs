@@ -1,0 +1,317 @@
+//! Who is healed when: one bad mount costs that mount, and one bad tenant himself.
+//!
+//! The machine's own mounts come first, then the containers of the pods that have the volume, then
+//! those of other pods, then everybody else's. Each of these has a share of the time, and each
+//! namespace in it a limit, for those who live there decide how long it takes: they may have
+//! thousands of mounts, or a folder on the way that does not answer. What is left goes on with the
+//! next heal (the timer's at the latest), which begins with another one by chance, so that no one can
+//! arrange to be always before the rest.
+
+use super::diagnosis::Patient;
+use super::recovery::bytes_of;
+use super::{Healed, place_of, tell};
+use crate::driver::Driver;
+use crate::failpoints;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::{Device, DeviceNumber};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::mount::disk_users::{Answer, NamespaceId, NamespaceUse};
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::replacement::Outcome;
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// A runtime may bind the dead mount for a new container while others are switched: so the census
+/// is repeated, but not for ever.
+const ROUNDS: u32 = 5;
+
+/// So many mounts are replaced at once: each takes a few descriptors, of which a process may have no
+/// more than 1024.
+const AT_ONCE: usize = 100;
+
+/// What one namespace may take on the way: a consumer's pod, another pod, anybody else.
+const EACH: [Duration; 3] =
+    [Duration::from_secs(10), Duration::from_secs(3), Duration::from_secs(2)];
+
+/// Which part of what is left each kind of them may take together.
+const SHARES: [f64; 3] = [0.6, 0.6, 0.9];
+
+/// What those who are no pods may take together of a call of kubelet's, which has its own work to do.
+const OTHERS_ON_THE_WAY: Duration = Duration::from_secs(5);
+
+/// How much time a heal has.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::driver) struct Pace {
+    /// When it ends.
+    pub(in crate::driver) until: Deadline,
+    is_on_the_way: bool,
+}
+
+impl Pace {
+    /// That of a heal on the way of another call, or of one for its own sake. Some is kept for what
+    /// comes after it.
+    pub(in crate::driver) fn of(deadline: Deadline, is_on_the_way: bool) -> Self {
+        let part = if is_on_the_way { 0.5 } else { 0.75 };
+        Self { until: deadline.at_most(deadline.remaining().mul_f64(part)), is_on_the_way }
+    }
+
+    /// A part of what is left.
+    pub(in crate::driver) fn part(self, part: f64) -> Deadline {
+        self.until.at_most(self.until.remaining().mul_f64(part))
+    }
+
+    /// What one namespace may take: more where no call of kubelet's waits for it.
+    fn of_one(self, kind: usize) -> Duration {
+        if self.is_on_the_way { EACH[kind] } else { EACH[kind] * 3 }
+    }
+
+    fn of_kind(self, kind: usize) -> Deadline {
+        let limit = self.part(SHARES[kind]);
+        let is_others = kind + 1 == SHARES.len();
+        if is_others && self.is_on_the_way { limit.at_most(OTHERS_ON_THE_WAY) } else { limit }
+    }
+}
+
+/// A namespace, and its mounts in the parts in which they are replaced.
+struct Visit {
+    one: NamespaceUse,
+    kind: usize,
+    parts: VecDeque<Vec<Mount>>,
+    /// Whether what the first part changes is written down.
+    is_known: bool,
+}
+
+impl Visit {
+    fn of(mut one: NamespaceUse, consumers: &BTreeSet<ConsumerId>) -> Self {
+        let kind = kind_of(&one, consumers);
+        // One that takes all the time is not always before the same others.
+        let first = by_chance(one.mounts.len());
+        one.mounts.rotate_left(first);
+        let parts = one.mounts.chunks(AT_ONCE).map(<[Mount]>::to_vec).collect();
+        Self { one, kind, parts, is_known: false }
+    }
+
+    fn with(&self, mounts: Vec<Mount>) -> NamespaceUse {
+        NamespaceUse { mounts, ..self.one.clone() }
+    }
+}
+
+fn kind_of(one: &NamespaceUse, consumers: &BTreeSet<ConsumerId>) -> usize {
+    let mut pods = one.processes.iter().filter_map(|process| process.owner.pod.as_ref());
+    match (pods.clone().any(|pod| consumers.contains(pod)), pods.next()) {
+        (true, _) => 0,
+        (false, Some(_)) => 1,
+        (false, None) => 2,
+    }
+}
+
+fn by_chance(below: usize) -> usize {
+    let chance = usize::try_from(RandomState::new().hash_one(0) % 1_000_003).unwrap_or_default();
+    chance.checked_rem(below).unwrap_or_default()
+}
+
+/// In the order in which they come, the equal ones by chance.
+fn in_order(mut all: Vec<NamespaceUse>, consumers: &BTreeSet<ConsumerId>) -> Vec<Visit> {
+    let middle = by_chance(all.len());
+    all.rotate_left(middle);
+    let mut visits: Vec<_> = all.into_iter().map(|one| Visit::of(one, consumers)).collect();
+    visits.sort_by_key(|visit| visit.kind);
+    visits
+}
+
+/// What came of the work so far.
+#[derive(Default)]
+struct Work {
+    healed: Healed,
+    /// The namespaces of which it is not known what they have.
+    unknown: Vec<NamespaceId>,
+    progress: bool,
+}
+
+impl Driver<'_> {
+    /// Replaces all that can be reached in time, round by round until nothing of it is stale.
+    pub(in crate::driver) fn switch_everywhere(
+        &self,
+        id: &VolumeId,
+        (patient, disk): (&Patient, &Device),
+        fresh: &File,
+        again: bool,
+        pace: Pace,
+    ) -> Result<Healed> {
+        let consumers = self.consumers_of(id);
+        let mut work = Work::default();
+        let mut visits = in_order(patient.elsewhere.clone(), &consumers);
+        // Before anything is switched, for as long as may be: what others shared with or followed
+        // shows only until then.
+        self.intend_own(id, &patient.own, fresh, pace)?;
+        self.intend_all(id, &mut visits, fresh, pace.part(0.25))?;
+        if !patient.own.is_empty() {
+            match self.switch_own(id, disk, &patient.own, fresh, pace.until) {
+                Ok(done) => {
+                    tell(id, "this machine", &done);
+                    work.healed.places.push(("this machine".to_owned(), done));
+                }
+                Err(error) => {
+                    tracing::warn!(volume = %id, %error, "this machine's own mounts are not switched");
+                    work.healed.left.push(format!("this machine's own mounts: {error}"));
+                    work.unknown.extend(self.census.own_namespace().ok());
+                }
+            }
+            failpoints::step("heal.own");
+        }
+        let mut next = patient.elsewhere.clone();
+        for round in 0..ROUNDS {
+            if round > 0 {
+                visits = in_order(next.clone(), &consumers);
+            }
+            let company = self.company(id, disk);
+            work.progress = false;
+            for kind in 0..EACH.len() {
+                let limit = pace.of_kind(kind);
+                for visit in visits.iter_mut().filter(|visit| visit.kind == kind) {
+                    if limit.over() {
+                        break;
+                    }
+                    let limit = limit.at_most(pace.of_one(kind));
+                    self.visit(id, visit, fresh, limit, &mut work, &company);
+                }
+            }
+            if visits.is_empty() && round == 0 && patient.is_all_known {
+                break;
+            }
+            let census = pace.part(0.25);
+            next = match self.census.namespaces_in_time(&patient.dead, &consumers, census) {
+                Answer::Told(uses) => uses.namespaces,
+                Answer::CannotTell(_) => break,
+            };
+            if next.is_empty() || !work.progress || pace.until.over() {
+                break;
+            }
+        }
+        let Work { mut healed, unknown, .. } = work;
+        self.is_switched(id, again, unknown);
+        let still = next.iter().map(|one| format!("still on the dead disk: {}", place_of(one)));
+        healed.left.extend(still);
+        Ok(healed)
+    }
+
+    /// The pods that have or had the volume, as this machine remembers.
+    pub(in crate::driver) fn consumers_of(&self, id: &VolumeId) -> BTreeSet<ConsumerId> {
+        let record = self.records.load(id);
+        record.consumers.into_keys().chain(record.published.into_keys()).collect()
+    }
+
+    /// Writes down what the first parts will change, as far as the time goes.
+    fn intend_all(
+        &self,
+        id: &VolumeId,
+        visits: &mut [Visit],
+        fresh: &File,
+        until: Deadline,
+    ) -> Result<()> {
+        let mut all = Vec::new();
+        let mut bytes = 0;
+        for visit in visits.iter_mut() {
+            if until.over() {
+                break;
+            }
+            let Some(first) = visit.parts.front() else { continue };
+            let part = visit.with(first.clone());
+            match self.changes_in(&part, fresh, until.at_most(EACH[visit.kind])) {
+                Ok(changes) if !self.has_room_for(id, &changes, bytes) => {}
+                Ok(changes) => {
+                    bytes += bytes_of(&changes);
+                    visit.is_known = true;
+                    all.extend(part.id.map(|number| (number, changes)));
+                }
+                Err(error) => {
+                    tracing::debug!(volume = %id, namespace = ?part.id, %error, "asked again in its turn");
+                }
+            }
+        }
+        self.write_down(id, all)
+    }
+
+    /// Replaces the mounts of one namespace, part by part.
+    fn visit(
+        &self,
+        id: &VolumeId,
+        visit: &mut Visit,
+        fresh: &File,
+        limit: Deadline,
+        work: &mut Work,
+        company: &super::peer_groups::Company,
+    ) {
+        let place = place_of(&visit.one);
+        while let Some(mounts) = visit.parts.pop_front() {
+            if limit.over() {
+                tracing::warn!(volume = %id, place, "no time was left for all of its mounts: the next heal goes on");
+                break;
+            }
+            let part = visit.with(mounts);
+            let is_known = std::mem::take(&mut visit.is_known);
+            let done = if is_known { Ok(()) } else { self.intend_in(id, &part, fresh, limit) };
+            match done.and_then(|()| self.switch_in(company, &part, fresh, limit)) {
+                Ok(done) => {
+                    tell(id, &place, &done);
+                    work.progress |= done.iter().any(|one| one.outcome == Outcome::Switched);
+                    work.healed.places.push((place.clone(), done));
+                }
+                // The mounts that change too much are found by halves.
+                Err(error) if error.kind == Kind::Refused && part.mounts.len() > 1 => {
+                    let (one, other) = part.mounts.split_at(part.mounts.len() / 2);
+                    visit.parts.push_front(other.to_vec());
+                    visit.parts.push_front(one.to_vec());
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
+                    work.unknown.extend(part.id);
+                    // One that is only too much must not cost the others.
+                    if error.kind != Kind::Refused {
+                        break;
+                    }
+                }
+            }
+            failpoints::step("heal.namespace");
+        }
+    }
+
+    fn intend_in(
+        &self,
+        id: &VolumeId,
+        part: &NamespaceUse,
+        fresh: &File,
+        limit: Deadline,
+    ) -> Result<()> {
+        let changes = self.changes_in(part, fresh, limit)?;
+        if !self.has_room_for(id, &changes, 0) {
+            return Err(Error::new(
+                Kind::Host,
+                "what it changes for a moment is too much to remember",
+            )
+            .hint("the next heal goes on; or restart the container"));
+        }
+        self.write_down(id, part.id.map(|number| (number, changes)).into_iter().collect())
+    }
+}
+
+/// The numbers of which a dead file system is not kept are left alone.
+pub(in crate::driver) fn without(
+    patient: &mut Patient,
+    unkept: &[(DeviceNumber, Error)],
+) -> Vec<String> {
+    let is_kept = |mount: &Mount| unkept.iter().all(|(number, _)| *number != mount.number);
+    patient.own.retain(is_kept);
+    for one in &mut patient.elsewhere {
+        one.mounts.retain(is_kept);
+    }
+    patient.elsewhere.retain(|one| !one.mounts.is_empty());
+    let words = |(number, error): &(DeviceNumber, Error)| {
+        format!("the mounts of the dead disk {number}: none of them can be reached: {error}")
+    };
+    unkept.iter().map(words).collect()
+}

@@ -1,0 +1,99 @@
+//! The heal without a call: nobody may call again after a disk came back. Whoever is told of a disk
+//! (udev, a timer, a person) lets all volumes of this machine be looked after, or that disk's.
+
+use super::Healed;
+use crate::driver::Driver;
+use crate::host::device_nodes;
+use crate::host::locks::Locked;
+use crate::model::config::HealMode;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::record::VolumeRecord;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Is told of each volume where something was done, or is to be, as soon as that is so.
+pub type Tell<'a> = &'a mut dyn FnMut(&VolumeId, Result<Healed>);
+
+/// Which volumes were left alone.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Tended {
+    /// Whether a call works on some of them just now.
+    pub is_busy: bool,
+    /// Whether an earlier call's process hangs on the disks of some.
+    pub is_hanging: bool,
+}
+
+/// How long a call that works on the volume of the disk that came is waited for: most heal it
+/// themselves, and nobody asks again for that disk.
+const CALLS_END: Duration = Duration::from_secs(30);
+
+impl Driver<'_> {
+    /// Heals every volume that this machine has, or would; those that are put off come last.
+    pub fn tend_all(
+        &self,
+        mode: HealMode,
+        put_off: &BTreeSet<String>,
+        tell: Tell<'_>,
+    ) -> Result<Tended> {
+        let (last, first): (Vec<_>, Vec<_>) =
+            self.volumes_here()?.into_iter().partition(|id| put_off.contains(id.as_str()));
+        Ok(self.tend(first.into_iter().chain(last), mode, Duration::ZERO, tell))
+    }
+
+    /// The same for the volume whose disk has this number. A disk that no volume of this machine
+    /// was ever mounted from costs a look at the records, and the cloud is not asked.
+    pub fn tend_disk(
+        &self,
+        number: DeviceNumber,
+        mode: HealMode,
+        tell: Tell<'_>,
+    ) -> Result<Tended> {
+        let shown = self.devices.shown_by(number)?.unwrap_or_default();
+        let mut ids = self.volumes_here()?;
+        ids.retain(|id| self.cloud.identity(id).proven_by(&shown).is_some());
+        Ok(self.tend(ids, mode, CALLS_END, tell))
+    }
+
+    fn tend(
+        &self,
+        ids: impl IntoIterator<Item = VolumeId>,
+        mode: HealMode,
+        patience: Duration,
+        tell: Tell<'_>,
+    ) -> Tended {
+        let mut tended = Tended::default();
+        for id in ids {
+            let patience = Deadline::after(patience);
+            let lock = self.locks.take(&id, self.operation, patience).and_then(Locked::required);
+            // One that hangs is said, and the others do not wait for it.
+            if let (Ok(_), Err(error)) = (&lock, self.nothing_hangs(&id)) {
+                tended.is_hanging = true;
+                tell(&id, Err(error));
+                continue;
+            }
+            match lock.and_then(|_lock| self.counted_heal(&id, mode, None)) {
+                Ok(healed) if healed == Healed::default() => {}
+                Err(error) if error.kind == Kind::Busy => tended.is_busy = true,
+                done => tell(&id, done),
+            }
+        }
+        tended
+    }
+
+    /// The volumes that were mounted here since the machine started, by record or by label.
+    fn volumes_here(&self) -> Result<BTreeSet<VolumeId>> {
+        let boot = crate::host::machine::boot_id();
+        let was_here = |record: &VolumeRecord| {
+            let staged = record.staged.iter().map(|staged| &staged.disk);
+            record.former.iter().chain(staged).any(|disk| disk.boot == boot)
+        };
+        let records = self.records.list()?.into_iter().filter(was_here);
+        let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
+        let table = self.mounts.table()?;
+        ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
+        Ok(ids)
+    }
+}

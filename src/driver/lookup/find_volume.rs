@@ -1,0 +1,245 @@
+//! From the orchestrator's name of a volume to the volume. A wrong guess would detach somebody
+//! else's disk, so whatever is not certain is an error.
+
+use crate::cloud::CloudVolume;
+use crate::driver::{Driver, Volume};
+use crate::host::device_nodes;
+use crate::model::disk::device::{DeviceNumber, Proof, Shown};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
+use std::path::Path;
+
+impl Driver<'_> {
+    /// The volume of this name, as far as the cloud can tell; nothing if no volume that is
+    /// attached to the server can be meant.
+    ///
+    /// In order: what is recorded, with the volume in the cloud or on this machine; the id of a
+    /// volume; the one volume attached to that server that the cloud calls so. A UUID that several
+    /// volumes may go by is refused with all of them.
+    pub fn volume_named(
+        &self,
+        name: &VolumeName,
+        server: Option<&ServerId>,
+    ) -> Result<Option<VolumeId>> {
+        Ok(self.found_by_name(name, server)?.map(|volume| volume.id))
+    }
+
+    /// The same, as the cloud has just shown it.
+    pub(in crate::driver) fn found_by_name(
+        &self,
+        name: &VolumeName,
+        server: Option<&ServerId>,
+    ) -> Result<Option<CloudVolume>> {
+        let recorded = self.recorded_under(name)?;
+        if recorded.is_empty() {
+            return self.unrecorded(name, server);
+        }
+        if let Some(id) = name.as_volume_id()
+            && !recorded.iter().any(|volume| volume.id == id)
+            && let Some(own) = self.cloud.volume(&id, self.deadline)?
+            && own.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
+            && server.is_none_or(|server| own.attachment_to(server).is_some())
+        {
+            let ids = recorded.iter().map(|volume| &volume.id).chain([&own.id]);
+            return Err(in_doubt(name, ids, "is recorded for one and is the other's id"));
+        }
+        the_attached_one(name, recorded, server)
+    }
+
+    /// The volume of a name that nothing is recorded of.
+    fn unrecorded(
+        &self,
+        name: &VolumeName,
+        server: Option<&ServerId>,
+    ) -> Result<Option<CloudVolume>> {
+        let own = match VolumeId::parse(name.as_str()) {
+            Ok(id) => self.cloud.volume(&id, self.deadline)?,
+            Err(_) => None,
+        };
+        let is_uuid = name.as_volume_id().is_some();
+        if let Some(own) = own {
+            // It goes by another name, or nothing tells by which it was attached: only then it
+            // matters who else is there.
+            let is_odd = |server: &ServerId| {
+                own.recorded_name.is_some()
+                    || own.attachment_to(server).is_some() && !self.is_known(&own)
+            };
+            if let Some(server) = server.filter(|server| is_uuid && is_odd(server)) {
+                let strangers = self.strangers(self.cloud.attached_to(server, self.deadline)?);
+                let others: Vec<_> = strangers.iter().filter(|id| **id != own.id).collect();
+                if !others.is_empty() {
+                    let how = "is a volume's id, and it is not recorded by which name others were attached";
+                    return Err(in_doubt(name, others.into_iter().chain([&own.id]), how));
+                }
+            }
+            return Ok(Some(own));
+        }
+        let Some(server) = server else { return Ok(None) };
+        let attached = self.cloud.attached_to(server, self.deadline)?;
+        // One that attach recorded under another name is certainly not meant.
+        let called = attached.iter().filter(|volume| {
+            volume.name.as_deref() == Some(name.as_str()) && volume.recorded_name.is_none()
+        });
+        let called: Vec<_> = called.cloned().collect();
+        if let Some(one) = only_one(name, called, "have that name in the cloud")? {
+            return Ok(Some(one));
+        }
+        if !is_uuid {
+            return Ok(None);
+        }
+        let strangers = self.strangers(attached);
+        if strangers.is_empty() {
+            return Ok(None);
+        }
+        let how = "is no volume's id, and it is not recorded by which name these were attached";
+        Err(in_doubt(name, &strangers, how))
+    }
+
+    /// Whether this driver has had to do with the volume. Its name is recorded then, if it goes by
+    /// another one than its id.
+    pub(in crate::driver) fn is_known(&self, volume: &CloudVolume) -> bool {
+        volume.recorded_name.is_some()
+            || volume.tenure.is_some()
+            || volume.life.is_some()
+            || volume.mounted_on.is_some()
+            // In doubt it is a stranger: then a name that may mean it is refused.
+            || self.records.has(&volume.id).unwrap_or(false)
+    }
+
+    fn strangers(&self, mut volumes: Vec<CloudVolume>) -> Vec<VolumeId> {
+        // What a server starts from is in use before any orchestrator is.
+        let is_root = |volume: &CloudVolume| volume.attachments.iter().any(|one| one.is_root);
+        volumes.retain(|volume| !is_root(volume) && !self.is_known(volume));
+        volumes.into_iter().map(|volume| volume.id).collect()
+    }
+
+    /// Every volume that goes by this name: by the cloud's records, and by this machine's where
+    /// the cloud has none for that volume.
+    fn recorded_under(&self, name: &VolumeName) -> Result<Vec<CloudVolume>> {
+        let mut volumes = self.cloud.recorded_as(name, self.deadline)?;
+        if let Some(remembered) = self.records.named(name)
+            && !volumes.iter().any(|volume| volume.id == remembered)
+            && let Some(volume) = self.cloud.volume(&remembered, self.deadline)?
+            && volume.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
+        {
+            volumes.push(volume);
+        }
+        Ok(volumes)
+    }
+
+    /// The volume mounted at a folder, without asking the cloud: by record, else by what the
+    /// mounted disk shows, else by the label in the mount table, and only then by its name.
+    pub fn volume_mounted_at(&self, name: &VolumeName, folder: &Path) -> Result<Option<VolumeId>> {
+        if let Some(id) = self.records.named(name) {
+            return Ok(Some(id));
+        }
+        let table = self.mounts.table()?;
+        // Whichever of those that stand there tells: a stranger's may lie on the volume's.
+        for mount in table.at(folder) {
+            let labelled = device_nodes::owner_of(mount);
+            if labelled.as_ref().is_some_and(|id| name.is(id)) {
+                return Ok(labelled);
+            }
+            let found = self.volume_on(mount.disk)?.or(labelled);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        let Some(id) = self.by_convention(name) else { return Ok(None) };
+        // A disk that shows another volume's serial is not this one's, whatever the folder says.
+        let mut all = Vec::new();
+        for mount in table.at(folder) {
+            all.extend(self.devices.shown_by(mount.disk)?.unwrap_or_default());
+        }
+        let is_its = all.is_empty() || self.cloud.identity(&id).proven_by(&all).is_some();
+        Ok(is_its.then_some(id))
+    }
+
+    /// The name as an id, if it is a UUID and the volume of that id does not go by another name here.
+    fn by_convention(&self, name: &VolumeName) -> Option<VolumeId> {
+        name.as_volume_id().filter(|id| self.records.load(id).name.is_none())
+    }
+
+    /// Records by which name a volume was found mounted, as far as it can be: its detach is told the
+    /// name alone.
+    pub(in crate::driver) fn record_found_name(&self, id: &VolumeId, name: &VolumeName) {
+        if name.is(id) {
+            return;
+        }
+        self.remember_name(&Volume::new(id.clone(), Some(name.clone())));
+        let recorded = self.cloud.volume(id, self.deadline).and_then(|state| match state {
+            Some(state) if state.recorded_name.is_none() => {
+                self.cloud.record_name(id, Some(name), self.deadline)
+            }
+            _ => Ok(()),
+        });
+        if let Err(error) = recorded {
+            tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
+        }
+    }
+
+    pub(in crate::driver) fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {
+        let shown = self.devices.shown_by(number)?.unwrap_or_default();
+        let ids = shown.iter().filter_map(|one| match one {
+            Shown::Serial { text, .. } => VolumeId::parse(text).ok(),
+            Shown::BackingFile(path) => VolumeId::parse(path.file_stem()?.to_str()?).ok(),
+        });
+        // A file of that name may be another's, and a serial of just the length to which one is
+        // cut may be: the way back must lead to the same disk, and prove it whole.
+        let proven = |id: &VolumeId| {
+            self.cloud.identity(id).proven_by(&shown) == Some(Proof::Whole)
+                && (id.as_str().len() != VIRTIO_SERIAL_LENGTH || is_image(&shown))
+        };
+        Ok(ids.into_iter().find(proven))
+    }
+}
+
+fn is_image(shown: &[Shown]) -> bool {
+    shown.iter().any(|one| matches!(one, Shown::BackingFile(_)))
+}
+
+/// A volume that was taken away by hand keeps the name's record: only those that are at the
+/// server can be meant.
+fn the_attached_one(
+    name: &VolumeName,
+    mut recorded: Vec<CloudVolume>,
+    server: Option<&ServerId>,
+) -> Result<Option<CloudVolume>> {
+    if recorded.len() > 1 {
+        // One that is on its way there is meant as well.
+        let is_there = |volume: &CloudVolume, server: &ServerId| {
+            let requested = volume.requested.as_ref();
+            volume.attachment_to(server).is_some()
+                || requested.is_some_and(|request| request.server == *server)
+        };
+        recorded.retain(|volume| server.is_some_and(|server| is_there(volume, server)));
+    }
+    only_one(name, recorded, "were attached under that name")
+}
+
+/// A name that several volumes may go by.
+fn in_doubt<'a>(
+    name: &VolumeName,
+    ids: impl IntoIterator<Item = &'a VolumeId>,
+    how: &str,
+) -> Error {
+    let ids: Vec<_> = ids.into_iter().map(VolumeId::as_str).collect();
+    Error::new(Kind::Refused, format!("the name {name} {how}: it may mean {}", ids.join(" or ")))
+        .hint(
+            "look which volumeID its PersistentVolume has, and detach that one: \
+             disk detach id:<volumeID> <node>",
+        )
+}
+
+fn only_one(
+    name: &VolumeName,
+    mut found: Vec<CloudVolume>,
+    how: &str,
+) -> Result<Option<CloudVolume>> {
+    if found.len() < 2 {
+        return Ok(found.pop());
+    }
+    let list: Vec<_> = found.iter().map(|volume| volume.id.as_str()).collect();
+    Err(Error::new(Kind::Refused, format!("several volumes {how} ({name}): {}", list.join(", ")))
+        .hint("detach the one you mean by its id: disk detach id:<volume id> <node>"))
+}

@@ -1,0 +1,84 @@
+//! What earlier calls left behind on a disk that hangs, and locks that are not given back.
+
+use crate::driver::Driver;
+use crate::host::left_behind::{Left, WHAT_ENDS_IT};
+use crate::host::locks::{Lock, Locked};
+use crate::model::disk::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+
+impl Driver<'_> {
+    /// The volume's lock, for operations that change this machine; an error also if a process of an
+    /// earlier call still hangs on its disk.
+    pub(in crate::driver) fn lock(&self, id: &VolumeId) -> Result<Lock> {
+        let lock = self.lock_alone(id)?;
+        self.nothing_hangs(id)?;
+        Ok(lock)
+    }
+
+    /// The same for a person who gives the volume up, whatever hangs.
+    pub(in crate::driver) fn lock_alone(&self, id: &VolumeId) -> Result<Lock> {
+        self.locks.take(id, self.operation, self.deadline)?.required()
+    }
+
+    /// The volume's lock, for operations that only speak to the cloud: they go on without it
+    /// where it cannot be had (a controller's container with a read-only root).
+    pub(in crate::driver) fn lock_if_possible(&self, id: &VolumeId) -> Result<Option<Lock>> {
+        match self.locks.take(id, self.operation, self.deadline)? {
+            Locked::Held(lock) => Ok(Some(lock)),
+            Locked::Impossible(error) => {
+                tracing::debug!(%error, "going on without a lock");
+                Ok(None)
+            }
+        }
+    }
+
+    /// The same for a person who gives the disk up: also without the lock of a call that hangs, for
+    /// that one does nothing more before the disk answers.
+    pub(in crate::driver) fn lock_or_go_on(&self, id: &VolumeId) -> Result<Option<Lock>> {
+        let refused = match self.lock_if_possible(id) {
+            Err(error) if error.kind == Kind::Busy => error,
+            other => return other,
+        };
+        match self.locks.holder_state(id) {
+            Some(holder) if holder.hangs() => {
+                tracing::warn!(volume = %id, %holder, "going on without its lock");
+                Ok(None)
+            }
+            _ => Err(refused),
+        }
+    }
+
+    /// An error if a process that an earlier call left behind hangs on the disk that the volume has
+    /// now: another one would hang beside it. What hangs on a disk that is gone is nobody's matter.
+    /// The caller holds the volume's lock.
+    pub(in crate::driver) fn nothing_hangs(&self, id: &VolumeId) -> Result<()> {
+        let left = self.locks.left(id);
+        if left.is_empty() {
+            return Ok(());
+        }
+        let disks = self.devices.search(&self.cloud.identity(id))?;
+        match left.iter().find(|one| concerns(one, &disks)) {
+            Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {one}"))
+                .hint(format!("nothing new is begun on that disk; {WHAT_ENDS_IT}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Who has the disk is perhaps no user of it: a process that an earlier call left behind, in the
+    /// middle of an unmount. In words, for a refusal; the caller holds the volume's lock.
+    pub(in crate::driver) fn what_hangs(&self, id: Option<&VolumeId>) -> String {
+        let left = id.map(|id| self.locks.left(id)).unwrap_or_default();
+        left.first().map_or_else(String::new, |one| {
+            format!("; an earlier call's {one}, which ends when the disk answers")
+        })
+    }
+}
+
+fn concerns(one: &Left, disks: &[Device]) -> bool {
+    let Some(number) = &one.disk else { return !disks.is_empty() };
+    disks.iter().any(|disk| {
+        let is_same = |sequence| disk.sequence.is_none_or(|now| now == sequence);
+        disk.number.to_string() == *number && one.sequence.is_none_or(is_same)
+    })
+}

@@ -1,0 +1,131 @@
+//! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
+
+use crate::cloud::CloudVolume;
+use crate::driver::lookup::attachment_view::after_all;
+use crate::driver::ownership::mount_place::belonging;
+use crate::driver::{Driver, Outcome, Volume};
+use crate::failpoints;
+use crate::model::deadline::Steps;
+use crate::model::disk::contents::FsType;
+use crate::model::disk::device::Device;
+use crate::model::disk::formatting::least_disk;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::target::Target;
+use std::path::Path;
+use std::time::Duration;
+
+impl Driver<'_> {
+    /// Makes the volume mounted at the folder at least `bytes` large. Nobody else asks the cloud
+    /// for it: in `FlexVolume` this call is the only one.
+    pub fn expand(
+        &self,
+        volume: &Volume,
+        target: &Target,
+        bytes: u64,
+        hint: &str,
+    ) -> Result<Outcome> {
+        let _lock = self.lock(&volume.id)?;
+        self.remember_name(volume);
+        let folder = self.mounts.real_path(target)?;
+        let disk = self.disk(&volume.id)?;
+        self.report_hint(&volume.id, hint, &disk);
+        let _held = self.hold(&volume.id, &disk)?;
+        self.growing(&folder, &disk)?;
+
+        let state = self.existing(&volume.id)?;
+        if state.size < bytes {
+            refuse_failed(&state)?;
+            tracing::info!(volume = %volume.id, from = state.size, to = bytes, "asking the cloud to extend");
+            self.cloud.extend(&volume.id, bytes, self.deadline)?;
+            failpoints::step("expand.requested");
+            self.wait_for_extension(state.clone(), bytes)?;
+        }
+        // An encrypted volume's disk never has all of it.
+        let bytes = least_disk(bytes, state.is_encrypted);
+        let grown = self.wait_for_size(volume, bytes)?;
+        failpoints::step("expand.sized");
+        self.prove_again(&volume.id, &disk)?;
+        // Looked at again: the cloud took its time, and the folder may lead elsewhere by now.
+        let (mount, kind) = self.growing(&folder, &disk)?;
+        let root = self.mounts.open_root(&mount)?;
+        let covered = self.file_systems.grow((&root, &folder), kind, &grown, self.deadline)?;
+        drop(root);
+        self.prove_again(&volume.id, &disk)?;
+        // The last group or allocation group may be too small to be used.
+        let slack = (bytes / 100).max(1 << 20);
+        if covered + slack < bytes {
+            return Err(Error::new(
+                Kind::Host,
+                format!("the {kind} covers {covered} bytes after growing, {bytes} were asked for"),
+            ));
+        }
+        Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
+    }
+
+    /// The volume's mount at the folder, and what grows there.
+    fn growing(&self, folder: &Path, disk: &Device) -> Result<(Mount, FsType)> {
+        let look = self.mounts.standing_at(folder)?;
+        let Some(mount) = belonging(&look, disk, folder)? else {
+            return Err(Error::new(
+                Kind::Missing,
+                format!("nothing is mounted at {}", folder.display()),
+            )
+            .hint("a file system is grown while it is mounted"));
+        };
+        if mount.is_super_read_only() || mount.is_read_only() {
+            return Err(Error::refused(format!("{} is read-only", folder.display()))
+                .hint("a read-only file system cannot grow"));
+        }
+        let kind = FsType::named(&mount.fs_type)
+            .ok_or_else(|| Error::refused(format!("a {} cannot be grown", mount.fs_type)))?;
+        Ok((mount.clone(), kind))
+    }
+
+    /// The cloud takes the request and works on it: its disk grows when it has ended.
+    fn wait_for_extension(&self, asked: CloudVolume, bytes: u64) -> Result<()> {
+        let mut state = asked;
+        for step in self.looks() {
+            let now = self.existing(&state.id);
+            state = now.map_err(|error| after_all(&state, None, error))?;
+            refuse_failed(&state)?;
+            if state.size >= bytes || !self.deadline.pause(step) {
+                break;
+            }
+        }
+        // If the time is over, the wait for the disk says so.
+        Ok(())
+    }
+
+    fn wait_for_size(&self, volume: &Volume, bytes: u64) -> Result<Device> {
+        let mut last = 0;
+        for step in Steps::between(Duration::from_millis(5), Duration::from_secs(1)) {
+            let disk = self.disk(&volume.id)?;
+            if disk.size >= bytes {
+                return Ok(disk);
+            }
+            last = disk.size;
+            self.devices.rescan(&disk)?;
+            if !self.deadline.pause(step) {
+                break;
+            }
+        }
+        Err(Error::new(
+            Kind::Timeout,
+            format!("the disk still has {last} bytes, {bytes} are awaited"),
+        )
+        .hint("does the cloud allow to extend a volume that is attached?"))
+    }
+}
+
+/// A volume in an error state is not asked to grow: the cloud would refuse in words of its own.
+fn refuse_failed(state: &CloudVolume) -> Result<()> {
+    if !state.status.starts_with("error") {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "the cloud could not extend volume {}: it is in status {} with {} bytes",
+        state.id, state.status, state.size
+    ))
+    .hint("an operator of the cloud must mend it: is there room, and quota?"))
+}

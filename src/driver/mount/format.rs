@@ -1,0 +1,342 @@
+//! Make a file system on a blank disk, as a transaction.
+//!
+//! The intent is on this machine's disk before the first byte of the file system, and gone after
+//! the last: so a mkfs that was killed can be told from somebody's data, and only that is begun
+//! again, on the same plug-in of the same disk.
+
+use crate::driver::{Driver, Volume, moment};
+use crate::failpoints;
+use crate::host::NewFileSystem;
+use crate::model::disk::contents::{Contents, FileSystem, FsType, Maker, uuid_text};
+use crate::model::disk::device::Device;
+use crate::model::disk::formatting::Asked;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{VolumeId, is_uuid};
+use crate::model::mount::mount_options::MkfsOptions;
+use crate::model::record::{Formatting, VolumeRecord};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::time::Duration;
+
+/// How long a disk that is still opened by somebody (a killed mkfs) is waited for.
+const SETTLE_WAIT: Duration = Duration::from_secs(5);
+
+/// What a person sees before a disk is formatted.
+#[derive(Debug, Clone)]
+pub struct OnDisk {
+    /// The disk.
+    pub disk: Device,
+    /// What stands on it, in words.
+    pub contents: String,
+    /// Whether this machine ever mounted the volume.
+    pub was_mounted: bool,
+    /// What speaks against a new file system, besides what stands on the disk.
+    pub objections: Vec<String>,
+}
+
+/// What stands on a volume's disk, as far as a new file system is concerned.
+pub(in crate::driver) enum Found {
+    /// A file system to mount.
+    FileSystem(FileSystem),
+    /// Nothing.
+    Blank,
+    /// What our own mkfs, killed on this very plug-in of the disk, left there, and nothing else.
+    Unfinished(Formatting),
+    /// Anything else, in words.
+    NotOurs(String),
+}
+
+impl Driver<'_> {
+    /// Judges the disk, for mounts and for people alike. Only what this answers is ever formatted.
+    pub(in crate::driver) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<Found> {
+        let record = self.records.load(&volume.id);
+        let unfinished = unfinished_on(&record, disk);
+        let contents = self.file_systems.look(disk, self.deadline)?;
+        let plan = match (&contents, unfinished) {
+            // A finished file system is never made again, whatever the record says.
+            (Contents::FileSystem(found), _) if finished(found, unfinished) => {
+                return Ok(Found::FileSystem(found.clone()));
+            }
+            (Contents::Blank, None) => return Ok(Found::Blank),
+            (Contents::Blank, Some(plan)) => return Ok(Found::Unfinished(plan.clone())),
+            (_, Some(plan)) => plan,
+            (Contents::FileSystem(found), None) => {
+                let kind = found.kind;
+                return Ok(Found::NotOurs(format!(
+                    "an unfinished {kind} that this machine did not begin"
+                )));
+            }
+            (Contents::Foreign(what) | Contents::Unknown(what), None) => {
+                return Ok(Found::NotOurs(what.clone()));
+            }
+        };
+        // Somebody may have written to the disk since our mkfs was killed.
+        let options = MkfsOptions::parse(&plan.options)?;
+        let new = new_file_system(plan, &options, true)?;
+        let Some(strange) = self.file_systems.stranger(disk, &new, self.deadline)? else {
+            return Ok(Found::Unfinished(plan.clone()));
+        };
+        Ok(match contents {
+            // mke2fs writes the superblock at the beginning last: it came to its end, and somebody
+            // changed something since.
+            Contents::FileSystem(found)
+                if found.maker == Maker::Unknown && found.uuid == plan.uuid =>
+            {
+                Found::FileSystem(found)
+            }
+            Contents::Foreign(what) => Found::NotOurs(what),
+            _ => Found::NotOurs(strange),
+        })
+    }
+
+    /// What is on the volume's disk now. Nothing is changed.
+    pub fn what_is_on(&self, volume: &Volume) -> Result<OnDisk> {
+        let disk = self.disk(&volume.id)?;
+        let _held = self.hold(&volume.id, &disk)?;
+        let contents = match self.found_on(volume, &disk) {
+            Ok(Found::Blank) => "nothing: all that was read is zero".to_owned(),
+            Ok(Found::FileSystem(found)) => {
+                format!("{} of {} bytes, UUID {}", found.kind, found.size, found.uuid)
+            }
+            Ok(Found::Unfinished(plan)) => {
+                format!("what a killed mkfs.{} of ours left, and nothing else", plan.fs_type)
+            }
+            Ok(Found::NotOurs(what)) => what,
+            Err(error) => format!("what cannot be read: {error}"),
+        };
+        let was_mounted = self.records.load(&volume.id).was_mounted;
+        let objections = self
+            .objections(&volume.id, &disk)
+            .unwrap_or_else(|error| vec![format!("the cloud was not heard: {}", error.cause)]);
+        Ok(OnDisk { disk, contents, was_mounted, objections })
+    }
+
+    /// Loses all that is on the disk and makes a file system, because a person said so. Whose disk
+    /// it is, and that nobody uses it, is proven as ever. Answers what was there before.
+    pub fn format_for_good(
+        &self,
+        volume: &Volume,
+        kind: FsType,
+        options: &MkfsOptions,
+    ) -> Result<OnDisk> {
+        let _lock = self.lock(&volume.id)?;
+        self.end_leftovers(&volume.id);
+        let before = self.what_is_on(volume)?;
+        let disk = &before.disk;
+        self.file_systems.await_check(&volume.id, disk, self.deadline)?;
+        let _held = self.hold(&volume.id, disk)?;
+        if let Some(reason) = self.devices.objection(disk)? {
+            return Err(Error::refused(reason)
+                .hint("only whole disks that nothing else uses are formatted"));
+        }
+        let consent = self.consent(&volume.id, disk, Asked::ByPerson)?;
+        self.wait_free(disk)?;
+        let (name, contents) = (&disk.kernel_name, &before.contents);
+        tracing::warn!(volume = %volume.id, disk = %name, contents, "a person gives up what is on the disk");
+        for objection in &consent.overridden {
+            tracing::warn!(volume = %volume.id, disk = %name, objection = objection.cause, "overridden by a person");
+        }
+        self.note_begin(&volume.id, &consent)?;
+        let plan = Formatting { by_person: true, ..plan(volume, disk, kind, options)? };
+        // From here on a killed call is an unfinished format, which the next mount finishes.
+        self.records.update(&volume.id, |record| {
+            record.formatting = Some(plan.clone());
+            record.was_mounted = false;
+            record.staged = None;
+            record.unstaged = None;
+        })?;
+        failpoints::step("format.intent");
+        self.prove_again(&volume.id, disk)?;
+        self.file_systems.wipe(disk)?;
+        failpoints::step("format.wiped");
+        self.format(volume, disk, &plan, options)?;
+        if let Err(error) = self.note_data(&volume.id) {
+            tracing::warn!(volume = %volume.id, %error, "the cloud was not told that the volume has data; its first mount does");
+        }
+        Ok(before)
+    }
+
+    /// Makes a file system on a disk that was read and is blank, if everything else agrees.
+    pub(in crate::driver) fn format_blank(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        kind: FsType,
+        options: &MkfsOptions,
+    ) -> Result<FileSystem> {
+        let consent = self.consent(&volume.id, disk, Asked::ByItself)?;
+        // Bytes that we did not look at may be known to others; what they do not find proves nothing.
+        if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
+            return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
+        }
+        self.note_begin(&volume.id, &consent)?;
+        self.format(volume, disk, &plan(volume, disk, kind, options)?, options)
+    }
+
+    /// Finishes a format of ours that was killed, on a disk that shows nothing else.
+    pub(in crate::driver) fn format_again(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        plan: &Formatting,
+        options: &MkfsOptions,
+    ) -> Result<FileSystem> {
+        let asked = if plan.by_person { Asked::ByPerson } else { Asked::ByItself };
+        let consent = self.consent(&volume.id, disk, asked)?;
+        self.note_begin(&volume.id, &consent)?;
+        self.format(volume, disk, plan, options)
+    }
+
+    /// Formats, or formats again, by plan.
+    pub(in crate::driver) fn format(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        plan: &Formatting,
+        options: &MkfsOptions,
+    ) -> Result<FileSystem> {
+        self.wait_free(disk)?;
+        let again = self.records.load(&volume.id).formatting.is_some();
+        failpoints::step("stage.format.consented");
+        self.still_holds_nothing(volume, disk, plan)?;
+        // What is made now may differ from what was killed by the options alone.
+        let plan = &Formatting { options: options.text(), ..plan.clone() };
+        self.records.update(&volume.id, |record| record.formatting = Some(plan.clone()))?;
+        failpoints::step("stage.format.intent");
+        self.prove_again(&volume.id, disk)?;
+        let new = new_file_system(plan, options, again)?;
+        let kind = new.kind;
+        tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, again, "formatting a blank disk");
+        self.file_systems.make(&volume.id, disk, &new, self.deadline)?;
+        failpoints::step("stage.format.made");
+        self.prove_again(&volume.id, disk)?;
+        match self.file_systems.look(disk, self.deadline)? {
+            Contents::FileSystem(found)
+                if found.uuid == plan.uuid && found.maker != Maker::Unfinished =>
+            {
+                self.records.update(&volume.id, |record| record.formatting = None)?;
+                failpoints::step("stage.format.done");
+                Ok(found)
+            }
+            other => Err(Error::new(
+                Kind::Host,
+                format!("mkfs said success, but {} shows {other:?}", disk.kernel_name),
+            )),
+        }
+    }
+
+    /// The last look before the first byte: since the first one the cloud was asked, which may have
+    /// taken minutes, and a disk that nobody mounts is free to everybody.
+    fn still_holds_nothing(&self, volume: &Volume, disk: &Device, plan: &Formatting) -> Result<()> {
+        // What a person gave up is there still, as far as it was not wiped.
+        if plan.by_person {
+            return Ok(());
+        }
+        match self.found_on(volume, disk)? {
+            Found::Blank | Found::Unfinished(_) => Ok(()),
+            Found::FileSystem(found) => Err(changed(volume, disk, &found.kind.to_string())),
+            Found::NotOurs(what) => Err(changed(volume, disk, &what)),
+        }
+    }
+
+    /// Waits a moment until nobody uses the disk: a killed mkfs may still be on its way out.
+    fn wait_free(&self, disk: &Device) -> Result<()> {
+        let until = self.deadline.at_most(SETTLE_WAIT);
+        while !self.is_free(disk)? {
+            if !until.pause(Duration::from_millis(10)) {
+                let who = self.who_has(disk, &[]);
+                let cause = format!("{} is in use already{who}", disk.kernel_name);
+                return Err(Error::new(Kind::Busy, cause));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn new_file_system(plan: &Formatting, options: &MkfsOptions, again: bool) -> Result<NewFileSystem> {
+    let kind = FsType::named(&plan.fs_type)
+        .ok_or_else(|| Error::new(Kind::Bug, format!("a record asks for {}", plan.fs_type)))?;
+    let (uuid, seed, options) = (plan.uuid.clone(), plan.seed.clone(), options.clone());
+    Ok(NewFileSystem { kind, uuid, again, options, seed, at: plan.at })
+}
+
+fn plan(volume: &Volume, disk: &Device, kind: FsType, options: &MkfsOptions) -> Result<Formatting> {
+    let mut seed = [0; 16];
+    let random = SystemRandom::new().fill(&mut seed);
+    random.map_err(|_| Error::new(Kind::Host, "the kernel gives no random number"))?;
+    Ok(Formatting {
+        options: options.text(),
+        seed: Some(uuid_text(&seed)),
+        at: crate::model::timestamp::now() / 1000,
+        disk: moment(disk),
+        fs_type: kind.name().to_owned(),
+        uuid: file_system_uuid(&volume.id),
+        by_person: false,
+    })
+}
+
+/// The unfinished format of this very plug-in of the disk.
+pub(in crate::driver) fn unfinished_on<'a>(
+    record: &'a VolumeRecord,
+    disk: &Device,
+) -> Option<&'a Formatting> {
+    let formatting = record.formatting.as_ref()?;
+    // Without the kernel's count a disk that left and came back could not be told from one that
+    // stayed: then there is no unfinished work, only data that we do not know.
+    (formatting.disk == moment(disk) && disk.sequence.is_some()).then_some(formatting)
+}
+
+/// The UUID that a file system of this volume gets: the id itself where that is a UUID, else a
+/// hash of it (FNV-1a, 128 bits) in the form of a custom UUID. So contents can be matched to
+/// their volume later.
+pub(in crate::driver) fn file_system_uuid(id: &VolumeId) -> String {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let text = id.as_str();
+    if is_uuid(text) {
+        return text.to_lowercase();
+    }
+    let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    // Version 8 and the usual variant, as RFC 9562 asks of custom UUIDs.
+    let hash = hash & !(0xf << 76) | (0x8 << 76);
+    let hash = hash & !(0x3 << 62) | (0x2 << 62);
+    let digits = format!("{hash:032x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
+/// Whether a file system can be mounted as it is: there is no unfinished format of ours, or it
+/// came to its end after all, or it is another one.
+pub(in crate::driver) fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> bool {
+    match (found.maker, unfinished) {
+        (Maker::Unfinished, _) => false,
+        (Maker::Finished, _) | (Maker::Unknown, None) => true,
+        (Maker::Unknown, Some(plan)) => plan.uuid != found.uuid,
+    }
+}
+
+/// Somebody wrote to the disk after it was found blank.
+fn changed(volume: &Volume, disk: &Device, what: &str) -> Error {
+    not_ours(volume, disk, &format!("{what}, which was not there a moment ago"))
+}
+
+/// The refusal to format, with the way out.
+pub(in crate::driver) fn not_ours(volume: &Volume, disk: &Device, what: &str) -> Error {
+    let (name, id) = (&disk.kernel_name, &volume.id);
+    Error::refused(format!("{name} holds {what}")).hint(format!(
+        "only a blank disk is formatted; if the data may go: disk format {id} (shows what is there first)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_are_named_after_their_volume() {
+        let uuid = "6F1C2D3E-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+        let id = |text| VolumeId::parse(text).unwrap();
+        assert_eq!(file_system_uuid(&id(uuid)), uuid.to_lowercase());
+        let (one, two) = (file_system_uuid(&id("vol-1")), file_system_uuid(&id("vol-2")));
+        assert!(is_uuid(&one) && one != two);
+        assert_eq!((&one[14..15], &one[19..20] >= "8"), ("8", true), "{one}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether a disk may get a new file system: the facts are gathered here, and judged by
+//! [`may_format`]. Also the notes that the cloud keeps of how far a volume has come.
+
+use crate::cloud::CloudVolume;
+use crate::driver::Driver;
+use crate::model::disk::device::Device;
+use crate::model::disk::formatting::{Asked, Facts, Life, Objection, may_format};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ServerId, VolumeId};
+
+/// A disk that may be formatted, by the cloud's word too.
+pub(in crate::driver) struct Consent {
+    /// This machine's server.
+    server: ServerId,
+    /// What a person overrides.
+    pub(in crate::driver) overridden: Vec<Objection>,
+}
+
+impl Driver<'_> {
+    /// Asks the cloud and this machine's memory. Nothing is changed.
+    pub(in crate::driver) fn consent(
+        &self,
+        id: &VolumeId,
+        disk: &Device,
+        asked: Asked,
+    ) -> Result<Consent> {
+        let in_cloud = self.existing(id).map_err(|error| {
+            error.hint("a disk is formatted only when the cloud confirms the volume's size")
+        })?;
+        let server = self.existing_server(self.this_node)?;
+        let was_mounted = self.records.load(id).was_mounted;
+        let facts = facts(&in_cloud, disk, &server, was_mounted);
+        match may_format(&facts, asked) {
+            Ok(overridden) => {
+                if let Some(Life::Begun(other)) = &in_cloud.life
+                    && *other != server
+                {
+                    tracing::info!(volume = %id, %other, "another server began to format the volume, and is not attached any more");
+                }
+                Ok(Consent { server, overridden })
+            }
+            Err(Objection { cause, hint, .. }) => Err(Error::refused(cause).hint(hint)),
+        }
+    }
+
+    /// What would speak against a new file system, in words: for a person to read before.
+    pub(in crate::driver) fn objections(
+        &self,
+        id: &VolumeId,
+        disk: &Device,
+    ) -> Result<Vec<String>> {
+        let in_cloud = self.existing(id)?;
+        let server = self.existing_server(self.this_node)?;
+        let was_mounted = self.records.load(id).was_mounted;
+        let facts = facts(&in_cloud, disk, &server, was_mounted);
+        let objections = crate::model::disk::formatting::objections(&facts);
+        Ok(objections.into_iter().map(|one| one.cause).collect())
+    }
+
+    /// Notes in the cloud that the volume's format begins, before its first byte is written. Where
+    /// the cloud does not allow notes the other proofs decide, and `disk doctor` says so.
+    pub(in crate::driver) fn note_begin(&self, id: &VolumeId, consent: &Consent) -> Result<()> {
+        let life = Life::Begun(consent.server.clone());
+        let told = self.cloud.note_life(id, &life, self.deadline);
+        if self.records.load(id).is_life_told {
+            self.records.update(id, |record| record.is_life_told = false)?;
+        }
+        self.noted(id, told).map_err(|error| {
+            error.hint(
+                "the disk is not formatted before the cloud has a note of it; it is tried again",
+            )
+        })
+    }
+
+    /// Notes that the volume has data, where no mark of its mount says so.
+    pub(in crate::driver) fn note_data(&self, id: &VolumeId) -> Result<()> {
+        let told = self.cloud.note_life(id, &Life::HasData, self.deadline);
+        let was_told = told.is_ok();
+        self.noted(id, told)?;
+        // Where it costs no request it is repeated, rather than remembered.
+        if was_told && self.cloud.keeps_marks() {
+            self.records.update(id, |record| record.is_life_told = true)?;
+        }
+        Ok(())
+    }
+
+    /// Remembers for `disk doctor` whether the cloud allows notes. That it does not is no error.
+    pub(in crate::driver) fn noted(&self, id: &VolumeId, told: Result<()>) -> Result<()> {
+        let forbidden = match told {
+            Ok(()) => None,
+            // The volume was just shown to this very user: it is this request that is not allowed.
+            Err(error) if error.kind == Kind::Config => {
+                tracing::warn!(volume = %id, %error, "the cloud allows no notes with the volume: that it has data is known to this machine alone");
+                Some(error.cause)
+            }
+            Err(error) => return Err(error),
+        };
+        if self.records.load(id).notes_forbidden == forbidden {
+            return Ok(());
+        }
+        self.records.update(id, |record| record.notes_forbidden = forbidden)
+    }
+}
+
+fn facts<'a>(
+    volume: &'a CloudVolume,
+    disk: &'a Device,
+    server: &'a ServerId,
+    was_mounted: bool,
+) -> Facts<'a> {
+    Facts {
+        volume: &volume.id,
+        disk: (&disk.kernel_name, disk.size, disk.read_only),
+        was_mounted,
+        here: Some(server.as_str()),
+        attached_to: volume.attachments.iter().map(|one| one.server.as_str()).collect(),
+        size: volume.size,
+        is_encrypted: volume.is_encrypted,
+        origin: volume.origin.as_deref(),
+        life: volume.life.as_ref(),
+        mounted_on: volume.mounted_on.as_ref().map(ServerId::as_str),
+    }
+}

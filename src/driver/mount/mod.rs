@@ -1,0 +1,10 @@
+//! A disk is mounted for the machine and for pods, formatted, grown, unmounted.
+
+pub mod expand;
+pub mod format;
+pub(in crate::driver) mod format_consent;
+pub mod publish;
+pub mod release;
+pub(in crate::driver) mod sole_writer;
+pub mod stage;
+pub mod unmount;

@@ -1,0 +1,127 @@
+//! Bind the staged volume into a consumer's folder.
+
+use super::stage::Wish;
+use crate::driver::ownership::mount_place::{a_part_of_it, belonging, belongs_now};
+use crate::driver::{Driver, Outcome, Volume};
+use crate::failpoints;
+use crate::model::disk::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::ConsumerId;
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::target::Target;
+use crate::model::timestamp::now;
+use std::path::Path;
+
+/// Where a volume is to be published.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    /// The consumer.
+    pub consumer: &'a ConsumerId,
+    /// The name that people know it by, if it was told.
+    pub label: Option<&'a str>,
+    /// The consumer's folder.
+    pub target: &'a Target,
+    /// The folder where the volume is staged.
+    pub stage: &'a Target,
+    /// How the volume is to be staged, if it is not.
+    pub wish: &'a Wish,
+    /// Whether the consumer must not write.
+    pub read_only: bool,
+}
+
+impl Driver<'_> {
+    /// Binds the volume into the consumer's folder. A volume that is not staged is staged first:
+    /// an empty folder is never bound.
+    pub fn publish(&self, volume: &Volume, publication: &Publication<'_>) -> Result<Outcome> {
+        let _lock = self.lock(&volume.id)?;
+        self.remember_name(volume);
+        self.note_caller(&volume.id);
+        let unmount = format!("unmount {}", publication.consumer);
+        self.wanted_again(&volume.id, &[&unmount, "unmountdevice", "detach"]);
+        let stage = self.mounts.real_path(publication.stage)?;
+        let folder = self.mounts.real_path(publication.target)?;
+        self.stage_locked(volume, publication.stage, publication.wish, "")?;
+        let disk = self.disk(&volume.id)?;
+
+        let look = self.mounts.standing_at(&folder)?;
+        let staged = self.mounts.standing_at(&stage)?;
+        let staged = belongs_now(&staged, &disk, &stage)?;
+        let outcome = if let Some(mount) = belonging(&look, &disk, &folder)? {
+            if mount.root != staged.root {
+                return Err(a_part_of_it(mount));
+            }
+            if mount.is_read_only() == publication.read_only {
+                Outcome::Already
+            } else {
+                self.set_access(mount, publication.read_only)?;
+                Outcome::Done
+            }
+        } else {
+            refuse_read_only_stage(staged, publication.read_only)?;
+            self.mounts.make_folder(&folder)?;
+            self.bind_verified(volume, &disk, staged, &folder, publication.read_only)?;
+            Outcome::Done
+        };
+        let recorded = self.records.update(&volume.id, |record| {
+            record.published.insert(publication.consumer.clone(), folder.clone());
+            let label = publication.label.unwrap_or_default().to_owned();
+            record.seen = Some(now());
+            record.consumers.insert(publication.consumer.clone(), label);
+            record.let_go.is_back(publication.consumer, now());
+        });
+        if let Err(error) = recorded {
+            tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");
+        }
+        Ok(outcome)
+    }
+
+    fn bind_verified(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        stage: &Mount,
+        folder: &Path,
+        read_only: bool,
+    ) -> Result<()> {
+        self.report_hidden(&volume.id, folder);
+        self.mounts.bind(stage, folder, read_only)?;
+        failpoints::step("publish.bound");
+        let verified = self.verify_bind(volume, folder, read_only);
+        verified.map_err(|error| self.undo_mount(folder, disk.number, error))
+    }
+
+    fn verify_bind(&self, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
+        let look = self.mounts.standing_at(folder)?;
+        let mount = belongs_now(&look, &self.disk(&volume.id)?, folder)?;
+        if mount.is_read_only() != read_only {
+            return Err(Error::new(
+                Kind::Host,
+                format!(
+                    "{} did not become what was asked for: {}",
+                    folder.display(),
+                    mount.options
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// A bind that was killed half-way, or asked for differently now, is made right in place.
+    fn set_access(&self, mount: &Mount, read_only: bool) -> Result<()> {
+        if read_only {
+            return self.mounts.make_read_only(mount);
+        }
+        Err(Error::refused(format!("{} is mounted read-only", mount.target.display()))
+            .hint("it is mounted anew when the pod is restarted"))
+    }
+}
+
+/// A consumer that may write must not get a file system that refuses writes.
+fn refuse_read_only_stage(stage: &Mount, read_only: bool) -> Result<()> {
+    if read_only || !(stage.is_read_only() || stage.is_super_read_only()) {
+        return Ok(());
+    }
+    let stage = stage.target.display();
+    Err(Error::refused(format!("{stage} is read-only, but the pod wants to write"))
+        .hint("the disk refuses writes, or the kernel made the file system read-only after an error: see its log"))
+}

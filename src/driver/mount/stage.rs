@@ -1,0 +1,316 @@
+//! Mount the volume's disk at its stage folder; a blank one is formatted first.
+
+use super::format::{Found, file_system_uuid, not_ours};
+use crate::driver::ownership::mount_place::{belonging, belongs_now};
+use crate::driver::{Driver, Outcome, Volume, moment};
+use crate::failpoints;
+use crate::host::{Hidden, MountRequest};
+use crate::model::disk::contents::{Contents, FileSystem, FsType};
+use crate::model::disk::device::{Device, Proof};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::target::Target;
+use crate::model::record::{DiskMoment, Staged};
+use crate::model::text::shown;
+use crate::model::timestamp::now;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long staging waits for a disk that should be there already.
+const DISK_WAIT: Duration = Duration::from_secs(20);
+
+/// How long a disk that is still opened by somebody (udev after the plug-in) is waited for.
+const SETTLE_WAIT: Duration = Duration::from_secs(5);
+
+/// How a volume is to be mounted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The file system asked for; nothing means what is there, ext4 for a blank disk.
+    pub file_system: Option<FsType>,
+    /// Options of the mount.
+    pub mount_options: MountOptions,
+    /// Options of a new file system.
+    pub mkfs_options: MkfsOptions,
+    /// Whether nothing may be written to the disk, because other machines read it.
+    pub untouched: bool,
+}
+
+impl Driver<'_> {
+    /// Mounts the volume at the folder. `hint` is the device that the orchestrator remembers.
+    pub fn stage(
+        &self,
+        volume: &Volume,
+        target: &Target,
+        wish: &Wish,
+        hint: &str,
+    ) -> Result<Outcome> {
+        let _lock = self.lock(&volume.id)?;
+        self.remember_name(volume);
+        self.note_caller(&volume.id);
+        self.stage_locked(volume, target, wish, hint)
+    }
+
+    /// The same for a caller that holds the volume's lock.
+    pub(in crate::driver) fn stage_locked(
+        &self,
+        volume: &Volume,
+        target: &Target,
+        wish: &Wish,
+        hint: &str,
+    ) -> Result<Outcome> {
+        let folder = self.mounts.real_path(target)?;
+        self.wanted_again(&volume.id, &["unmountdevice", "detach"]);
+        self.end_leftovers(&volume.id);
+        let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
+        let unhealed = self.heal_on_the_way(&volume.id, &disk);
+        let look = self.mounts.standing_at(&folder)?;
+        let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
+        if let Some(mount) = found {
+            self.remember_found(&volume.id, &disk, mount);
+            self.mark_mounted(&volume.id, None);
+            return Ok(Outcome::Already);
+        }
+        self.report_hint(&volume.id, hint, &disk);
+        failpoints::step("stage.found");
+        let _held = self.hold(&volume.id, &disk)?;
+        failpoints::step("stage.held");
+        self.report_links(&volume.id);
+        if let Some(reason) = self.devices.objection(&disk)? {
+            return Err(
+                Error::refused(reason).hint("only whole disks that nothing else uses are mounted")
+            );
+        }
+        let seen = if wish.untouched { None } else { self.sole_writer(&volume.id)? };
+        let found = self.file_system_on(volume, &disk, wish)?;
+        wish.mount_options.check(found.kind)?;
+        failpoints::step("stage.looked");
+        self.mounts.make_folder(&folder)?;
+        self.report_hidden(&volume.id, &folder);
+        self.prove_again(&volume.id, &disk)?;
+        let mounts = self.mounts_counted(&found, &disk, wish.untouched)?;
+        self.mount_verified(volume, &disk, &found, wish, &folder)?;
+        let mut staged = staged(&folder, &moment(&disk), found.kind.name(), &found.uuid);
+        staged.options = wish.mount_options.to_string();
+        staged.untouched = wish.untouched;
+        staged.mounts = mounts;
+        if let Err(error) = self.remember_staged(&volume.id, staged) {
+            // The orchestrator would skip the next try, for the folder is a mount point now.
+            return Err(self.undo_mount(&folder, disk.number, error));
+        }
+        self.mark_mounted(&volume.id, seen);
+        Ok(Outcome::Done)
+    }
+
+    fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
+        self.records.update(id, |record| {
+            record.is_staged(staged);
+            record.seen = Some(now());
+        })
+    }
+
+    /// A mount that is there without its record: of a call that was killed, of the predecessor,
+    /// or of before the records were wiped.
+    pub(in crate::driver) fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
+        let record = self.records.load(id);
+        let is_known = record.staged.is_some_and(|staged| staged.disk == moment(disk));
+        if is_known && record.was_mounted {
+            return;
+        }
+        let (uuid, mounts) = match self.file_systems.look(disk, self.deadline) {
+            Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
+            _ => (String::new(), None),
+        };
+        let mut staged = staged(&mount.target, &moment(disk), &mount.fs_type, &uuid);
+        // It was counted when it was made.
+        staged.mounts = mounts;
+        // After an error the kernel lets a file system refuse writes whose mount allows them.
+        staged.untouched = mount.is_read_only() && mount.is_super_read_only();
+        if let Err(error) = self.remember_staged(id, staged) {
+            tracing::warn!(volume = %id, %error, "the mount is not remembered");
+        }
+    }
+
+    /// The file system to mount: the one that is there, or a new one on a blank disk.
+    fn file_system_on(&self, volume: &Volume, disk: &Device, wish: &Wish) -> Result<FileSystem> {
+        let wished = wish.file_system;
+        if let Some(verdict) = self.file_systems.await_check(&volume.id, disk, self.deadline)? {
+            return Err(verdict);
+        }
+        let found = match self.found_on(volume, disk)? {
+            Found::FileSystem(found) => found,
+            Found::NotOurs(what) => return Err(not_ours(volume, disk, &what)),
+            Found::Blank if wish.untouched => {
+                return Err(Error::refused(format!(
+                    "{} is blank, and the volume is shared: nobody may write to it",
+                    disk.kernel_name
+                ))
+                .hint("use the volume without the option share first, so that it gets its data"));
+            }
+            Found::Blank => {
+                let kind = wished.unwrap_or(FsType::Ext4);
+                return self.format_blank(volume, disk, kind, &wish.mkfs_options);
+            }
+            Found::Unfinished(_) if wish.untouched => {
+                return Err(not_ours(volume, disk, "a format that was not finished"));
+            }
+            Found::Unfinished(plan) => {
+                return self.format_again(volume, disk, &plan, &wish.mkfs_options);
+            }
+        };
+        if let Some(wished) = wished
+            && !wished.accepts(found.kind)
+        {
+            return Err(Error::refused(format!(
+                "{} holds {}, but {wished} is asked for",
+                disk.kernel_name, found.kind
+            ))
+            .hint("ask for the file system that is there, or for none; a disk with data is never formatted"));
+        }
+        refuse_rivals_file_system(&volume.id, disk, &found)?;
+        if found.uuid != file_system_uuid(&volume.id) {
+            // Made elsewhere, or restored from a copy: nothing wrong, but worth knowing.
+            tracing::info!(volume = %volume.id, uuid = found.uuid, "the file system was not made by this driver for this volume");
+        }
+        if found.size > disk.size {
+            return Err(Error::refused(format!(
+                "the {} on {} needs {} bytes, the disk has {}",
+                found.kind, disk.kernel_name, found.size, disk.size
+            ))
+            .hint("is it the right volume, and was it made smaller?"));
+        }
+        let mut found = found;
+        if found.wants_check && !disk.read_only && !wish.untouched {
+            if self.is_free(disk)? {
+                self.prove_again(&volume.id, disk)?;
+                self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
+                self.prove_again(&volume.id, disk)?;
+                // The check begins its counts anew.
+                if let Contents::FileSystem(now) = self.file_systems.look(disk, self.deadline)? {
+                    found = now;
+                }
+            } else {
+                // A mounted file system is never checked: this mount joins the one that is there.
+                tracing::warn!(volume = %volume.id, disk = %disk.kernel_name, "the file system asks for a check, but is in use");
+            }
+        }
+        Ok(found)
+    }
+
+    /// What somebody wrote into the folder while nothing was mounted there will be out of sight.
+    /// The mount goes on, for the orchestrator needs it; but it is said.
+    pub(in crate::driver) fn report_hidden(&self, id: &VolumeId, folder: &Path) {
+        let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
+        if files > 0 {
+            let folder = folder.display();
+            tracing::warn!(volume = %id, %folder, files, bytes, more, "files in the folder will be hidden by the mount: they were written while nothing was mounted there");
+        }
+    }
+
+    /// xfs refuses a second file system of the same UUID. One that is mounted may be this volume's
+    /// own, on the disk that it had before and that is gone: only then both may be.
+    fn has_dead_twin(&self, id: &VolumeId) -> Result<bool> {
+        let table = self.mounts.table()?;
+        Ok(!self.dead_numbers_of(id, &table)?.is_empty())
+    }
+
+    /// Mounts and then looks: what is at the folder must be the proven disk.
+    fn mount_verified(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        found: &FileSystem,
+        wish: &Wish,
+        folder: &Path,
+    ) -> Result<()> {
+        let request = MountRequest {
+            id: &volume.id,
+            device: disk,
+            kind: found.kind,
+            uuid: &found.uuid,
+            asks_for_panic: found.asks_for_panic,
+            options: &wish.mount_options,
+            untouched: wish.untouched,
+            beside_its_twin: found.kind == FsType::Xfs && self.has_dead_twin(&volume.id)?,
+            target: folder,
+        };
+        let until = self.deadline.at_most(SETTLE_WAIT);
+        while let Err(error) = self.mounts.mount(&request) {
+            // Whoever looks at a new disk (udev) may have it open for a moment.
+            if error.kind != Kind::Busy {
+                return Err(error);
+            }
+            if !until.pause(Duration::from_millis(20)) {
+                let cause = error.cause + &self.who_has(disk, &[]);
+                return Err(Error { cause, hint: None, ..error });
+            }
+        }
+        failpoints::step("stage.mounted");
+        let verified = self.mounts.standing_at(folder).and_then(|look| {
+            belongs_now(&look, disk, folder)?;
+            self.prove_again(&volume.id, disk)
+        });
+        verified.map_err(|error| self.undo_mount(folder, disk.number, error))
+    }
+
+    /// What an ext file system will count when it is mounted now: one more, if it may write, and if
+    /// this is no further mount of what is mounted already.
+    pub(in crate::driver) fn mounts_counted(
+        &self,
+        found: &FileSystem,
+        disk: &Device,
+        untouched: bool,
+    ) -> Result<Option<u16>> {
+        let Some(before) = found.mounts else { return Ok(None) };
+        let is_counted = !untouched && !disk.read_only && self.is_free(disk)?;
+        Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
+    }
+}
+
+pub(in crate::driver) fn staged(
+    folder: &Path,
+    disk: &DiskMoment,
+    fs_type: &str,
+    uuid: &str,
+) -> Staged {
+    Staged {
+        folder: folder.to_path_buf(),
+        disk: disk.clone(),
+        fs_type: fs_type.to_owned(),
+        uuid: uuid.to_owned(),
+        options: String::new(),
+        mounts: None,
+        untouched: false,
+    }
+}
+
+impl Wish {
+    /// The file system of this name; an empty one means whatever is there.
+    pub fn for_file_system(name: &str) -> Result<Self> {
+        if name.is_empty() {
+            return Ok(Self::default());
+        }
+        let kind = FsType::named(name).ok_or_else(|| {
+            Error::bad_call(format!("the file system {} is not supported", shown(name)))
+                .hint("ext3, ext4, xfs and btrfs are")
+        })?;
+        Ok(Self { file_system: Some(kind), ..Self::default() })
+    }
+}
+
+/// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one
+/// that goes on differently after the same 20 characters is that other volume's.
+fn refuse_rivals_file_system(id: &VolumeId, disk: &Device, found: &FileSystem) -> Result<()> {
+    let is_rival = disk.proof == Proof::Cut
+        && found.uuid != file_system_uuid(id)
+        && found.uuid.starts_with(&id.virtio_serial().to_lowercase());
+    if !is_rival {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "{} shows the serial of volume {id}, but its file system was made for volume {}",
+        disk.kernel_name, found.uuid
+    ))
+    .hint("the two ids share their first 20 characters; attach the right volume"))
+}

@@ -1,0 +1,273 @@
+//! Take a volume off a folder: the consumer's, or the one where it is staged.
+
+use crate::driver::guard::letting_go::Parting;
+use crate::driver::{Driver, Outcome};
+use crate::failpoints;
+use crate::host::{Hidden, worker};
+use crate::model::config::GuardMode;
+use crate::model::disk::device::{Device, DeviceNumber};
+use crate::model::error::{Kind, Result};
+use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
+use crate::model::mount::letting_go::LetGoes;
+use crate::model::mount::mount_place::Look;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::target::Target;
+use crate::model::record::VolumeRecord;
+use std::path::Path;
+
+/// Whose mount it is.
+enum Ward<'a> {
+    Consumer(&'a ConsumerId),
+    Stage,
+}
+
+impl Ward<'_> {
+    /// The name under which a refusal of it is remembered.
+    fn tear_down(&self) -> String {
+        match self {
+            Self::Consumer(consumer) => format!("unmount {consumer}"),
+            Self::Stage => "unmountdevice".to_owned(),
+        }
+    }
+}
+
+/// Who asks for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    ByKubelet,
+    /// kubelet has forgotten it.
+    ByNobody,
+}
+
+/// What must be free once the stage folder is unmounted.
+#[derive(Default)]
+struct Leaving {
+    disks: Vec<Device>,
+    /// The numbers of its file systems that are not their disk's (btrfs).
+    numbers: Vec<DeviceNumber>,
+}
+
+impl Leaving {
+    /// Asked before the unmount: afterwards only the record tells which disks they were.
+    fn of(
+        driver: &Driver<'_>,
+        id: Option<&VolumeId>,
+        table: &MountTable,
+        folder: &Path,
+    ) -> Result<Self> {
+        let disks: Vec<_> = table.at(folder).map(|mount| mount.disk).collect();
+        let has_its_own = |mount: &&Mount| mount.number != mount.disk;
+        let numbers = table.at(folder).filter(has_its_own).map(|mount| mount.number).collect();
+        Ok(Self { disks: driver.disks_of(id, &disks)?, numbers })
+    }
+}
+
+impl Driver<'_> {
+    /// Unmounts the consumer's folder.
+    pub fn unpublish(
+        &self,
+        name: &VolumeName,
+        consumer: &ConsumerId,
+        target: &Target,
+    ) -> Result<Outcome> {
+        self.take_off(name, target, &Ward::Consumer(consumer), Asked::ByKubelet)
+    }
+
+    /// Unmounts the stage folder.
+    pub fn unstage(&self, name: &VolumeName, target: &Target) -> Result<Outcome> {
+        self.take_off(name, target, &Ward::Stage, Asked::ByKubelet)
+    }
+
+    /// The same where nobody asks for it any more.
+    pub(in crate::driver) fn unstage_forgotten(
+        &self,
+        name: &VolumeName,
+        target: &Target,
+    ) -> Result<Outcome> {
+        self.take_off(name, target, &Ward::Stage, Asked::ByNobody)
+    }
+
+    /// Nothing mounted, or no such folder: it is so already.
+    fn take_off(
+        &self,
+        name: &VolumeName,
+        target: &Target,
+        ward: &Ward<'_>,
+        asked: Asked,
+    ) -> Result<Outcome> {
+        let Some(folder) = self.existing_folder(target)? else { return Ok(Outcome::Already) };
+        let id = self.volume_mounted_at(name, &folder)?;
+        let stands = self.mounts.standing_at(&folder)?;
+        let is_mounted = stands.is_mounted();
+        if let Some(id) = id.as_ref().filter(|_| !is_mounted) {
+            self.refuse_if_it_stands_elsewhere(id, target, &folder, &stands.table)?;
+        }
+        if id.is_none() && !is_mounted {
+            return Ok(Outcome::Already);
+        }
+        // A mount whose disk is gone and that nobody remembers has no id left: then its name
+        // serves as one, for it is still below this driver's folder.
+        let key = id.clone().or_else(|| VolumeId::parse(name.as_str()).ok());
+        let lock = |key: VolumeId| {
+            // With nothing to take off a machine that cannot lock has nothing to fear.
+            if is_mounted { self.lock(&key).map(Some) } else { self.lock_if_possible(&key) }
+        };
+        let _lock = key.map(lock).transpose()?;
+        if let Some(id) = &id {
+            if asked == Asked::ByKubelet {
+                self.note_caller(id);
+            }
+            self.end_leftovers(id);
+            self.set_back_for_good(id);
+            // A UUID that is not its id would be taken for another volume's.
+            if is_mounted && matches!(ward, Ward::Stage) && name.as_volume_id().is_some() {
+                self.record_found_name(id, name);
+            }
+        }
+        let leaving = match ward {
+            Ward::Stage => Leaving::of(self, id.as_ref(), &stands.table, &folder)?,
+            Ward::Consumer(_) => Leaving::default(),
+        };
+        let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
+        if matches!(ward, Ward::Stage) {
+            let disks = (leaving.disks.as_slice(), leaving.numbers.as_slice());
+            self.end_views_left(id.as_ref(), &folder, disks, outcome)?;
+            self.mounts.tidy_renewal(&folder);
+        }
+        // What was unmounted is remembered either way: the next call goes on from there.
+        let is_free = match ward {
+            Ward::Stage => self.must_be_free(id.as_ref(), &leaving.disks, &leaving.numbers),
+            Ward::Consumer(_) => Ok(false),
+        };
+        if let (Some(id), Ok(_)) = (&id, &is_free) {
+            self.end_refusals(id, &[&ward.tear_down()]);
+        }
+        // The record may name a mount that is gone since a reboot: it is put right either way.
+        if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
+            let gone = |record: &mut VolumeRecord| match ward {
+                Ward::Consumer(consumer) => drop(record.published.remove(*consumer)),
+                Ward::Stage => {
+                    record.is_unstaged();
+                    if is_free.is_ok() && asked == Asked::ByKubelet {
+                        record.let_go = LetGoes::default();
+                    }
+                    // The guard has just looked, and it never consents without: nobody stands on
+                    // any of them any more, and to look for them with each call takes longer than
+                    // the call. Where nothing was mounted it was not asked.
+                    let guard_looked = outcome == Outcome::Done
+                        && matches!(is_free, Ok(true))
+                        && self.guard.mode == GuardMode::Enforce
+                        && self.guard.give_up_after.is_none();
+                    if guard_looked {
+                        record.former.clear();
+                        record.unstaged = None;
+                    }
+                }
+            };
+            if let Err(error) = self.records.update(&id, gone) {
+                tracing::warn!(volume = %id, %error, "the unmount is not remembered");
+            }
+            self.unmark_mounted(&id);
+        }
+        self.report_left_over(name, &folder);
+        is_free.map(|_| outcome)
+    }
+
+    /// Asks the guard, unmounts, and looks again: a container may have started in between, and got
+    /// the mount from this very folder. Then it is put back.
+    fn unmount_guarded(
+        &self,
+        folder: &Path,
+        id: Option<&VolumeId>,
+        ward: &Ward<'_>,
+    ) -> Result<Outcome> {
+        let look = self.mounts.standing_at(folder)?;
+        let Some(top) = look.top()? else { return Ok(Outcome::Already) };
+        self.refuse_strangers_on_top(id, &look)?;
+        let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
+        let Ward::Consumer(consumer) = ward else {
+            let mut views = self.guard_stage(id, &mounted)?;
+            self.unmount_all(folder, id)?;
+            failpoints::step("unmount.own");
+            if views.has_peers {
+                views.add(self.guard_stage(id, &mounted)?);
+            }
+            self.end_views(id, "unmountdevice", &mounted, &views)?;
+            return Ok(Outcome::Done);
+        };
+        self.let_go_of_folder(&look, top, &Parting { id, consumer, folder, mounted: &mounted })
+    }
+
+    /// Unmounts a consumer's folder, which takes nothing from its processes; what it took all the
+    /// same comes back.
+    fn let_go_of_folder(&self, look: &Look, top: &Mount, one: &Parting<'_>) -> Result<Outcome> {
+        let kept = self.guard_folder(one, &look.table)?;
+        let noted = one.id.filter(|_| !kept.is_empty());
+        if let Some(id) = noted {
+            self.note_letting_go(id, one.consumer);
+        }
+        let copy = self.mounts.copy_of(top);
+        failpoints::step("unmount.guarded");
+        let unmounted = self.unmount_all(one.folder, one.id);
+        let done = unmounted.map_err(|error| self.refuse_who_is_in_the_way(one, error));
+        let done = done.and_then(|outcome| {
+            let again = self.look_again(one, &kept);
+            if let (Err(_), Some(copy)) = (&again, copy) {
+                self.mounts.put_back(copy, one.folder)?;
+            }
+            again.map(|has_it| (outcome, has_it))
+        });
+        match (&done, one.id) {
+            (Ok((_, true)), Some(id)) => {
+                // Who came to have it in between was not told of before.
+                if noted.is_none() {
+                    self.note_letting_go(id, one.consumer);
+                }
+                let label = self.label(id, one.consumer).filter(|label| !label.is_empty());
+                let whose = label.unwrap_or_else(|| one.consumer.to_string());
+                tracing::warn!(volume = %id, pod = %one.consumer, whose, "let go of the folder: the pod keeps the volume");
+            }
+            // None of them is left, or it was not done.
+            (_, Some(id)) if noted.is_some() => self.forget_letting_go(id, one.consumer),
+            _ => {}
+        }
+        done.map(|(outcome, _)| outcome)
+    }
+
+    /// Takes off every mount that is stacked at the folder, top first.
+    fn unmount_all(&self, folder: &Path, id: Option<&VolumeId>) -> Result<Outcome> {
+        let mut outcome = Outcome::Already;
+        loop {
+            let look = self.mounts.standing_at(folder)?;
+            let Some(mount) = look.top()? else { return Ok(outcome) };
+            self.refuse_strangers_on_top(id, &look)?;
+            worker::works_on(mount.disk, None);
+            if self.devices.is_gone(mount.disk)? {
+                tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted whoever uses it");
+                self.mounts.unmount_dead(mount, self.deadline)?;
+            } else {
+                self.flush_if_last(&look.table, mount, id, self.deadline)?;
+                self.unmount_one(mount, id)?;
+            }
+            failpoints::step("unmount.one");
+            outcome = Outcome::Done;
+        }
+    }
+
+    fn unmount_one(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
+        self.mounts.unmount(mount, self.deadline).map_err(|error| match error.kind {
+            Kind::Busy if error.hint.is_none() => self.busy(id, mount, error),
+            _ => error,
+        })
+    }
+
+    /// The orchestrator removes the folder, which it can only if it is empty. Nothing is ever
+    /// deleted here.
+    fn report_left_over(&self, name: &VolumeName, folder: &Path) {
+        let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
+        if files > 0 {
+            let folder = folder.display();
+            tracing::warn!(%name, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; somebody must move them, or the folder stays");
+        }
+    }
+}

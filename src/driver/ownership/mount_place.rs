@@ -1,0 +1,211 @@
+//! What a mount at a folder means for a volume: whether it is the volume's, and whether it is what
+//! the folder's path leads to. Every call that works on a folder asks here.
+
+use crate::driver::Driver;
+use crate::host::device_nodes;
+use crate::model::disk::contents::FsType;
+use crate::model::disk::device::{Device, DeviceNumber};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount::mount_place::{Covered, Look, Stands};
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::target::Target;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The volume's mount at the folder, if there is one. What is seen there must be the volume's disk.
+pub(in crate::driver) fn belonging<'l>(
+    look: &'l Look,
+    disk: &Device,
+    folder: &Path,
+) -> Result<Option<&'l Mount>> {
+    let Some(top) = look.top()? else { return Ok(None) };
+    if let Some(covered) = strangers_on(look, disk) {
+        return Err(covered.error());
+    }
+    if top.disk == disk.number {
+        // A subvolume is as whole as its file system has it.
+        let is_whole = top.root == Path::new("/") || top.fs_type == FsType::Btrfs.name();
+        return if is_whole { Ok(Some(top)) } else { Err(a_part_of_it(top)) };
+    }
+    Err(Error::refused(format!(
+        "{} holds device {}, which is not the volume's disk {} ({})",
+        folder.display(),
+        top.disk,
+        disk.kernel_name,
+        disk.number
+    ))
+    .hint("restart the pods that use the volume, so that it is unmounted"))
+}
+
+/// Another folder of the volume was bound there: who is told "already" would write to a wrong place.
+pub(in crate::driver) fn a_part_of_it(mount: &Mount) -> Error {
+    let (place, root) = (mount.target.display(), mount.root.display());
+    Error::refused(format!("{place} holds the folder {root} of the volume, not all of it"))
+        .hint(format!("somebody bound it there; take it off: umount {place}"))
+}
+
+/// The same after a mount that succeeded: then there must be one.
+pub(in crate::driver) fn belongs_now<'l>(
+    look: &'l Look,
+    disk: &Device,
+    folder: &Path,
+) -> Result<&'l Mount> {
+    belonging(look, disk, folder)?.ok_or_else(|| {
+        let place = folder.display();
+        Error::new(Kind::Host, format!("nothing is mounted at {place} after the mount"))
+    })
+}
+
+/// The volume's mount, if what is seen at the folder was stacked on it and is not the volume's, or
+/// another folder of it.
+pub(in crate::driver) fn strangers_on(look: &Look, disk: &Device) -> Option<Covered> {
+    let Stands::Mount { top, beneath } = &look.stands else { return None };
+    let is_other = |one: &Mount| top.disk != disk.number || top.root != one.root;
+    let hidden = beneath.iter().find(|one| one.disk == disk.number && is_other(one))?;
+    Some(under(hidden, top))
+}
+
+fn elsewhere(found: &str, mount: &Mount) -> Error {
+    let place = mount.target.display();
+    Error::refused(format!("{found}, but the volume is mounted at {place}"))
+        .hint(format!("let kubelet's root lead there again, or: umount {place}"))
+}
+
+fn under(hidden: &Mount, by: &Mount) -> Covered {
+    Covered { hidden: hidden.clone(), by: Some(by.clone()) }
+}
+
+impl Driver<'_> {
+    /// The real path of a folder to be torn down; nothing if its root is not there, and nothing of
+    /// it is mounted anywhere.
+    pub(in crate::driver) fn existing_folder(&self, target: &Target) -> Result<Option<PathBuf>> {
+        let missing = match self.mounts.real_path(target) {
+            Err(error) if error.kind == Kind::Missing => error,
+            found => return found.map(Some),
+        };
+        let table = self.mounts.table()?;
+        match table.mounts().iter().find(|one| one.target.ends_with(&target.below)) {
+            None => Ok(None),
+            Some(hidden) => match table.cover_of(hidden).cloned() {
+                by @ Some(_) => Err(Covered { hidden: hidden.clone(), by }.error()),
+                None => Err(elsewhere(&missing.cause, hidden)),
+            },
+        }
+    }
+
+    /// Nothing stands at the folder: then the volume's mount may stand where the folder was when it
+    /// was mounted. Kubelet's root leads elsewhere since, through a link or a rename.
+    pub(in crate::driver) fn refuse_if_it_stands_elsewhere(
+        &self,
+        id: &VolumeId,
+        target: &Target,
+        folder: &Path,
+        table: &MountTable,
+    ) -> Result<()> {
+        let record = self.records.load(id);
+        let staged = record.staged.iter().map(|staged| &staged.folder);
+        // What was unmounted by a call is not remembered: then a copy elsewhere is only a copy.
+        if !record.published.values().chain(staged).any(|known| known.ends_with(&target.below)) {
+            return Ok(());
+        }
+        let mut mounts = table.mounts().iter().filter(|one| one.target.ends_with(&target.below));
+        match mounts.find(|one| one.target != folder) {
+            None => Ok(()),
+            Some(mount) => {
+                let found = format!("nothing is mounted at {}", folder.display());
+                Err(elsewhere(&found, mount))
+            }
+        }
+    }
+
+    /// Everything that is stacked at a folder may be taken off, top first, if the upper ones are
+    /// the volume's as the lower ones are. Where a stranger's mount lies on the volume's, what was
+    /// written there is the stranger's to keep.
+    pub(in crate::driver) fn refuse_strangers_on_top(
+        &self,
+        id: Option<&VolumeId>,
+        look: &Look,
+    ) -> Result<()> {
+        let Some(top) = look.top()? else { return Ok(()) };
+        let Stands::Mount { beneath, .. } = &look.stands else { return Ok(()) };
+        if beneath.iter().all(|below| below.number == top.number) {
+            return Ok(());
+        }
+        let numbers = self.own_numbers(id, &look.table);
+        let is_volumes = |mount: &Mount| -> Result<bool> {
+            Ok(numbers.contains(&mount.disk)
+                || match id {
+                    Some(id) => device_nodes::owner_of(mount).as_ref() == Some(id),
+                    None => {
+                        device_nodes::owner_of(mount).is_some()
+                            || self.volume_on(mount.disk)?.is_some()
+                    }
+                })
+        };
+        // From the top down: a stranger's that lies on one of the volume's.
+        let mut strangers: Option<&Mount> = None;
+        for mount in std::iter::once(top).chain(beneath) {
+            if !is_volumes(mount)? {
+                strangers = strangers.or(Some(mount));
+            } else if let Some(by) = strangers {
+                return Err(under(mount, by).error());
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of the volume's disks, those that are gone included.
+    fn own_numbers(&self, id: Option<&VolumeId>, table: &MountTable) -> BTreeSet<DeviceNumber> {
+        let Some(id) = id else { return BTreeSet::new() };
+        let mut numbers: BTreeSet<_> =
+            self.dead_numbers_of(id, table).unwrap_or_default().into_iter().collect();
+        numbers.extend(self.find_disk(id).ok().flatten().map(|disk| disk.number));
+        numbers
+    }
+
+    /// Why a mount's path does not lead to it, and the command that ends it; nothing if it does, or
+    /// to another one of the volume's that is stacked on it.
+    pub(in crate::driver) fn out_of_reach(
+        &self,
+        mount: &Mount,
+        table: &MountTable,
+        is_volumes: impl Fn(&Mount) -> bool,
+    ) -> Option<(String, String)> {
+        let folder = &mount.target;
+        let seen = match self.mounts.leads_to(folder) {
+            Ok(seen) if seen == Some(mount.id) => return None,
+            Ok(seen) => seen,
+            Err(error) => {
+                return Some((error.cause, format!("findmnt --target {}", folder.display())));
+            }
+        };
+        let covered = match Stands::of(folder, seen, table) {
+            Stands::Covered(covered) => Covered { hidden: mount.clone(), ..covered },
+            Stands::Mount { top, .. } if top.number != mount.number && !is_volumes(&top) => {
+                under(mount, &top)
+            }
+            Stands::Nothing | Stands::Mount { .. } => return None,
+        };
+        Some((format!("it is covered by {}", covered.by_whom()), covered.way_out()))
+    }
+
+    /// Takes off again what this call has mounted, after something went wrong with it. What is seen
+    /// there instead is not touched.
+    pub(in crate::driver) fn undo_mount(
+        &self,
+        folder: &Path,
+        number: DeviceNumber,
+        error: Error,
+    ) -> Error {
+        let undone = self.mounts.standing_at(folder).and_then(|look| match look.top()? {
+            Some(top) if top.disk == number => self.mounts.unmount(top, self.deadline),
+            _ => Ok(()),
+        });
+        match undone {
+            Ok(()) => error,
+            Err(also) if also.cause == error.cause => error,
+            Err(also) => error.and_also(&also),
+        }
+    }
+}

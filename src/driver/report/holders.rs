@@ -1,0 +1,190 @@
+//! Who uses a volume, and what the metrics show of this machine.
+
+use super::survey::refusals_of;
+use crate::driver::Driver;
+use crate::driver::guard;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::mount::disk_users::{Answer, DeviceUses, Process, Tie};
+use crate::model::report::facts::{HolderFact, ProcessFact, Standing, VolumeFacts};
+use crate::model::report::metrics::{Gauges, LetGone, Refused};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everybody who uses a volume.
+#[derive(Debug)]
+pub struct Holders {
+    /// Each of them.
+    pub all: Vec<HolderFact>,
+    /// What could not be read: somebody may hide there.
+    pub untold: Vec<String>,
+}
+
+impl Driver<'_> {
+    /// The id of the volume that a person names, as far as this machine knows, and only then the
+    /// cloud: a look must not need it.
+    #[must_use]
+    pub fn volume_meant(&self, name: &VolumeName) -> Option<VolumeId> {
+        let known = self.records.named(name);
+        let as_id = || VolumeId::parse(name.as_str()).ok();
+        known
+            .or_else(|| as_id().filter(|id| self.records.has(id).unwrap_or(true)))
+            .or_else(|| {
+                let table = self.mounts.table().ok()?;
+                let mut ours =
+                    table.mounts().iter().filter(|mount| mount.target.ends_with(name.as_str()));
+                ours.find_map(|mount| self.volume_mounted_at(name, &mount.target).ok().flatten())
+            })
+            .or_else(|| self.volume_named(name, None).ok().flatten())
+            .or_else(as_id)
+    }
+
+    /// Every process and part of the kernel that uses the volume, on its disk or on those that it
+    /// had before.
+    #[must_use]
+    pub fn holders(&self, facts: &VolumeFacts) -> Answer<Holders> {
+        let mut numbers: BTreeSet<DeviceNumber> =
+            facts.mounts.iter().map(|mount| mount.number).collect();
+        numbers.extend(facts.disk.proven().map(|disk| disk.number));
+        // A number of before may be another disk's by now.
+        let is_gone = |number: &DeviceNumber| self.devices.is_gone(*number).unwrap_or(false);
+        numbers.extend(facts.record.former.iter().filter(|number| is_gone(number)));
+        let (gone, alive): (Vec<_>, Vec<_>) = numbers.into_iter().partition(is_gone);
+        let mut found = Holders { all: inside(facts, &gone), untold: Vec::new() };
+        if let Answer::CannotTell(why) = self.census.sight() {
+            return Answer::CannotTell(why);
+        }
+        for (numbers, is_on_gone_disk) in [(alive, false), (gone, true)] {
+            if numbers.is_empty() {
+                continue;
+            }
+            match self.census.device_users(&numbers) {
+                Answer::Told(users) => add(&mut found, facts, &users, is_on_gone_disk),
+                Answer::CannotTell(why) => return Answer::CannotTell(why),
+            }
+        }
+        found.untold.sort();
+        found.untold.dedup();
+        Answer::Told(found)
+    }
+
+    /// What the metrics show of this machine. Other namespaces are looked at only for disks of the
+    /// past that are gone: that is dear. One that nobody stood on `before` nobody stands on now, for
+    /// a dead disk can only be mounted from a mount of it.
+    #[must_use]
+    pub fn gauges(&self, before: &Gauges) -> Option<Gauges> {
+        let records = self.records.list().ok()?;
+        let boot = crate::host::machine::boot_id();
+        let is_same_boot = before.boot == boot;
+        let mut gauges = Gauges { volumes: records.len() as u64, boot, ..Gauges::default() };
+        let mut gone: BTreeMap<DeviceNumber, &str> = BTreeMap::new();
+        for record in &records {
+            let id = record.volume.as_str();
+            let name = record.name.as_ref().map_or("", VolumeName::as_str);
+            for refusal in refusals_of(record).iter().filter(|refusal| refusal.is_current) {
+                let mut one = Refused::of(id, name, refusal, "");
+                let pod = record.consumers.iter().find(|(uid, _)| uid.as_str() == one.pod);
+                one.pod_name = pod.map(|(_, label)| label.clone()).unwrap_or_default();
+                gauges.refused.push(one);
+            }
+            let let_go = record.let_go.open(&gauges.boot);
+            for (pod, one) in let_go.filter(|(pod, _)| self.may_have_it(&record.volume, pod)) {
+                gauges.let_go.push(LetGone {
+                    volume: id.to_owned(),
+                    name: name.to_owned(),
+                    pod: pod.to_string(),
+                    pod_name: record.consumers.get(pod).cloned().unwrap_or_default(),
+                    since: one.at / 1000,
+                });
+            }
+            let of_this_boot = record.former.iter().filter(|former| former.boot == gauges.boot);
+            for former in of_this_boot {
+                if is_same_boot && before.left.contains(&former.number.to_string()) {
+                    gauges.left.insert(former.number.to_string());
+                } else if self.devices.is_gone(former.number).unwrap_or(false) {
+                    gone.insert(former.number, id);
+                }
+            }
+        }
+        self.count_stale(&gone, &mut gauges);
+        Some(gauges)
+    }
+
+    fn count_stale(&self, gone: &BTreeMap<DeviceNumber, &str>, gauges: &mut Gauges) {
+        let numbers: Vec<_> = gone.keys().copied().collect();
+        if numbers.is_empty() {
+            return;
+        }
+        let Ok(table) = self.mounts.table() else { return };
+        let elsewhere = match self.census.namespaces_with(&numbers) {
+            Answer::Told(uses) => Some(uses.namespaces),
+            Answer::CannotTell(_) => None,
+        };
+        let inside = elsewhere.iter().flatten().flat_map(|one| &one.mounts);
+        let all: Vec<_> = table.mounts().iter().chain(inside).collect();
+        for (number, id) in gone {
+            let count = all.iter().filter(|mount| mount.number == *number).count();
+            if count > 0 {
+                *gauges.stale.entry((*id).to_owned()).or_default() += count as u64;
+            } else if elsewhere.is_some() {
+                gauges.left.insert(number.to_string());
+            }
+        }
+    }
+}
+
+/// Who lives where the volume is mounted, in other namespaces than the machine's.
+fn inside(facts: &VolumeFacts, gone: &[DeviceNumber]) -> Vec<HolderFact> {
+    let mut all = Vec::new();
+    for mount in facts.mounts.iter().filter(|mount| !mount.is_own()) {
+        let holder = |process: Option<&ProcessFact>| HolderFact {
+            pod_name: process.and_then(|process| pod_name(facts, process)),
+            process: process.cloned(),
+            how: "mount",
+            what: mount.place.display().to_string(),
+            is_on_gone_disk: mount.on == Standing::Gone || gone.contains(&mount.number),
+            namespace: mount.namespace,
+        };
+        all.extend(mount.processes.iter().map(|process| holder(Some(process))));
+        if mount.processes.is_empty() {
+            // Nobody lives there, and it keeps the file system all the same.
+            all.push(holder(None));
+        }
+    }
+    all
+}
+
+fn add(found: &mut Holders, facts: &VolumeFacts, users: &DeviceUses, is_on_gone_disk: bool) {
+    let holder = |process: Option<&Process>, how, what| {
+        let process = process.map(ProcessFact::from);
+        HolderFact {
+            pod_name: process.as_ref().and_then(|process| pod_name(facts, process)),
+            process,
+            how,
+            what,
+            is_on_gone_disk,
+            namespace: None,
+        }
+    };
+    for one in &users.files {
+        let path = one.path.display();
+        let (how, what) = match one.tie {
+            Tie::Descriptor(number) => ("file", format!("{path} (descriptor {number})")),
+            Tie::Map => ("map", path.to_string()),
+            Tie::WorkingFolder => ("folder", path.to_string()),
+            Tie::RootFolder => ("root", path.to_string()),
+        };
+        found.all.push(holder(Some(&one.process), how, what));
+    }
+    for one in &users.nodes {
+        let what = format!("{} (descriptor {})", one.path.display(), one.descriptor);
+        found.all.push(holder(Some(&one.process), "node", what));
+    }
+    found.all.extend(users.kernel.iter().map(|one| holder(None, "kernel", guard::kernel_use(one))));
+    found.untold.extend(users.untold.iter().map(ToString::to_string));
+}
+
+/// The name of a process's pod, as it was told for the volume.
+fn pod_name(facts: &VolumeFacts, process: &ProcessFact) -> Option<String> {
+    let uid = process.pod.as_ref()?;
+    facts.pods.iter().find(|pod| pod.uid == *uid)?.name.clone()
+}

@@ -1,0 +1,496 @@
+//! A look at every volume of this machine that changes nothing: what the cloud, sysfs, the mount
+//! tables and the records say, each under its own name. What cannot be seen is said, and is never
+//! taken for absent.
+
+use crate::cloud::CloudVolume;
+use crate::driver::Driver;
+use crate::host::device_nodes;
+use crate::host::machine::uptime;
+use crate::model::disk::device::{DeviceNumber, Shown};
+use crate::model::error::{Error, Kind};
+use crate::model::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
+use crate::model::mount::disk_users::{Answer, NamespaceUse};
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::ownership::{Machine, Standing};
+use crate::model::mount::staleness::{Here, Presence, Verdict, judge};
+use crate::model::mount::target::{Place, place_of};
+use crate::model::record::VolumeRecord;
+use crate::model::report::facts::{
+    CloudFact, CloudView, Disk, DiskFact, LinkFact, MountFact, PodFact, RecordFact, RefusalFact,
+    Role, VolumeFacts,
+};
+use crate::model::report::health::several;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// All that was seen.
+#[derive(Debug)]
+pub struct Survey {
+    /// The volumes of this machine.
+    pub volumes: Vec<VolumeFacts>,
+    /// Volumes with our label that the cloud certainly does not know, and of which this machine has
+    /// nothing but mounts in other namespaces: another cloud's, or deleted under their users.
+    pub not_ours: Vec<String>,
+    /// Why the cloud did not answer, if it did not.
+    pub cloud_silence: Option<String>,
+    /// What could not be seen from here, in words.
+    pub unseen: Vec<String>,
+}
+
+/// Whose a mount is: a volume's, or, where no volume could be told, a name's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Volume(VolumeId),
+    Name(VolumeName),
+}
+
+/// What is known of the cloud during one survey. After one failure it is not asked again: people
+/// wait for the answer.
+struct CloudLook {
+    server: Option<ServerId>,
+    attached: Vec<CloudVolume>,
+    silence: Option<String>,
+}
+
+impl Driver<'_> {
+    /// Looks at every volume of this machine, and at these ones wherever they are.
+    #[must_use]
+    pub fn survey(&self, also: &[VolumeId]) -> Survey {
+        let mut unseen = Vec::new();
+        let mut note = |error: Error, what: &str| unseen.push(format!("{what}: {}", error.cause));
+        let records = self.records.list().unwrap_or_else(|error| {
+            note(error, "what this machine remembers");
+            Vec::new()
+        });
+        let table = self.mounts.table().unwrap_or_else(|error| {
+            note(error, "this machine's mounts");
+            MountTable::default()
+        });
+        let mut cloud = self.look_at_cloud();
+        let mut ids: BTreeSet<VolumeId> = also.iter().cloned().collect();
+        ids.extend(records.iter().map(|record| record.volume.clone()));
+        ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));
+        ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
+        ids.extend(table.mounts().iter().filter_map(|mount| self.volume_in(mount)));
+        let mut disks: BTreeMap<VolumeId, DiskFact> =
+            ids.iter().map(|id| (id.clone(), self.disk_fact(id))).collect();
+
+        let boot = crate::host::machine::boot_id();
+        let mut numbers: BTreeSet<DeviceNumber> = disks.values().filter_map(number_of).collect();
+        let former = records.iter().flat_map(|record| &record.former);
+        numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
+        let is_ours = |mount: &&Mount| {
+            numbers.contains(&mount.disk)
+                || device_nodes::owner_of(mount).is_some()
+                || place_of(&mount.target).is_some()
+        };
+        let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
+        numbers.extend(own);
+        let numbers: Vec<_> = numbers.into_iter().collect();
+        let (elsewhere, unseen_mounts) =
+            match self.census.namespaces_of(&numbers, Path::new(device_nodes::FOLDER)) {
+                Answer::Told(uses) => {
+                    if let Some(first) = uses.untold.first() {
+                        let count = several(uses.untold.len(), "place", "places");
+                        unseen.push(format!("{count} where mounts may be, the first {first}"));
+                    }
+                    (uses.namespaces, None)
+                }
+                Answer::CannotTell(why) => (Vec::new(), Some(why)),
+            };
+        for id in elsewhere.iter().flat_map(|one| &one.mounts).filter_map(device_nodes::owner_of) {
+            disks.entry(id.clone()).or_insert_with(|| self.disk_fact(&id));
+        }
+        let owners = self.owners(&disks, &records, &table, &elsewhere, &boot);
+        let mut subjects: BTreeSet<Subject> = disks.keys().cloned().map(Subject::Volume).collect();
+        subjects.extend(owners.values().cloned());
+        let context =
+            Context { records: &records, table: &table, elsewhere: &elsewhere, owners: &owners };
+        let (mut volumes, mut not_ours) = (Vec::new(), Vec::new());
+        for subject in subjects {
+            let facts =
+                self.facts(&subject, &context, &disks, &mut cloud, unseen_mounts.as_deref());
+            let is_asked = matches!(&subject, Subject::Volume(id) if also.contains(id));
+            if !is_asked && is_not_ours(&facts) {
+                let id = facts.id.as_ref().map(ToString::to_string).unwrap_or_default();
+                not_ours.push(format!("{id}: {}", who_has(&facts)));
+            } else if is_asked || is_here(&facts) {
+                volumes.push(facts);
+            }
+        }
+        if let Some(why) = unseen_mounts {
+            unseen.push(format!("mounts in containers, and who uses what: {why}"));
+        }
+        Survey { volumes, not_ours, cloud_silence: cloud.silence, unseen }
+    }
+
+    fn look_at_cloud(&self) -> CloudLook {
+        let mut look = CloudLook { server: None, attached: Vec::new(), silence: None };
+        let asked = self.cloud.server(self.this_node, self.deadline).and_then(|server| {
+            let attached = match &server {
+                Some(server) => self.cloud.attached_to(server, self.deadline)?,
+                None => Vec::new(),
+            };
+            Ok((server, attached))
+        });
+        match asked {
+            Ok((server, attached)) => (look.server, look.attached) = (server, attached),
+            Err(error) => look.silence = Some(error.to_string()),
+        }
+        look
+    }
+
+    fn cloud_fact(&self, id: &VolumeId, look: &mut CloudLook) -> CloudFact {
+        if let Some(why) = &look.silence {
+            return CloudFact::Unknown { why: why.clone() };
+        }
+        let listed = look.attached.iter().find(|volume| volume.id == *id).cloned();
+        let asked = match listed {
+            Some(volume) => Ok(Some(volume)),
+            None => self.cloud.volume(id, self.deadline),
+        };
+        match asked {
+            Ok(Some(volume)) => CloudFact::Known(view(volume, look.server.as_ref())),
+            Ok(None) => CloudFact::Missing,
+            Err(error) => {
+                let is_silent = matches!(
+                    error.kind,
+                    Kind::Unreachable | Kind::Timeout | Kind::Config | Kind::Busy
+                );
+                if is_silent {
+                    look.silence = Some(error.to_string());
+                }
+                CloudFact::Unknown { why: error.to_string() }
+            }
+        }
+    }
+
+    fn disk_fact(&self, id: &VolumeId) -> DiskFact {
+        match self.find_disk(id) {
+            Ok(Some(disk)) => {
+                let shown = self.devices.shown_by(disk.number).ok().flatten().unwrap_or_default();
+                DiskFact::Proven(Disk::new(disk, shown.iter().map(Shown::to_string).collect()))
+            }
+            Ok(None) => DiskFact::None,
+            Err(error) if error.kind == Kind::Refused => DiskFact::Ambiguous { why: error.cause },
+            Err(error) => DiskFact::Unseen { why: error.cause },
+        }
+    }
+
+    /// The volume of a mount in one of the orchestrator's folders, if it can be told.
+    fn volume_in(&self, mount: &Mount) -> Option<VolumeId> {
+        let (_, name) = place_of(&mount.target)?;
+        self.volume_mounted_at(&name, &mount.target).ok().flatten()
+    }
+
+    /// Whose every number is. A disk's number is its volume's; while a mount stands its number is
+    /// nobody else's, so one label or one folder tells for all mounts of a number; and what nobody
+    /// names is whose disk had it.
+    fn owners(
+        &self,
+        disks: &BTreeMap<VolumeId, DiskFact>,
+        records: &[VolumeRecord],
+        table: &MountTable,
+        elsewhere: &[NamespaceUse],
+        boot: &str,
+    ) -> BTreeMap<DeviceNumber, Subject> {
+        let mut owners = BTreeMap::new();
+        for (id, disk) in disks {
+            if let Some(number) = number_of(disk) {
+                owners.insert(number, Subject::Volume(id.clone()));
+                // A file system with a number of its own (btrfs).
+                let on_it = table.mounts().iter().filter(|mount| mount.disk == number);
+                owners.extend(on_it.map(|mount| (mount.number, Subject::Volume(id.clone()))));
+            }
+        }
+        let others = elsewhere.iter().flat_map(|one| &one.mounts);
+        for mount in table.mounts().iter().chain(others) {
+            if let Some(id) = device_nodes::owner_of(mount) {
+                owners.entry(mount.number).or_insert(Subject::Volume(id));
+            }
+        }
+        for mount in table.mounts() {
+            if let Some((_, name)) = place_of(&mount.target) {
+                let id = self.volume_in(mount);
+                let subject = id.map_or(Subject::Name(name), Subject::Volume);
+                owners.entry(mount.number).or_insert(subject);
+            }
+        }
+        for record in records {
+            let wanted = self.cloud.identity(&record.volume);
+            for number in record.former_numbers(boot) {
+                // What another disk shows by now has been given away.
+                let presence = self.devices.presence(number, &wanted);
+                if !matches!(presence, Ok(Presence::Other(_))) {
+                    owners.entry(number).or_insert(Subject::Volume(record.volume.clone()));
+                }
+            }
+        }
+        owners
+    }
+
+    fn facts(
+        &self,
+        subject: &Subject,
+        context: &Context<'_>,
+        disks: &BTreeMap<VolumeId, DiskFact>,
+        cloud: &mut CloudLook,
+        unseen_mounts: Option<&str>,
+    ) -> VolumeFacts {
+        let id = match subject {
+            Subject::Volume(id) => Some(id),
+            Subject::Name(_) => None,
+        };
+        let record = context.records.iter().find(|record| Some(&record.volume) == id);
+        let disk = id.and_then(|id| disks.get(id).cloned()).unwrap_or_else(|| DiskFact::Unseen {
+            why: "which volume it is could not be told".to_owned(),
+        });
+        let cloud = match id {
+            Some(id) => self.cloud_fact(id, cloud),
+            None => CloudFact::Unknown { why: "its id is not known".to_owned() },
+        };
+        let mounts = self.mount_facts(subject, context, record, &disk);
+        let name = match subject {
+            Subject::Name(name) => Some(name.clone()),
+            Subject::Volume(id) => name_of(record, &cloud, &mounts).filter(|name| !name.is(id)),
+        };
+        let wanted = id.map(|id| self.cloud.identity(id));
+        let links = match (id, &wanted) {
+            (Some(id), Some(wanted)) => self.devices.links(wanted, &self.cloud.link(id)),
+            _ => Vec::new(),
+        };
+        let links =
+            links.into_iter().map(|l| LinkFact { link: l.link, target: l.target, fault: l.fault });
+        VolumeFacts {
+            id: id.cloned(),
+            name,
+            identity: wanted.map(|wanted| wanted.to_string()).unwrap_or_default(),
+            disk,
+            cloud,
+            pods: pods_of(record, &mounts),
+            mounts,
+            unseen_mounts: unseen_mounts.map(str::to_owned),
+            refused: record.map(refusals_of).unwrap_or_default(),
+            let_go: record.map(|record| self.let_go_facts(record)).unwrap_or_default(),
+            record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
+            links: links.collect(),
+            lock: id.and_then(|id| self.locks.holder(id)),
+        }
+    }
+
+    fn mount_facts(
+        &self,
+        subject: &Subject,
+        context: &Context<'_>,
+        record: Option<&VolumeRecord>,
+        disk: &DiskFact,
+    ) -> Vec<MountFact> {
+        let is_ours = |mount: &&Mount| context.owners.get(&mount.number) == Some(subject);
+        let id = match subject {
+            Subject::Volume(id) => Some(id),
+            Subject::Name(_) => None,
+        };
+        // Five hundred containers may have it from one disk, which is looked at once.
+        let mut known = BTreeMap::new();
+        let mut verdict = |mount: &Mount| {
+            let number = context.disk_under(mount);
+            known.entry(number).or_insert_with(|| self.verdict_of(id, number, disk)).clone()
+        };
+        // Another one's mount at the volume's folder counts as the volume's above.
+        let is_the_volumes = |top: &Mount| {
+            id.is_some() && device_nodes::owner_of(top).as_ref() == id
+                || number_of(disk) == Some(context.disk_under(top))
+        };
+        let mut mounts = Vec::new();
+        for mount in context.table.mounts().iter().filter(is_ours) {
+            let (role, pod) = own_role(mount, record);
+            let hidden = self.out_of_reach(mount, context.table, is_the_volumes);
+            let (out_of_reach, way_out) = hidden.unzip();
+            let fact = MountFact::new(mount, role, verdict(mount));
+            mounts.push(MountFact { pod, out_of_reach, way_out, ..fact });
+        }
+        for one in context.elsewhere {
+            let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
+            let numbers = numbers_in(one);
+            let standing = Machine::new(context.table, record, &numbers).standing(one);
+            let is_given = standing == Standing::Claim;
+            let role = if is_given { Role::Container } else { Role::Stranger };
+            for mount in one.mounts.iter().filter(is_ours) {
+                mounts.push(MountFact {
+                    namespace: one.id.map(|id| id.0),
+                    pod: pod.clone(),
+                    processes: one.processes.iter().map(Into::into).collect(),
+                    ..MountFact::new(mount, role, verdict(mount))
+                });
+            }
+        }
+        mounts.sort_by_key(|mount| mount.role);
+        mounts
+    }
+
+    /// What a mount of the number is, as the heal would have it; nothing if it cannot be told.
+    fn verdict_of(
+        &self,
+        id: Option<&VolumeId>,
+        number: DeviceNumber,
+        disk: &DiskFact,
+    ) -> Option<Verdict> {
+        if let (Some(id), Some(here)) = (id, disk.here()) {
+            // A file system with a number of its own, and nobody told which disk is under it.
+            let is_disks = number.major != 0;
+            let presence = || self.devices.presence(number, &self.cloud.identity(id)).ok();
+            return is_disks.then(presence)?.map(|presence| judge(number, &presence, here));
+        }
+        // Nobody knows what the volume's disk must show: only a death can be told.
+        let is_gone = self.devices.is_gone(number).ok()?;
+        is_gone.then(|| judge(number, &Presence::Absent, Here::Nothing))
+    }
+
+    fn record_fact(&self, id: &VolumeId, record: Option<&VolumeRecord>) -> RecordFact {
+        let file = self.records.file(id);
+        let Some(record) = record else { return RecordFact { file, ..RecordFact::default() } };
+        let staged = record.staged.as_ref();
+        let uuid = staged.map(|staged| staged.uuid.clone()).filter(|uuid| !uuid.is_empty());
+        RecordFact {
+            is_there: true,
+            file,
+            staged: staged.map(|staged| staged.folder.clone()),
+            uuid,
+            staged_from: staged.map(|staged| staged.disk.number),
+            former: record.former.iter().map(|former| former.number).collect(),
+            is_formatting: record.formatting.is_some(),
+            was_mounted: record.was_mounted,
+            notes_forbidden: record.notes_forbidden.clone(),
+            refusals: record.refusals,
+        }
+    }
+}
+
+/// What the facts of each volume are taken from.
+struct Context<'a> {
+    records: &'a [VolumeRecord],
+    table: &'a MountTable,
+    elsewhere: &'a [NamespaceUse],
+    owners: &'a BTreeMap<DeviceNumber, Subject>,
+}
+
+impl Context<'_> {
+    /// The disk under a mount. In other namespaces nobody asks a btrfs for it; but its number is
+    /// the same here.
+    fn disk_under(&self, mount: &Mount) -> DeviceNumber {
+        self.table.of(mount.number).next().map_or(mount.disk, |known| known.disk)
+    }
+}
+
+fn number_of(disk: &DiskFact) -> Option<DeviceNumber> {
+    disk.proven().map(|disk| disk.number)
+}
+
+fn numbers_in(one: &NamespaceUse) -> Vec<DeviceNumber> {
+    one.mounts.iter().map(|mount| mount.number).collect()
+}
+
+/// Whose a mount of this machine is: by its path, else as it was remembered.
+fn own_role(mount: &Mount, record: Option<&VolumeRecord>) -> (Role, Option<ConsumerId>) {
+    match place_of(&mount.target) {
+        Some((Place::Global, _)) => (Role::Global, None),
+        Some((Place::Pod(uid) | Place::SubPath(uid), _)) => (Role::Pod, Some(uid)),
+        None => {
+            let Some(record) = record else { return (Role::Machine, None) };
+            let mut published = record.published.iter();
+            match published.find(|(_, folder)| **folder == mount.target) {
+                Some((uid, _)) => (Role::Pod, Some(uid.clone())),
+                None if record.staged.as_ref().is_some_and(|s| s.folder == mount.target) => {
+                    (Role::Global, None)
+                }
+                None => (Role::Machine, None),
+            }
+        }
+    }
+}
+
+fn name_of(
+    record: Option<&VolumeRecord>,
+    cloud: &CloudFact,
+    mounts: &[MountFact],
+) -> Option<VolumeName> {
+    let recorded = match cloud {
+        CloudFact::Known(view) => view.recorded_name.clone(),
+        CloudFact::Unknown { .. } | CloudFact::Missing => None,
+    };
+    let folder = || mounts.iter().find_map(|mount| Some(place_of(&mount.place)?.1));
+    record.and_then(|record| record.name.clone()).or(recorded).or_else(folder)
+}
+
+fn pods_of(record: Option<&VolumeRecord>, mounts: &[MountFact]) -> Vec<PodFact> {
+    let of_pods = mounts.iter().filter(|mount| mount.role != Role::Stranger);
+    let having: BTreeSet<_> = of_pods.filter_map(|mount| mount.pod.clone()).collect();
+    let consumers = record.map(|record| record.consumers.clone()).unwrap_or_default();
+    let all: BTreeSet<_> = having.iter().chain(consumers.keys()).cloned().collect();
+    let pod = |uid: ConsumerId| PodFact {
+        name: consumers.get(&uid).filter(|name| !name.is_empty()).cloned(),
+        has_it: having.contains(&uid),
+        uid,
+    };
+    all.into_iter().map(pod).collect()
+}
+
+pub(in crate::driver) fn refusals_of(record: &VolumeRecord) -> Vec<RefusalFact> {
+    let now = uptime();
+    let fact = |(what, refusal): (&String, &crate::model::report::refusal::Refusal)| RefusalFact {
+        what: what.clone(),
+        reason: refusal.reason.clone(),
+        since: refusal.since,
+        last: refusal.last,
+        count: refusal.count,
+        is_current: refusal.is_current(&now),
+    };
+    record.refused.iter().map(fact).collect()
+}
+
+fn view(volume: CloudVolume, server: Option<&ServerId>) -> CloudView {
+    let is_here = server.is_some_and(|server| volume.attachment_to(server).is_some());
+    let servers = volume.attachments.iter().map(|one| (one.server.to_string(), one.since.clone()));
+    CloudView {
+        servers: servers.collect(),
+        status: volume.status,
+        size: volume.size,
+        name: volume.name,
+        recorded_name: volume.recorded_name,
+        mounted_on: volume.mounted_on.map(|server| server.to_string()),
+        life: volume.life,
+        origin: volume.origin,
+        is_encrypted: volume.is_encrypted,
+        here: server.map(ToString::to_string),
+        is_here,
+    }
+}
+
+fn is_not_ours(facts: &VolumeFacts) -> bool {
+    facts.cloud == CloudFact::Missing
+        && facts.disk == DiskFact::None
+        && !facts.record.is_there
+        && !facts.mounts.iter().any(MountFact::is_own)
+}
+
+fn who_has(facts: &VolumeFacts) -> String {
+    let processes = facts.mounts.iter().filter_map(|mount| mount.processes.first());
+    let names: BTreeSet<_> =
+        processes.map(|one| format!("{} ({})", one.pid, one.command)).collect();
+    if names.is_empty() {
+        return "where nobody lives".to_owned();
+    }
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// Whether anything of the volume is on this machine. A record alone may be that of a machine that
+/// attaches volumes to others.
+fn is_here(facts: &VolumeFacts) -> bool {
+    !matches!(facts.disk, DiskFact::None | DiskFact::Unseen { .. })
+        || !facts.mounts.is_empty()
+        || matches!(&facts.cloud, CloudFact::Known(view) if view.is_here)
+        || facts.refused.iter().any(|refusal| refusal.is_current)
+        || facts.record.staged.is_some()
+        || facts.record.is_formatting
+        || facts.lock.is_some()
+}

@@ -1,0 +1,60 @@
+//! Whether every process of the machine can be seen from here. Where it cannot, nobody may be
+//! called absent.
+
+use super::proc::{Proc, number_of_link};
+use crate::model::error::errno_text;
+use crate::model::mount::mountinfo::MountTable;
+
+/// `PROC_PID_INIT_INO` of `linux/proc_ns.h`: the namespace that all processes are in.
+const INITIAL_PIDS: u64 = 0xEFFF_FFFC;
+/// `PROC_USER_INIT_INO`: capabilities in another one are none towards the machine's processes.
+const INITIAL_USERS: u64 = 0xEFFF_FFFD;
+/// `CAP_SYS_PTRACE`: with it `hidepid` hides nothing, and links of others can be read.
+const TRACE: u64 = 1 << 19;
+
+/// What stands between us and the machine's processes, if anything does.
+pub(super) fn obstacle(proc: &Proc, own: &MountTable) -> Option<String> {
+    let root = proc.root().display();
+    let namespace = |kind: &str| {
+        let link = proc.link(&format!("self/ns/{kind}")).ok()?;
+        number_of_link(link.to_str()?, kind)
+    };
+    let Some(pids) = namespace("pid") else {
+        return Some(format!("{root} shows no processes"));
+    };
+    if pids != INITIAL_PIDS {
+        return Some("this process is in a PID namespace of its own".to_owned());
+    }
+    // A procfs belongs to one PID namespace, and that need not be the reader's.
+    let own_id = std::process::id().to_string();
+    if proc.link("self").ok().is_none_or(|link| link.as_os_str() != own_id.as_str()) {
+        return Some(format!("{root} shows another PID namespace than this process's"));
+    }
+    if let Some(option) = hiding_option(proc, own)
+        && !(namespace("user") == Some(INITIAL_USERS) && may_trace(proc))
+    {
+        return Some(format!("{root} is mounted with {option}"));
+    }
+    // Others can be seen: whatever hides processes hides this one first.
+    match proc.read("1/mountinfo") {
+        Ok(_) => None,
+        Err(error) => Some(format!("{root} does not show process 1: {}", errno_text(&error))),
+    }
+}
+
+fn hiding_option(proc: &Proc, own: &MountTable) -> Option<String> {
+    let mount = own.covering(proc.root())?;
+    let mut options = mount.super_options.split(',');
+    let hides = |option: &&str| {
+        option.strip_prefix("hidepid=").is_some_and(|value| !matches!(value, "0" | "off"))
+    };
+    options.find(hides).map(str::to_owned)
+}
+
+fn may_trace(proc: &Proc) -> bool {
+    let status = proc.read("thread-self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    effective.is_some_and(|effective| effective & TRACE != 0)
+}

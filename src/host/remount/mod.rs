@@ -1,0 +1,184 @@
+//! Mounts of a dead disk replaced by mounts of the same disk come back, in any mount namespace,
+//! under the hands of those who use them: a look-up meets the old mount or the new one, and never
+//! what is under both.
+
+mod attributes;
+mod by_mount;
+mod detached;
+mod mount_tree;
+mod namespace;
+mod nested;
+mod probe;
+mod propagation;
+mod replace;
+mod tuck;
+
+use super::child::{self, Keeper};
+use super::safe_path::Way;
+use super::{SwitchRequest, Switches};
+use crate::failpoints;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::replacement::{Method, Standing, Switched};
+use by_mount::Origin;
+use namespace::{Inside, failed};
+use replace::Work;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread;
+
+/// The kernel's ways to replace a mount.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KernelSwitches {
+    method: Option<Method>,
+}
+
+impl KernelSwitches {
+    /// By this method, whatever the kernel has.
+    #[must_use]
+    pub fn by(method: Method) -> Self {
+        Self { method: Some(method) }
+    }
+}
+
+impl Switches for KernelSwitches {
+    fn method(&self) -> Method {
+        let wished = || Method::named(&failpoints::wish("INCLOUD_DISK_SWITCH")?);
+        self.method.or_else(wished).unwrap_or_else(probe::best)
+    }
+
+    fn switch(&self, request: &SwitchRequest<'_>) -> Result<Vec<Switched>> {
+        let method = self.method();
+        let namespace = copied(request.namespace)?;
+        let stale = request.stale.to_vec();
+        let root = descriptor(request.fresh)?;
+        let number = request.group.map(|group| group.number);
+        let place = request.group.map(|group| descriptor(group.place)).transpose()?;
+        // A part of the time is kept to tell what was done.
+        let until = request.deadline.at_most(request.deadline.remaining().mul_f64(0.75));
+        aside(request.deadline, move || {
+            let fresh = number_of(&root)?;
+            let here = Inside::here(Way::of(method))?;
+            let is_mounted_again = method == Method::TuckByMount;
+            let origin = is_mounted_again.then(|| Origin::of(&here, &root)).transpose()?;
+            let group = number.zip(place.as_ref());
+            let family = detached::Family { here: &here, fresh: &root, group };
+            let (news, refusals) = family.all(&stale, namespace.as_ref(), method)?;
+            let group = number;
+            let inside = match namespace {
+                Some(namespace) => here.into(namespace)?,
+                None => here,
+            };
+            let table = inside.table()?;
+            let (inside, stale) = (&inside, &stale);
+            let work = Work {
+                inside,
+                table,
+                stale,
+                news,
+                refusals,
+                root,
+                fresh,
+                group,
+                origin,
+                method,
+                until,
+            };
+            Ok(work.run())
+        })
+    }
+
+    fn will_change(&self, request: &SwitchRequest<'_>) -> Result<Vec<Standing>> {
+        let method = self.method();
+        let namespace = copied(request.namespace)?;
+        let stale = request.stale.to_vec();
+        let fresh = number_of(request.fresh)?;
+        aside(request.deadline, move || {
+            let inside = Inside::enter(namespace, Way::of(method))?;
+            Ok(propagation::changes(&inside.table()?, &stale, fresh, method, inside.is_own()))
+        })
+    }
+
+    fn set_back(
+        &self,
+        namespace: Option<&File>,
+        mounts: &[Standing],
+        deadline: Deadline,
+    ) -> Result<()> {
+        let way = Way::of(self.method());
+        let namespace = copied(namespace)?;
+        let mounts = mounts.to_vec();
+        aside(deadline, move || {
+            let inside = Inside::enter(namespace, way)?;
+            let table = inside.table()?;
+            // One that cannot be reached keeps none of the others as it is.
+            let done = mounts.iter().map(|one| propagation::set_back(&inside, &table, one));
+            done.fold(Ok(()), Result::and)
+        })
+    }
+
+    fn keep(
+        &self,
+        namespace: Option<&File>,
+        mounts: &[Mount],
+        deadline: Deadline,
+    ) -> Result<Option<Keeper>> {
+        let way = Way::of(self.method());
+        let namespace = copied(namespace)?;
+        let mounts = mounts.to_vec();
+        aside(deadline, move || {
+            let inside = Inside::enter(namespace, way)?;
+            let place = mounts.iter().find_map(|mount| inside.pin(mount).ok());
+            place.map(child::keep).transpose()
+        })
+    }
+}
+
+fn copied(namespace: Option<&File>) -> Result<Option<File>> {
+    let copy = namespace.map(File::try_clone).transpose();
+    copy.map_err(|error| failed("copy a descriptor", error))
+}
+
+fn descriptor(of: BorrowedFd<'_>) -> Result<OwnedFd> {
+    of.try_clone_to_owned().map_err(|error| failed("copy a descriptor", error))
+}
+
+/// The file system that a place is on.
+fn number_of(place: impl AsFd) -> Result<DeviceNumber> {
+    let found = nix::sys::stat::fstat(place.as_fd())
+        .map_err(|errno| failed("look at the new file system", errno))?;
+    let part = |part: u64| u32::try_from(part).unwrap_or(u32::MAX);
+    Ok(DeviceNumber {
+        major: part(nix::sys::stat::major(found.st_dev)),
+        minor: part(nix::sys::stat::minor(found.st_dev)),
+    })
+}
+
+/// Works in a thread of its own, which ends there: whatever it entered or changed of itself,
+/// nobody else meets it. One that does not come back is left alone.
+fn aside<T: Send + 'static>(
+    deadline: Deadline,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (sender, receiver) = mpsc::channel();
+    let worker = thread::Builder::new()
+        .spawn(move || drop(sender.send(work())))
+        .map_err(|error| failed("start a thread", error))?;
+    match receiver.recv_timeout(deadline.remaining()) {
+        Ok(done) => {
+            // Its namespace is let go of when it has ended.
+            let _ = worker.join();
+            done
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            Err(Error::new(Kind::Timeout, "the work in a mount namespace does not come to its end")
+                .hint("what lives there may hold it up; look at the mounts again"))
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(Error::new(Kind::Bug, "the thread in a mount namespace panicked"))
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Which mount stands on which, by the mount table.
+
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use std::collections::HashMap;
+
+/// A mount that stands on another one.
+pub(in crate::host::remount) fn children(
+    table: &MountTable,
+    of: u32,
+) -> impl Iterator<Item = &Mount> {
+    // The root of a namespace is written as standing on itself.
+    table.mounts().iter().filter(move |mount| mount.parent == of && mount.id != of)
+}
+
+/// Everything that stands on a mount, the lower ones first.
+pub(in crate::host::remount) fn descendants(table: &MountTable, of: u32) -> Vec<&Mount> {
+    // Looked up once: who lives in the namespace decides how many there are, and how deep.
+    let mut standing: HashMap<u32, Vec<&Mount>> = HashMap::new();
+    for mount in table.mounts().iter().filter(|mount| mount.parent != mount.id) {
+        standing.entry(mount.parent).or_default().push(mount);
+    }
+    let mut found: Vec<&Mount> = Vec::new();
+    let mut layer = vec![of];
+    while !layer.is_empty() {
+        // Each is taken once: a torn table may run in a circle.
+        let next: Vec<_> = layer.iter().filter_map(|id| standing.remove(id)).flatten().collect();
+        layer = next.iter().map(|mount| mount.id).collect();
+        found.extend(next);
+    }
+    found
+}
+
+/// The ids of those.
+pub(in crate::host::remount) fn ids_below(table: &MountTable, old: &Mount) -> Vec<u32> {
+    descendants(table, old.id).iter().map(|mount| mount.id).collect()
+}
+
+/// Whether a mount is in the table still. Its id alone says nothing: the next new mount gets it.
+pub(in crate::host::remount) fn has(table: &MountTable, wanted: &Mount) -> bool {
+    table.mounts().iter().any(|mount| mount.id == wanted.id && mount.number == wanted.number)
+}
+
+/// What a mount stands on, and what that stands on, and so on.
+pub(in crate::host::remount) fn ancestors<'t>(
+    table: &'t MountTable,
+    of: &Mount,
+) -> impl Iterator<Item = u32> + 't {
+    let parents = parents(table);
+    let mut at = of.id;
+    // No more than the table has: a torn one may run in a circle.
+    (0..table.mounts().len()).map_while(move |_| {
+        let parent = *parents.get(&at)?;
+        let is_new = parent != at && parents.contains_key(&parent);
+        at = parent;
+        is_new.then_some(parent)
+    })
+}
+
+/// Parents before children.
+pub(in crate::host::remount) fn in_order<'a>(
+    table: &MountTable,
+    stale: &'a [Mount],
+) -> Vec<&'a Mount> {
+    let parents = parents(table);
+    let mut depths: HashMap<u32, usize> = HashMap::new();
+    let mut depth = |mount: &Mount| {
+        let (mut at, mut way) = (mount.id, Vec::new());
+        // No deeper than the table is long: a torn one may run in a circle.
+        let base = loop {
+            if let Some(known) = depths.get(&at) {
+                break *known;
+            }
+            match parents.get(&at) {
+                Some(parent) if *parent != at && way.len() < parents.len() => {
+                    way.push(at);
+                    at = *parent;
+                }
+                _ => break 0,
+            }
+        };
+        for (above, id) in way.iter().rev().enumerate() {
+            depths.insert(*id, base + above + 1);
+        }
+        base + way.len()
+    };
+    let mut ordered: Vec<_> = stale.iter().map(|mount| (depth(mount), mount)).collect();
+    ordered.sort_by_key(|(depth, _)| *depth);
+    ordered.into_iter().map(|(_, mount)| mount).collect()
+}
+
+fn parents(table: &MountTable) -> HashMap<u32, u32> {
+    table.mounts().iter().map(|mount| (mount.id, mount.parent)).collect()
+}

@@ -1,0 +1,119 @@
+//! What this kernel can do, found out by doing it: distributions give old version numbers new
+//! abilities.
+
+use super::namespace::{self, Inside, failed};
+use crate::host::kernel::{MountChange, change_mount};
+use crate::host::safe_path::Way;
+use crate::model::error::Result;
+use crate::model::mount::replacement::Method;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsmount, fsopen,
+};
+use std::fs::create_dir;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::thread;
+
+/// A mount that every machine has, also in a chroot, where "/" may be none.
+const STAGE: &str = "/proc";
+
+/// The best method, found out once by each process that has something to replace: it takes a few
+/// thousandths of a second at most, and what another one wrote down could be of another sandbox.
+pub(in crate::host::remount) fn best() -> Method {
+    static BEST: OnceLock<Method> = OnceLock::new();
+    *BEST.get_or_init(|| {
+        let method = alone(by_newer_calls).or_else(|| alone(by_mount)).unwrap_or(Method::Stack);
+        tracing::debug!(%method, "how this kernel can replace a mount");
+        method
+    })
+}
+
+/// Tries in a namespace of its own, which ends with the thread.
+fn alone(attempt: fn() -> Result<Method>) -> Option<Method> {
+    let trying = move || {
+        unshare(CloneFlags::CLONE_NEWNS).map_err(|errno| failed("leave the namespace", errno))?;
+        propagate(Path::new(STAGE), MsFlags::MS_PRIVATE)?;
+        attempt()
+    };
+    let tried = thread::Builder::new().spawn(trying).ok()?.join().ok()?;
+    tried.inspect_err(|error| tracing::debug!(%error, "a way to replace mounts is not there")).ok()
+}
+
+fn by_newer_calls() -> Result<Method> {
+    let wrong = |errno| failed("try the newer mount calls", errno);
+    let ground = throw_away().map_err(wrong)?;
+    // The kernel that has the best method has openat2(2); others need not.
+    let way = Way::OnFoot;
+    namespace::attach(&ground, &way.open(Path::new(STAGE))?, MoveMountFlags::empty())
+        .map_err(wrong)?;
+    let top = way.open(Path::new(STAGE))?;
+    let clone = namespace::clone(&top, OpenTreeFlags::empty()).map_err(wrong)?;
+    let private = MountChange { propagation: MsFlags::MS_PRIVATE.bits(), ..MountChange::default() };
+    let can_change = change_mount(&clone, private).is_ok();
+    let beneath = namespace::attach(&clone, &top, MoveMountFlags::MOVE_MOUNT_BENEATH);
+    let can_walk = Way::InOneCall.open(Path::new(STAGE)).is_ok();
+    Ok(match (beneath.is_ok(), can_change && can_walk) {
+        (true, true) => Method::Beneath,
+        (false, true) => Method::Tuck,
+        (_, false) => Method::TuckRemounted,
+    })
+}
+
+fn throw_away() -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
+/// Lets a mount come to a place where another one is, and looks which is on top.
+fn by_mount() -> Result<Method> {
+    let inside = Inside::here(Way::OnFoot)?;
+    let base = Path::new(STAGE);
+    let folder = |path: &Path| {
+        create_dir(path).map_err(|error| failed(format!("make {}", path.display()), error))
+    };
+    tmpfs(base)?;
+    let (one, other) = (base.join("one"), base.join("other"));
+    folder(&one)?;
+    folder(&other)?;
+    tmpfs(&one)?;
+    let place = one.join("place");
+    folder(&place)?;
+    tmpfs(&place)?;
+    propagate(&one, MsFlags::MS_SHARED)?;
+    inside.bind(&inside.way.open(&one)?, &inside.way.open(&other)?, MsFlags::empty())?;
+    let was = inside.table()?.top_at(&place).map(|mount| mount.id);
+    tmpfs(&other.join("place"))?;
+    let table = inside.table()?;
+    let (now, layers) = (table.top_at(&place).map(|mount| mount.id), table.at(&place).count());
+    // Before Linux 4.11 it came to lie on the one that was there, or beside it.
+    let is_beneath = was.is_some() && was == now && layers == 2;
+    Ok(if is_beneath { Method::TuckByMount } else { Method::Stack })
+}
+
+fn tmpfs(place: &Path) -> Result<()> {
+    mount(Some("none"), place, Some("tmpfs"), MsFlags::empty(), None::<&str>)
+        .map_err(|errno| failed("mount a tmpfs", errno))
+}
+
+fn propagate(place: &Path, how: MsFlags) -> Result<()> {
+    mount(None::<&str>, place, None::<&str>, how, None::<&str>)
+        .map_err(|errno| failed("change the propagation of a mount", errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This kernel has a better one; that is no reason not to find the older one.
+    #[test]
+    fn the_older_method_is_found_by_trying() {
+        if nix::unistd::geteuid().is_root() {
+            assert_eq!(alone(by_mount), Some(Method::TuckByMount));
+        }
+    }
+}

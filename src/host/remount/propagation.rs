@@ -1,0 +1,174 @@
+//! The propagation of new mounts: what is attached to a shared mount becomes shared.
+
+use super::mount_tree::descendants;
+use super::namespace::Inside;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::Result;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::replacement::{Method, Propagation, Standing};
+use nix::mount::MsFlags;
+use std::os::fd::OwnedFd;
+
+/// Gives what now is at the places of these old mounts the propagation that those had. Answers
+/// what could not be had.
+pub(in crate::host::remount) fn like(
+    inside: &Inside,
+    table: &MountTable,
+    old: &[&Mount],
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    for mount in old {
+        let Some(new) = table.top_at(&mount.target) else { continue };
+        let (wanted, now) = (Propagation::of(mount), Propagation::of(new));
+        let place = mount.target.display();
+        let changed = if wanted == now {
+            Ok(())
+        } else {
+            inside.pin(new).and_then(|at| restore(inside, &at, wanted, now))
+        };
+        if let Err(error) = changed {
+            notes.push(format!("the mount at {place} propagates otherwise now: {}", error.cause));
+        } else if wanted.is_slave && !now.is_slave {
+            notes.push(format!("the mount at {place} follows no other one any more"));
+        }
+    }
+    notes
+}
+
+/// From one kind of propagation to another.
+pub(in crate::host::remount) fn restore(
+    inside: &Inside,
+    place: &OwnedFd,
+    wanted: Propagation,
+    now: Propagation,
+) -> Result<()> {
+    if wanted.is_unbindable {
+        return inside.propagate(place, MsFlags::MS_UNBINDABLE);
+    }
+    let mut is_shared = now.is_shared;
+    let leaves_peers = now.is_shared && !wanted.is_shared;
+    let leaves_master = now.is_slave && !wanted.is_slave;
+    if leaves_peers || leaves_master || now.is_unbindable {
+        let kind = if wanted.is_slave { MsFlags::MS_SLAVE } else { MsFlags::MS_PRIVATE };
+        inside.propagate(place, kind)?;
+        is_shared = false;
+    }
+    if wanted.is_shared && !is_shared {
+        inside.propagate(place, MsFlags::MS_SHARED)?;
+    }
+    Ok(())
+}
+
+/// The mounts whose propagation a switch changes for a moment, with what it is to be in the end.
+pub(in crate::host::remount) fn changes(
+    table: &MountTable,
+    stale: &[Mount],
+    fresh: DeviceNumber,
+    method: Method,
+    is_own: bool,
+) -> Vec<Standing> {
+    let mut all: Vec<Standing> = Vec::new();
+    let mut add = |standing: Standing| {
+        if !all.iter().any(|known| known.target == standing.target && known.id == standing.id) {
+            all.push(standing);
+        }
+    };
+    let comes_by_propagation = !matches!(method, Method::Beneath | Method::Stack);
+    let tree = |old: &Mount| -> Vec<Mount> {
+        std::iter::once(old).chain(descendants(table, old.id)).cloned().collect()
+    };
+    let is_shared = |mount: &Mount| Propagation::of(mount).is_shared;
+    let shares = |old: &Mount| tree(old).iter().any(is_shared);
+    for old in stale {
+        let parent = table.mounts().iter().find(|one| one.id == old.parent && one.id != old.id);
+        let is_in_shared = parent.is_some_and(is_shared);
+        if let Some(parent) = parent.filter(|_| comes_by_propagation && !is_in_shared) {
+            add(standing(parent, Some(parent.id), parent.number));
+        }
+        // A new mount in a shared one is shared itself at first, and one whose only peer was the
+        // old one is not. By propagation all come alike that stand on the same mount.
+        let stays_shared = comes_by_propagation
+            && (is_own && method == Method::TuckByMount
+                || parent.is_some_and(|one| Propagation::of(one).is_unbindable)
+                || stale.iter().any(|other| other.parent == old.parent && shares(other)));
+        // When the group that one followed has gone, nothing else tells that it did.
+        let has_any = tree(old).iter().any(|mount| !mount.propagation.is_empty());
+        if is_in_shared || stays_shared || has_any {
+            for mount in &tree(old) {
+                let is_old = mount.number == old.number;
+                add(standing(mount, None, if is_old { fresh } else { mount.number }));
+            }
+        }
+    }
+    all
+}
+
+fn standing(mount: &Mount, id: Option<u32>, number: DeviceNumber) -> Standing {
+    let (target, propagation) = (mount.target.clone(), mount.propagation.clone());
+    Standing { id, number, target, propagation }
+}
+
+/// Gives a mount that a killed switch left otherwise the propagation that it is to have.
+pub(in crate::host::remount) fn set_back(
+    inside: &Inside,
+    table: &MountTable,
+    was: &Standing,
+) -> Result<()> {
+    let found = match was.id {
+        Some(id) => table.mounts().iter().find(|mount| mount.id == id),
+        None => table.top_at(&was.target),
+    };
+    // One that is gone needs nothing; its id may be another one's by now.
+    let is_it = |now: &&Mount| now.number == was.number && now.target == was.target;
+    let Some(now) = found.filter(is_it) else { return Ok(()) };
+    let (wanted, now_is) = (Propagation::parse(&was.propagation), Propagation::of(now));
+    if wanted == now_is {
+        return Ok(());
+    }
+    restore(inside, &inside.pin(now)?, wanted, now_is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+        1 1 0:1 / / rw master:5 - overlay o rw\n\
+        2 1 7:1 / /data rw - ext4 s rw\n\
+        3 2 0:3 / /data/tmp rw - tmpfs t rw\n\
+        4 1 0:4 / /shared rw shared:9 - tmpfs t rw\n\
+        5 4 7:1 / /shared/data rw - ext4 s rw\n\
+        6 1 7:1 / /peer rw shared:8 - ext4 s rw\n";
+
+    fn changed(ids: &[u32], method: Method, is_own: bool) -> Vec<(String, Option<u32>, String)> {
+        let table = MountTable::parse(TABLE.as_bytes()).unwrap();
+        let stale: Vec<Mount> =
+            table.mounts().iter().filter(|mount| ids.contains(&mount.id)).cloned().collect();
+        let fresh = DeviceNumber { major: 7, minor: 2 };
+        let all = changes(&table, &stale, fresh, method, is_own);
+        let words = |one: Standing| (one.target.display().to_string(), one.id, one.propagation);
+        assert!(all.iter().all(|one| one.number.major == 0 || one.number == fresh));
+        all.into_iter().map(words).collect()
+    }
+
+    fn place(target: &str, propagation: &str) -> (String, Option<u32>, String) {
+        (target.to_owned(), None, propagation.to_owned())
+    }
+
+    #[test]
+    fn what_a_killed_switch_would_leave_changed_is_known_before() {
+        let root = ("/".to_owned(), Some(1), "master:5".to_owned());
+        assert_eq!(changed(&[2], Method::Beneath, false), []);
+        assert_eq!(changed(&[2], Method::Tuck, false), vec![root.clone()]);
+        // In a shared one every new mount is shared at first.
+        for method in [Method::Beneath, Method::Tuck] {
+            assert_eq!(changed(&[5], method, false), [place("/shared/data", "")]);
+        }
+        assert_eq!(changed(&[6], Method::Beneath, false), [place("/peer", "shared:8")]);
+        // One that is a peer makes all that stand beside it come as peers.
+        let all = [root, place("/data", ""), place("/data/tmp", ""), place("/peer", "shared:8")];
+        assert_eq!(changed(&[2, 6], Method::Tuck, false), all);
+        assert_eq!(changed(&[2], Method::TuckByMount, true), all[..3]);
+        assert_eq!(changed(&[2], Method::TuckByMount, false), all[..1]);
+    }
+}

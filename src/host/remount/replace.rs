@@ -1,0 +1,408 @@
+//! The old mounts of one namespace, each in its turn; or, by propagation, many at once.
+
+use super::by_mount::{self, Origin, Workshop};
+use super::detached::{New, is_peer};
+use super::mount_tree::{ancestors, children, descendants, has, ids_below, in_order};
+use super::namespace::{Inside, attach, failed};
+use super::nested::Nested;
+use super::propagation;
+use super::tuck::{self, Ready};
+use crate::failpoints;
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::replacement::{Method, Outcome, Propagation, Switched};
+use nix::mount::MsFlags;
+use rustix::mount::MoveMountFlags;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::OwnedFd;
+
+/// The work in one namespace.
+pub(in crate::host::remount) struct Work<'a> {
+    pub(in crate::host::remount) inside: &'a Inside,
+    /// The mounts there: before the work, then before each switch.
+    pub(in crate::host::remount) table: MountTable,
+    /// The old ones among them.
+    pub(in crate::host::remount) stale: &'a [Mount],
+    /// A new mount for each, or why there is none.
+    pub(in crate::host::remount) news: BTreeMap<u32, New>,
+    pub(in crate::host::remount) refusals: HashMap<u32, String>,
+    /// The root of the new file system.
+    pub(in crate::host::remount) root: OwnedFd,
+    pub(in crate::host::remount) fresh: DeviceNumber,
+    /// The peer group for which its mount stands.
+    pub(in crate::host::remount) group: Option<u32>,
+    /// What it was mounted from, where it is to be mounted once more.
+    pub(in crate::host::remount) origin: Option<Origin>,
+    pub(in crate::host::remount) method: Method,
+    /// When the rest is left as it is: so that of what was done is told.
+    pub(in crate::host::remount) until: Deadline,
+}
+
+/// What one switch came to.
+struct Done {
+    outcome: Outcome,
+    notes: Vec<String>,
+    /// Nested old mounts that went the same way.
+    with: Vec<u32>,
+}
+
+impl Done {
+    fn only(outcome: Outcome) -> Self {
+        Self { outcome, notes: Vec::new(), with: Vec::new() }
+    }
+}
+
+/// What is to be done with an old mount.
+enum Step<'a> {
+    Done(Done),
+    Switch(Ready<'a>),
+}
+
+impl<'a> Work<'a> {
+    pub(in crate::host::remount) fn run(mut self) -> Vec<Switched> {
+        let mut answers: HashMap<u32, Switched> = HashMap::new();
+        self.uncover(&mut answers);
+        let order = in_order(&self.table, self.stale);
+        let order: Vec<_> =
+            order.into_iter().filter(|old| !answers.contains_key(&old.id)).collect();
+        let is_current = !self.all_at_once(&order, &mut answers);
+        for (nth, old) in order.into_iter().enumerate() {
+            if !answers.contains_key(&old.id) {
+                let done = if self.until.over() {
+                    Err(Error::new(Kind::Timeout, "no time was left for it"))
+                } else {
+                    self.one(old, is_current && nth == 0)
+                };
+                self.note(old, done, &mut answers);
+            }
+        }
+        let mut answers: Vec<_> = answers.into_values().collect();
+        self.look_after(&mut answers);
+        answers
+    }
+
+    fn note(&self, old: &Mount, done: Result<Done>, answers: &mut HashMap<u32, Switched>) {
+        let done = done.unwrap_or_else(|error| Done::only(Outcome::Skipped(error.to_string())));
+        for with in self.stale.iter().filter(|mount| done.with.contains(&mount.id)) {
+            answers.insert(with.id, Switched::new(with, done.outcome.clone()));
+        }
+        let mount = old.clone();
+        answers.insert(old.id, Switched { mount, outcome: done.outcome, notes: done.notes });
+    }
+
+    /// A switch was killed before its end, and then its new disk died too: of two dead mounts on
+    /// each other the upper one goes first. Whoever looks meets a dead one before and after.
+    fn uncover(&mut self, answers: &mut HashMap<u32, Switched>) {
+        let is_twin = |one: &Mount, other: &Mount| {
+            one.id == other.parent && one.target == other.target && one.root == other.root
+        };
+        let covers: Vec<_> = in_order(&self.table, self.stale)
+            .into_iter()
+            // Those that are there still: ids that became free are given again.
+            .filter(|old| has(&self.table, old))
+            .filter(|old| self.stale.iter().any(|below| is_twin(below, old)))
+            .collect();
+        for old in covers.iter().rev() {
+            let done = self.inside.pin(old).and_then(|at| self.take_off(old, &at));
+            let with = ids_below(&self.table, old);
+            let done = done.map(|()| Done { with, ..Done::only(Outcome::DetachedOnly) });
+            self.note(old, done, answers);
+        }
+        if !covers.is_empty()
+            && let Ok(now) = self.inside.table()
+        {
+            self.table = now;
+        }
+    }
+
+    /// Switches by propagation all old mounts that have nothing to do with each other; the others
+    /// have their own turn then. Says whether anything was done.
+    fn all_at_once(&mut self, order: &[&'a Mount], answers: &mut HashMap<u32, Switched>) -> bool {
+        let is_tuck =
+            matches!(self.method, Method::Tuck | Method::TuckRemounted | Method::TuckByMount);
+        let stale: HashSet<u32> = self.stale.iter().map(|mount| mount.id).collect();
+        let stands_free = |old: &&Mount| {
+            // What is mounted in a shared place also comes to others, perhaps of these.
+            let parent = self.parent_of(old);
+            parent.is_some_and(|parent| !Propagation::of(parent).is_shared)
+                && ancestors(&self.table, old).all(|id| !stale.contains(&id))
+        };
+        if !is_tuck {
+            return false;
+        }
+        let free: Vec<_> = order.iter().copied().filter(stands_free).collect();
+        if free.len() < 2 {
+            return false;
+        }
+        let mut ready = Vec::new();
+        for old in free {
+            match self.prepare(old) {
+                Ok(Step::Switch(one)) => ready.push(one),
+                Ok(Step::Done(done)) => self.note(old, Ok(done), answers),
+                Err(error) => self.note(old, Err(error), answers),
+            }
+        }
+        for (old, done) in self.tuck(ready) {
+            self.note(old, done, answers);
+        }
+        true
+    }
+
+    fn parent_of(&self, old: &Mount) -> Option<&Mount> {
+        self.table.mounts().iter().find(|mount| mount.id == old.parent && mount.id != old.id)
+    }
+
+    fn is_fresh_twin(&self, mount: &Mount, old: &Mount) -> bool {
+        mount.number == self.fresh && mount.root == old.root && mount.target == old.target
+    }
+
+    fn one(&mut self, old: &'a Mount, is_current: bool) -> Result<Done> {
+        // Each switch may have reached others, and ids that became free are given again.
+        if !is_current {
+            self.table = self.inside.table()?;
+        }
+        let one = match self.prepare(old)? {
+            Step::Done(done) => return Ok(done),
+            Step::Switch(one) => one,
+        };
+        if self.method != Method::Beneath {
+            let (_, done) = self.tuck(vec![one]).remove(0);
+            return done;
+        }
+        failpoints::effect("heal.beneath")?;
+        let tree = one.tree.as_ref().ok_or_else(|| Error::new(Kind::Bug, "no new mount"))?;
+        attach(tree, &one.at, MoveMountFlags::MOVE_MOUNT_BENEATH).map_err(wrong(old))?;
+        failpoints::step("heal.attached");
+        self.finish(one)
+    }
+
+    /// Finds out what is to be done with an old mount, and makes all that is needed for it.
+    fn prepare(&mut self, old: &'a Mount) -> Result<Step<'a>> {
+        if !has(&self.table, old) {
+            return Ok(Step::Done(Done::only(Outcome::Gone)));
+        }
+        if children(&self.table, old.id).any(|mount| self.is_fresh_twin(mount, old)) {
+            let with = ids_below(&self.table, old);
+            return Ok(Step::Done(Done { with, ..Done::only(Outcome::Stacked) }));
+        }
+        let at = self.inside.pin(old)?;
+        let parent = self.parent_of(old).cloned();
+        if parent.as_ref().is_some_and(|parent| self.is_fresh_twin(parent, old)) {
+            // A switch that was killed before its end: the new tree is whole.
+            let with = ids_below(&self.table, old);
+            self.take_off(old, &at)?;
+            let notes = self.settle(old)?;
+            return Ok(Step::Done(Done { outcome: Outcome::DetachedOnly, notes, with }));
+        }
+        let new = self.news.remove(&old.id).ok_or_else(|| {
+            let why = self.refusals.get(&old.id).cloned();
+            Error::new(Kind::Host, why.unwrap_or_else(|| "no new mount".to_owned()))
+        })?;
+        let news = &self.news;
+        let old_of = |mount: &Mount| news.contains_key(&mount.id).then_some(mount.id);
+        let mut nested = Nested::of(self.inside, &self.table, old, &old_of);
+        let (with, has_nested) = (nested.replaced(), !nested.is_empty());
+        // Found out before, not by a failure: a tucked one could not be taken back.
+        let is_locked = self.inside.is_locked(&at);
+        let tree = match new {
+            New::Tree(tree) => {
+                let tree = nested.put_into(
+                    self.inside,
+                    tree,
+                    &old.target,
+                    is_peer(old, self.group),
+                    &mut self.news,
+                )?;
+                if is_locked {
+                    let outcome = put_on(old, &at, &tree)?;
+                    return Ok(Step::Done(Done { outcome, notes: nested.notes, with }));
+                }
+                Some(tree)
+            }
+            New::ToMake if self.method == Method::Stack || is_locked => {
+                return self.cover(old, &at).map(Done::only).map(Step::Done);
+            }
+            New::ToMake => {
+                // It is made where it is needed, and what does not come along is told there.
+                nested.notes.clear();
+                self.news.insert(old.id, New::ToMake);
+                None
+            }
+        };
+        let parent = match (parent, self.method) {
+            (Some(parent), _) => Some(parent),
+            (None, Method::Beneath) => None,
+            (None, _) => {
+                return Err(Error::refused("the mount that it stands on cannot be seen from here"));
+            }
+        };
+        let mut all = descendants(&self.table, old.id);
+        all.push(old);
+        let of = |mount: &Mount| Propagation::of(mount);
+        let shares = all.iter().any(|mount| of(mount).is_shared);
+        // Another namespace's mounts follow their copies for the time, and nothing stays of that.
+        let stays_shared = self.method == Method::TuckByMount && self.inside.is_own();
+        let changes = has_nested
+            || stays_shared
+            || all.iter().any(|mount| !mount.propagation.is_empty())
+            || parent
+                .as_ref()
+                .is_some_and(|parent| of(parent).is_shared || of(parent).is_unbindable);
+        let notes = nested.notes;
+        Ok(Step::Switch(Ready { old, at, parent, tree, shares, changes, notes, with }))
+    }
+
+    /// Puts new mounts beneath old ones by propagation, and takes those off.
+    fn tuck(&self, mut ready: Vec<Ready<'a>>) -> Vec<(&'a Mount, Result<Done>)> {
+        // What one needs, all that stand on the same have.
+        let sharing: HashSet<Option<u32>> =
+            ready.iter().filter(|one| one.shares).map(Ready::ground).collect();
+        for one in &mut ready {
+            one.shares = sharing.contains(&one.ground());
+            one.changes |= one.shares;
+        }
+        let all: Vec<&Mount> = ready.iter().map(|one| one.old).collect();
+        if let Err(error) = failpoints::effect("heal.tuck") {
+            return all.into_iter().map(|old| (old, Err(error.clone()))).collect();
+        }
+        let workshop = self.origin.as_ref().map(|origin| Workshop {
+            origin,
+            stale: self.stale,
+            news: &self.news,
+            notes: RefCell::default(),
+        });
+        let sent = tuck::beneath(self.inside, &ready, workshop.as_ref());
+        let mut notes = workshop.map(|workshop| workshop.notes.into_inner()).unwrap_or_default();
+        let now = self.inside.table();
+        let mut done = Vec::new();
+        for (mut one, sent) in ready.into_iter().zip(sent) {
+            let old = one.old;
+            one.notes.extend(notes.remove(&old.id).unwrap_or_default());
+            let result = match (sent, one.tree.as_ref()) {
+                (Ok(true), _) => {
+                    failpoints::step("heal.attached");
+                    let now = now.as_ref().map_err(Clone::clone);
+                    now.and_then(|now| self.came(now, old, &all)).and_then(|()| self.finish(one))
+                }
+                (Ok(false), Some(tree)) => put_on(old, &one.at, tree).map(|outcome| Done {
+                    outcome,
+                    notes: one.notes,
+                    with: one.with,
+                }),
+                (Ok(false), None) => Err(Error::refused("it cannot be replaced from here")),
+                (Err(error), _) => Err(error),
+            };
+            done.push((old, result));
+        }
+        done
+    }
+
+    /// Those who live here may have renamed a folder on the way: then the new mount came elsewhere,
+    /// and the old one must stay.
+    fn came(&self, now: &MountTable, old: &Mount, all: &[&Mount]) -> Result<()> {
+        let below = |old: &Mount| {
+            now.mounts().iter().find(|mount| mount.id == old.id).map(|mount| mount.parent)
+        };
+        let is_below = |mount: &&Mount| Some(mount.id) == below(old);
+        let ground = now.mounts().iter().find(is_below);
+        if ground.is_some_and(|one| one.number == self.fresh && one.root == old.root) {
+            return Ok(());
+        }
+        let awaited: HashSet<u32> = all.iter().filter_map(|old| below(old)).collect();
+        // Takes off what came to a place where it was not sent.
+        let is_astray = |mount: &&Mount| {
+            mount.number == self.fresh && !has(&self.table, mount) && !awaited.contains(&mount.id)
+        };
+        for mount in now.mounts().iter().filter(is_astray) {
+            let _ = self.inside.pin(mount).and_then(|at| self.inside.detach(&at));
+        }
+        Err(Error::new(Kind::Host, "the new mount did not come to its place"))
+    }
+
+    /// The new mount is under the old one.
+    fn finish(&self, one: Ready<'a>) -> Result<Done> {
+        let Ready { old, at, changes, mut notes, with, .. } = one;
+        self.take_off(old, &at)?;
+        if changes {
+            notes.extend(self.settle(old)?);
+        }
+        Ok(Done { outcome: Outcome::Switched, notes, with })
+    }
+
+    /// Gives what is at the old one's place, and in it, the propagation that was there.
+    fn settle(&self, old: &Mount) -> Result<Vec<String>> {
+        let mut all = descendants(&self.table, old.id);
+        all.insert(0, old);
+        Ok(propagation::like(self.inside, &self.inside.table()?, &all))
+    }
+
+    /// Where the kernel has no way to put a mount beneath another one.
+    fn cover(&self, old: &Mount, at: &OwnedFd) -> Result<Outcome> {
+        if !self.inside.is_own() {
+            let why = "this kernel has no way to replace this mount inside a container";
+            return Err(Error::new(Kind::Host, why).hint("restart the container"));
+        }
+        failpoints::effect("heal.stack")?;
+        by_mount::put_on(self.inside, &self.root, old, at)?;
+        Ok(Outcome::Stacked)
+    }
+
+    fn take_off(&self, old: &Mount, at: &OwnedFd) -> Result<()> {
+        if Propagation::of(old).is_shared {
+            // Its peers keep what is mounted in them until their own turn.
+            self.inside.propagate(at, MsFlags::MS_PRIVATE)?;
+        }
+        failpoints::effect("heal.detach")?;
+        self.inside.detach(at)?;
+        failpoints::step("heal.detached");
+        Ok(())
+    }
+
+    /// Success is told from the mount table.
+    fn look_after(&self, answers: &mut [Switched]) {
+        let now = match self.inside.table() {
+            Ok(now) => now,
+            Err(error) => {
+                for answer in answers {
+                    answer.notes.push(format!("not looked after: {}", error.cause));
+                }
+                return;
+            }
+        };
+        for answer in answers {
+            let Switched { mount: old, outcome, notes } = answer;
+            let is_there = has(&now, old);
+            let is_new = now.top_at(&old.target).is_some_and(|top| self.is_fresh_twin(top, old));
+            let is_so = match outcome {
+                Outcome::Switched | Outcome::DetachedOnly => !is_there && is_new,
+                Outcome::Stacked => is_new,
+                Outcome::Gone | Outcome::Skipped(_) => true,
+            };
+            // Of nested ones whose folder is missing it was noted at the one they stood in.
+            if !is_so && !is_there && notes.is_empty() {
+                notes.push(format!("nothing of the new disk is at {}", old.target.display()));
+            } else if !is_so {
+                *outcome = Outcome::Skipped("the mount table does not show the change".to_owned());
+            }
+        }
+    }
+}
+
+fn put_on(old: &Mount, at: &OwnedFd, tree: &OwnedFd) -> Result<Outcome> {
+    failpoints::effect("heal.stack")?;
+    attach(tree, at, MoveMountFlags::empty()).map_err(wrong(old))?;
+    Ok(Outcome::Stacked)
+}
+
+fn wrong(old: &Mount) -> impl Fn(rustix::io::Errno) -> Error {
+    move |errno| {
+        let error = failed(format!("mount the new disk at {}", old.target.display()), errno);
+        if errno == rustix::io::Errno::NOSPC {
+            return error.hint("that mount namespace is full: see the sysctl fs.mount-max");
+        }
+        error
+    }
+}

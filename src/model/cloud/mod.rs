@@ -1,0 +1,7 @@
+//! Facts and rules of clouds.
+
+pub mod access;
+pub mod attachment_state;
+pub mod gcfg;
+pub mod iso9660;
+pub mod request;

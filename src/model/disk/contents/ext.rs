@@ -1,0 +1,74 @@
+//! The superblock of the ext family.
+
+use super::{Contents, FileSystem, FsType, Maker, le16, le32, uuid_text};
+use crate::model::mount::mount_options::MountOptions;
+
+const INCOMPAT_64BIT: u32 = 0x80;
+const INCOMPAT_JOURNAL_DEVICE: u32 = 0x8;
+/// extents, 64bit, mmp, `flex_bg`, `ea_inode`, dirdata, `csum_seed`, largedir, `inline_data`, encrypt.
+const INCOMPAT_EXT4: u32 =
+    0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x1000 | 0x2000 | 0x4000 | 0x8000 | 0x1_0000;
+/// `huge_file`, `gdt_csum`, `dir_nlink`, `extra_isize`, quota, bigalloc, `metadata_csum`.
+const RO_COMPAT_EXT4: u32 = 0x8 | 0x10 | 0x20 | 0x40 | 0x100 | 0x200 | 0x400;
+const COMPAT_JOURNAL: u32 = 0x4;
+/// `s_errors`: panic after an error.
+const ERRORS_PANIC: u16 = 3;
+const STATE_CLEAN: u16 = 0x1;
+const STATE_ERRORS: u16 = 0x2;
+
+/// The superblock of the ext family begins at byte 1024, whatever the block size.
+pub(in crate::model::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
+    let sb = head.get(1024..2048)?;
+    if le16(sb, 0x38) != 0xef53 {
+        return None;
+    }
+    let (compat, incompat, ro_compat) = (le32(sb, 0x5c), le32(sb, 0x60), le32(sb, 0x64));
+    if incompat & INCOMPAT_JOURNAL_DEVICE != 0 {
+        return Some(Contents::Foreign("the external journal of an ext file system".to_owned()));
+    }
+    let kind = if incompat & INCOMPAT_EXT4 != 0 || ro_compat & RO_COMPAT_EXT4 != 0 {
+        FsType::Ext4
+    } else if compat & COMPAT_JOURNAL != 0 {
+        FsType::Ext3
+    } else {
+        return Some(Contents::Foreign("an ext2 file system".to_owned()));
+    };
+    if let Some(wish) = forbidden(sb) {
+        return Some(Contents::Foreign(format!("an {kind} whose superblock {wish}")));
+    }
+    let high = if incompat & INCOMPAT_64BIT != 0 { u64::from(le32(sb, 0x150)) << 32 } else { 0 };
+    let blocks = high | u64::from(le32(sb, 0x4));
+    let state = le16(sb, 0x3a);
+    Some(Contents::FileSystem(FileSystem {
+        kind,
+        uuid: uuid_text(&sb[0x68..0x78]),
+        size: blocks.saturating_mul(1024u64.checked_shl(le32(sb, 0x18)).unwrap_or(0)),
+        mounts: Some(le16(sb, 0x34)),
+        wants_check: state & STATE_CLEAN == 0 || state & STATE_ERRORS != 0,
+        asks_for_panic: le16(sb, 0x3c) == ERRORS_PANIC,
+        maker: if le32(sb, 0x2c) == 0 { Maker::Unknown } else { Maker::Finished },
+    }))
+}
+
+/// What the kernel would do at the mount because the superblock says so, and what nobody may wish
+/// by an option. (What it shall do after an error is overruled by an option of ours.)
+fn forbidden(sb: &[u8]) -> Option<String> {
+    /// A journal on another device, by the number of that device.
+    const JOURNAL_DEVICE: usize = 0xe4;
+    /// Options of the mount, as `tune2fs -E mount_opts=` leaves them: 64 bytes, ended by a zero.
+    const OPTIONS: std::ops::Range<usize> = 0x200..0x240;
+    if le32(sb, 0x5c) & COMPAT_JOURNAL != 0 && le32(sb, JOURNAL_DEVICE) != 0 {
+        return Some(
+            "keeps its journal on another device, which is never opened; tune2fs -f -O ^has_journal DISK, \
+             then e2fsck -f DISK, takes that away"
+                .to_owned(),
+        );
+    }
+    let bytes = sb[OPTIONS].split(|byte| *byte == 0).next().unwrap_or_default();
+    let options = String::from_utf8_lossy(bytes);
+    let error = MountOptions::parse(&options).and_then(|wish| wish.check(FsType::Ext4)).err()?;
+    Some(format!(
+        "asks for what no volume may have: {}; tune2fs -E mount_opts= DISK takes that away",
+        error.cause
+    ))
+}

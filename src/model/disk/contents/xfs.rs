@@ -1,0 +1,28 @@
+//! The superblock of xfs.
+
+use super::{Contents, FileSystem, FsType, Maker, uuid_text};
+
+pub(in crate::model::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
+    let sb = head.get(..128)?;
+    if &sb[..4] != b"XFSB" {
+        return None;
+    }
+    let block = u64::from(u32::from_be_bytes(sb[4..8].try_into().ok()?));
+    let blocks = u64::from_be_bytes(sb[8..16].try_into().ok()?);
+    let is_finished = sb[126] == 0;
+    // Where its log begins: only one that is elsewhere begins at 0.
+    if is_finished && sb[48..56] == [0; 8] {
+        return Some(Contents::Foreign(
+            "an xfs whose log is on another device, which is never opened".to_owned(),
+        ));
+    }
+    Some(Contents::FileSystem(FileSystem {
+        kind: FsType::Xfs,
+        uuid: uuid_text(&sb[32..48]),
+        size: blocks.saturating_mul(block),
+        mounts: None,
+        wants_check: false,
+        asks_for_panic: false,
+        maker: if is_finished { Maker::Finished } else { Maker::Unfinished },
+    }))
+}

@@ -1,0 +1,6 @@
+//! Facts and rules of block devices and what stands on them.
+
+pub mod contents;
+pub mod device;
+pub mod exclusive_open;
+pub mod formatting;

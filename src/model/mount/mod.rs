@@ -1,0 +1,13 @@
+//! Facts and rules of mounts, and of who has them.
+
+pub mod aftercare;
+pub mod disk_users;
+pub mod letting_go;
+pub mod mount_options;
+pub mod mount_place;
+pub mod mountinfo;
+pub mod ownership;
+pub mod propagation;
+pub mod replacement;
+pub mod staleness;
+pub mod target;

@@ -1,0 +1,150 @@
+//! Whether a mount stands on a dead disk: told by what the kernel still has at the mount's number,
+//! never by how the mount behaves. A dead mount answers `stat`, and on older kernels takes writes.
+
+use crate::model::disk::device::DeviceNumber;
+use serde::Serialize;
+use std::fmt;
+
+/// What the kernel has at the number that a mount was made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Presence {
+    /// No disk: it is gone for good, for a number is not given away while a mount pins it.
+    Absent,
+    /// A disk that shows that it is the volume's.
+    Own,
+    /// A disk that may be slow, or come back by itself: in which state it is.
+    Halted(String),
+    /// A disk that shows to be another one: what it shows.
+    Other(String),
+}
+
+/// The disk that shows now that it is the volume's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Here {
+    /// None.
+    Nothing,
+    /// Exactly one.
+    One(DeviceNumber),
+    /// Two or more, or one that shows too little to tell.
+    Uncertain,
+}
+
+/// What a mount of the volume is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "is", content = "why", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It stands on the volume's disk. If that fails, it is broken, and nothing to be replaced.
+    Healthy,
+    /// Its disk is gone, and the volume is back on another one.
+    Stale,
+    /// Its disk is gone, and the volume is not here.
+    Waiting,
+    /// Several disks show that they are the volume's: two ways to it, or two attachments. One
+    /// file system on both would be destroyed.
+    Ambiguous,
+    /// The number is another disk's: the mount is not the volume's, or it was made from a wrong
+    /// disk.
+    Foreign(String),
+    /// The old disk may live.
+    NotProvenDead(String),
+}
+
+/// Judges a mount made from `number`.
+#[must_use]
+pub fn judge(number: DeviceNumber, presence: &Presence, here: Here) -> Verdict {
+    match (presence, here) {
+        (_, Here::Uncertain) => Verdict::Ambiguous,
+        (Presence::Absent, Here::One(_)) => Verdict::Stale,
+        (Presence::Absent, Here::Nothing) => Verdict::Waiting,
+        (Presence::Halted(state), _) => Verdict::NotProvenDead(state.clone()),
+        (Presence::Other(shown), _) => Verdict::Foreign(shown.clone()),
+        (Presence::Own, Here::One(now)) if now == number => Verdict::Healthy,
+        // It shows the volume's serial, and so does another.
+        (Presence::Own, Here::One(_)) => Verdict::Ambiguous,
+        // Seen a moment ago, not now: nothing is known.
+        (Presence::Own, Here::Nothing) => Verdict::NotProvenDead("coming or going".to_owned()),
+    }
+}
+
+impl Verdict {
+    /// Whether the mount will never be read again.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        matches!(self, Self::Stale | Self::Waiting)
+    }
+
+    /// What a person can do about a mount of that number that nobody dares to replace; nothing
+    /// where there is no doubt.
+    #[must_use]
+    pub fn hint(&self, number: DeviceNumber) -> Option<String> {
+        match self {
+            Self::Healthy | Self::Stale | Self::Waiting => None,
+            Self::NotProvenDead(_) => Some(format!(
+                "a disk that is not proven dead is not replaced, for it may only be slow: if it is \
+                 known to be gone, echo 1 > /sys/dev/block/{number}/device/delete removes it, and \
+                 the next call heals"
+            )),
+            Self::Foreign(_) => Some(format!(
+                "nothing was touched; find out what {number} is (lsblk, the kernel's log), and \
+                 restart the pods that use the volume"
+            )),
+            Self::Ambiguous => Some(
+                "one file system on two disks is destroyed: detach the one that does not belong to \
+                 this machine"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Healthy => f.write_str("healthy"),
+            Self::Stale => f.write_str("stale: its disk is gone, and another one is here"),
+            Self::Waiting => f.write_str("dead: its disk is gone, and none is here"),
+            Self::Ambiguous => f.write_str("several disks show the volume's serial"),
+            Self::Foreign(shown) => write!(f, "its number is another disk's ({shown})"),
+            Self::NotProvenDead(state) => write!(f, "its disk is not proven dead ({state})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table() {
+        let (old, new) =
+            (DeviceNumber { major: 8, minor: 0 }, DeviceNumber { major: 8, minor: 16 });
+        let halted = || Presence::Halted("offline".to_owned());
+        let other = || Presence::Other("serial \"x\"".to_owned());
+        let not_dead = |state: &str| Verdict::NotProvenDead(state.to_owned());
+        let foreign = || Verdict::Foreign("serial \"x\"".to_owned());
+        for (presence, here, verdict) in [
+            (Presence::Absent, Here::One(new), Verdict::Stale),
+            (Presence::Absent, Here::Nothing, Verdict::Waiting),
+            (Presence::Absent, Here::Uncertain, Verdict::Ambiguous),
+            (Presence::Own, Here::One(old), Verdict::Healthy),
+            (Presence::Own, Here::One(new), Verdict::Ambiguous),
+            (Presence::Own, Here::Uncertain, Verdict::Ambiguous),
+            (Presence::Own, Here::Nothing, not_dead("coming or going")),
+            (other(), Here::One(new), foreign()),
+            (other(), Here::Nothing, foreign()),
+            (other(), Here::Uncertain, Verdict::Ambiguous),
+            (halted(), Here::One(new), not_dead("offline")),
+            (halted(), Here::One(old), not_dead("offline")),
+            (halted(), Here::Nothing, not_dead("offline")),
+            (halted(), Here::Uncertain, Verdict::Ambiguous),
+        ] {
+            assert_eq!(judge(old, &presence, here), verdict, "{presence:?} {here:?}");
+            assert_eq!(
+                verdict.is_dead(),
+                presence == Presence::Absent && verdict != Verdict::Ambiguous
+            );
+            let is_doubtful = !verdict.is_dead() && verdict != Verdict::Healthy;
+            assert_eq!(verdict.hint(old).is_some(), is_doubtful, "{verdict:?}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+use super::*;
+use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::staleness::{Here, Presence, Verdict as Judged, judge as judge_mount};
+use crate::model::report::facts::{
+    CloudView, Disk, LetGoFact, PodFact, ProcessFact, RecordFact, RefusalFact,
+};
+
+fn disk(number: &str) -> DiskFact {
+    DiskFact::Proven(Disk {
+        name: "vdc".to_owned(),
+        number: number.parse().unwrap(),
+        size: 1 << 30,
+        read_only: false,
+        sequence: Some(3),
+        shows_whole_id: false,
+        shows: Vec::new(),
+    })
+}
+
+fn mount(role: Role, verdict: Judged) -> MountFact {
+    let table = MountTable::parse(b"40 22 7:1 / /p rw - ext4 /dev/incloud-disk/v1 rw\n").unwrap();
+    MountFact::new(&table.mounts()[0], role, Some(verdict))
+}
+
+fn facts(disk: DiskFact, mounts: Vec<MountFact>) -> VolumeFacts {
+    VolumeFacts {
+        id: Some(VolumeId::parse("v1").unwrap()),
+        name: None,
+        identity: "serial v1".to_owned(),
+        disk,
+        cloud: CloudFact::Unknown { why: "it does not answer".to_owned() },
+        mounts,
+        unseen_mounts: None,
+        pods: Vec::new(),
+        refused: Vec::new(),
+        let_go: Vec::new(),
+        record: RecordFact::default(),
+        links: Vec::new(),
+        lock: None,
+    }
+}
+
+fn refusal(is_current: bool) -> RefusalFact {
+    RefusalFact {
+        what: "unmount u".to_owned(),
+        reason: "pod shop/orders-0 still runs".to_owned(),
+        since: 1,
+        last: 2,
+        count: 38,
+        is_current,
+    }
+}
+
+#[track_caller]
+fn is(facts: &VolumeFacts, health: Health, words: &[&str]) -> Verdict {
+    let verdict = judge(facts);
+    assert_eq!(verdict.health, health, "{verdict:?}");
+    let all = format!("{verdict:?}");
+    for word in words {
+        assert!(all.contains(word), "{word}: {all}");
+    }
+    assert_eq!(verdict.next.is_none(), health == Health::Ok, "{verdict:?}");
+    verdict
+}
+
+const ALL: [Role; 3] = [Role::Global, Role::Pod, Role::Container];
+
+fn three(verdict: &Judged) -> Vec<MountFact> {
+    ALL.map(|role| mount(role, verdict.clone())).to_vec()
+}
+
+#[test]
+fn a_volume_on_its_disk_is_well() {
+    is(&facts(disk("7:1"), three(&Judged::Healthy)), Health::Ok, &["1 pod's, 1 container's"]);
+    is(&facts(disk("7:1"), Vec::new()), Health::Ok, &["mounted nowhere"]);
+    is(&facts(DiskFact::None, Vec::new()), Health::Ok, &["no disk of it is here"]);
+}
+
+#[test]
+fn off_its_disk_it_is_stale_or_dead() {
+    let words = ["3 mounts stand", "7:1", "1 of them inside", "vdc (7:2)", "disk heal v1"];
+    is(&facts(disk("7:2"), three(&Judged::Stale)), Health::Stale, &words);
+    is(&facts(DiskFact::None, three(&Judged::Waiting)), Health::Dead, &["no other disk"]);
+    // One that was left behind is enough.
+    let mut left = three(&Judged::Healthy);
+    left[2] = mount(Role::Container, Judged::Stale);
+    is(&facts(disk("7:2"), left), Health::Stale, &["1 mount stands"]);
+}
+
+#[test]
+fn what_cannot_be_told_is_ambiguous_before_all_else() {
+    let several = DiskFact::Ambiguous { why: "shown by loop1 and loop2".to_owned() };
+    let mut seen = facts(several, three(&Judged::Ambiguous));
+    seen.refused.push(refusal(true));
+    is(&seen, Health::Ambiguous, &["loop1 and loop2", "by guess"]);
+    let other = Judged::Foreign("serial v2".to_owned());
+    let other = facts(disk("7:2"), vec![mount(Role::Pod, other)]);
+    let words = ["/p is mounted from 7:1", "another disk's (serial v2)", "vdc (7:2)", "lsblk"];
+    is(&other, Health::Ambiguous, &words);
+    let halted = Judged::NotProvenDead("vdc is offline".to_owned());
+    let halted = facts(disk("7:1"), vec![mount(Role::Pod, halted)]);
+    is(&halted, Health::Ambiguous, &["not proven dead (vdc is offline)", "7:1/device/delete"]);
+}
+
+/// What the heal would do, and what people see, are one rule.
+#[test]
+fn every_verdict_of_the_heal_has_its_health() {
+    let other = || Presence::Other("serial v2".to_owned());
+    let halted = || Presence::Halted("vdc is offline".to_owned());
+    let several = || DiskFact::Ambiguous { why: "several".to_owned() };
+    for (presence, disk, health) in [
+        (Presence::Own, disk("7:1"), Health::Ok),
+        (Presence::Own, disk("7:2"), Health::Ambiguous),
+        (Presence::Own, DiskFact::None, Health::Ambiguous),
+        (Presence::Own, several(), Health::Ambiguous),
+        (Presence::Absent, disk("7:2"), Health::Stale),
+        (Presence::Absent, DiskFact::None, Health::Dead),
+        (Presence::Absent, several(), Health::Ambiguous),
+        (halted(), disk("7:1"), Health::Ambiguous),
+        (halted(), disk("7:2"), Health::Ambiguous),
+        (halted(), DiskFact::None, Health::Ambiguous),
+        (halted(), several(), Health::Ambiguous),
+        (other(), disk("7:2"), Health::Ambiguous),
+        (other(), DiskFact::None, Health::Ambiguous),
+        (other(), several(), Health::Ambiguous),
+    ] {
+        let verdict = judge_mount("7:1".parse().unwrap(), &presence, disk.here().unwrap());
+        let seen = facts(disk, three(&verdict));
+        is(&seen, health, &[]);
+        let heals = matches!(health, Health::Stale | Health::Dead);
+        assert_eq!(heals, verdict.is_dead(), "{verdict:?}");
+    }
+    assert_eq!(DiskFact::Unseen { why: String::new() }.here(), None::<Here>);
+}
+
+#[test]
+fn a_refusal_guards_as_long_as_it_is_asked_for() {
+    let mut seen = facts(disk("7:1"), three(&Judged::Healthy));
+    seen.refused.push(refusal(true));
+    is(&seen, Health::Guarded, &["unmount for u", "38 times", "orders-0", "disk release v1"]);
+    // kubelet 1.20 neglects a pod whose unmount was refused; of other calls it has no memory.
+    is(&seen, Health::Guarded, &["restart it once when the API answers again", "issue 41522"]);
+    seen.refused[0].what = "unmountdevice".to_owned();
+    is(&seen, Health::Guarded, &["if kubelet is wrong, nothing"]);
+    seen.disk = disk("7:2");
+    seen.mounts[1] = mount(Role::Pod, Judged::Stale);
+    is(&seen, Health::Stale, &[]);
+    let mut over = facts(disk("7:1"), three(&Judged::Healthy));
+    over.refused.push(refusal(false));
+    is(&over, Health::Ok, &["no longer asked for"]);
+}
+
+#[test]
+fn a_copy_that_is_all_that_is_left_has_leaked() {
+    let mut copy = mount(Role::Stranger, Judged::Healthy);
+    let process = ProcessFact { pid: 42, command: "agent".to_owned(), container: None, pod: None };
+    copy.processes.push(process);
+    is(&facts(disk("7:1"), vec![copy.clone()]), Health::Leaked, &["42 (agent)", "restart what"]);
+    is(
+        &facts(disk("7:1"), vec![mount(Role::Container, Judged::Healthy)]),
+        Health::Leaked,
+        &["end the pods"],
+    );
+    is(&facts(disk("7:1"), vec![mount(Role::Global, Judged::Healthy), copy]), Health::Ok, &[]);
+}
+
+#[test]
+fn what_disagrees_is_noted() {
+    let mut seen = facts(disk("7:1"), three(&Judged::Healthy));
+    seen.cloud = CloudFact::Known(CloudView {
+        status: "in-use".to_owned(),
+        size: 1,
+        servers: vec![("other".to_owned(), None)],
+        is_here: false,
+        ..CloudView::default()
+    });
+    seen.mounts[0].super_options = "ro,errors=remount-ro".to_owned();
+    is(&seen, Health::Ok, &["attached to other", "read-only although"]);
+}
+
+#[test]
+fn what_was_let_go_is_told_and_is_no_alarm_until_it_lasts() {
+    let pod = ConsumerId::parse("u").unwrap();
+    let one = LetGoFact {
+        pod: pod.clone(),
+        since: 7_860_000,
+        back: None,
+        lasts: false,
+        is_forgotten: false,
+    };
+    let with = |one: &LetGoFact, has_it: bool| {
+        let pods = vec![PodFact { uid: pod.clone(), name: Some("shop/orders-0".into()), has_it }];
+        judge(&VolumeFacts { let_go: vec![one.clone()], pods, ..facts(disk("7:1"), Vec::new()) })
+    };
+    let verdict = with(&one, true);
+    let told = "kubelet let go of shop/orders-0's folder at 1970-01-01T02:11:00.000Z; ";
+    assert_eq!(verdict.health, Health::Ok);
+    let still = "the pod has the volume; kubelet has not mounted it there again yet";
+    assert_eq!(verdict.notes, [format!("{told}{still}")]);
+    let back = LetGoFact { back: Some(7_920_000), ..one.clone() };
+    let again = "the pod kept the volume; mounted again at 1970-01-01T02:12:00.000Z";
+    assert_eq!(with(&back, true).notes, [format!("{told}{again}")]);
+    let verdict = with(&LetGoFact { lasts: true, ..one.clone() }, true);
+    assert_eq!((verdict.health, verdict.notes.len()), (Health::Guarded, 0));
+    assert!(verdict.because.contains(still), "{verdict:?}");
+    let verdict = with(&LetGoFact { is_forgotten: true, ..one }, false);
+    assert_eq!((verdict.health, verdict.next.as_deref()), (Health::Guarded, Some("disk heal")));
+}

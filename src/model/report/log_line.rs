@@ -1,0 +1,291 @@
+//! One line of our log, as it is written and as it is read back.
+//!
+//! ```text
+//! {"timestamp":"2026-11-21T03:50:23.5Z","level":"INFO","fields":{"message":"begin","pid":1},"span":{"id":"x","op":"attach","name":"call"}}
+//! ```
+
+use crate::model::text::is_hidden;
+use crate::model::timestamp::{self, Millis};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Longer lines are cut before they are written, and not read: a tenant's thousand mounts stand in
+/// one of them.
+pub const LONGEST: usize = 256 << 10;
+
+/// What is left of each text of a line that is cut.
+const LONGEST_TEXT: usize = 16 << 10;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// When, in milliseconds since 1970.
+    pub at: Millis,
+    /// The level's name.
+    pub level: String,
+    /// The id of the call or verb; empty if none.
+    pub id: String,
+    /// The word of the call, or a person's verb.
+    pub op: String,
+    /// Whether a person asked.
+    pub is_verb: bool,
+    /// What is said.
+    pub message: String,
+    /// With which facts.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl LogLine {
+    /// A field's text; empty if there is none.
+    #[must_use]
+    pub fn field(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+
+    /// A field that is a whole number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.fields.get(name)?.parse().ok()
+    }
+}
+
+/// The line as it is written. It is one JSON object: signs that a terminal hides or obeys are
+/// written by their numbers, and of a line that is too long each text is cut.
+#[must_use]
+pub fn as_written(line: &[u8]) -> Cow<'_, [u8]> {
+    if line.len() > LONGEST {
+        let whole = serde_json::from_slice::<Whole>(line).and_then(|mut whole| {
+            cut(&mut whole.fields);
+            serde_json::to_string(&whole)
+        });
+        return Cow::Owned(escaped(&(whole.unwrap_or_default() + "\n")).into_bytes());
+    }
+    // The library escapes all that is below a blank; nearly all lines have nothing else.
+    match std::str::from_utf8(line) {
+        Ok(text) if !line.is_ascii() || line.contains(&0x7f) => {
+            Cow::Owned(escaped(text).into_bytes())
+        }
+        _ => Cow::Borrowed(line),
+    }
+}
+
+/// A line that is written anew, in the library's order.
+#[derive(Debug, Deserialize, Serialize)]
+struct Whole {
+    timestamp: String,
+    level: String,
+    fields: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span: Option<Value>,
+}
+
+fn cut(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > LONGEST_TEXT => {
+            let end = (0..=LONGEST_TEXT).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap_or_default());
+            text.push('…');
+        }
+        Value::Object(map) => map.values_mut().for_each(cut),
+        Value::Array(all) => all.iter_mut().for_each(cut),
+        _ => {}
+    }
+}
+
+/// JSON without hidden signs: they only stand inside of its texts, where a number is the same.
+#[must_use]
+pub fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for sign in json.chars() {
+        if sign == '\n' || !is_hidden(sign) {
+            text.push(sign);
+        } else {
+            let mut units = [0; 2];
+            for unit in sign.encode_utf16(&mut units) {
+                text.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    text
+}
+
+/// How the library begins each line. Inside of a text its quotes are escaped.
+const BEGIN: &str = r#"{"timestamp":""#;
+
+#[derive(Debug, Deserialize)]
+struct Written {
+    timestamp: String,
+    level: String,
+    fields: Texts,
+    #[serde(default)]
+    span: Texts,
+}
+
+/// A JSON object whose values are read as text.
+#[derive(Debug, Default)]
+struct Texts(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(EachText)
+    }
+}
+
+struct EachText;
+
+impl<'de> Visitor<'de> for EachText {
+    type Value = Texts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
+        let mut texts = BTreeMap::new();
+        while let Some((name, value)) = map.next_entry::<String, Value>()? {
+            let text = match value {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            texts.insert(name, text);
+        }
+        Ok(Texts(texts))
+    }
+}
+
+/// Reads a line; nothing if it is not one of ours. A line that a power cut or a full disk tore has
+/// the next one behind it: only the last beginning counts.
+#[must_use]
+pub fn parse(line: &str) -> Option<LogLine> {
+    let mut written: Written = serde_json::from_str(&line[line.rfind(BEGIN)?..]).ok()?;
+    if !matches!(written.level.as_str(), "ERROR" | "WARN" | "INFO" | "DEBUG" | "TRACE") {
+        return None;
+    }
+    let mut of_span = |name: &str| written.span.0.remove(name).unwrap_or_default();
+    let (id, op, is_verb) = (of_span("id"), of_span("op"), of_span("name") == "verb");
+    Some(LogLine {
+        at: timestamp::parse(&written.timestamp)?,
+        level: written.level,
+        id,
+        op,
+        is_verb,
+        message: written.fields.0.remove("message").unwrap_or_default(),
+        fields: written.fields.0,
+    })
+}
+
+/// The call's id, without reading all of the line.
+#[must_use]
+pub fn call_id(line: &str) -> Option<&str> {
+    line.rsplit_once(r#""span":{"id":""#)?.1.split('"').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn line(fields: &Value, span: &Value) -> String {
+        format!(
+            r#"{{"timestamp":"2026-11-21T03:50:23.5Z","level":"WARN","fields":{fields},"span":{span}}}"#
+        )
+    }
+
+    #[test]
+    fn a_calls_line_is_taken_apart() {
+        let text = line(
+            &json!({"message": "refused", "volume": "v1", "reason": "pod \"a\" runs: {\n", "count": 10, "dry_run": true}),
+            &json!({"id": "m-5", "op": "unmount", "name": "call"}),
+        );
+        assert_eq!(call_id(&text), Some("m-5"));
+        let line = parse(&text).unwrap();
+        assert_eq!((line.id.as_str(), line.op.as_str(), line.is_verb), ("m-5", "unmount", false));
+        assert_eq!((line.level.as_str(), line.message.as_str()), ("WARN", "refused"));
+        assert_eq!(line.field("reason"), "pod \"a\" runs: {\n");
+        assert_eq!((line.field("volume"), line.number("count")), ("v1", Some(10)));
+        assert_eq!((line.field("dry_run"), line.at % 1000), ("true", 500));
+    }
+
+    #[test]
+    fn a_verb_and_a_line_without_a_call_are_read() {
+        let verb = line(
+            &json!({"message": "begin"}),
+            &json!({"id": "m", "op": "detach --force", "name": "verb"}),
+        );
+        assert!(parse(&verb).unwrap().is_verb);
+        let plain = r#"{"timestamp":"2026-11-21T03:50:23Z","level":"WARN","fields":{"message":"a link lies"}}"#;
+        let plain = parse(plain).unwrap();
+        assert_eq!((plain.id.as_str(), plain.message.as_str()), ("", "a link lies"));
+    }
+
+    #[test]
+    fn what_is_no_line_of_ours_is_none() {
+        let whole = line(&json!({"message": "begin"}), &json!({"id": "m"}));
+        for other in [
+            "",
+            "old",
+            "{}",
+            "[]",
+            "2026-11-21T03:50:23Z  INFO verb{id=\"m\" op=\"release\"}: begin who=\"alice\"",
+            &whole[..whole.len() - 1],
+            &whole.replace("WARN", "NOTE"),
+            &whole.replace("2026", "x"),
+            &format!("{whole}{{"),
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_torn_line_takes_nothing_of_the_next_one() {
+        let forged = line(&json!({"message": "forged"}), &json!({"id": "f"}));
+        let torn = line(&json!({"message": "x", "reason": forged}), &json!({"id": "m"}));
+        let next =
+            line(&json!({"message": "next"}), &json!({"id": "n", "op": "mount", "name": "call"}));
+        for end in 0..torn.len() {
+            if torn.is_char_boundary(end) {
+                let found = parse(&format!("{}{next}", &torn[..end])).unwrap();
+                assert_eq!((found.message.as_str(), found.id.as_str()), ("next", "n"), "{end}");
+                assert_eq!(parse(&torn[..end]), None, "{end}");
+            }
+        }
+        assert_eq!(parse(&torn).unwrap().message, "x");
+    }
+
+    #[test]
+    fn long_and_hidden_texts_are_written_so_that_they_come_back() {
+        let long = line(&json!({"message": "x", "plan": "é".repeat(LONGEST)}), &json!({"id": "m"}));
+        let written = as_written(long.as_bytes());
+        assert!(written.len() < LONGEST && written.ends_with(b"\n"), "{}", written.len());
+        let found = parse(std::str::from_utf8(&written).unwrap().trim_end()).unwrap();
+        assert!(found.id == "m" && found.field("plan").starts_with('é'));
+        let text = "磁盘 \u{202e}\u{200b}\u{e0041}\u{7f}\u{9b}";
+        let hidden = line(&json!({"message": text}), &json!({"id": "m"}));
+        let written = String::from_utf8(as_written(hidden.as_bytes()).into_owned()).unwrap();
+        assert!(written.contains("磁盘 \\u202e\\u200b\\udb40\\udc41\\u007f\\u009b"), "{written}");
+        assert_eq!(parse(&written).unwrap().message, text);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_was_written_comes_back(text in ".{0,60}") {
+            let line = line(&json!({"message": text, "object": text}), &json!({"id": "m", "op": text}));
+            let written = String::from_utf8(as_written(line.as_bytes()).into_owned()).unwrap();
+            let found = parse(&written).unwrap();
+            proptest::prop_assert_eq!(&found.op, &text);
+            proptest::prop_assert_eq!(found.field("object"), &text);
+            proptest::prop_assert_eq!(call_id(&written), Some("m"));
+        }
+
+        #[test]
+        fn no_line_makes_the_reader_panic(text in ".{0,200}") {
+            let _ = parse(&format!("{BEGIN}{text}"));
+            let _ = parse(&text);
+            let _ = call_id(&text);
+        }
+    }
+}

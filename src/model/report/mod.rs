@@ -1,0 +1,9 @@
+//! What people are told.
+
+pub mod facts;
+pub mod finding;
+pub mod health;
+pub mod log_line;
+pub mod metrics;
+pub mod refusal;
+pub mod timeline;

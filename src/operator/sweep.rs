@@ -1,0 +1,361 @@
+//! `disk heal` for all volumes, for the disk that just came, or for every disk that comes: what the
+//! calls do by themselves where nobody calls. udev's rule and the timer run it.
+//!
+//! Each look has a worker of its own. One that hangs on a volume's disk is given up; what is left of it
+//! is written down beside that volume's lock, and the next look comes to that volume last.
+
+use super::heal::{notes, word};
+use super::terminal;
+use crate::driver::Driver;
+use crate::driver::guard::forgotten::Forgotten;
+use crate::driver::heal::Healed;
+use crate::driver::heal::adopt::Found;
+use crate::driver::heal::sweep::Tended;
+use crate::host::devices::SysfsDevices;
+use crate::host::system::System;
+use crate::host::worker::Signals;
+use crate::host::{Devices, device_nodes, worker};
+use crate::log;
+use crate::model::config::{Config, HealMode};
+use crate::model::deadline::Deadline;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount::replacement::Outcome;
+use crate::watchdog::{self, PartPatience};
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Whose volumes are looked after.
+pub(super) enum Whom {
+    /// Everybody's.
+    All,
+    /// The one's whose disk this is.
+    Disk(PathBuf),
+    /// Everybody's, again with every disk that comes, until the process is ended.
+    Coming,
+}
+
+/// How long one look after all volumes may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The net beneath the events, which can be lost.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// The same while another call works on a volume.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The same while the disk of one hangs: that it answers again is no event.
+const LOOK_AT_HANGING: Duration = Duration::from_secs(10);
+
+/// How long a look may be in one and the same system call. A mount that replays a long journal may
+/// take so long; it goes on faster the next time.
+const WITH_HANGING: Duration = Duration::from_secs(15);
+
+/// How long a look that was asked to end may go on: what it does is whole then.
+const TO_ITS_END: Duration = Duration::from_secs(60);
+
+/// The same for one that a person waits for.
+const SOON: Duration = Duration::from_secs(1);
+
+pub(super) fn run(
+    whom: &Whom,
+    dry_run: bool,
+    config: &Config,
+    origin: Option<&Path>,
+) -> Result<String> {
+    let mode = if dry_run { HealMode::Report } else { config.heal.mode };
+    // A timer's log needs no line each minute.
+    let is_asked = dry_run || worker::is_seen();
+    let tending = Tending { mode, config, origin, is_asked, is_plan: dry_run };
+    match whom {
+        Whom::Coming => tending.watch(),
+        // The kernel gives its number away when it is gone.
+        Whom::Disk(node) if !node.exists() => {
+            Ok(terminal::told(&format!("there is no {}", node.display())))
+        }
+        Whom::Disk(node) => tending.once(Some(node)),
+        Whom::All => tending.once(None),
+    }
+}
+
+struct Tending<'a> {
+    mode: HealMode,
+    config: &'a Config,
+    origin: Option<&'a Path>,
+    /// Whether somebody wants to read that there was nothing to do.
+    is_asked: bool,
+    /// Whether nothing may be changed.
+    is_plan: bool,
+}
+
+/// What was said of each volume or folder.
+type Said = BTreeMap<String, Vec<String>>;
+
+/// What the worker of a look says, an object a line: as it comes, for it may not come to its end.
+#[derive(Debug, Serialize, Deserialize)]
+enum News {
+    /// What is so of a volume or a folder, and whether it could not be put right.
+    Told { whose: String, lines: Vec<String>, is_failure: bool },
+    /// It came to its end.
+    End { is_busy: bool, is_hanging: bool },
+}
+
+/// What came of one look.
+#[derive(Default)]
+struct Looked {
+    said: Said,
+    failures: usize,
+    is_busy: bool,
+    is_hanging: bool,
+    /// The volume at which it was given up: the next look comes to it last.
+    given_up_at: Option<String>,
+    signal: Option<Signal>,
+}
+
+impl Looked {
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Told { whose, lines, is_failure } => {
+                self.failures += usize::from(is_failure);
+                self.said.insert(whose, lines);
+            }
+            News::End { is_busy, is_hanging } => {
+                self.is_busy |= is_busy;
+                self.is_hanging |= is_hanging;
+            }
+        }
+    }
+}
+
+impl Tending<'_> {
+    fn with_driver<T>(&self, work: impl FnOnce(&Driver<'_>) -> Result<T>) -> Result<T> {
+        super::measured("heal", self.config, self.origin, Deadline::after(PATIENCE), work)
+    }
+
+    fn once(&self, node: Option<&Path>) -> Result<String> {
+        let mut all = Looked::default();
+        let mut put_off = BTreeSet::new();
+        loop {
+            let looked = self.look(node, &put_off, SOON);
+            let Looked { said, failures, given_up_at, signal, .. } = looked;
+            all.said.extend(said);
+            all.failures = failures;
+            if let Some(signal) = signal {
+                return Err(Error::new(Kind::Busy, format!("ended by {signal}")));
+            }
+            // Each time one volume more comes last, and the others are come to.
+            if !given_up_at.is_some_and(|id| put_off.insert(id)) {
+                break;
+            }
+        }
+        if self.mode == HealMode::Off {
+            all.said.entry(String::new()).or_default().push("heal.mode is off".to_owned());
+        }
+        let mut text = String::new();
+        for line in all.said.into_values().flatten() {
+            text += &terminal::told(&line);
+        }
+        match all.failures {
+            0 if text.is_empty() && self.is_asked => {
+                Ok("no mount of any volume here stands on a dead disk\n".to_owned())
+            }
+            0 => Ok(text),
+            count => {
+                say(&text);
+                Err(Error::new(Kind::Host, format!("{count} could not be put right")))
+            }
+        }
+    }
+
+    /// Looks after all volumes, or one disk's, by a worker; what was done, and what could not be.
+    fn look(
+        &self,
+        node: Option<&Path>,
+        put_off: &BTreeSet<String>,
+        after_a_signal: Duration,
+    ) -> Looked {
+        let patience = PartPatience {
+            in_all: PATIENCE + TO_ITS_END,
+            with_hanging: Some(WITH_HANGING),
+            after_a_signal,
+        };
+        let part = watchdog::part(patience, || self.work(node, put_off));
+        let mut looked = Looked { signal: part.signal, ..Looked::default() };
+        for line in part.said.split(|byte| *byte == b'\n') {
+            if let Ok(news) = serde_json::from_slice(line) {
+                looked.hear(news);
+            }
+        }
+        if let Some(error) = part.given_up {
+            let (whose, line) = match &part.volume {
+                Some(id) => (id.clone(), format!("volume {id}: not healed: {error}")),
+                None => (String::new(), format!("cannot look: {error}")),
+            };
+            looked.hear(News::Told { whose, lines: vec![line], is_failure: true });
+            looked.is_hanging = true;
+            looked.given_up_at = part.volume;
+        }
+        looked
+    }
+
+    /// In the worker.
+    fn work(&self, node: Option<&Path>, put_off: &BTreeSet<String>) {
+        let _is_logged = log::start(self.config);
+        let id = log::new_call_id();
+        let _span = tracing::error_span!("verb", id, op = "heal").entered();
+        let end = self.tend(node, put_off).unwrap_or_else(|error| {
+            tell(String::new(), vec![format!("cannot look: {error}")], true);
+            Tended::default()
+        });
+        tell_news(&News::End { is_busy: end.is_busy, is_hanging: end.is_hanging });
+    }
+
+    fn tend(&self, node: Option<&Path>, put_off: &BTreeSet<String>) -> Result<Tended> {
+        self.with_driver(|driver| {
+            if self.mode == HealMode::Off {
+                driver.end_all_leftovers();
+                tell_forgotten(driver);
+                return Ok(Tended::default());
+            }
+            let mut told = |id: &VolumeId, done: Result<Healed>| {
+                tell(id.to_string(), told(id, &done, self.mode), done.is_err());
+            };
+            if let Some(node) = node {
+                let seen = std::fs::metadata(node).ok();
+                let number =
+                    seen.and_then(|seen| device_nodes::number_of(&seen)).ok_or_else(|| {
+                        Error::bad_call(format!("{} is no disk's node", node.display()))
+                    })?;
+                return driver.tend_disk(number, self.mode, &mut told);
+            }
+            let tended = driver.tend_all(self.mode, put_off, &mut told)?;
+            if self.mode == HealMode::Auto {
+                for one in driver.adopt_found()? {
+                    let (folder, line) = told_of_found(&one);
+                    tell(folder, vec![line], one.outcome.is_err());
+                }
+            }
+            if !self.is_plan {
+                driver.end_all_leftovers();
+                tell_forgotten(driver);
+            }
+            Ok(tended)
+        })
+    }
+
+    /// Stays in the foreground. A signal ends it at once while it waits, and else after what it is
+    /// doing.
+    fn watch(&self) -> Result<String> {
+        if self.mode == HealMode::Off {
+            return Err(Error::new(Kind::Config, "heal.mode is off: there is nothing to wait for"));
+        }
+        let mut signals = Signals::of_the_end()?;
+        // Subscribed before the look, so that no disk comes in between.
+        let mut events = SysfsDevices::default().watch();
+        let mut last = Said::new();
+        let mut put_off = BTreeSet::new();
+        loop {
+            let looked = self.look(None, &put_off, TO_ITS_END);
+            for (whose, lines) in &looked.said {
+                if last.get(whose).is_none_or(|before| !is_same(before, lines)) {
+                    say(&lines.iter().map(|line| terminal::told(line)).collect::<String>());
+                }
+            }
+            last = looked.said;
+            if looked.signal.is_some() {
+                return Ok(String::new());
+            }
+            // One that comes last in vain keeps nobody up, and is not hurried for.
+            let comes_further = if let Some(id) = looked.given_up_at {
+                put_off.insert(id)
+            } else {
+                put_off.clear();
+                false
+            };
+            let pause = match (looked.is_busy || comes_further, looked.is_hanging) {
+                (true, _) => LOOK_AGAIN,
+                (false, true) => LOOK_AT_HANGING,
+                (false, false) => LOOK_EVERY,
+            };
+            events.wait_beside(pause, signals.as_fd());
+            if signals.came().is_some() {
+                return Ok(String::new());
+            }
+        }
+    }
+}
+
+/// To the process that waits for this one.
+fn tell(whose: String, lines: Vec<String>, is_failure: bool) {
+    tell_news(&News::Told { whose, lines, is_failure });
+}
+
+fn tell_news(news: &News) {
+    if let Ok(line) = serde_json::to_string(news) {
+        let _ = worker::out().write_all((line + "\n").as_bytes());
+    }
+}
+
+/// Whether the lines say the same: for how long something has been so is no news.
+fn is_same(before: &[String], now: &[String]) -> bool {
+    let words = |lines: &[String]| lines.concat().replace(|c: char| c.is_ascii_digit(), "");
+    words(before) == words(now)
+}
+
+/// One line for each mount that was looked at, and for each thing that stays as it is.
+fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
+    let healed = match done {
+        Ok(healed) => healed,
+        Err(error) => return vec![format!("volume {id}: not healed: {error}")],
+    };
+    let mut lines = Vec::new();
+    for (place, mounts) in &healed.places {
+        // Who went away meanwhile is nobody's news.
+        for one in mounts.iter().filter(|one| one.outcome != Outcome::Gone) {
+            let (word, target) = (word(one), one.mount.target.display());
+            lines.push(format!("volume {id}: {word} {target} of {place}{}", notes(one)));
+        }
+    }
+    let is_plan = mode == HealMode::Report && !healed.is_waiting;
+    let heading = if is_plan { "would be healed" } else { "left" };
+    lines.extend(healed.left.iter().map(|left| format!("volume {id}: {heading}: {left}")));
+    lines
+}
+
+fn told_of_forgotten(one: &Forgotten) -> String {
+    let what = match &one.outcome {
+        Ok(true) => "unmounted and detached".to_owned(),
+        Ok(false) => "unmounted".to_owned(),
+        Err(error) => format!("not taken down: {error}"),
+    };
+    format!("volume {}: {what}: kubelet does not know it any more, and its pods have ended", one.id)
+}
+
+/// Ends what kubelet let go of and forgot; while no kubelet runs it may remember still.
+fn tell_forgotten(driver: &Driver<'_>) {
+    let Some(kubelet) = System::default().kubelet() else { return };
+    for one in driver.end_forgotten(!kubelet.is_attached_by_controller) {
+        let whose = format!("{} forgotten", one.id);
+        tell(whose, vec![told_of_forgotten(&one)], one.outcome.is_err());
+    }
+}
+
+fn told_of_found(one: &Found) -> (String, String) {
+    let folder = one.folder.display();
+    let line = match &one.outcome {
+        Ok(id) => format!("volume {id}: adopted {folder}"),
+        Err(error) => format!("not adopted: {folder}: {error}"),
+    };
+    (folder.to_string(), line)
+}
+
+/// To somebody who may have gone: what is done does not depend on it.
+pub(super) fn say(text: &str) {
+    let mut out = worker::out();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

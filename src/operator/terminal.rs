@@ -1,0 +1,218 @@
+//! Where verbs speak: text for people, with colour only where somebody sees it.
+
+use crate::model::error::{Error, Kind, Result};
+use crate::model::report::health::Health;
+use crate::model::report::log_line::escaped;
+use crate::model::text::visible;
+use std::io::{ErrorKind, Write};
+use unicode_width::UnicodeWidthChar;
+
+/// Lines are no longer than this.
+pub(super) const WIDTH: usize = 100;
+
+/// Where a verb speaks.
+#[expect(missing_debug_implementations, reason = "it borrows a stream")]
+pub struct Stage<'a> {
+    /// The stream.
+    pub out: &'a mut dyn Write,
+    /// Whether somebody looks.
+    pub is_terminal: bool,
+    /// Whether something that was said got lost. There is nobody to tell but the exit status.
+    pub has_failed: bool,
+}
+
+impl Stage<'_> {
+    /// Says a text; answers whether somebody listens. Whoever closes the stream early has read
+    /// enough.
+    pub(super) fn say(&mut self, text: &str) -> bool {
+        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+            Ok(()) => true,
+            Err(error) => {
+                self.has_failed |= error.kind() != ErrorKind::BrokenPipe;
+                false
+            }
+        }
+    }
+
+    /// Says a value as JSON.
+    pub(super) fn say_json(&mut self, value: &impl serde::Serialize) -> Result<bool> {
+        let text = serde_json::to_string_pretty(value)
+            .map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
+        Ok(self.say(&(escaped(&text) + "\n")))
+    }
+
+    /// The paint for this stream: none where `NO_COLOR` is set (no-color.org), or nobody looks.
+    pub(super) fn paint(&self) -> Paint {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        Paint { is_on: self.is_terminal && !is_set("NO_COLOR") && !is_dumb }
+    }
+}
+
+/// Colours, or none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Paint {
+    pub(super) is_on: bool,
+}
+
+impl Paint {
+    fn with(self, code: &str, text: &str) -> String {
+        let text = visible(text);
+        if self.is_on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into_owned() }
+    }
+
+    pub(super) fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    pub(super) fn dim(self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    pub(super) fn good(self, text: &str) -> String {
+        self.with("32", text)
+    }
+
+    pub(super) fn doubtful(self, text: &str) -> String {
+        self.with("33", text)
+    }
+
+    pub(super) fn bad(self, text: &str) -> String {
+        self.with("31", text)
+    }
+
+    /// A text in the colour of a health.
+    pub(super) fn of(self, health: Health, text: &str) -> String {
+        match health {
+            Health::Ok => self.good(text),
+            Health::Guarded | Health::Leaked => self.doubtful(text),
+            Health::Stale | Health::Dead | Health::Covered | Health::Ambiguous => self.bad(text),
+        }
+    }
+}
+
+/// How many columns a sign takes: those of East Asia take two.
+fn columns_of(sign: char) -> usize {
+    UnicodeWidthChar::width(sign).unwrap_or(1)
+}
+
+fn width_of(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// The text in so many columns at most.
+fn cut(text: &str, columns: usize) -> String {
+    let text = visible(text);
+    if width_of(&text) <= columns {
+        return text.into_owned();
+    }
+    let mut used = 1;
+    let fits = |sign: &char| {
+        used += columns_of(*sign);
+        used <= columns
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// A line of what a verb did. It quotes what others have named.
+pub(super) fn told(text: &str) -> String {
+    format!("{}\n", visible(text))
+}
+
+/// One line that fits beside an indent.
+pub(super) fn line_of(text: &str, indent: usize) -> String {
+    cut(text, WIDTH.saturating_sub(indent))
+}
+
+/// A cell of a table: the text in exactly so many columns.
+pub(super) fn cell(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let blanks = " ".repeat(columns.saturating_sub(width_of(&text)));
+    text + &blanks
+}
+
+/// Lines of a text that fit beside an indent: broken at blanks, and within a word that is longer.
+pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let width = |signs: &[char]| signs.iter().map(|sign| columns_of(*sign)).sum::<usize>();
+    let mut lines = vec![String::new()];
+    for word in visible(text).split_whitespace() {
+        let mut word: Vec<char> = word.chars().collect();
+        while let Some(line) = lines.last_mut() {
+            let used = width_of(line);
+            let gap = usize::from(used > 0);
+            if used + gap + width(&word) <= columns {
+                line.push_str(if gap > 0 { " " } else { "" });
+                line.extend(word);
+                break;
+            }
+            if used == 0 {
+                // A path is broken at a slash.
+                let fits = (1..=word.len()).rev().find(|end| width(&word[..*end]) <= columns);
+                let fits = fits.unwrap_or(1);
+                let slash = word[..fits].iter().rposition(|c| *c == '/').filter(|at| *at > 0);
+                line.extend(word.drain(..slash.unwrap_or(fits)));
+            }
+            lines.push(String::new());
+        }
+    }
+    lines
+}
+
+/// Lines of a text, each after the first under it.
+pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
+    let first = &*visible(first);
+    let indent = width_of(first);
+    let mut told = String::new();
+    for (number, line) in wrapped(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
+        let begin = if number == 0 { first.to_owned() } else { " ".repeat(indent) };
+        told += format!("{begin}{}", paint(line)).trim_end();
+        told.push('\n');
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_and_broken() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("abcdefg", 6), "abcde…");
+        assert_eq!(cell("abcdefg", 6), "abcde…");
+        assert_eq!(cell("abc", 6), "abc   ");
+        assert_eq!(wrapped("aa bb cccccc d", 5), ["aa bb", "ccccc", "c d"]);
+        assert_eq!(wrapped("", 5), [""]);
+        assert_eq!(hanging("x: ", "a b", str::to_owned), "x: a b\n");
+    }
+
+    #[test]
+    fn wide_signs_take_two_columns_and_none_commands_the_terminal() {
+        assert_eq!(cut("磁盘磁盘", 8), "磁盘磁盘");
+        assert_eq!(cut("磁盘磁盘", 7), "磁盘磁…");
+        assert_eq!(cut("磁盘磁盘", 6), "磁盘…");
+        assert_eq!(cell("磁盘", 6), "磁盘  ");
+        assert_eq!(wrapped("磁盘磁盘 a", 5), ["磁盘", "磁盘", "a"]);
+        assert_eq!(cut("a\x1b[2J\nb", 20), r"a\u{1b}[2J\nb");
+        assert_eq!(wrapped("a\x1b[2J\n\u{9b}b", 40), [r"a\u{1b}[2J\n\u{9b}b"]);
+        assert_eq!(hanging("\n", "a\nb", str::to_owned), "\\na\\nb\n");
+        assert_eq!(Paint { is_on: false }.bold("\r"), r"\r");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_is_too_long_and_no_word_is_lost(text in "[a-z磁 ]{0,300}", columns in 2usize..40) {
+            let lines = wrapped(&text, columns);
+            proptest::prop_assert!(lines.iter().all(|line| width_of(line) <= columns));
+            let all: String = lines.concat().split_whitespace().collect();
+            proptest::prop_assert_eq!(all, text.split_whitespace().collect::<String>());
+        }
+    }
+
+    #[test]
+    fn without_paint_there_is_no_escape() {
+        let paint = Paint { is_on: false };
+        assert_eq!(paint.of(Health::Dead, "dead"), "dead");
+        assert_eq!(Paint { is_on: true }.good("x"), "\x1b[32mx\x1b[0m");
+    }
+}

@@ -1,0 +1,344 @@
+//! Waits for the worker, and ends it when it is told to end, or does not end by itself.
+//!
+//! On SIGTERM kubelet waits ten seconds and then crashes if the driver still lives
+//! (kubernetes/utils issue 291). So the process that was called does nothing but wait, for the
+//! worker, for signals and for the deadline; it passes the worker's answer on, or answers in its
+//! place and ends. Whatever was under way is as after a kill: the next call goes on from there.
+
+use crate::channel::Channel;
+use crate::flexvolume::reply::Reply;
+use crate::host::left_behind::{self, Left};
+use crate::host::worker::{News, Terms, Worker};
+use crate::model::error::{Error, Kind};
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::wait::WaitStatus;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How long after its deadline a call may still answer with its own words.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a call may take before it has read how long it may take.
+const AT_FIRST: Duration = Duration::from_secs(30);
+
+/// How long an answer that was begun may take to be read once a signal came.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long what is written down of a call that was given up may take: disks may hang here too.
+const PAPERWORK: Duration = Duration::from_secs(2);
+
+/// Who the answer would be about.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// The call word.
+    pub action: String,
+    /// The volume.
+    pub object: String,
+    /// The call's id.
+    pub call_id: String,
+}
+
+/// Lets a worker do a call, which gives its answer by `worker::out`, and passes it on; says
+/// whether an answer got out. `given_up` writes down what the worker cannot any more.
+#[must_use]
+pub fn call(
+    channel: &Channel,
+    subject: &Subject,
+    work: impl FnOnce(),
+    given_up: impl FnOnce(&Error),
+) -> bool {
+    let answer = |error: &Error| {
+        Reply::failure(&subject.action, &subject.object, error, &subject.call_id).line()
+    };
+    let terms = Terms { at_first: Some(AT_FIRST), grace: GRACE, has_own_signals: true };
+    let started = Worker::start(terms, || {
+        work();
+        0
+    });
+    let mut worker = match started {
+        Ok(worker) => worker,
+        Err(error) => return channel.send(&answer(&error)),
+    };
+    let mut reply = Vec::new();
+    loop {
+        // A signal that comes together with the answer comes too late.
+        let why = match worker.next(None) {
+            Some(News::Output(bytes)) => {
+                reply.extend(bytes);
+                if reply.ends_with(b"\n") {
+                    break;
+                }
+                continue;
+            }
+            Some(News::Complaint(_)) | None => continue,
+            Some(News::Signal(signal)) => {
+                Error::new(Kind::Busy, format!("{signal} ended the call"))
+                    .hint("the next call goes on from where it stood")
+            }
+            Some(News::Hangs) => {
+                let seconds = worker.total().as_secs();
+                Error::new(Kind::Timeout, format!("not done within {seconds} s"))
+            }
+            Some(News::Ended(status)) => {
+                Error::new(Kind::Bug, format!("the call's process {}", ended(status)))
+                    .hint("its log has the last step; the next call goes on from there")
+            }
+        };
+        let does = worker.does();
+        let left = worker.end();
+        let why = named(why, &left, does);
+        let sent = channel.send(&answer(&why));
+        worker.settle(&left, PAPERWORK, || given_up(&why));
+        return sent;
+    }
+    let sent = match channel.begin() {
+        Some(stdout) => worker.write(stdout.as_fd(), &reply, LAST_WORDS).is_ok(),
+        None => false,
+    };
+    // What is written after the answer, as the metrics are, is waited for; a thread that hangs is not.
+    while !matches!(worker.next(None), Some(News::Ended(_) | News::Hangs)) {}
+    let left = worker.end();
+    if !left.is_empty() {
+        worker.settle(&left, PAPERWORK, || {
+            for one in &left {
+                tracing::warn!(process = one.pid, what = %one, "left behind");
+            }
+        });
+    }
+    sent
+}
+
+/// The error, with the processes that are left behind and what ends them.
+fn named(mut error: Error, left: &[Left], does: Option<String>) -> Error {
+    if left.is_empty() {
+        if let Some(does) = does {
+            error.cause = format!("{} ({does})", error.cause);
+        }
+        if error.kind == Kind::Timeout && error.hint.is_none() {
+            error = error.hint("something of the machine is slow: see the log for the last step");
+        }
+        return error;
+    }
+    let all: Vec<_> = left.iter().map(ToString::to_string).collect();
+    error.cause = format!("{}; {}", error.cause, all.join("; "));
+    error.hint(left_behind::WHAT_ENDS_IT)
+}
+
+fn ended(status: WaitStatus) -> String {
+    match status {
+        WaitStatus::Signaled(_, signal, _) => format!("was ended by {signal}"),
+        WaitStatus::Exited(_, status) => format!("ended without an answer, with status {status}"),
+        other => format!("ended without an answer ({other:?})"),
+    }
+}
+
+/// How long a person's verb is waited for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Patience {
+    /// A worker that is in one and the same call on a disk or a folder for so long is given up.
+    pub with_hanging: Option<Duration>,
+}
+
+/// How long a worker may take to end by a signal.
+const BY_SIGNAL: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether a worker hangs.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Lets a worker do what a person asks for, which speaks by `worker::out` and
+/// `worker::complaints`; answers the exit status.
+#[must_use]
+pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
+    let complain = |text: &str| {
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        1
+    };
+    let terms = Terms { at_first: None, grace: GRACE, has_own_signals: false };
+    let mut worker = match Worker::start(terms, || i32::from(work())) {
+        Ok(worker) => worker,
+        Err(error) => return complain(&format!("disk: {error}\n")),
+    };
+    let mut failed = false;
+    let mut asked_to_end: Option<(Signal, Instant)> = None;
+    let mut same_call = SameCall::default();
+    loop {
+        let look = patience.with_hanging.map(|_| Instant::now() + LOOK);
+        let until = asked_to_end.map(|(_, until)| until).or(look);
+        let news = worker.next(until);
+        let signal = match news {
+            Some(News::Output(bytes)) => {
+                match worker.write(std::io::stdout().as_fd(), &bytes, BY_SIGNAL) {
+                    Ok(signal) => signal,
+                    Err(error) => {
+                        failed |= error.kind() != std::io::ErrorKind::BrokenPipe;
+                        worker.do_not_listen();
+                        None
+                    }
+                }
+            }
+            Some(News::Complaint(bytes)) => {
+                let _ = std::io::stderr().write_all(&bytes);
+                None
+            }
+            Some(News::Signal(signal)) => Some(signal),
+            Some(News::Ended(WaitStatus::Exited(_, status))) => {
+                // Something that it started may be left.
+                let left = worker.end();
+                if !left.is_empty() {
+                    worker.settle(&left, PAPERWORK, || {});
+                }
+                return if failed { 1 } else { u8::try_from(status).unwrap_or(1) };
+            }
+            Some(News::Ended(status)) => {
+                let left = worker.end();
+                worker.settle(&left, PAPERWORK, || {});
+                if let WaitStatus::Signaled(_, signal, _) = status {
+                    end_by(signal);
+                }
+                return complain(&format!("disk: the verb's process {}\n", ended(status)));
+            }
+            Some(News::Hangs) => {
+                let seconds = worker.total().as_secs();
+                let why = Error::new(Kind::Timeout, format!("not done within {seconds} s"));
+                return complain(&given_up(&mut worker, why));
+            }
+            None => None,
+        };
+        if let Some(signal) = signal {
+            worker.signal(signal);
+            asked_to_end.get_or_insert((signal, Instant::now() + BY_SIGNAL));
+        }
+        if let Some((signal, until)) = asked_to_end
+            && Instant::now() >= until
+        {
+            let why = Error::new(Kind::Busy, format!("ended by {signal}"));
+            return complain(&given_up(&mut worker, why));
+        }
+        let Some(limit) = patience.with_hanging else { continue };
+        if same_call.lasts(&worker, limit) {
+            let why = Error::new(Kind::Timeout, IN_THE_KERNEL);
+            return complain(&given_up(&mut worker, why));
+        }
+    }
+}
+
+const IN_THE_KERNEL: &str = "not done: it waits in the kernel";
+
+/// The system calls that a worker and its children were in at the last look, and since when.
+#[derive(Debug, Default)]
+struct SameCall(BTreeMap<i32, (String, Instant)>);
+
+impl SameCall {
+    /// Whether one of them is in one and the same for so long.
+    fn lasts(&mut self, worker: &Worker, limit: Duration) -> bool {
+        let children =
+            worker.children().into_iter().map(|pid| (pid, left_behind::deaf_call_of(pid)));
+        let all = children.chain([(worker.pid(), left_behind::call_of(worker.pid()))]);
+        let before = std::mem::take(&mut self.0);
+        for (pid, call) in all {
+            let Some(call) = call else { continue };
+            let since = match before.get(&pid) {
+                Some((same, since)) if *same == call => *since,
+                _ => Instant::now(),
+            };
+            self.0.insert(pid, (call, since));
+        }
+        self.0.values().any(|(_, since)| since.elapsed() >= limit)
+    }
+}
+
+/// What came of a part of the work of a verb that stays, or that must come to the end of a list: each
+/// part has a worker of its own.
+#[derive(Debug)]
+pub struct Part {
+    /// What it said.
+    pub said: Vec<u8>,
+    /// Why it was given up, if it was.
+    pub given_up: Option<Error>,
+    /// What it left behind, which hangs.
+    pub left: Vec<Left>,
+    /// The volume that it worked on then.
+    pub volume: Option<String>,
+    /// A signal that came meanwhile.
+    pub signal: Option<Signal>,
+}
+
+/// How a part is waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct PartPatience {
+    /// In all.
+    pub in_all: Duration,
+    /// In one and the same system call.
+    pub with_hanging: Option<Duration>,
+    /// After a signal.
+    pub after_a_signal: Duration,
+}
+
+/// Lets a worker do a part, which speaks by `worker::out`; this process must have one thread.
+#[must_use]
+pub fn part(patience: PartPatience, work: impl FnOnce()) -> Part {
+    let mut part =
+        Part { said: Vec::new(), given_up: None, left: Vec::new(), volume: None, signal: None };
+    let terms =
+        Terms { at_first: Some(patience.in_all), grace: Duration::ZERO, has_own_signals: true };
+    let started = Worker::start(terms, || {
+        work();
+        0
+    });
+    let mut worker = match started {
+        Ok(worker) => worker,
+        Err(error) => return Part { given_up: Some(error), ..part },
+    };
+    let mut same_call = SameCall::default();
+    let mut end: Option<Instant> = None;
+    let why = loop {
+        match worker.next(Some(Instant::now() + LOOK)) {
+            Some(News::Output(bytes)) => part.said.extend(bytes),
+            Some(News::Complaint(bytes)) => {
+                let _ = std::io::stderr().write_all(&bytes);
+            }
+            Some(News::Signal(signal)) => {
+                part.signal.get_or_insert(signal);
+                end.get_or_insert(Instant::now() + patience.after_a_signal);
+            }
+            Some(News::Ended(WaitStatus::Exited(_, 0))) => break None,
+            Some(News::Ended(status)) => {
+                break Some(Error::new(Kind::Bug, format!("its process {}", ended(status))));
+            }
+            Some(News::Hangs) => {
+                let seconds = patience.in_all.as_secs();
+                break Some(Error::new(Kind::Timeout, format!("not done within {seconds} s")));
+            }
+            None => {}
+        }
+        if let (Some(signal), true) = (part.signal, end.is_some_and(|end| Instant::now() >= end)) {
+            break Some(Error::new(Kind::Busy, format!("ended by {signal}")));
+        }
+        if patience.with_hanging.is_some_and(|limit| same_call.lasts(&worker, limit)) {
+            break Some(Error::new(Kind::Timeout, IN_THE_KERNEL));
+        }
+    };
+    let does = worker.does();
+    part.left = worker.end();
+    part.volume = worker.volume();
+    part.given_up = why.map(|why| named(why, &part.left, does));
+    worker.settle(&part.left, PAPERWORK, || {});
+    part
+}
+
+fn given_up(worker: &mut Worker, why: Error) -> String {
+    let does = worker.does();
+    let left = worker.end();
+    worker.settle(&left, PAPERWORK, || {});
+    format!("disk: {}\n", named(why, &left, does))
+}
+
+/// Ends this process as the signal would have, for a shell that looks at how its programs end.
+fn end_by(signal: Signal) {
+    let mut alone = SigSet::empty();
+    alone.add(signal);
+    let _ = alone.thread_unblock();
+    let _ = raise(signal);
+}
