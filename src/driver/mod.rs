@@ -15,20 +15,18 @@ pub mod ownership;
 pub mod report;
 
 use crate::cloud::Cloud;
-use crate::host::Processes;
-use crate::host::locks::{Locked, Locks};
-use crate::host::pace::{Change, Pace};
+use crate::host::locks::Locks;
+use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
-use crate::host::{Census, Devices, FileSystems, Mounts, Switches};
+use crate::host::{Census, Devices, FileSystems, Mounts, Processes, Switches};
 use crate::model::config::{GuardConfig, HealMode, Takeover};
-use crate::model::deadline::{Deadline, Looks};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::mount::aftercare::After;
 use crate::model::record::DiskMoment;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Whether something had to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,57 +100,7 @@ pub struct Driver<'a> {
     pub tally: &'a report::call_counts::Tally,
 }
 
-impl Driver<'_> {
-    /// What was answered about the volume is about to change.
-    fn forget_answers(&self, id: &VolumeId) {
-        if let Some(answers) = self.answers {
-            answers.forget(id);
-        }
-    }
-
-    /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
-    /// Nova's row of a mapping dies moments after Cinder calls the volume available; a ghost stays.
-    fn settle(&self) -> Deadline {
-        const LONG_ENOUGH: Duration = Duration::from_secs(10);
-        Deadline::after(LONG_ENOUGH.min(self.deadline.total() / 2))
-    }
-
-    /// The pauses between looks at a change that this call has just asked the cloud for.
-    fn looks_at(&self, change: Change) -> Looks {
-        Looks::at(self.pace.and_then(|pace| pace.usual(change)), self.deadline.total())
-    }
-
-    /// The cloud took this long for a change.
-    fn note_pace(&self, change: Change, asked: Instant) {
-        if let Some(pace) = self.pace {
-            pace.took(change, asked.elapsed());
-        }
-    }
-
-    /// The pauses between looks at the cloud, for whatever it is busy with.
-    fn looks(&self) -> Looks {
-        Looks::at_others(self.deadline.total())
-    }
-
-    /// Remembers which name belongs to the volume, so that a call that is only given the name
-    /// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
-    fn remember_name(&self, volume: &Volume) {
-        let Some(name) = &volume.name else { return };
-        let remembered = self.records.update(&volume.id, |record| record.name = Some(name.clone()));
-        if let Err(error) = remembered {
-            tracing::debug!(%error, "the volume's name is not remembered");
-        }
-    }
-
-    /// The same for a call that does not hold the volume's lock: whoever holds it now remembers
-    /// the name as well, and must not find its record changed under its hands.
-    fn remember_name_if_unlocked(&self, volume: &Volume) {
-        let now = Deadline::after(Duration::ZERO);
-        if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, now) {
-            self.remember_name(volume);
-        }
-    }
-}
+impl Driver<'_> {}
 
 /// The disk as it is now, for a record.
 fn moment(disk: &Device) -> DiskMoment {

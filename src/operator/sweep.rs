@@ -7,9 +7,9 @@
 use super::heal::{notes, word};
 use super::terminal;
 use crate::driver::Driver;
-use crate::driver::guard::forgotten::Forgotten;
-use crate::driver::heal::Healed;
+use crate::driver::attachment::forgotten::Forgotten;
 use crate::driver::heal::adopt::Found;
+use crate::driver::heal::outcome::Healed;
 use crate::driver::heal::sweep::Tended;
 use crate::host::devices::SysfsDevices;
 use crate::host::system::System;

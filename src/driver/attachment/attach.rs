@@ -1,8 +1,8 @@
 //! Attach a volume to a server, and ask whether it is.
 
-use super::open_requests::OpenRequest;
-use super::takeover::contradiction;
 use crate::cloud::CloudVolume;
+use crate::driver::attachment::open_requests::OpenRequest;
+use crate::driver::attachment::takeover::contradiction;
 use crate::driver::lookup::attachment_view::{Asking, Trust, after_all, is_settled, no_server};
 use crate::driver::{Driver, Outcome, Volume};
 use crate::failpoints;
@@ -350,28 +350,6 @@ impl Driver<'_> {
             return Err(open.into_error(&state));
         }
         Ok(is_attached)
-    }
-
-    /// Records with the volume which name belongs to it, if that is missing: volumes that the
-    /// predecessor attached have none.
-    pub(in crate::driver) fn record_pair(
-        &self,
-        volume: &Volume,
-        state: &CloudVolume,
-    ) -> Result<()> {
-        if let Some(name) = &volume.name
-            && state.recorded_name.as_ref() != Some(name)
-        {
-            if let Some(former) = &state.recorded_name {
-                tracing::warn!(volume = %volume.id, %former, %name, "the volume goes by another name now");
-            }
-            self.cloud.record_name(&volume.id, Some(name), self.deadline)?;
-        }
-        // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
-        if volume.name.is_none() && !self.is_known(state) {
-            self.cloud.record_name(&volume.id, Some(&volume.id.as_name()), self.deadline)?;
-        }
-        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every status of the block service, with every listing and every view of the compute service:
 //! what attach, detach and isattached answer. No cell is left out.
 
-use super::detach::Force;
+use crate::driver::attachment::detach::Force;
 use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
 use crate::driver::report::call_counts::Tally;
 use crate::driver::{Driver, Volume};

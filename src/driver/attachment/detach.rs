@@ -1,9 +1,9 @@
 //! Detach a volume from a server.
 
-use super::attach::ghost;
-use super::open_requests::OpenRequest;
-use super::takeover::contradiction;
 use crate::cloud::CloudVolume;
+use crate::driver::attachment::attach::ghost;
+use crate::driver::attachment::open_requests::OpenRequest;
+use crate::driver::attachment::takeover::contradiction;
 use crate::driver::guard::Sight;
 use crate::driver::lookup::attachment_view::{Asking, Trust, after_all};
 use crate::driver::{Driver, Outcome};
@@ -225,10 +225,17 @@ impl Driver<'_> {
     /// What this machine can see decides; where it sees nothing, or is another one, the mark that
     /// the server left.
     fn guard_detach(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<()> {
-        if node == self.this_node && self.guard_attachment(&state.id)? == Sight::Clear {
+        if node == self.this_node && self.may_leave(&state.id)? == Sight::Clear {
             return Ok(());
         }
         self.guard_by_mark(state, server)
+    }
+
+    /// What an earlier call left is ended first: it may be all that has the disk.
+    fn may_leave(&self, id: &VolumeId) -> Result<Sight> {
+        self.nothing_hangs(id)?;
+        self.end_leftovers(id);
+        self.guard_attachment(id)
     }
 
     /// What the answer leaves open, the next look tells.

@@ -114,6 +114,28 @@ impl Driver<'_> {
         let ours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         ours.saturating_add_signed(self.cloud.clock_ahead().unwrap_or_default())
     }
+
+    /// Records with the volume which name belongs to it, if that is missing: volumes that the
+    /// predecessor attached have none.
+    pub(in crate::driver) fn record_pair(
+        &self,
+        volume: &Volume,
+        state: &CloudVolume,
+    ) -> Result<()> {
+        if let Some(name) = &volume.name
+            && state.recorded_name.as_ref() != Some(name)
+        {
+            if let Some(former) = &state.recorded_name {
+                tracing::warn!(volume = %volume.id, %former, %name, "the volume goes by another name now");
+            }
+            self.cloud.record_name(&volume.id, Some(name), self.deadline)?;
+        }
+        // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
+        if volume.name.is_none() && !self.is_known(state) {
+            self.cloud.record_name(&volume.id, Some(&volume.id.as_name()), self.deadline)?;
+        }
+        Ok(())
+    }
 }
 
 /// Whether a detach, which is told the name alone, finds the volume in the cloud.

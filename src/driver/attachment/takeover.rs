@@ -7,16 +7,12 @@ use crate::cloud::{Attachment, CloudVolume};
 use crate::driver::Driver;
 use crate::failpoints;
 use crate::model::config::Takeover;
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use std::time::Duration;
 
 /// Two looks that lie this far apart are not one hiccup of the compute service.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
-
-/// A call whose time is up may ask this long for a better message.
-const LAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// What may be done about an attachment.
 enum Way {
@@ -127,26 +123,6 @@ impl Driver<'_> {
             }
             _ => Err(contradiction(state, &attachment.server)),
         }
-    }
-
-    /// Who holds a volume that does not become free, for a message.
-    pub(in crate::driver) fn claimed_by(&self, state: &CloudVolume) -> String {
-        if !matches!(state.status.as_str(), "reserved" | "attaching") {
-            return String::new();
-        }
-        let claims = match self.cloud.claims(&state.id, Deadline::after(LAST_QUESTION)) {
-            Ok(claims) => claims,
-            Err(error) => {
-                tracing::debug!(%error, "who holds the volume is not known");
-                return String::new();
-            }
-        };
-        let describe = |claim: crate::cloud::Claim| {
-            let server = claim.server.map_or_else(|| "nobody".to_owned(), |s| s.to_string());
-            format!("attachment {} ({}) for server {server}", claim.id, claim.status)
-        };
-        let claims: Vec<_> = claims.into_iter().map(describe).collect();
-        if claims.is_empty() { String::new() } else { format!(", held by {}", claims.join(", ")) }
     }
 }
 

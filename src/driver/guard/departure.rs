@@ -5,9 +5,9 @@
 //! shows proves nothing: a mount that was taken off lazily, a copy in a namespace that cannot be
 //! seen, a device that is made of the disk keep it in use without a mount of ours.
 
-use super::NAMED;
 use crate::driver::Driver;
-use crate::driver::guard;
+use crate::driver::ownership::words;
+use crate::driver::ownership::words::NAMED;
 use crate::model::config::GuardMode;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::Freedom;
@@ -43,12 +43,6 @@ pub(in crate::driver) enum Departure {
 }
 
 impl Driver<'_> {
-    /// Whether nothing uses the disk, for what is about to write to it. What cannot be seen is an
-    /// error.
-    pub(in crate::driver) fn is_free(&self, disk: &Device) -> Result<bool> {
-        self.devices.freedom(disk)?.is_free()
-    }
-
     /// Whether the disk is free, after a short wait for what ends by itself. `numbers` are those of
     /// its file systems, as far as they have numbers of their own.
     pub(in crate::driver) fn departure(
@@ -267,11 +261,11 @@ fn is_used(users: &DeviceUses) -> bool {
 fn words(users: &DeviceUses) -> Vec<String> {
     let kernel = users.kernel.iter().map(|one| {
         let way = one.ended_by();
-        format!("{} ({way})", guard::kernel_use(one))
+        format!("{} ({way})", words::kernel_use(one))
     });
     let ends = |process: &Process| format!("kill {}", process.pid);
     let files =
-        users.files.iter().map(|one| format!("{} ({})", guard::file_use(one), ends(&one.process)));
+        users.files.iter().map(|one| format!("{} ({})", words::file_use(one), ends(&one.process)));
     let mut all: Vec<_> =
         kernel.chain(users.namespaces.iter().map(mounted_in)).chain(files).collect();
     if all.is_empty() {

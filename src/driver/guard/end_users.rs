@@ -4,7 +4,7 @@
 //! refusal that has such a cause may last for as long as he likes.
 
 use crate::driver::Driver;
-use crate::driver::ownership::way_to_end_users;
+use crate::driver::ownership::words::way_to_end_users;
 use crate::model::deadline::Steps;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;

@@ -5,8 +5,8 @@
 //! knows that the pod wants the volume. What must not go is the volume itself: `unmountdevice` and
 //! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
 
-use super::{cannot_tell, file_use, holder, labelled, named, namespace};
 use crate::driver::Driver;
+use crate::driver::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
 use crate::host::machine;
 use crate::model::config::GuardMode;
 use crate::model::disk::device::DeviceNumber;
@@ -143,15 +143,6 @@ impl Driver<'_> {
         });
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "that the folder is let go of is not remembered");
-        }
-    }
-
-    /// Whether a process of the pod has the volume still; where that cannot be told it may.
-    pub(in crate::driver) fn may_have_it(&self, id: &VolumeId, pod: &ConsumerId) -> bool {
-        let numbers = self.numbers_of(Some(id), &[]);
-        match self.holders_of(Some(id), pod, &numbers) {
-            Answer::Told(holders) => !holders.is_empty(),
-            Answer::CannotTell(_) => true,
         }
     }
 

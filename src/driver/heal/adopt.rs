@@ -7,13 +7,14 @@
 //! disk meanwhile nobody can tell. So then it takes a person's word.
 
 use crate::driver::Driver;
+use crate::driver::lookup::dead_disks::told_by_statfs;
+use crate::driver::lookup::memory::staged;
 use crate::host::device_nodes;
 use crate::model::config::HealMode;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::target::{Place, place_of};
 use crate::model::record::{DiskMoment, VolumeRecord};
@@ -241,12 +242,7 @@ impl Driver<'_> {
         self.records.update(id, |record: &mut VolumeRecord| {
             let is_current = record.staged.as_ref().is_some_and(|staged| staged.disk.boot == boot);
             if !is_current && let Some(last) = moments.last() {
-                record.is_staged(crate::driver::mount::stage::staged(
-                    &folder,
-                    last,
-                    kind.name(),
-                    uuid,
-                ));
+                record.is_staged(staged(&folder, last, kind.name(), uuid));
                 if let Some(staged) = &mut record.staged {
                     staged.untouched = read_only;
                 }
@@ -257,55 +253,5 @@ impl Driver<'_> {
                 }
             }
         })
-    }
-
-    /// Whether the mounts of a dead number are of the file system that the record tells of, by the
-    /// id that the kernel keeps of it.
-    pub(in crate::driver) fn is_file_system(
-        &self,
-        number: DeviceNumber,
-        fs_type: &str,
-        uuid: &str,
-    ) -> bool {
-        let wanted = FsType::named(fs_type).and_then(|kind| told_by_statfs(kind, uuid));
-        wanted.is_some_and(|wanted| {
-            self.numbers_with(wanted).is_ok_and(|numbers| numbers.contains(&number))
-        })
-    }
-
-    fn numbers_with(&self, told: u64) -> Result<Vec<DeviceNumber>> {
-        match self.census.file_systems_with_id(told) {
-            Answer::Told(numbers) => Ok(numbers),
-            Answer::CannotTell(why) => Err(Error::new(
-                Kind::Refused,
-                format!("which file systems are mounted cannot be told from here: {why}"),
-            )),
-        }
-    }
-}
-
-/// What statfs(2) says of a file system's id, dead or alive: ext folds its UUID into 64 bits. xfs
-/// gives its disk's number there, which tells nothing.
-fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64> {
-    if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
-        return None;
-    }
-    let digits: String = uuid.chars().filter(|c| *c != '-').collect();
-    let bytes = u128::from_str_radix(&digits, 16).ok()?.to_be_bytes();
-    let half = |at: usize| bytes[at..].first_chunk().map(|half| u64::from_le_bytes(*half));
-    (digits.len() == 32).then_some(half(0)? ^ half(8)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ext_folds_its_uuid() {
-        let uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f";
-        assert_eq!(told_by_statfs(FsType::Ext4, uuid), Some(0x0808_0808_0808_0808));
-        assert_eq!(told_by_statfs(FsType::Xfs, uuid), None);
-        assert_eq!(told_by_statfs(FsType::Ext4, ""), None);
-        assert_eq!(told_by_statfs(FsType::Ext4, "08"), None);
     }
 }

@@ -117,6 +117,19 @@ impl Driver<'_> {
         Err(Error::refused(format!("volume {id} was {elsewhere} since it was mounted here"))
             .hint("nothing was touched; restart the pods that use the volume"))
     }
+
+    /// What an ext file system will count when it is mounted now: one more, if it may write, and if
+    /// this is no further mount of what is mounted already.
+    pub(in crate::driver) fn mounts_counted(
+        &self,
+        found: &FileSystem,
+        disk: &Device,
+        untouched: bool,
+    ) -> Result<Option<u16>> {
+        let Some(before) = found.mounts else { return Ok(None) };
+        let is_counted = !untouched && !disk.read_only && self.is_free(disk)?;
+        Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
+    }
 }
 
 /// What a file system that is not mounted anywhere on this machine tells of others who had it.

@@ -1,8 +1,8 @@
 //! After a heal: who still holds the dead disk is told to let it go, if the configuration says how.
 
-use super::Healed;
-use super::diagnosis::Patient;
 use crate::driver::Driver;
+use crate::driver::heal::diagnosis::Patient;
+use crate::driver::heal::outcome::Healed;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;

@@ -1,9 +1,9 @@
 //! Heals that were killed: what one changes for a moment is remembered before, and put right by the
 //! next call.
 
-use super::diagnosis::Patient;
-use super::replacement_plan::Pace;
 use crate::driver::Driver;
+use crate::driver::heal::diagnosis::Patient;
+use crate::driver::heal::pace::Pace;
 use crate::failpoints;
 use crate::host::SwitchRequest;
 use crate::host::child::{Ended, Keeper};

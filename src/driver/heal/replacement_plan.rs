@@ -7,10 +7,11 @@
 //! next heal (the timer's at the latest), which begins with another one by chance, so that no one can
 //! arrange to be always before the rest.
 
-use super::diagnosis::Patient;
-use super::recovery::bytes_of;
-use super::{Healed, place_of, tell};
 use crate::driver::Driver;
+use crate::driver::heal::diagnosis::Patient;
+use crate::driver::heal::outcome::{Healed, place_of, tell};
+use crate::driver::heal::pace::{EACH, Pace};
+use crate::driver::heal::recovery::bytes_of;
 use crate::failpoints;
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
@@ -22,7 +23,6 @@ use crate::model::mount::replacement::Outcome;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
 
 /// A runtime may bind the dead mount for a new container while others are switched: so the census
 /// is repeated, but not for ever.
@@ -31,49 +31,6 @@ const ROUNDS: u32 = 5;
 /// So many mounts are replaced at once: each takes a few descriptors, of which a process may have no
 /// more than 1024.
 const AT_ONCE: usize = 100;
-
-/// What one namespace may take on the way: a consumer's pod, another pod, anybody else.
-const EACH: [Duration; 3] =
-    [Duration::from_secs(10), Duration::from_secs(3), Duration::from_secs(2)];
-
-/// Which part of what is left each kind of them may take together.
-const SHARES: [f64; 3] = [0.6, 0.6, 0.9];
-
-/// What those who are no pods may take together of a call of kubelet's, which has its own work to do.
-const OTHERS_ON_THE_WAY: Duration = Duration::from_secs(5);
-
-/// How much time a heal has.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::driver) struct Pace {
-    /// When it ends.
-    pub(in crate::driver) until: Deadline,
-    is_on_the_way: bool,
-}
-
-impl Pace {
-    /// That of a heal on the way of another call, or of one for its own sake. Some is kept for what
-    /// comes after it.
-    pub(in crate::driver) fn of(deadline: Deadline, is_on_the_way: bool) -> Self {
-        let part = if is_on_the_way { 0.5 } else { 0.75 };
-        Self { until: deadline.at_most(deadline.remaining().mul_f64(part)), is_on_the_way }
-    }
-
-    /// A part of what is left.
-    pub(in crate::driver) fn part(self, part: f64) -> Deadline {
-        self.until.at_most(self.until.remaining().mul_f64(part))
-    }
-
-    /// What one namespace may take: more where no call of kubelet's waits for it.
-    fn of_one(self, kind: usize) -> Duration {
-        if self.is_on_the_way { EACH[kind] } else { EACH[kind] * 3 }
-    }
-
-    fn of_kind(self, kind: usize) -> Deadline {
-        let limit = self.part(SHARES[kind]);
-        let is_others = kind + 1 == SHARES.len();
-        if is_others && self.is_on_the_way { limit.at_most(OTHERS_ON_THE_WAY) } else { limit }
-    }
-}
 
 /// A namespace, and its mounts in the parts in which they are replaced.
 struct Visit {
@@ -196,12 +153,6 @@ impl Driver<'_> {
         let still = next.iter().map(|one| format!("still on the dead disk: {}", place_of(one)));
         healed.left.extend(still);
         Ok(healed)
-    }
-
-    /// The pods that have or had the volume, as this machine remembers.
-    pub(in crate::driver) fn consumers_of(&self, id: &VolumeId) -> BTreeSet<ConsumerId> {
-        let record = self.records.load(id);
-        record.consumers.into_keys().chain(record.published.into_keys()).collect()
     }
 
     /// Writes down what the first parts will change, as far as the time goes.

@@ -1,8 +1,8 @@
 //! The heal without a call: nobody may call again after a disk came back. Whoever is told of a disk
 //! (udev, a timer, a person) lets all volumes of this machine be looked after, or that disk's.
 
-use super::Healed;
 use crate::driver::Driver;
+use crate::driver::heal::outcome::Healed;
 use crate::host::device_nodes;
 use crate::host::locks::Locked;
 use crate::model::config::HealMode;

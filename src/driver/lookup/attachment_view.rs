@@ -3,9 +3,12 @@
 
 use crate::cloud::CloudVolume;
 use crate::driver::Driver;
+use crate::host::pace::Change;
 use crate::model::cloud::attachment_state::{BlockView, ComputeView, Situation, judge};
+use crate::model::deadline::{Deadline, Looks};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
+use std::time::{Duration, Instant};
 
 /// Whose word for a finished attachment is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +113,57 @@ impl Driver<'_> {
         )
         .hint("the cloud works on it, or lost it: see the volume's events there")
     }
+
+    /// Who holds a volume that does not become free, for a message.
+    pub(in crate::driver) fn claimed_by(&self, state: &CloudVolume) -> String {
+        if !matches!(state.status.as_str(), "reserved" | "attaching") {
+            return String::new();
+        }
+        let claims = match self.cloud.claims(&state.id, Deadline::after(LAST_QUESTION)) {
+            Ok(claims) => claims,
+            Err(error) => {
+                tracing::debug!(%error, "who holds the volume is not known");
+                return String::new();
+            }
+        };
+        let describe = |claim: crate::cloud::Claim| {
+            let server = claim.server.map_or_else(|| "nobody".to_owned(), |s| s.to_string());
+            format!("attachment {} ({}) for server {server}", claim.id, claim.status)
+        };
+        let claims: Vec<_> = claims.into_iter().map(describe).collect();
+        if claims.is_empty() { String::new() } else { format!(", held by {}", claims.join(", ")) }
+    }
+
+    /// What was answered about the volume is about to change.
+    pub(in crate::driver) fn forget_answers(&self, id: &VolumeId) {
+        if let Some(answers) = self.answers {
+            answers.forget(id);
+        }
+    }
+
+    /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
+    /// Nova's row of a mapping dies moments after Cinder calls the volume available; a ghost stays.
+    pub(in crate::driver) fn settle(&self) -> Deadline {
+        const LONG_ENOUGH: Duration = Duration::from_secs(10);
+        Deadline::after(LONG_ENOUGH.min(self.deadline.total() / 2))
+    }
+
+    /// The pauses between looks at a change that this call has just asked the cloud for.
+    pub(in crate::driver) fn looks_at(&self, change: Change) -> Looks {
+        Looks::at(self.pace.and_then(|pace| pace.usual(change)), self.deadline.total())
+    }
+
+    /// The cloud took this long for a change.
+    pub(in crate::driver) fn note_pace(&self, change: Change, asked: Instant) {
+        if let Some(pace) = self.pace {
+            pace.took(change, asked.elapsed());
+        }
+    }
+
+    /// The pauses between looks at the cloud, for whatever it is busy with.
+    pub(in crate::driver) fn looks(&self) -> Looks {
+        Looks::at_others(self.deadline.total())
+    }
 }
 
 pub(in crate::driver) fn no_server(node: &NodeName) -> Error {
@@ -144,3 +198,6 @@ fn block_view(state: &CloudVolume, server: &ServerId) -> BlockView {
         is_shareable: state.is_shareable,
     }
 }
+
+/// A call whose time is up may ask this long for a better message.
+pub(in crate::driver) const LAST_QUESTION: Duration = Duration::from_secs(1);

@@ -203,6 +203,12 @@ impl Driver<'_> {
             }
         }
     }
+
+    /// Whether nothing uses the disk, for what is about to write to it. What cannot be seen is an
+    /// error.
+    pub(in crate::driver) fn is_free(&self, disk: &Device) -> Result<bool> {
+        self.devices.freedom(disk)?.is_free()
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::cloud::CloudVolume;
 use crate::driver::Driver;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::{Asked, Facts, Life, Objection, may_format};
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::ids::{ServerId, VolumeId};
 
 /// A disk that may be formatted, by the cloud's word too.
@@ -70,35 +70,6 @@ impl Driver<'_> {
                 "the disk is not formatted before the cloud has a note of it; it is tried again",
             )
         })
-    }
-
-    /// Notes that the volume has data, where no mark of its mount says so.
-    pub(in crate::driver) fn note_data(&self, id: &VolumeId) -> Result<()> {
-        let told = self.cloud.note_life(id, &Life::HasData, self.deadline);
-        let was_told = told.is_ok();
-        self.noted(id, told)?;
-        // Where it costs no request it is repeated, rather than remembered.
-        if was_told && self.cloud.keeps_marks() {
-            self.records.update(id, |record| record.is_life_told = true)?;
-        }
-        Ok(())
-    }
-
-    /// Remembers for `disk doctor` whether the cloud allows notes. That it does not is no error.
-    pub(in crate::driver) fn noted(&self, id: &VolumeId, told: Result<()>) -> Result<()> {
-        let forbidden = match told {
-            Ok(()) => None,
-            // The volume was just shown to this very user: it is this request that is not allowed.
-            Err(error) if error.kind == Kind::Config => {
-                tracing::warn!(volume = %id, %error, "the cloud allows no notes with the volume: that it has data is known to this machine alone");
-                Some(error.cause)
-            }
-            Err(error) => return Err(error),
-        };
-        if self.records.load(id).notes_forbidden == forbidden {
-            return Ok(());
-        }
-        self.records.update(id, |record| record.notes_forbidden = forbidden)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bind the staged volume into a consumer's folder.
 
-use super::stage::Wish;
+use crate::driver::mount::stage::Wish;
 use crate::driver::ownership::mount_place::{a_part_of_it, belonging, belongs_now};
 use crate::driver::{Driver, Outcome, Volume};
 use crate::failpoints;

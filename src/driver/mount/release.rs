@@ -1,12 +1,11 @@
 //! What a person may do although the guard refuses it.
 
 use crate::driver::Driver;
-use crate::driver::guard;
 use crate::driver::guard::departure::Departure;
+use crate::driver::ownership::words;
 use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::Answer;
-use crate::model::mount::mountinfo::Mount;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ impl Driver<'_> {
             .collect();
         let numbers = self.numbers_of(Some(id), &[]);
         match self.census.device_users(&numbers) {
-            Answer::Told(users) => all.extend(guard::all_of(&users)),
+            Answer::Told(users) => all.extend(words::all_of(&users)),
             Answer::CannotTell(why) => {
                 all.push(format!("whoever uses it: that cannot be told from here: {why}"));
             }
@@ -89,12 +88,5 @@ impl Driver<'_> {
             released.held = Some(why);
         }
         Ok(released)
-    }
-
-    fn own_mounts(&self, id: &VolumeId) -> Result<Vec<Mount>> {
-        let numbers = self.numbers_of(Some(id), &[]);
-        let table = self.mounts.table()?;
-        let ours = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
-        Ok(ours.cloned().collect())
     }
 }

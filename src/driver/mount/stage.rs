@@ -1,6 +1,7 @@
 //! Mount the volume's disk at its stage folder; a blank one is formatted first.
 
-use super::format::{Found, file_system_uuid, not_ours};
+use crate::driver::lookup::memory::staged;
+use crate::driver::mount::format::{Found, file_system_uuid, not_ours};
 use crate::driver::ownership::mount_place::{belonging, belongs_now};
 use crate::driver::{Driver, Outcome, Volume, moment};
 use crate::failpoints;
@@ -10,11 +11,8 @@ use crate::model::disk::device::{Device, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
-use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::target::Target;
-use crate::model::record::{DiskMoment, Staged};
 use crate::model::text::shown;
-use crate::model::timestamp::now;
 use std::path::Path;
 use std::time::Duration;
 
@@ -101,35 +99,6 @@ impl Driver<'_> {
         }
         self.mark_mounted(&volume.id, seen);
         Ok(Outcome::Done)
-    }
-
-    fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
-        self.records.update(id, |record| {
-            record.is_staged(staged);
-            record.seen = Some(now());
-        })
-    }
-
-    /// A mount that is there without its record: of a call that was killed, of the predecessor,
-    /// or of before the records were wiped.
-    pub(in crate::driver) fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
-        let record = self.records.load(id);
-        let is_known = record.staged.is_some_and(|staged| staged.disk == moment(disk));
-        if is_known && record.was_mounted {
-            return;
-        }
-        let (uuid, mounts) = match self.file_systems.look(disk, self.deadline) {
-            Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
-            _ => (String::new(), None),
-        };
-        let mut staged = staged(&mount.target, &moment(disk), &mount.fs_type, &uuid);
-        // It was counted when it was made.
-        staged.mounts = mounts;
-        // After an error the kernel lets a file system refuse writes whose mount allows them.
-        staged.untouched = mount.is_read_only() && mount.is_super_read_only();
-        if let Err(error) = self.remember_staged(id, staged) {
-            tracing::warn!(volume = %id, %error, "the mount is not remembered");
-        }
     }
 
     /// The file system to mount: the one that is there, or a new one on a blank disk.
@@ -252,36 +221,6 @@ impl Driver<'_> {
             self.prove_again(&volume.id, disk)
         });
         verified.map_err(|error| self.undo_mount(folder, disk.number, error))
-    }
-
-    /// What an ext file system will count when it is mounted now: one more, if it may write, and if
-    /// this is no further mount of what is mounted already.
-    pub(in crate::driver) fn mounts_counted(
-        &self,
-        found: &FileSystem,
-        disk: &Device,
-        untouched: bool,
-    ) -> Result<Option<u16>> {
-        let Some(before) = found.mounts else { return Ok(None) };
-        let is_counted = !untouched && !disk.read_only && self.is_free(disk)?;
-        Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
-    }
-}
-
-pub(in crate::driver) fn staged(
-    folder: &Path,
-    disk: &DiskMoment,
-    fs_type: &str,
-    uuid: &str,
-) -> Staged {
-    Staged {
-        folder: folder.to_path_buf(),
-        disk: disk.clone(),
-        fs_type: fs_type.to_owned(),
-        uuid: uuid.to_owned(),
-        options: String::new(),
-        mounts: None,
-        untouched: false,
     }
 }
 

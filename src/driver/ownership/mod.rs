@@ -2,35 +2,14 @@
 //! that merely see the machine's folders, and where such copies are ended.
 
 pub(in crate::driver) mod mount_place;
+pub(in crate::driver) mod words;
 
-use super::guard::flush::is_peer_of_own;
-use super::guard::{labelled, named, namespace};
-use super::{Driver, Outcome};
-use crate::model::config::GuardMode;
-use crate::model::disk::device::{Device, DeviceNumber};
-use crate::model::error::{Kind, Result};
+use crate::driver::Driver;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mount::disk_users::{Answer, Holder, NamespaceUse, NamespaceUses, PodUsers};
+use crate::model::mount::disk_users::{Answer, Holder, PodUsers};
 use crate::model::mount::ownership::{Machine, Standing};
-use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-/// Copies of the machine's folders that end with the machine's own mount there.
-#[derive(Debug, Default)]
-pub(super) struct Views {
-    /// The folders that they cover.
-    folders: BTreeSet<PathBuf>,
-    /// Whether some share with the machine's own mounts: then they go with those.
-    pub(super) has_peers: bool,
-}
-
-impl Views {
-    /// Those of a later look too.
-    pub(super) fn add(&mut self, later: Self) {
-        self.folders.extend(later.folders);
-    }
-}
 
 impl Driver<'_> {
     /// The processes of a pod that have the volume, in whatever cgroup they run.
@@ -88,208 +67,18 @@ impl Driver<'_> {
         Answer::Told(holders.collect())
     }
 
-    /// Refuses while a container has the volume, and takes down what merely sees it. What cannot be
-    /// taken down from inside is answered: it ends with the machine's own mount.
-    pub(super) fn judge(
-        &self,
-        id: Option<&VolumeId>,
-        what: &str,
-        numbers: &[DeviceNumber],
-        uses: &NamespaceUses,
-    ) -> Result<Views> {
-        // Some supervisors close their first process to everybody. What hides there makes the
-        // unmount busy, or the exclusive open.
-        for untold in &uses.untold {
-            tracing::debug!(%untold, "not told");
-        }
-        let mut views = Views::default();
-        if uses.namespaces.is_empty() {
-            self.passed(id, what);
-            return Ok(views);
-        }
-        let table = self.mounts.table()?;
-        let record = id.map(|id| self.records.load(id));
-        let machine = Machine::new(&table, record.as_ref(), numbers);
-        let (held, others): (Vec<_>, Vec<_>) =
-            uses.namespaces.iter().partition(|one| machine.standing(one) == Standing::Claim);
-        if !held.is_empty() {
-            let dead = self.all_gone(numbers);
-            let holders = named(&held, |one| namespace(&at_its_places(one, &machine)));
-            let pods = pods_of(&held);
-            let who = given_to(&pods, record.as_ref());
-            let way = end_of_users(id, &held);
-            let reason = format!("{who} still run: {holders}{dead}{way}");
-            let pods = Some(pods).filter(|pods| !pods.is_empty());
-            self.refuse_for(id, what, pods, &reason)?;
-            return Ok(views);
-        }
-        let mut copies = Vec::new();
-        for one in others {
-            let covered = one.mounts.iter().map(|mount| machine.folder_under(mount, one));
-            let covered: Option<Vec<_>> = covered.collect();
-            // In a namespace of his own a user covers and locks mounts as he likes, and a walk
-            // through it may take for ever.
-            if one.user.is_some()
-                && let Some(covered) = covered
-            {
-                views.folders.extend(covered);
-                continue;
-            }
-            // What shares with the machine's own mounts goes with them, or is looked for afterwards.
-            let mut copy = one.clone();
-            copy.mounts.retain(|mount| !is_peer_of_own(&table, mount));
-            views.has_peers |= copy.mounts.len() < one.mounts.len();
-            if !copy.mounts.is_empty() {
-                copies.push((copy, covered));
-            }
-        }
-        if !copies.is_empty() {
-            let copies: Vec<_> = copies.iter().map(|(copy, _)| copy.clone()).collect();
-            self.flush_before_copies_go(id, &table, numbers, &copies)?;
-        }
-        for (copy, covered) in copies {
-            match (self.take_down(&copy), covered) {
-                (Ok(()), _) => {}
-                // A container can cover the way to it, and so can its root with what is mounted.
-                (Err(error), Some(covered)) if error.kind != Kind::Busy => {
-                    tracing::debug!(%error, "a copy cannot be taken down from inside");
-                    views.folders.extend(covered);
-                }
-                (Err(error), _) => {
-                    let way = end_of_users(id, &[&copy]);
-                    let name = namespace(&copy);
-                    let reason = format!("a copy that leaked stays: {name}: {}{way}", error.cause);
-                    self.refuse(id, what, &reason)?;
-                }
-            }
-        }
-        if views.folders.is_empty() {
-            self.passed(id, what);
-        }
-        Ok(views)
-    }
-
-    /// A plain unmount from inside: a process that uses the copy makes it busy.
-    fn take_down(&self, leak: &NamespaceUse) -> Result<()> {
-        // Services that have mounts of their own (udevd, on every machine with systemd) follow the
-        // machine's: their copy would go with its own, and is no news.
-        let follows = leak.mounts.iter().all(|mount| mount.propagation.contains("master:"));
-        let namespace = namespace(leak);
-        if follows {
-            tracing::debug!(namespace, "taking down a copy that follows this machine's mounts");
-        } else {
-            tracing::warn!(namespace, "taking down a copy of the mount that leaked");
-        }
-        let door = self.census.open_namespace(leak)?;
-        // What was mounted last goes first.
-        let mut mounts = leak.mounts.clone();
-        mounts.reverse();
-        self.mounts.unmount_inside(&door, &mounts, self.deadline)
-    }
-
-    /// After the machine's own mount is off: a disk that is not free then may be kept by copies that
-    /// no table shows (a user may hold a tree of mounts by a descriptor alone), or by those that a
-    /// call which was killed had left to the end.
-    pub(super) fn end_views_left(
-        &self,
-        id: Option<&VolumeId>,
-        folder: &Path,
-        (disks, numbers): (&[Device], &[DeviceNumber]),
-        outcome: Outcome,
-    ) -> Result<()> {
-        let is_free = |disk: &Device| self.is_free(disk).unwrap_or(true);
-        if self.guard.mode == GuardMode::Off || disks.iter().all(is_free) {
-            return Ok(());
-        }
-        if outcome == Outcome::Already {
-            let views = self.guard_stage(id, numbers)?;
-            self.end_views(id, "unmountdevice", &self.numbers_of(id, numbers), &views)?;
-        }
-        self.renew_in_doubt(folder);
-        Ok(())
-    }
-
-    /// Ends whatever may be mounted at the folder in other namespaces. If it cannot be, the disk is
-    /// not free, and that is said with its users.
-    pub(super) fn renew_in_doubt(&self, folder: &Path) {
-        if let Err(error) = self.mounts.renew_folder(folder) {
-            tracing::warn!(folder = %folder.display(), %error, "copies of its mount may stay");
+    /// Whether a process of the pod has the volume still; where that cannot be told it may.
+    pub(in crate::driver) fn may_have_it(&self, id: &VolumeId, pod: &ConsumerId) -> bool {
+        let numbers = self.numbers_of(Some(id), &[]);
+        match self.holders_of(Some(id), pod, &numbers) {
+            Answer::Told(holders) => !holders.is_empty(),
+            Answer::CannotTell(_) => true,
         }
     }
 
-    /// Ends the copies of the machine's folders that could not be taken down from inside, such as
-    /// those that are locked in a user's namespace. The machine's own mounts there are off by now.
-    pub(super) fn end_views(
-        &self,
-        id: Option<&VolumeId>,
-        what: &str,
-        numbers: &[DeviceNumber],
-        views: &Views,
-    ) -> Result<()> {
-        if views.folders.is_empty() {
-            return Ok(());
-        }
-        let mut why = String::new();
-        for folder in &views.folders {
-            tracing::warn!(folder = %folder.display(), "putting another folder in its place: that ends the copies of its mount that stay elsewhere");
-            if let Err(error) = self.mounts.renew_folder(folder) {
-                why = format!(": {}", error.cause);
-            }
-        }
-        let uses = match self.census.namespaces_with(numbers) {
-            Answer::Told(uses) => uses.namespaces,
-            Answer::CannotTell(_) => Vec::new(),
-        };
-        if uses.is_empty() {
-            self.passed(id, what);
-            return Ok(());
-        }
-        let left: Vec<_> = uses.iter().collect();
-        let way = end_of_users(id, &left);
-        let reason =
-            format!("a copy that leaked stays: {}{why}{way}", named(&left, |one| namespace(one)));
-        self.refuse(id, what, &reason)
+    /// The pods that have or had the volume, as this machine remembers.
+    pub(in crate::driver) fn consumers_of(&self, id: &VolumeId) -> BTreeSet<ConsumerId> {
+        let record = self.records.load(id);
+        record.consumers.into_keys().chain(record.published.into_keys()).collect()
     }
-}
-
-/// The namespace without its views, if it has the volume at a place of its own too: that is where it
-/// was given it.
-fn at_its_places(one: &NamespaceUse, machine: &Machine<'_>) -> NamespaceUse {
-    let mut shown = one.clone();
-    shown.mounts.retain(|mount| machine.folder_under(mount, one).is_none());
-    if shown.mounts.is_empty() { one.clone() } else { shown }
-}
-
-/// The pods that live in these namespaces.
-fn pods_of(held: &[&NamespaceUse]) -> BTreeSet<ConsumerId> {
-    let processes = held.iter().flat_map(|one| &one.processes);
-    processes.filter_map(|process| process.owner.pod.clone()).collect()
-}
-
-/// Who was given it, by the names that people know.
-fn given_to(pods: &BTreeSet<ConsumerId>, record: Option<&VolumeRecord>) -> String {
-    if pods.is_empty() {
-        return "processes that have the volume at a place of their own".to_owned();
-    }
-    let pods: Vec<_> = pods
-        .iter()
-        .map(|pod| labelled(pod, record.and_then(|r| r.consumers.get(pod)).map(String::as_str)))
-        .collect();
-    format!("pods that use the volume, {},", pods.join(", "))
-}
-
-/// How a person ends what ordinary users keep, if they do.
-fn end_of_users(id: Option<&VolumeId>, left: &[&NamespaceUse]) -> String {
-    let is_users = |one: &&NamespaceUse| {
-        let mut processes = one.processes.iter();
-        one.user.is_some()
-            && (one.processes.is_empty() || processes.any(|one| one.ordinary_user().is_some()))
-    };
-    let is_kept = left.iter().any(is_users);
-    if is_kept { way_to_end_users(id) } else { String::new() }
-}
-
-pub(super) fn way_to_end_users(id: Option<&VolumeId>) -> String {
-    let volume = id.map_or("<volume>", VolumeId::as_str);
-    format!("; disk release --end-users {volume} ends what users keep")
 }

@@ -1,6 +1,6 @@
 //! What is counted while a call works, for the metrics.
 
-use crate::driver::heal::Healed;
+use crate::driver::heal::outcome::Healed;
 use crate::model::mount::replacement::Outcome;
 use std::cell::RefCell;
 

@@ -1,8 +1,8 @@
 //! Who uses a volume, and what the metrics show of this machine.
 
-use super::survey::refusals_of;
 use crate::driver::Driver;
-use crate::driver::guard;
+use crate::driver::ownership::words;
+use crate::driver::report::survey::refusals_of;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, DeviceUses, Process, Tie};
@@ -179,7 +179,7 @@ fn add(found: &mut Holders, facts: &VolumeFacts, users: &DeviceUses, is_on_gone_
         let what = format!("{} (descriptor {})", one.path.display(), one.descriptor);
         found.all.push(holder(Some(&one.process), "node", what));
     }
-    found.all.extend(users.kernel.iter().map(|one| holder(None, "kernel", guard::kernel_use(one))));
+    found.all.extend(users.kernel.iter().map(|one| holder(None, "kernel", words::kernel_use(one))));
     found.untold.extend(users.untold.iter().map(ToString::to_string));
 }
 

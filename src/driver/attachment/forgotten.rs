@@ -1,0 +1,92 @@
+//! Volumes that kubelet let go of and has forgotten are taken down.
+
+use crate::cloud::CloudVolume;
+use crate::driver::Driver;
+use crate::driver::attachment::detach::Force;
+use crate::failpoints;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ServerId, VolumeId, VolumeName};
+use crate::model::mount::letting_go::LetGoes;
+use crate::model::mount::target::{Place, Target, place_of, root_above};
+use crate::model::record::VolumeRecord;
+use std::path::Path;
+
+impl Driver<'_> {
+    /// Takes down every volume that was let go of and forgotten; `kubelet_attaches` is whether nobody
+    /// else would detach it.
+    #[must_use]
+    pub fn end_forgotten(&self, kubelet_attaches: bool) -> Vec<Forgotten> {
+        let records = self.records.list().unwrap_or_default();
+        let forgotten = records.into_iter().filter(|record| self.is_forgotten(record));
+        let end = |record: VolumeRecord| {
+            let outcome = self.take_down_forgotten(&record, kubelet_attaches);
+            if let Err(error) = &outcome {
+                tracing::warn!(volume = %record.volume, %error, "forgotten by kubelet, and not taken down");
+            }
+            Forgotten { id: record.volume, outcome }
+        };
+        forgotten.map(end).collect()
+    }
+
+    pub(in crate::driver) fn take_down_forgotten(
+        &self,
+        record: &VolumeRecord,
+        kubelet_attaches: bool,
+    ) -> Result<bool> {
+        let id = &record.volume;
+        tracing::warn!(volume = %id, "kubelet let go of it and does not know it any more, and its pods have ended: taken down");
+        let name = record.name.clone().unwrap_or_else(|| id.as_name());
+        if let Some(staged) = &record.staged {
+            let (name, target) = global_of(&staged.folder)?;
+            self.unstage_forgotten(&name, &target)?;
+            failpoints::step("forgotten.unmounted");
+        }
+        // kubelet may have come to ask in between, and then counts on what it was told.
+        let _lock = self.lock(id)?;
+        if !self.is_forgotten(&self.records.load(id)) {
+            return Ok(false);
+        }
+        if !kubelet_attaches {
+            self.records.update(id, |record| record.let_go = LetGoes::default())?;
+            return Ok(false);
+        }
+        let server = self.existing_server(self.this_node)?;
+        match self.cloud.volume(id, self.deadline)? {
+            Some(state) if is_attached(&state, &server) => {
+                let here = (self.this_node, Some(&server));
+                self.detach_locked(id, &name, here, state, Force::No)?;
+                Ok(true)
+            }
+            _ => {
+                self.records.update(id, |record| record.let_go = LetGoes::default())?;
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// What became of a volume that nobody asked for.
+#[derive(Debug)]
+pub struct Forgotten {
+    /// The volume.
+    pub id: VolumeId,
+    /// Whether it was detached too, or what went wrong.
+    pub outcome: Result<bool>,
+}
+
+pub(in crate::driver) fn is_attached(state: &CloudVolume, server: &ServerId) -> bool {
+    state.attachment_to(server).is_some()
+}
+
+/// A global folder, taken apart.
+pub(in crate::driver) fn global_of(folder: &Path) -> Result<(VolumeName, Target)> {
+    let wrong = || {
+        let place = folder.display();
+        Error::new(Kind::Host, format!("{place} is no folder of kubelet's for a volume"))
+            .hint("unmount it by hand")
+    };
+    let (place, name) = place_of(folder).ok_or_else(wrong)?;
+    let root = root_above(folder).filter(|_| place == Place::Global).ok_or_else(wrong)?;
+    let below = folder.strip_prefix(root).map_err(|_| wrong())?;
+    Ok((name, Target { root: root.to_path_buf(), below: below.to_path_buf() }))
+}

@@ -1,0 +1,120 @@
+//! A tear-down is refused, remembered, counted, and its end noted.
+
+use crate::driver::Driver;
+use crate::host::machine::uptime;
+use crate::model::config::GuardMode;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::record::VolumeRecord;
+use crate::model::report::refusal::{Occasion, Refusal};
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+impl Driver<'_> {
+    /// The tear-down may go on: an earlier refusal of it is over.
+    pub(in crate::driver) fn passed(&self, id: Option<&VolumeId>, what: &str) {
+        let refused = |id: &&VolumeId| self.records.load(id).refused.remove(what);
+        if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
+            self.end_refusals(id, &[what]);
+            let seconds = refusal.last.saturating_sub(refusal.since);
+            tracing::info!(volume = %id, what, count = refusal.count, seconds, "no longer refused");
+        }
+    }
+
+    /// These tear-downs are done, or not asked for any more: the next refusal of one begins a new
+    /// series, also one that was given up.
+    pub(in crate::driver) fn end_refusals(&self, id: &VolumeId, what: &[&str]) {
+        let refused = self.records.load(id).refused;
+        let what: Vec<_> = what.iter().filter(|what| refused.contains_key(**what)).collect();
+        if what.is_empty() {
+            return;
+        }
+        let over = |record: &mut VolumeRecord| {
+            record.refused.retain(|refused, _| !what.iter().any(|what| *what == refused));
+        };
+        match self.records.update(id, over) {
+            Ok(()) => tracing::debug!(volume = %id, ?what, "its refusal is over"),
+            Err(error) => tracing::warn!(%error, "the end of a refusal is not remembered"),
+        }
+    }
+
+    /// Refuses for a reason that is no pod's.
+    pub(in crate::driver) fn refuse(
+        &self,
+        id: Option<&VolumeId>,
+        what: &str,
+        reason: &str,
+    ) -> Result<()> {
+        self.refuse_for(id, what, None, reason)
+    }
+
+    /// Refuses, as far as the guard's mode has it, for the sake of these pods. The same refusal again
+    /// is only counted.
+    pub(in crate::driver) fn refuse_for(
+        &self,
+        id: Option<&VolumeId>,
+        what: &str,
+        pods: Option<BTreeSet<ConsumerId>>,
+        reason: &str,
+    ) -> Result<()> {
+        let volume = id.map_or_else(|| "unknown".to_owned(), ToString::to_string);
+        if self.guard.mode == GuardMode::Warn {
+            tracing::warn!(volume, what, reason, "would be refused");
+            return Ok(());
+        }
+        let before = id.and_then(|id| self.records.load(id).refused.get(what).cloned());
+        let refusal = Refusal::after(before.as_ref(), reason, &occasion(pods));
+        // The record stays as it is until the tear-down is done: this one may fail still.
+        if let Some(limit) = self.guard.give_up_after
+            && refusal.lasts(Duration::from_secs(limit))
+        {
+            tracing::error!(
+                volume,
+                what,
+                reason,
+                limit,
+                "guard.give_up_after: given up, the tear-down goes on"
+            );
+            return Ok(());
+        }
+        self.tally.refused(what);
+        if let Some(id) = id {
+            let noted = |record: &mut VolumeRecord| {
+                record.refusals = record.refusals.saturating_add(1);
+                record.refused.insert(what.to_owned(), refusal.clone());
+            };
+            if let Err(error) = self.records.update(id, noted) {
+                tracing::debug!(%error, "a refusal is not counted");
+            }
+        }
+        if refusal.is_worth_a_line() {
+            tracing::warn!(volume, what, reason, count = refusal.count, "refused");
+        }
+        let way = self.way_out_of(what, id);
+        let mut error = Error::new(Kind::Guarded, reason).hint(format!("{BY_HAND}, {way}"));
+        error.is_repeated = refusal.count > 1;
+        Err(error)
+    }
+
+    /// What a person can do who gives up what a refusal protects. A release takes off this machine's
+    /// mounts, and no container's: those keep the disk until it is taken away.
+    pub(in crate::driver) fn way_out_of(&self, what: &str, id: Option<&VolumeId>) -> String {
+        let Some(id) = id else { return "or until a person unmounts it".to_owned() };
+        let force = format!("disk detach --force {id}");
+        match what {
+            "detach" => format!("or: {force}"),
+            "unmountdevice" if !self.is_mounted_here(id) => format!("or: {force}"),
+            "unmountdevice" => format!("or: disk release {id} and then {force}"),
+            _ => format!("or: disk release {id}"),
+        }
+    }
+}
+
+/// The way out that a person has.
+pub(in crate::driver) const BY_HAND: &str = "it is refused until they end";
+
+/// This moment, in which a tear-down is refused for the sake of these pods.
+pub(in crate::driver) fn occasion(pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Occasion { uptime: uptime(), wall, pods }
+}

@@ -1,0 +1,218 @@
+//! The numbers under which a volume lives or lived: its disk now, and those of its disks that are gone.
+
+use crate::driver::Driver;
+use crate::host::device_nodes;
+use crate::host::machine::boot_id;
+use crate::model::disk::contents::FsType;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::mount::disk_users::{Answer, NamespaceUse};
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::staleness::{Here, Presence, Verdict, judge};
+use crate::model::record::VolumeRecord;
+use std::collections::BTreeSet;
+
+impl Driver<'_> {
+    /// The numbers under which the volume's file system lives: mounted, now, and before its disk
+    /// came back under another letter. A number that went to another disk since is not it.
+    pub(in crate::driver) fn numbers_of(
+        &self,
+        id: Option<&VolumeId>,
+        mounted: &[DeviceNumber],
+    ) -> Vec<DeviceNumber> {
+        let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
+        if let Some(id) = id {
+            let dead = self.mounts.table().and_then(|table| self.dead_numbers_of(id, &table));
+            match dead {
+                Ok(dead) => numbers.extend(dead),
+                Err(error) => tracing::debug!(%error, "the numbers before are not known"),
+            }
+            if let Ok(Some(disk)) = self.find_disk(id) {
+                numbers.insert(disk.number);
+            }
+        }
+        numbers.into_iter().collect()
+    }
+
+    pub(in crate::driver) fn all_gone(&self, numbers: &[DeviceNumber]) -> &'static str {
+        let gone = numbers.iter().all(|number| self.devices.is_gone(*number).unwrap_or(false));
+        if gone { " (on a disk that is gone)" } else { "" }
+    }
+
+    /// The numbers of dead disks on which mounts of this very volume stand.
+    pub(in crate::driver) fn dead_numbers_of(
+        &self,
+        id: &VolumeId,
+        table: &MountTable,
+    ) -> Result<Vec<DeviceNumber>> {
+        let mut dead = self.verdicts(id, table, Here::Nothing, Verdict::is_dead)?;
+        let record = self.records.load(id);
+        let unseen: Vec<_> = dead
+            .iter()
+            .map(|(number, _)| *number)
+            .filter(|number| table.of(*number).next().is_none())
+            .collect();
+        let others =
+            if unseen.is_empty() { Vec::new() } else { self.in_other_namespaces(&unseen)? };
+        dead.retain(|(number, _)| self.stand_for(id, *number, table, &others, &record));
+        Ok(dead.into_iter().map(|(number, _)| number).collect())
+    }
+
+    /// What became of each number from which this volume may have been mounted, as far as it matters.
+    /// A number that was the volume's may be another disk's by now: `stand_for` tells.
+    pub(in crate::driver) fn verdicts(
+        &self,
+        id: &VolumeId,
+        table: &MountTable,
+        here: Here,
+        matters: impl Fn(&Verdict) -> bool,
+    ) -> Result<Vec<(DeviceNumber, Verdict)>> {
+        let record = self.records.load(id);
+        let ours: BTreeSet<_> = labelled(table, id).map(|mount| mount.disk).collect();
+        let mut numbers: BTreeSet<_> = record.former_numbers(&boot_id()).collect();
+        numbers.extend(&ours);
+        let wanted = self.cloud.identity(id);
+        let mut verdicts = Vec::new();
+        for number in numbers {
+            let presence = self.devices.presence(number, &wanted)?;
+            let is_reused = matches!(presence, Presence::Other(_)) && !ours.contains(&number);
+            let verdict = judge(number, &presence, here);
+            if !is_reused && matters(&verdict) {
+                verdicts.push((number, verdict));
+            }
+        }
+        Ok(verdicts)
+    }
+
+    /// Whether any mount of the volume's disks of this boot lives on, here or in anybody's
+    /// namespace; where that cannot be seen it may.
+    pub(in crate::driver) fn is_left_behind(&self, id: &VolumeId) -> bool {
+        let numbers: Vec<_> = self.records.load(id).former_numbers(&boot_id()).collect();
+        let Ok(table) = self.mounts.table() else { return true };
+        if labelled(&table, id).next().is_some() {
+            return true;
+        }
+        if numbers.is_empty() {
+            return false;
+        }
+        match self.census.namespaces_with(&numbers) {
+            // A number that was given away again shows other volumes' labels.
+            Answer::Told(uses) => {
+                let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
+                mounts.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id))
+            }
+            Answer::CannotTell(_) => true,
+        }
+    }
+
+    /// Whether the mounts of a number are this volume's: they must say so themselves, by the label
+    /// that they were made with. While a mount stands its number is nobody else's, so one label
+    /// tells for all mounts of a number.
+    pub(in crate::driver) fn stand_for(
+        &self,
+        id: &VolumeId,
+        number: DeviceNumber,
+        table: &MountTable,
+        others: &[NamespaceUse],
+        record: &VolumeRecord,
+    ) -> bool {
+        let own: Vec<&Mount> = table.of(number).collect();
+        let elsewhere = others.iter().flat_map(|one| &one.mounts);
+        let elsewhere = elsewhere.filter(|mount| own.is_empty() && mount.number == number);
+        let all = own.iter().copied().chain(elsewhere);
+        let mut labelled = all.filter(|mount| device_nodes::is_labelled(mount)).peekable();
+        if labelled.peek().is_some() {
+            return labelled.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
+        }
+        // The predecessor's mounts have no label: then only what stands in the folder where this
+        // machine staged the volume is its, or what has its file system's id.
+        record.mounted_as().is_some_and(|staged| {
+            own.iter().any(|mount| mount.target == staged.folder)
+                || self.is_file_system(number, &staged.fs_type, &staged.uuid)
+        })
+    }
+
+    pub(in crate::driver) fn in_other_namespaces(
+        &self,
+        numbers: &[DeviceNumber],
+    ) -> Result<Vec<NamespaceUse>> {
+        match self.census.namespaces_with(numbers) {
+            Answer::Told(uses) => Ok(uses.namespaces),
+            Answer::CannotTell(why) => Err(Error::refused(format!(
+                "who stands on the dead disk cannot be told from here: {why}"
+            ))),
+        }
+    }
+
+    /// Whether the mounts of a dead number are of the file system that the record tells of, by the
+    /// id that the kernel keeps of it.
+    pub(in crate::driver) fn is_file_system(
+        &self,
+        number: DeviceNumber,
+        fs_type: &str,
+        uuid: &str,
+    ) -> bool {
+        let wanted = FsType::named(fs_type).and_then(|kind| told_by_statfs(kind, uuid));
+        wanted.is_some_and(|wanted| {
+            self.numbers_with(wanted).is_ok_and(|numbers| numbers.contains(&number))
+        })
+    }
+
+    pub(in crate::driver) fn numbers_with(&self, told: u64) -> Result<Vec<DeviceNumber>> {
+        match self.census.file_systems_with_id(told) {
+            Answer::Told(numbers) => Ok(numbers),
+            Answer::CannotTell(why) => Err(Error::new(
+                Kind::Refused,
+                format!("which file systems are mounted cannot be told from here: {why}"),
+            )),
+        }
+    }
+
+    pub(in crate::driver) fn own_mounts(&self, id: &VolumeId) -> Result<Vec<Mount>> {
+        let numbers = self.numbers_of(Some(id), &[]);
+        let table = self.mounts.table()?;
+        let ours = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
+        Ok(ours.cloned().collect())
+    }
+
+    pub(in crate::driver) fn is_mounted_here(&self, id: &VolumeId) -> bool {
+        let numbers = self.numbers_of(Some(id), &[]);
+        let table = self.mounts.table();
+        table.is_ok_and(|table| table.mounts().iter().any(|one| numbers.contains(&one.disk)))
+    }
+}
+
+/// The mounts that say they are the volume's.
+pub(in crate::driver) fn labelled<'t>(
+    table: &'t MountTable,
+    id: &VolumeId,
+) -> impl Iterator<Item = &'t Mount> {
+    table.mounts().iter().filter(move |mount| device_nodes::owner_of(mount).as_ref() == Some(id))
+}
+
+/// What statfs(2) says of a file system's id, dead or alive: ext folds its UUID into 64 bits. xfs
+/// gives its disk's number there, which tells nothing.
+pub(in crate::driver) fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64> {
+    if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
+        return None;
+    }
+    let digits: String = uuid.chars().filter(|c| *c != '-').collect();
+    let bytes = u128::from_str_radix(&digits, 16).ok()?.to_be_bytes();
+    let half = |at: usize| bytes[at..].first_chunk().map(|half| u64::from_le_bytes(*half));
+    (digits.len() == 32).then_some(half(0)? ^ half(8)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ext_folds_its_uuid() {
+        let uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f";
+        assert_eq!(told_by_statfs(FsType::Ext4, uuid), Some(0x0808_0808_0808_0808));
+        assert_eq!(told_by_statfs(FsType::Xfs, uuid), None);
+        assert_eq!(told_by_statfs(FsType::Ext4, ""), None);
+        assert_eq!(told_by_statfs(FsType::Ext4, "08"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! What this machine remembers of a volume: its name, and how it was mounted.
+
+use crate::driver::{Driver, Volume, moment};
+use crate::host::locks::Locked;
+use crate::model::deadline::Deadline;
+use crate::model::disk::contents::Contents;
+use crate::model::disk::device::Device;
+use crate::model::error::Result;
+use crate::model::ids::VolumeId;
+use crate::model::mount::mountinfo::Mount;
+use crate::model::record::{DiskMoment, Staged};
+use crate::model::timestamp::now;
+use std::path::Path;
+use std::time::Duration;
+
+impl Driver<'_> {
+    /// Remembers which name belongs to the volume, so that a call that is only given the name
+    /// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
+    pub(in crate::driver) fn remember_name(&self, volume: &Volume) {
+        let Some(name) = &volume.name else { return };
+        let remembered = self.records.update(&volume.id, |record| record.name = Some(name.clone()));
+        if let Err(error) = remembered {
+            tracing::debug!(%error, "the volume's name is not remembered");
+        }
+    }
+
+    /// The same for a call that does not hold the volume's lock: whoever holds it now remembers
+    /// the name as well, and must not find its record changed under its hands.
+    pub(in crate::driver) fn remember_name_if_unlocked(&self, volume: &Volume) {
+        let now = Deadline::after(Duration::ZERO);
+        if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, now) {
+            self.remember_name(volume);
+        }
+    }
+
+    pub(in crate::driver) fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
+        self.records.update(id, |record| {
+            record.is_staged(staged);
+            record.seen = Some(now());
+        })
+    }
+
+    /// A mount that is there without its record: of a call that was killed, of the predecessor,
+    /// or of before the records were wiped.
+    pub(in crate::driver) fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
+        let record = self.records.load(id);
+        let is_known = record.staged.is_some_and(|staged| staged.disk == moment(disk));
+        if is_known && record.was_mounted {
+            return;
+        }
+        let (uuid, mounts) = match self.file_systems.look(disk, self.deadline) {
+            Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
+            _ => (String::new(), None),
+        };
+        let mut staged = staged(&mount.target, &moment(disk), &mount.fs_type, &uuid);
+        // It was counted when it was made.
+        staged.mounts = mounts;
+        // After an error the kernel lets a file system refuse writes whose mount allows them.
+        staged.untouched = mount.is_read_only() && mount.is_super_read_only();
+        if let Err(error) = self.remember_staged(id, staged) {
+            tracing::warn!(volume = %id, %error, "the mount is not remembered");
+        }
+    }
+}
+
+pub(in crate::driver) fn staged(
+    folder: &Path,
+    disk: &DiskMoment,
+    fs_type: &str,
+    uuid: &str,
+) -> Staged {
+    Staged {
+        folder: folder.to_path_buf(),
+        disk: disk.clone(),
+        fs_type: fs_type.to_owned(),
+        uuid: uuid.to_owned(),
+        options: String::new(),
+        mounts: None,
+        untouched: false,
+    }
+}

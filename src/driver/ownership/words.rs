@@ -1,0 +1,137 @@
+//! Who has a volume, in words.
+
+use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::mount::disk_users::{
+    DeviceUses, FileUse, Holder, Keeper, KernelUse, NamespaceUse, Tie,
+};
+use crate::model::mount::ownership::Machine;
+use crate::model::record::VolumeRecord;
+use std::collections::BTreeSet;
+
+/// Of more users than so many the rest is counted.
+pub(in crate::driver) const NAMED: usize = 4;
+
+/// All users, in words.
+pub(in crate::driver) fn all_of(users: &DeviceUses) -> Vec<String> {
+    let namespaces = users.namespaces.iter().map(namespace);
+    let files = users.files.iter().map(file_use);
+    let kernel = users.kernel.iter().map(kernel_use);
+    namespaces.chain(files).chain(kernel).collect()
+}
+
+/// `shop/orders-0 (7a5c…)`, as far as it is known.
+pub(in crate::driver) fn labelled(pod: &ConsumerId, label: Option<&str>) -> String {
+    match label {
+        Some(label) if !label.is_empty() => format!("{label} ({pod})"),
+        _ => pod.to_string(),
+    }
+}
+
+pub(in crate::driver) fn cannot_tell(why: &str) -> String {
+    format!("who uses the volume cannot be told from here: {why}")
+}
+
+/// The first few in words, and how many more there are.
+pub(in crate::driver) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
+    let mut text = all.iter().take(NAMED).map(words).collect::<Vec<_>>().join("; ");
+    if all.len() > NAMED {
+        text += &format!("; and {} more", all.len() - NAMED);
+    }
+    text
+}
+
+pub(in crate::driver) fn holder(one: &Holder) -> String {
+    // Who lives there may have as many as he likes.
+    let mut places: Vec<_> =
+        one.places.iter().take(NAMED).map(|place| place.display().to_string()).collect();
+    if let Some(more @ 1..) = one.places.len().checked_sub(NAMED) {
+        places.push(format!("and {more} more"));
+    }
+    format!("{} has it at {}", one.process, places.join(", "))
+}
+
+pub(in crate::driver) fn namespace(one: &NamespaceUse) -> String {
+    let id = one.id.map_or_else(|| "a mount namespace".to_owned(), |id| id.to_string());
+    let who = match one.processes.as_slice() {
+        [] => match (one.user, one.keepers.first()) {
+            (_, Some(Keeper::OpenIn { process, .. })) => format!("kept open by {process}"),
+            (_, Some(Keeper::MountedAt { place, .. })) => {
+                format!("kept by the mount {}", place.display())
+            }
+            (Some(user), None) => format!("user {user}, and no process lives there"),
+            (None, None) => "nobody lives there".to_owned(),
+        },
+        [first] => first.to_string(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+    };
+    let place = one.mounts.first().map(|mount| mount.target.display().to_string());
+    format!("{who} ({id}, at {})", place.unwrap_or_default())
+}
+
+pub(in crate::driver) fn file_use(one: &FileUse) -> String {
+    let how = match one.tie {
+        Tie::Descriptor(number) => format!("by descriptor {number}"),
+        Tie::Map => "in its memory".to_owned(),
+        Tie::WorkingFolder => "as its working folder".to_owned(),
+        Tie::RootFolder => "as its root folder".to_owned(),
+    };
+    format!("{} holds {} {how}", one.process, one.path.display())
+}
+
+pub(in crate::driver) fn kernel_use(one: &KernelUse) -> String {
+    match one {
+        KernelUse::Holder { device, name, .. } if name.is_empty() => {
+            format!("{device} is made of it")
+        }
+        KernelUse::Holder { device, name, .. } => format!("{device} ({name}) is made of it"),
+        KernelUse::Loop { device, file } => {
+            format!("{device} is a loop device on {}", file.display())
+        }
+        KernelUse::Swap(area) => format!("{} is swapped to", area.display()),
+    }
+}
+
+/// The namespace without its views, if it has the volume at a place of its own too: that is where it
+/// was given it.
+pub(in crate::driver) fn at_its_places(one: &NamespaceUse, machine: &Machine<'_>) -> NamespaceUse {
+    let mut shown = one.clone();
+    shown.mounts.retain(|mount| machine.folder_under(mount, one).is_none());
+    if shown.mounts.is_empty() { one.clone() } else { shown }
+}
+
+/// The pods that live in these namespaces.
+pub(in crate::driver) fn pods_of(held: &[&NamespaceUse]) -> BTreeSet<ConsumerId> {
+    let processes = held.iter().flat_map(|one| &one.processes);
+    processes.filter_map(|process| process.owner.pod.clone()).collect()
+}
+
+/// Who was given it, by the names that people know.
+pub(in crate::driver) fn given_to(
+    pods: &BTreeSet<ConsumerId>,
+    record: Option<&VolumeRecord>,
+) -> String {
+    if pods.is_empty() {
+        return "processes that have the volume at a place of their own".to_owned();
+    }
+    let pods: Vec<_> = pods
+        .iter()
+        .map(|pod| labelled(pod, record.and_then(|r| r.consumers.get(pod)).map(String::as_str)))
+        .collect();
+    format!("pods that use the volume, {},", pods.join(", "))
+}
+
+/// How a person ends what ordinary users keep, if they do.
+pub(in crate::driver) fn end_of_users(id: Option<&VolumeId>, left: &[&NamespaceUse]) -> String {
+    let is_users = |one: &&NamespaceUse| {
+        let mut processes = one.processes.iter();
+        one.user.is_some()
+            && (one.processes.is_empty() || processes.any(|one| one.ordinary_user().is_some()))
+    };
+    let is_kept = left.iter().any(is_users);
+    if is_kept { way_to_end_users(id) } else { String::new() }
+}
+
+pub(in crate::driver) fn way_to_end_users(id: Option<&VolumeId>) -> String {
+    let volume = id.map_or("<volume>", VolumeId::as_str);
+    format!("; disk release --end-users {volume} ends what users keep")
+}
