@@ -2,9 +2,9 @@
 
 use crate::channel::Channel;
 use crate::driver::attachment::detach::Force;
+use crate::driver::call_counts::Tally;
 use crate::driver::mount::publish::Publication;
 use crate::driver::mount::stage::Wish;
-use crate::driver::report::call_counts::Tally;
 use crate::driver::{Driver, Outcome, Volume};
 use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
@@ -203,7 +203,8 @@ fn dispatch(call: &Call, setting: &Setting<'_>, sample: &mut Sample) -> Result<(
     let done = wiring::with_driver(setting, |driver| {
         let done = perform(call, config, driver);
         if config.metrics.textfile.is_some() {
-            sample.gauges = driver.gauges(&host::metrics::seen_before(&config.paths.state_dir));
+            sample.gauges =
+                driver.usage.gauges(&host::metrics::seen_before(&config.paths.state_dir));
         }
         done
     });
@@ -216,29 +217,32 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
     let plain = |outcome: Outcome| (Reply::success(), outcome);
     match call {
         Call::Attach { options, node } => {
-            let (link, outcome) = driver.attach(&volume(options), node, options.sharing)?;
+            let (link, outcome) =
+                driver.attaching.attach(&volume(options), node, options.sharing)?;
             Ok((Reply::device(&link), outcome))
         }
         Call::Detach { name, id: None, node } => {
-            driver.detach(name, node.as_ref(), Force::No).map(plain)
+            driver.detaching.detach(name, node.as_ref(), Force::No).map(plain)
         }
         Call::Detach { id: Some(id), node, .. } => {
-            driver.detach_exactly(id, node.as_ref(), Force::No).map(plain)
+            driver.detaching.detach_exactly(id, node.as_ref(), Force::No).map(plain)
         }
         Call::IsAttached { options, node } => {
-            let attached = driver.is_attached(&volume(options), node)?;
+            let attached = driver.attaching.is_attached(&volume(options), node)?;
             Ok((Reply::attached(attached), Outcome::Already))
         }
         Call::WaitForAttach { device, options } => {
             let place = stage_place(options, config);
-            let path = driver.wait_for_disk(&volume(options), device, &place)?;
+            let path = driver.disk_wait.wait_for_disk(&volume(options), device, &place)?;
             Ok((Reply::device(&path), Outcome::Already))
         }
         Call::MountDevice { folder, device, options } => {
             let wish = wish(options)?;
-            driver.stage(&volume(options), &folder.target, &wish, device).map(plain)
+            driver.staging.stage(&volume(options), &folder.target, &wish, device).map(plain)
         }
-        Call::UnmountDevice { folder } => driver.unstage(&folder.name, &folder.target).map(plain),
+        Call::UnmountDevice { folder } => {
+            driver.unmounting.unstage(&folder.name, &folder.target).map(plain)
+        }
         Call::Mount { folder, pod, options } => {
             let wish = &wish(options)?;
             let publication = Publication {
@@ -249,13 +253,13 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
                 wish,
                 read_only: options.access == Access::ReadOnly,
             };
-            driver.publish(&volume(options), &publication).map(plain)
+            driver.publishing.publish(&volume(options), &publication).map(plain)
         }
         Call::Unmount { folder: Folder { target, name }, pod } => {
-            driver.unpublish(name, pod, target).map(plain)
+            driver.unmounting.unpublish(name, pod, target).map(plain)
         }
         Call::ExpandFs { options, device, folder, bytes } => {
-            driver.expand(&volume(options), &folder.target, *bytes, device).map(plain)
+            driver.expansion.expand(&volume(options), &folder.target, *bytes, device).map(plain)
         }
         Call::Init | Call::NotSupported => Ok((Reply::not_supported(), Outcome::Already)),
     }

@@ -4,8 +4,8 @@ use crate::cloud::Cloud;
 use crate::cloud::local::LocalCloud;
 use crate::cloud::openstack::{self, OpenStack, OwnNode};
 use crate::cloud::unconfigured::Unconfigured;
-use crate::driver::Driver;
-use crate::driver::report::call_counts::Tally;
+use crate::driver::call_counts::Tally;
+use crate::driver::{self, Driver, Ports};
 use crate::host::census::KernelCensus;
 use crate::host::devices::SysfsDevices;
 use crate::host::filesystems::KernelFileSystems;
@@ -61,7 +61,7 @@ pub fn with_driver<T>(
     let answers = Answers::below(&config.paths.run_dir, scope_of(setting));
     let pace = Pace::below(&config.paths.run_dir);
     let is_remote = config.cloud.kind == Some(CloudKind::OpenStack);
-    work(&Driver {
+    let ports = Ports {
         cloud: cloud.as_ref(),
         devices: &devices,
         file_systems: &KernelFileSystems::below(&config.paths.run_dir),
@@ -82,7 +82,8 @@ pub fn with_driver<T>(
         operation: setting.operation,
         deadline: setting.deadline,
         tally: setting.tally,
-    })
+    };
+    driver::with_driver(&ports, work)
 }
 
 /// A mark of everything that tells which server a node is.

@@ -22,10 +22,10 @@ pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, wish: &Wish) -> Result
     options.words(kind)?;
     let volume = Volume::new(volume_named(driver, name)?, None);
     if wish.yes {
-        let before = driver.format_for_good(&volume, kind, &options)?;
+        let before = driver.formatter.format_for_good(&volume, kind, &options)?;
         return Ok(format!("{}made    a new {kind}\n", shown(&volume, &before)));
     }
-    let found = driver.what_is_on(&volume)?;
+    let found = driver.formatter.what_is_on(&volume)?;
     let more = match wish.mkfs_options.as_str() {
         "" => String::new(),
         options => format!(" --mkfs-options {options:?}"),

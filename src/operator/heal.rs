@@ -19,13 +19,13 @@ pub(super) fn run(
     let mode = if dry_run { HealMode::Report } else { HealMode::Auto };
     let mut text = String::new();
     if adopt {
-        let numbers = driver.adopt_dead(&id, mode)?;
+        let numbers = driver.adoption.adopt_dead(&id, mode)?;
         let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         let numbers = if numbers.is_empty() { "no mount".to_owned() } else { numbers.join(", ") };
         let adopted = if dry_run { "would be adopted and healed" } else { "adopted" };
         text += &told(&format!("{adopted}, of dead disks: {numbers}"));
     }
-    let healed = driver.heal_by_hand(&id, mode)?;
+    let healed = driver.healing.heal_by_hand(&id, mode)?;
     for (place, done) in &healed.places {
         text += &told(place);
         for one in done {

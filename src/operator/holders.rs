@@ -20,7 +20,7 @@ pub(super) struct Holding {
 }
 
 pub(super) fn look(driver: &Driver<'_>, row: &Row) -> Holding {
-    match driver.holders(&row.facts) {
+    match driver.usage.holders(&row.facts) {
         Answer::Told(found) => Holding { holders: found.all, unseen: None, untold: found.untold },
         Answer::CannotTell(why) => {
             Holding { holders: Vec::new(), unseen: Some(why), untold: Vec::new() }

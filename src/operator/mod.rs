@@ -18,7 +18,7 @@ mod views;
 use crate::cli::views::Looking;
 use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
 use crate::driver::Driver;
-use crate::driver::report::call_counts::Tally;
+use crate::driver::call_counts::Tally;
 use crate::host::metrics::Report;
 use crate::log;
 use crate::model::config::Config;
@@ -167,7 +167,7 @@ fn measured<T>(
     let done = wiring::with_driver(&setting, |driver| {
         let done = work(driver);
         if config.metrics.textfile.is_some() {
-            gauges = driver.gauges(&host::metrics::seen_before(&config.paths.state_dir));
+            gauges = driver.usage.gauges(&host::metrics::seen_before(&config.paths.state_dir));
         }
         done
     });
@@ -188,7 +188,7 @@ fn measured<T>(
 
 /// The volume that a person names.
 fn volume_named(driver: &Driver<'_>, name: &VolumeName) -> Result<VolumeId> {
-    driver.volume_named(name, None)?.ok_or_else(|| {
+    driver.volumes.volume_named(name, None)?.ok_or_else(|| {
         Error::new(Kind::Missing, format!("no volume goes by the name {name}"))
             .hint("give the volume's id in the cloud, or the PersistentVolume's name")
     })

@@ -16,13 +16,14 @@ pub(super) fn detach(
 ) -> Result<String> {
     let id = volume_named(driver, name)?;
     let node = node.filter(|node| node.as_str() != THIS_MACHINE);
-    let is_here = node.is_none_or(|node| node == driver.this_node);
-    let mut text = if is_here { broken(&driver.what_would_break(&id)) } else { String::new() };
+    let is_here = node.is_none_or(|node| node == driver.ports.this_node);
+    let mut text =
+        if is_here { broken(&driver.releasing.what_would_break(&id)) } else { String::new() };
     if dry_run {
         return Ok(text + "Nothing was changed.\n");
     }
-    let outcome = driver.detach_exactly(&id, node, Force::Yes)?;
-    let node = node.unwrap_or(driver.this_node);
+    let outcome = driver.detaching.detach_exactly(&id, node, Force::Yes)?;
+    let node = node.unwrap_or(driver.ports.this_node);
     text += &format!("detached {id} from {node} ({outcome:?})\n");
     Ok(text)
 }
@@ -32,11 +33,11 @@ const THIS_MACHINE: &str = "1";
 
 pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Result<String> {
     let id = volume_named(driver, name)?;
-    let mut text = broken(&driver.what_would_break(&id));
+    let mut text = broken(&driver.releasing.what_would_break(&id));
     if dry_run {
         return Ok(text + "Nothing was changed.\n");
     }
-    let released = driver.release(&id)?;
+    let released = driver.releasing.release(&id)?;
     for folder in released.folders {
         text += &told(&format!("unmounted {}", folder.display()));
     }
@@ -53,7 +54,8 @@ pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> 
 /// Ends the processes of ordinary users that keep the volume in use.
 pub(super) fn end_users(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Result<String> {
     let id = volume_named(driver, name)?;
-    let processes = if dry_run { driver.users_with(&id)? } else { driver.end_users(&id)? };
+    let processes =
+        if dry_run { driver.users.users_with(&id)? } else { driver.users.end_users(&id)? };
     if processes.is_empty() {
         return Ok("no process of an ordinary user keeps it in use\n".to_owned());
     }

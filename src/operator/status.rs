@@ -53,7 +53,7 @@ pub(super) fn look(
     unseen: &[String],
     also: &[VolumeId],
 ) -> Status {
-    let Survey { volumes, not_ours, cloud_silence, unseen: more } = driver.survey(also);
+    let Survey { volumes, not_ours, cloud_silence, unseen: more } = driver.surveying.survey(also);
     let calls = journal::last_calls(&config.paths.log_dir);
     let row = |facts: VolumeFacts| {
         let verdict = judge(&facts);
@@ -64,7 +64,7 @@ pub(super) fn look(
     volumes.sort_by_key(|row| std::cmp::Reverse(row.verdict.health));
     Status {
         format: 1,
-        node: driver.this_node.to_string(),
+        node: driver.ports.this_node.to_string(),
         at: timestamp::text(timestamp::now()),
         not_ours,
         cloud_answered: cloud_silence.is_none(),

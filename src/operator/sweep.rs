@@ -218,7 +218,7 @@ impl Tending<'_> {
     fn tend(&self, node: Option<&Path>, put_off: &BTreeSet<String>) -> Result<Tended> {
         self.with_driver(|driver| {
             if self.mode == HealMode::Off {
-                driver.end_all_leftovers();
+                driver.recovery.end_all_leftovers();
                 tell_forgotten(driver);
                 return Ok(Tended::default());
             }
@@ -231,17 +231,17 @@ impl Tending<'_> {
                     seen.and_then(|seen| device_nodes::number_of(&seen)).ok_or_else(|| {
                         Error::bad_call(format!("{} is no disk's node", node.display()))
                     })?;
-                return driver.tend_disk(number, self.mode, &mut told);
+                return driver.sweep.tend_disk(number, self.mode, &mut told);
             }
-            let tended = driver.tend_all(self.mode, put_off, &mut told)?;
+            let tended = driver.sweep.tend_all(self.mode, put_off, &mut told)?;
             if self.mode == HealMode::Auto {
-                for one in driver.adopt_found()? {
+                for one in driver.adoption.adopt_found()? {
                     let (folder, line) = told_of_found(&one);
                     tell(folder, vec![line], one.outcome.is_err());
                 }
             }
             if !self.is_plan {
-                driver.end_all_leftovers();
+                driver.recovery.end_all_leftovers();
                 tell_forgotten(driver);
             }
             Ok(tended)
@@ -339,7 +339,7 @@ fn told_of_forgotten(one: &Forgotten) -> String {
 /// Ends what kubelet let go of and forgot; while no kubelet runs it may remember still.
 fn tell_forgotten(driver: &Driver<'_>) {
     let Some(kubelet) = System::default().kubelet() else { return };
-    for one in driver.end_forgotten(!kubelet.is_attached_by_controller) {
+    for one in driver.taking_down.end_forgotten(!kubelet.is_attached_by_controller) {
         let whose = format!("{} forgotten", one.id);
         tell(whose, vec![told_of_forgotten(&one)], one.outcome.is_err());
     }

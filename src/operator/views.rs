@@ -8,7 +8,7 @@ use crate::cli::VolumeNameArgument;
 use crate::cli::generate;
 use crate::cli::views::{Looking, Subject};
 use crate::driver::Driver;
-use crate::driver::report::call_counts::Tally;
+use crate::driver::call_counts::Tally;
 use crate::host::machine;
 use crate::model::config::Config;
 use crate::model::deadline::Deadline;
@@ -150,7 +150,7 @@ fn about(
             Error::new(Kind::Missing, format!("no volume goes by the name {name}"))
                 .hint("disk status shows those of this machine; else give its id in the cloud")
         };
-        let id = driver.volume_meant(name);
+        let id = driver.usage.volume_meant(name);
         let also: Vec<_> = id.iter().cloned().collect();
         let seen = status::look(driver, &configured.config, &[], &also);
         let is_meant = |row: &&Row| match &row.facts.id {

@@ -1,13 +1,25 @@
 //! Attach a volume to a server, and ask whether it is.
 
-use crate::cloud::CloudVolume;
-use crate::driver::attachment::open_requests::OpenRequest;
-use crate::driver::attachment::takeover::contradiction;
-use crate::driver::lookup::attachment_view::{Asking, Trust, after_all, is_settled, no_server};
-use crate::driver::{Driver, Outcome, Volume};
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
+use crate::driver::attachment::takeover::{Takeovers, contradiction};
+use crate::driver::guard::Guard;
+use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::Healing;
+use crate::driver::lookup::attachment_view::{
+    Asking, Attachments, Trust, after_all, is_settled, no_server,
+};
+use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::memory::Memory;
+use crate::driver::mount::sole_writer::SoleWriter;
+use crate::driver::operation::{Outcome, Volume};
 use crate::failpoints;
+use crate::host::Devices;
 use crate::host::pace::Change;
+use crate::host::shared_answers::Answers;
 use crate::model::cloud::attachment_state::{ComputeView, Sharing, Situation};
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use std::path::PathBuf;
@@ -36,7 +48,27 @@ struct Attempt {
     is_noted: bool,
 }
 
-impl Driver<'_> {
+/// Volumes go to servers.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Attaching<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) answers: Option<&'a Answers>,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) guard: &'a Guard<'a>,
+    pub(in crate::driver) healing: &'a Healing<'a>,
+    pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
+    pub(in crate::driver) requests: &'a OpenRequests<'a>,
+    pub(in crate::driver) takeovers: &'a Takeovers<'a>,
+}
+
+impl Attaching<'_> {
     /// Attaches the volume to the node's server; answers the link of its disk.
     ///
     /// Already attached there: nothing is requested. Attached elsewhere: an error that says where,
@@ -57,16 +89,16 @@ impl Driver<'_> {
             ))
             .hint("rename the PersistentVolume: its detach would reach the wrong volume"));
         }
-        let lock = self.lock_if_possible(&volume.id)?;
+        let lock = self.locking.lock_if_possible(&volume.id)?;
         if lock.is_some() && node == self.this_node {
-            self.wanted_again(&volume.id, &["detach"]);
-            self.note_caller(&volume.id);
+            self.guard.wanted_again(&volume.id, &["detach"]);
+            self.forgetting.note_caller(&volume.id);
         }
         let attach = |server: Option<&ServerId>| {
             let server = server.ok_or_else(|| no_server(node))?;
             self.attach_to(volume, server, node, sharing)
         };
-        let outcome = self.at_server_of(node, Asking::Anew, Result::is_err, attach)?;
+        let outcome = self.attachments.at_server_of(node, Asking::Anew, Result::is_err, attach)?;
         Ok((self.cloud.link(&volume.id), outcome))
     }
 
@@ -77,23 +109,23 @@ impl Driver<'_> {
         node: &NodeName,
         sharing: Sharing,
     ) -> Result<Outcome> {
-        let state = self.existing(&volume.id)?;
+        let state = self.attachments.existing(&volume.id)?;
         let (marked, is_shareable) = (state.mounted_on.clone(), state.is_shareable);
         let outcome = if is_settled(&state, server) && self.is_mapped(&state, server, node)? {
-            self.record_pair(volume, &state)?;
+            self.requests.record_pair(volume, &state)?;
             if has_note_of(&state, server) {
-                self.end_request(volume);
+                self.requests.end_request(volume);
             }
-            self.remember_name(volume);
+            self.memory.remember_name(volume);
             Outcome::Already
         } else {
             self.make_attached(volume, server, sharing, state)?;
             Outcome::Done
         };
         if node == self.this_node {
-            self.remember_sharing(&volume.id, is_shareable);
-            self.forget_lost_mark(&volume.id, marked.as_ref());
-            self.heal_when_it_shows(volume);
+            self.sole_writer.remember_sharing(&volume.id, is_shareable);
+            self.marks.forget_lost_mark(&volume.id, marked.as_ref());
+            self.healing.heal_when_it_shows(volume);
         }
         Ok(outcome)
     }
@@ -126,15 +158,15 @@ impl Driver<'_> {
     ) -> Result<()> {
         let mut attempt = Attempt {
             is_noted: has_note_of(&first, server),
-            is_open: self.open_request(&first).is_some(),
+            is_open: self.requests.open_request(&first).is_some(),
             ..Attempt::default()
         };
         match self.try_attach(volume, server, sharing, first, &mut attempt) {
             Ok(state) => {
                 // A detach that ended while this attach began may have taken the name.
-                self.record_pair(volume, &state)?;
+                self.requests.record_pair(volume, &state)?;
                 if attempt.is_noted {
-                    self.end_request(volume);
+                    self.requests.end_request(volume);
                 }
                 if let Some(answers) = self.answers {
                     answers.is_so(&volume.id, &mapped_at(server));
@@ -144,7 +176,7 @@ impl Driver<'_> {
             Err(error) => {
                 // Refused, or undone: nothing of it can come any more.
                 if attempt.is_noted && attempt.tries > 0 && !attempt.is_open {
-                    self.end_request(volume);
+                    self.requests.end_request(volume);
                 }
                 Err(error)
             }
@@ -162,8 +194,8 @@ impl Driver<'_> {
     ) -> Result<CloudVolume> {
         let mut state = first;
         // Since when nothing has changed that should: a request in the dark, or a ghost.
-        let mut settle = self.settle();
-        let mut looks = self.looks();
+        let mut settle = self.attachments.settle();
+        let mut looks = self.attachments.looks();
         let mut last = None;
         let mut taken_over = false;
         // Another server's attach whose outcome this call waits for.
@@ -175,7 +207,7 @@ impl Driver<'_> {
                 Attempt { refusal: None, .. } => Trust::Own,
                 _ => Trust::Listing,
             };
-            let situation = match self.situation(&state, server, trust) {
+            let situation = match self.attachments.situation(&state, server, trust) {
                 Ok(situation) => situation,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
@@ -186,20 +218,20 @@ impl Driver<'_> {
             }
             match situation {
                 Situation::Attached | Situation::AttachedBusy => {
-                    self.forget_answers(&volume.id);
+                    self.attachments.forget_answers(&volume.id);
                     if let (Some(asked), Situation::Attached) = (attempt.asked, situation) {
-                        self.note_pace(Change::Attach, asked);
+                        self.attachments.note_pace(Change::Attach, asked);
                     }
                     return Ok(state);
                 }
                 Situation::Elsewhere if taken_over && !settle.over() => {}
                 Situation::Elsewhere => {
-                    self.take_over(&state, server)?;
+                    self.takeovers.take_over(&state, server)?;
                     taken_over = true;
-                    settle = self.settle();
+                    settle = self.attachments.settle();
                 }
                 Situation::Shareable if sharing == Sharing::Alone => {
-                    return Err(self.elsewhere(&state, server)?.hint(SHARE));
+                    return Err(self.takeovers.elsewhere(&state, server)?.hint(SHARE));
                 }
                 Situation::Unusable => return Err(unusable(&state)),
                 Situation::Free | Situation::Shareable if attempt.tries == 0 || settle.over() => {
@@ -207,18 +239,18 @@ impl Driver<'_> {
                         return Err(undone(volume, server, attempt.refusal.clone()));
                     }
                     // Two servers may not both come to have it: the other's request is waited for.
-                    let rival = self.open_request_elsewhere(&state, server);
+                    let rival = self.requests.open_request_elsewhere(&state, server);
                     awaited = rival.filter(|_| sharing == Sharing::Alone);
                     if awaited.is_none() {
                         self.ask_to_attach(volume, server, &state, attempt)?;
-                        settle = self.settle();
-                        looks = self.looks_at(Change::Attach);
+                        settle = self.attachments.settle();
+                        looks = self.attachments.looks_at(Change::Attach);
                     }
                 }
                 Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
                 Situation::Forgotten | Situation::ServerGone if settle.over() => {
-                    self.take_over(&state, server)?;
-                    settle = self.settle();
+                    self.takeovers.take_over(&state, server)?;
+                    settle = self.attachments.settle();
                 }
                 Situation::Free
                 | Situation::Shareable
@@ -229,7 +261,7 @@ impl Driver<'_> {
                 | Situation::Detaching
                 | Situation::Busy
                 | Situation::BusyElsewhere => {
-                    settle = self.settle();
+                    settle = self.attachments.settle();
                 }
             }
             let pause = looks.next().unwrap_or_default();
@@ -237,7 +269,7 @@ impl Driver<'_> {
             if !self.deadline.pause(pause) && !was_asked {
                 break;
             }
-            match self.existing(&volume.id) {
+            match self.attachments.existing(&volume.id) {
                 Ok(now) => state = now,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
@@ -245,7 +277,7 @@ impl Driver<'_> {
         }
         match awaited {
             Some(rival) => Err(rival.into_error(&state)),
-            None => Err(self.still_moving(&state, attempt.refusal.clone())),
+            None => Err(self.attachments.still_moving(&state, attempt.refusal.clone())),
         }
     }
 
@@ -256,8 +288,8 @@ impl Driver<'_> {
         state: &CloudVolume,
         attempt: &mut Attempt,
     ) -> Result<()> {
-        self.note_request(volume, state, server)?;
-        self.remember_name(volume);
+        self.requests.note_request(volume, state, server)?;
+        self.memory.remember_name(volume);
         failpoints::step("attach.named");
         attempt.is_noted = self.cloud.keeps_marks();
         attempt.tries += 1;
@@ -278,7 +310,7 @@ impl Driver<'_> {
         attempt: &mut Attempt,
     ) -> Result<bool> {
         tracing::info!(volume = %id, %server, "asking the cloud to attach");
-        self.forget_answers(id);
+        self.attachments.forget_answers(id);
         let Err(error) = self.cloud.attach(id, server, self.deadline) else {
             attempt.refusal = None;
             return Ok(true);
@@ -299,8 +331,8 @@ impl Driver<'_> {
     }
 
     fn may_have_been_taken(&self, id: &VolumeId, server: &ServerId) -> Result<bool> {
-        let state = self.existing(id)?;
-        let situation = self.situation(&state, server, Trust::Both)?;
+        let state = self.attachments.existing(id)?;
+        let situation = self.attachments.situation(&state, server, Trust::Both)?;
         Ok(!matches!(situation, Situation::Free | Situation::Unusable))
     }
 
@@ -319,12 +351,17 @@ impl Driver<'_> {
             Some(server) => self.is_attached_to(volume, server),
             None => Ok(false),
         };
-        self.at_server_of(node, Asking::Shared, |answer| !matches!(answer, Ok(true)), ask)
+        self.attachments.at_server_of(
+            node,
+            Asking::Shared,
+            |answer| !matches!(answer, Ok(true)),
+            ask,
+        )
     }
 
     fn is_attached_to(&self, volume: &Volume, server: &ServerId) -> Result<bool> {
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
-        let is_attached = match self.situation(&state, server, Trust::Listing)? {
+        let is_attached = match self.attachments.situation(&state, server, Trust::Listing)? {
             Situation::Attached
             | Situation::AttachedBusy
             | Situation::Attaching
@@ -333,7 +370,7 @@ impl Driver<'_> {
             | Situation::Elsewhere
             | Situation::Shareable
             | Situation::BusyElsewhere => false,
-            Situation::Busy => return Err(self.still_moving(&state, None)),
+            Situation::Busy => return Err(self.attachments.still_moving(&state, None)),
             Situation::Ghost => return Err(ghost(&state, server)),
             Situation::Forgotten | Situation::ServerGone => {
                 return Err(contradiction(&state, server));
@@ -341,9 +378,9 @@ impl Driver<'_> {
             Situation::Unusable => return Err(unusable(&state)),
         };
         if is_attached {
-            self.record_pair(volume, &state)?;
-            self.remember_name_if_unlocked(volume);
-        } else if let Some(open) = self.open_request(&state)
+            self.requests.record_pair(volume, &state)?;
+            self.memory.remember_name_if_unlocked(volume);
+        } else if let Some(open) = self.requests.open_request(&state)
             && open.request.server == *server
         {
             // A "no" would make the orchestrator give the volume to another node.

@@ -2,9 +2,10 @@
 //! what attach, detach and isattached answer. No cell is left out.
 
 use crate::driver::attachment::detach::Force;
+use crate::driver::call_counts::Tally;
 use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
-use crate::driver::report::call_counts::Tally;
-use crate::driver::{Driver, Volume};
+use crate::driver::operation::Volume;
+use crate::driver::{Driver, Ports, with_driver};
 use crate::host::locks::Locks;
 use crate::host::records::Records;
 use crate::model::cloud::attachment_state::{ComputeView, STATUSES, Sharing};
@@ -42,7 +43,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration
         status.clone_into(&mut cloud.volumes.borrow_mut()[0].status);
         cloud.compute.set(Some(view));
         let devices = FakeDevices::default();
-        let driver = Driver {
+        let ports = Ports {
             cloud: &cloud,
             devices: &devices,
             file_systems: &NoHost,
@@ -65,7 +66,8 @@ fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration
             deadline: Deadline::after(deadline),
         };
         let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);
-        let answer = run(&driver, &volume, &NodeName::parse("server").unwrap());
+        let server = NodeName::parse("server").unwrap();
+        let answer = with_driver(&ports, |driver| run(driver, &volume, &server));
         (answer, cloud.requests.get())
     };
     let changed = |(answer, requests): (Result<bool, Error>, u32)| match answer {
@@ -80,16 +82,17 @@ fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration
         other => panic!("{status}: {requests} requests, {other:?}"),
     };
     let attach = changed(call(&|driver, volume, node| {
-        driver.attach(volume, node, Sharing::Alone).map(|_| true)
+        driver.attaching.attach(volume, node, Sharing::Alone).map(|_| true)
     }));
     let detach = changed(call(&|driver, volume, node| {
-        driver.detach(&volume.id.as_name(), Some(node), Force::No).map(|_| true)
+        driver.detaching.detach(&volume.id.as_name(), Some(node), Force::No).map(|_| true)
     }));
-    let is_attached = match call(&|driver, volume, node| driver.is_attached(volume, node)).0 {
-        Ok(true) => "yes",
-        Ok(false) => "no",
-        Err(_) => "doubt",
-    };
+    let is_attached =
+        match call(&|driver, volume, node| driver.attaching.is_attached(volume, node)).0 {
+            Ok(true) => "yes",
+            Ok(false) => "no",
+            Err(_) => "doubt",
+        };
     format!("{attach} {detach} {is_attached}")
 }
 

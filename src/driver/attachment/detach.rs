@@ -1,15 +1,23 @@
 //! Detach a volume from a server.
 
-use crate::cloud::CloudVolume;
+use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::attachment::attach::ghost;
-use crate::driver::attachment::open_requests::OpenRequest;
-use crate::driver::attachment::takeover::contradiction;
-use crate::driver::guard::Sight;
-use crate::driver::lookup::attachment_view::{Asking, Trust, after_all};
-use crate::driver::{Driver, Outcome};
+use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
+use crate::driver::attachment::takeover::{Takeovers, contradiction};
+use crate::driver::guard::refusal::Refusals;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::guard::{Guard, Sight};
+use crate::driver::heal::recovery::Recovery;
+use crate::driver::lookup::attachment_view::{Asking, Attachments, Trust, after_all};
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::operation::Outcome;
 use crate::failpoints;
 use crate::host::pace::Change;
+use crate::host::records::Records;
 use crate::model::cloud::attachment_state::{ComputeView, Situation};
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use std::time::Instant;
@@ -26,7 +34,26 @@ pub enum Force {
     Yes,
 }
 
-impl Driver<'_> {
+/// Volumes leave servers.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Detaching<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
+    pub(in crate::driver) refusals: &'a Refusals<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) guard: &'a Guard<'a>,
+    pub(in crate::driver) recovery: &'a Recovery<'a>,
+    pub(in crate::driver) requests: &'a OpenRequests<'a>,
+    pub(in crate::driver) takeovers: &'a Takeovers<'a>,
+}
+
+impl Detaching<'_> {
     /// Detaches the volume of this name from the node's server, without a node from this machine.
     ///
     /// Not attached there, or no such volume: it is so already, and no other attachment is
@@ -38,13 +65,13 @@ impl Driver<'_> {
         force: Force,
     ) -> Result<Outcome> {
         let node = node.unwrap_or(self.this_node);
-        let detach = |server: Option<&ServerId>| match self.found_by_name(name, server)? {
+        let detach = |server: Option<&ServerId>| match self.volumes.found_by_name(name, server)? {
             Some(state) => {
                 self.detach_volume(&state.id.clone(), name, Some(state), (node, server), force)
             }
             None => Ok(Outcome::Already),
         };
-        self.at_server_of(node, Asking::Anew, is_not_done, detach)
+        self.attachments.at_server_of(node, Asking::Anew, is_not_done, detach)
     }
 
     /// Detaches this volume and no other, whatever goes by its id as a name.
@@ -58,7 +85,7 @@ impl Driver<'_> {
         let detach = |server: Option<&ServerId>| {
             self.detach_volume(id, &id.as_name(), None, (node, server), force)
         };
-        self.at_server_of(node, Asking::Anew, is_not_done, detach)
+        self.attachments.at_server_of(node, Asking::Anew, is_not_done, detach)
     }
 
     /// `seen` is the volume as it was found by its name, a moment ago.
@@ -71,8 +98,8 @@ impl Driver<'_> {
         force: Force,
     ) -> Result<Outcome> {
         let _lock = match force {
-            Force::No => self.lock_if_possible(id)?,
-            Force::Yes => self.lock_or_go_on(id)?,
+            Force::No => self.locking.lock_if_possible(id)?,
+            Force::Yes => self.locking.lock_or_go_on(id)?,
         };
         // An attachment that was seen before the lock was had is asked to end, or is found to have
         // ended. That there was none may not be so any more.
@@ -101,9 +128,9 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
         let (outcome, state) = self.make_detached(state, server, node, force)?;
-        self.forget_answers(id);
+        self.attachments.forget_answers(id);
         if node == self.this_node {
-            self.end_refusals(id, &["detach"]);
+            self.refusals.end_refusals(id, &["detach"]);
         }
         let was_seen_at = (outcome == Outcome::Done).then_some(server);
         self.forget_everywhere(id, state.as_ref(), was_seen_at, name)?;
@@ -125,8 +152,8 @@ impl Driver<'_> {
         let mut tries = 0;
         let mut asked = None;
         let mut refusal: Option<Error> = None;
-        let mut settle = self.settle();
-        let mut looks = self.looks();
+        let mut settle = self.attachments.settle();
+        let mut looks = self.attachments.looks();
         let mut last = None;
         // An attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
@@ -137,7 +164,7 @@ impl Driver<'_> {
                 None if tries > 0 => Trust::Own,
                 _ => Trust::Listing,
             };
-            let situation = match self.situation(&state, server, trust) {
+            let situation = match self.attachments.situation(&state, server, trust) {
                 Ok(situation) => situation,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
@@ -161,15 +188,15 @@ impl Driver<'_> {
                         self.guard_detach(&state, server, node)?;
                     }
                     tries += 1;
-                    settle = self.settle();
-                    looks = self.looks_at(Change::Detach);
+                    settle = self.attachments.settle();
+                    looks = self.attachments.looks_at(Change::Detach);
                     refusal = self.request_detach(&id, server)?;
                     asked = Some(Instant::now());
                     failpoints::step("detach.requested");
                 }
                 Situation::Free | Situation::Elsewhere | Situation::Shareable if tries > 0 => {
                     if let (Some(asked), None) = (asked, &refusal) {
-                        self.note_pace(Change::Detach, asked);
+                        self.attachments.note_pace(Change::Detach, asked);
                     }
                     return Ok((Outcome::Done, Some(state)));
                 }
@@ -182,8 +209,10 @@ impl Driver<'_> {
                 | Situation::BusyElsewhere
                     if situation != Situation::BusyElsewhere || settle.over() =>
                 {
-                    let open =
-                        self.open_request(&state).filter(|open| open.request.server == *server);
+                    let open = self
+                        .requests
+                        .open_request(&state)
+                        .filter(|open| open.request.server == *server);
                     if tries > 0 || open.is_none() {
                         let attached_to = state.attachments.first().map(|one| one.server.as_str());
                         tracing::info!(volume = %id, %server, attached_to, "not attached there");
@@ -199,7 +228,7 @@ impl Driver<'_> {
                 | Situation::AttachedBusy
                 | Situation::Detaching
                 | Situation::Busy => {
-                    settle = self.settle();
+                    settle = self.attachments.settle();
                 }
                 // Given a moment to come right by itself.
                 _ => {}
@@ -218,7 +247,7 @@ impl Driver<'_> {
         }
         match awaited {
             Some(open) if tries == 0 => Err(open.into_error(&state)),
-            _ => Err(self.still_moving(&state, refusal)),
+            _ => Err(self.attachments.still_moving(&state, refusal)),
         }
     }
 
@@ -228,20 +257,20 @@ impl Driver<'_> {
         if node == self.this_node && self.may_leave(&state.id)? == Sight::Clear {
             return Ok(());
         }
-        self.guard_by_mark(state, server)
+        self.marks.guard_by_mark(state, server)
     }
 
     /// What an earlier call left is ended first: it may be all that has the disk.
     fn may_leave(&self, id: &VolumeId) -> Result<Sight> {
-        self.nothing_hangs(id)?;
-        self.end_leftovers(id);
-        self.guard_attachment(id)
+        self.locking.nothing_hangs(id)?;
+        self.recovery.end_leftovers(id);
+        self.guard.guard_attachment(id)
     }
 
     /// What the answer leaves open, the next look tells.
     fn request_detach(&self, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
         tracing::info!(volume = %id, %server, "asking the cloud to detach");
-        self.forget_answers(id);
+        self.attachments.forget_answers(id);
         match self.cloud.detach(id, server, self.deadline) {
             Ok(()) => Ok(None),
             Err(error) if error.kind == Kind::Config => Err(error),
@@ -263,7 +292,7 @@ impl Driver<'_> {
         for attachment in &state.attachments {
             let view = self.cloud.compute_view(&state.id, &attachment.server, self.deadline)?;
             if view == ComputeView::NoServer {
-                self.end_attachment_of_gone_server(state, attachment)?;
+                self.takeovers.end_attachment_of_gone_server(state, attachment)?;
             }
         }
         tracing::info!(volume = %state.id, %node, "the node's server does not exist");
@@ -283,7 +312,7 @@ impl Driver<'_> {
     ) -> Result<()> {
         if let Some(state) = seen {
             let is_outcome = |open: &OpenRequest| was_at == Some(&open.request.server);
-            let open = self.open_request(state).filter(|open| !is_outcome(open));
+            let open = self.requests.open_request(state).filter(|open| !is_outcome(open));
             if !state.attachments.is_empty() || open.is_some() {
                 return Ok(());
             }
@@ -305,7 +334,7 @@ impl Driver<'_> {
     /// had: detached by force, or without the guard. The volume may come back, and the heal then
     /// finds those mounts only by the numbers that are remembered.
     fn forget(&self, id: &VolumeId, name: &VolumeName) {
-        let done = if self.is_left_behind(id) {
+        let done = if self.numbers.is_left_behind(id) {
             tracing::warn!(volume = %id, %name, "mounts of it are left on a disk that is gone: remembered for the heal");
             self.records.update(id, |record| record.is_marked = false)
         } else {

@@ -1,23 +1,42 @@
 //! Volumes that kubelet let go of and has forgotten are taken down.
 
-use crate::cloud::CloudVolume;
-use crate::driver::Driver;
-use crate::driver::attachment::detach::Force;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::attachment::detach::{Detaching, Force};
+use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::lookup::attachment_view::Attachments;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::mount::unmount::Unmounting;
 use crate::failpoints;
+use crate::host::records::Records;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{ServerId, VolumeId, VolumeName};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::letting_go::LetGoes;
 use crate::model::mount::target::{Place, Target, place_of, root_above};
 use crate::model::record::VolumeRecord;
 use std::path::Path;
 
-impl Driver<'_> {
+/// Volumes that kubelet has forgotten are taken down.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct TakingDown<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) unmounting: &'a Unmounting<'a>,
+    pub(in crate::driver) detaching: &'a Detaching<'a>,
+}
+
+impl TakingDown<'_> {
     /// Takes down every volume that was let go of and forgotten; `kubelet_attaches` is whether nobody
     /// else would detach it.
     #[must_use]
     pub fn end_forgotten(&self, kubelet_attaches: bool) -> Vec<Forgotten> {
         let records = self.records.list().unwrap_or_default();
-        let forgotten = records.into_iter().filter(|record| self.is_forgotten(record));
+        let forgotten = records.into_iter().filter(|record| self.forgetting.is_forgotten(record));
         let end = |record: VolumeRecord| {
             let outcome = self.take_down_forgotten(&record, kubelet_attaches);
             if let Err(error) = &outcome {
@@ -38,23 +57,23 @@ impl Driver<'_> {
         let name = record.name.clone().unwrap_or_else(|| id.as_name());
         if let Some(staged) = &record.staged {
             let (name, target) = global_of(&staged.folder)?;
-            self.unstage_forgotten(&name, &target)?;
+            self.unmounting.unstage_forgotten(&name, &target)?;
             failpoints::step("forgotten.unmounted");
         }
         // kubelet may have come to ask in between, and then counts on what it was told.
-        let _lock = self.lock(id)?;
-        if !self.is_forgotten(&self.records.load(id)) {
+        let _lock = self.locking.lock(id)?;
+        if !self.forgetting.is_forgotten(&self.records.load(id)) {
             return Ok(false);
         }
         if !kubelet_attaches {
             self.records.update(id, |record| record.let_go = LetGoes::default())?;
             return Ok(false);
         }
-        let server = self.existing_server(self.this_node)?;
+        let server = self.attachments.existing_server(self.this_node)?;
         match self.cloud.volume(id, self.deadline)? {
             Some(state) if is_attached(&state, &server) => {
                 let here = (self.this_node, Some(&server));
-                self.detach_locked(id, &name, here, state, Force::No)?;
+                self.detaching.detach_locked(id, &name, here, state, Force::No)?;
                 Ok(true)
             }
             _ => {

@@ -3,9 +3,11 @@
 //! The note of a request is written before the request is sent, and ends when its outcome was seen.
 //! While it is open, "attached to nobody" is not certain: the volume may come in a moment.
 
-use crate::cloud::{CloudVolume, RequestNote, Tenure};
-use crate::driver::{Driver, Volume};
+use crate::cloud::{Cloud, CloudVolume, RequestNote, Tenure};
+use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::operation::Volume;
 use crate::model::cloud::request::{AttachRequest, Work};
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,7 +22,14 @@ pub(in crate::driver) struct OpenRequest {
     left: Duration,
 }
 
-impl Driver<'_> {
+/// Attaches whose outcome is not known.
+pub(in crate::driver) struct OpenRequests<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
+}
+
+impl OpenRequests<'_> {
     /// The request that is noted with the volume, if it may still come true.
     pub(in crate::driver) fn open_request(&self, state: &CloudVolume) -> Option<OpenRequest> {
         let request = state.requested.as_ref()?;
@@ -131,7 +140,7 @@ impl Driver<'_> {
             self.cloud.record_name(&volume.id, Some(name), self.deadline)?;
         }
         // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
-        if volume.name.is_none() && !self.is_known(state) {
+        if volume.name.is_none() && !self.volumes.is_known(state) {
             self.cloud.record_name(&volume.id, Some(&volume.id.as_name()), self.deadline)?;
         }
         Ok(())

@@ -3,10 +3,11 @@
 //! It is never stolen. But a server that does not exist, or one that is shut off, does not write
 //! either, and nobody may be there to give the volume back: then `attach.takeover` decides.
 
-use crate::cloud::{Attachment, CloudVolume};
-use crate::driver::Driver;
+use crate::cloud::{Attachment, Cloud, CloudVolume};
+use crate::driver::lookup::attachment_view::Attachments;
 use crate::failpoints;
 use crate::model::config::Takeover;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use std::time::Duration;
@@ -22,7 +23,15 @@ enum Way {
     Drop(String),
 }
 
-impl Driver<'_> {
+/// Volumes that another server has.
+pub(in crate::driver) struct Takeovers<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) takeover: Takeover,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+}
+
+impl Takeovers<'_> {
     /// Ends every attachment to servers other than ours, if all of them may be ended; else an error
     /// that says who has the volume. Nothing is ended unless all can be.
     pub(in crate::driver) fn take_over(
@@ -44,7 +53,7 @@ impl Driver<'_> {
         for (attachment, way) in ways {
             let (volume, from) = (&state.id, &attachment.server);
             tracing::warn!(%volume, %from, policy = ?self.takeover, "taking the volume from a server that cannot use it");
-            self.forget_answers(volume);
+            self.attachments.forget_answers(volume);
             match way {
                 Way::Detach => self.cloud.detach(volume, from, self.deadline)?,
                 Way::Drop(id) => self.cloud.drop_attachment(&id, self.deadline)?,

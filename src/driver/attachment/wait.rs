@@ -1,8 +1,14 @@
 //! Wait until this machine sees the volume's disk.
 
+use crate::cloud::Cloud;
+use crate::driver::heal::Healing;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::memory::Memory;
+use crate::driver::operation::Volume;
 use crate::driver::ownership::mount_place::{belonging, strangers_on};
-use crate::driver::{Driver, Volume};
-use crate::host::locks::Locked;
+use crate::host::Mounts;
+use crate::host::locks::{Locked, Locks};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
 use crate::model::mount::mount_place::{Look, Stands};
@@ -15,7 +21,20 @@ use std::time::Duration;
 /// Another call of the volume heals as well: it is waited for this long.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-impl Driver<'_> {
+/// The wait for a disk.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct DiskWait<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) locks: &'a Locks,
+    pub(in crate::driver) operation: &'a str,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(in crate::driver) healing: &'a Healing<'a>,
+}
+
+impl DiskWait<'_> {
     /// Waits for the disk and answers its path. `hint` is what the orchestrator remembers; it is
     /// never followed.
     ///
@@ -27,14 +46,14 @@ impl Driver<'_> {
         hint: &str,
         place: &StagePlace,
     ) -> Result<PathBuf> {
-        let disk = self.wait_for(volume, self.deadline)?;
-        self.remember_name_if_unlocked(volume);
-        self.report_links(&volume.id);
-        self.report_hint(&volume.id, hint, &disk);
+        let disk = self.disks.wait_for(volume, self.deadline)?;
+        self.memory.remember_name_if_unlocked(volume);
+        self.disks.report_links(&volume.id);
+        self.disks.report_hint(&volume.id, hint, &disk);
         let link = self.cloud.link(&volume.id);
         let soon = self.deadline.at_most(LOCK_WAIT);
         let unhealed = match self.locks.take(&volume.id, self.operation, soon) {
-            Ok(Locked::Held(_lock)) => self.heal_on_the_way(&volume.id, &disk),
+            Ok(Locked::Held(_lock)) => self.healing.heal_on_the_way(&volume.id, &disk),
             Ok(Locked::Impossible(error)) | Err(error) => Some(error.to_string()),
         };
         self.check_staged(volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;

@@ -5,10 +5,17 @@
 //! shows proves nothing: a mount that was taken off lazily, a copy in a namespace that cannot be
 //! seen, a device that is made of the disk keep it in use without a mount of ours.
 
-use crate::driver::Driver;
+use crate::cloud::Cloud;
+use crate::driver::guard::end_users::OrdinaryUsers;
+use crate::driver::guard::refusal::Refusals;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::locking::Locking;
 use crate::driver::ownership::words;
 use crate::driver::ownership::words::NAMED;
-use crate::model::config::GuardMode;
+use crate::host::records::Records;
+use crate::host::{Census, Devices, Mounts};
+use crate::model::config::{GuardConfig, GuardMode};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::Freedom;
 use crate::model::error::Result;
@@ -42,7 +49,22 @@ pub(in crate::driver) enum Departure {
     },
 }
 
-impl Driver<'_> {
+/// Whether disks are free.
+pub(in crate::driver) struct Departures<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) refusals: &'a Refusals<'a>,
+    pub(in crate::driver) users: &'a OrdinaryUsers<'a>,
+}
+
+impl Departures<'_> {
     /// Whether the disk is free, after a short wait for what ends by itself. `numbers` are those of
     /// its file systems, as far as they have numbers of their own.
     pub(in crate::driver) fn departure(
@@ -126,7 +148,7 @@ impl Driver<'_> {
                 }
             }
             // Two disks of one serial are for the next attach to tell apart.
-            if let Ok(Some(disk)) = self.find_disk(id) {
+            if let Ok(Some(disk)) = self.disks.find_disk(id) {
                 numbers.insert(disk.number);
             }
         }
@@ -146,18 +168,18 @@ impl Driver<'_> {
         numbers: &[DeviceNumber],
     ) -> Result<bool> {
         const WHAT: &str = "unmountdevice";
-        if self.guard.mode == GuardMode::Off {
+        if self.policy.mode == GuardMode::Off {
             return Ok(false);
         }
         match self.departure_of_all(disks, numbers, LETS_GO) {
             Departure::Free => {
-                self.passed(id, WHAT);
+                self.refusals.passed(id, WHAT);
                 Ok(true)
             }
             Departure::Held(reason) => {
-                let (hangs, way) = (self.what_hangs(id), self.way_out_of_users(id));
+                let (hangs, way) = (self.locking.what_hangs(id), self.users.way_out_of_users(id));
                 let reason = format!("unmounted here, but {reason}{hangs}{way}");
-                self.refuse(id, WHAT, &reason).map(|()| false)
+                self.refusals.refuse(id, WHAT, &reason).map(|()| false)
             }
             Departure::Unseen { why, is_looked_at } => {
                 tracing::warn!(
@@ -165,7 +187,7 @@ impl Driver<'_> {
                     is_looked_at,
                     "the disk cannot be opened from here: that it is free is not proven"
                 );
-                self.passed(id, WHAT);
+                self.refusals.passed(id, WHAT);
                 Ok(is_looked_at)
             }
         }
@@ -176,12 +198,14 @@ impl Driver<'_> {
         const WHAT: &str = "detach";
         match self.departure(disk, &[], LETS_GO) {
             Departure::Free => {
-                self.passed(Some(id), WHAT);
+                self.refusals.passed(Some(id), WHAT);
                 Ok(true)
             }
             Departure::Held(reason) => {
-                let reason = reason + &self.what_hangs(Some(id)) + &self.way_out_of_users(Some(id));
-                self.refuse(Some(id), WHAT, &reason).map(|()| true)
+                let reason = reason
+                    + &self.locking.what_hangs(Some(id))
+                    + &self.users.way_out_of_users(Some(id));
+                self.refusals.refuse(Some(id), WHAT, &reason).map(|()| true)
             }
             Departure::Unseen { why, .. } => {
                 tracing::info!(volume = %id, why, "the disk cannot be seen from here: the mark in the cloud is asked");

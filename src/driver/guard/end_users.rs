@@ -3,9 +3,10 @@
 //! Any user can keep a mount namespace with copies of all mounts, and a file that he may read. No
 //! refusal that has such a cause may last for as long as he likes.
 
-use crate::driver::Driver;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::ownership::words::way_to_end_users;
-use crate::model::deadline::Steps;
+use crate::host::{Census, Processes};
+use crate::model::deadline::{Deadline, Steps};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::aftercare::Wakeup;
@@ -13,11 +14,20 @@ use crate::model::mount::disk_users::{Answer, Keeper, Process};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-impl Driver<'_> {
+/// Processes of ordinary users that keep a volume in use.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct OrdinaryUsers<'a> {
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) processes: &'a dyn Processes,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+}
+
+impl OrdinaryUsers<'_> {
     /// The processes of ordinary users, of no pod and of no container, that have files of the
     /// volume, or keep a namespace of their making that has it.
     pub fn users_with(&self, id: &VolumeId) -> Result<Vec<Process>> {
-        let users = match self.census.device_users(&self.numbers_of(Some(id), &[])) {
+        let users = match self.census.device_users(&self.numbers.numbers_of(Some(id), &[])) {
             Answer::Told(users) => users,
             Answer::CannotTell(why) => {
                 return Err(Error::refused(format!(

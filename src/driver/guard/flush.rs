@@ -4,7 +4,8 @@
 //! Each unmount for good comes here first, and before any copy of the mount is taken down: a copy
 //! that shares with the machine's own mount takes that along.
 
-use crate::driver::Driver;
+use crate::host::records::Records;
+use crate::host::{Census, Devices, Mounts};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -15,7 +16,16 @@ use crate::model::mount::propagation;
 use crate::model::mount::replacement::group_of;
 use crate::model::record::VolumeRecord;
 
-impl Driver<'_> {
+/// Writes reach the disk.
+pub(in crate::driver) struct Flushing<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) deadline: Deadline,
+}
+
+impl Flushing<'_> {
     /// Writes out the file system at the folder. A loss is told once in each tear-down, for what is
     /// lost stays lost, and a call that failed for ever would keep the volume here for ever.
     pub(in crate::driver) fn flush(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {

@@ -2,8 +2,10 @@
 //! lists the folders of pods, and there is none. If the pod ends before kubelet can read its claim,
 //! nobody asks for `unmountdevice` and `detach` ever again. So the timer does.
 
-use crate::driver::Driver;
-use crate::host::machine;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::ownership::Ownership;
+use crate::host::records::Records;
+use crate::host::{Census, Mounts, machine};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
@@ -22,7 +24,16 @@ const LASTS: Duration = Duration::from_secs(600);
 /// That it did is told for so long, in milliseconds.
 const TOLD_FOR: u64 = 86_400_000;
 
-impl Driver<'_> {
+/// What kubelet let go of, and whether it knows that still.
+pub(in crate::driver) struct Forgetting<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) ownership: &'a Ownership<'a>,
+}
+
+impl Forgetting<'_> {
     /// Somebody names the volume: whoever it is, it is his to bring to its end. The caller holds the
     /// volume's lock.
     pub(in crate::driver) fn note_caller(&self, id: &VolumeId) {
@@ -48,7 +59,7 @@ impl Driver<'_> {
 
     /// Whether no pod has it: neither a folder of one, nor a container that was given it.
     fn is_nobodys(&self, record: &VolumeRecord) -> bool {
-        let numbers: Vec<DeviceNumber> = self.numbers_of(Some(&record.volume), &[]);
+        let numbers: Vec<DeviceNumber> = self.numbers.numbers_of(Some(&record.volume), &[]);
         let Ok(table) = self.mounts.table() else { return false };
         let is_pods =
             |place: &Path| matches!(place_of(place), Some((Place::Pod(_) | Place::SubPath(_), _)));
@@ -81,7 +92,7 @@ impl Driver<'_> {
         };
         let is_news = |one: &LetGoFact| match one.back {
             Some(back) => now() < back + TOLD_FOR,
-            None => one.is_forgotten || self.may_have_it(&record.volume, &one.pod),
+            None => one.is_forgotten || self.ownership.may_have_it(&record.volume, &one.pod),
         };
         let of_this_boot = record.let_go.folders.iter().filter(|(_, one)| one.when.boot == boot);
         of_this_boot.map(fact).filter(is_news).collect()

@@ -1,10 +1,17 @@
 //! Copies of the machine's folders in other mount namespaces: told from claims, and ended.
 
-use crate::driver::guard::flush::is_peer_of_own;
-use crate::driver::ownership::words::{at_its_places, end_of_users, given_to, pods_of};
-use crate::driver::ownership::words::{cannot_tell, named, namespace};
-use crate::driver::{Driver, Outcome};
-use crate::model::config::GuardMode;
+use crate::driver::guard::flush::{Flushing, is_peer_of_own};
+use crate::driver::guard::refusal::Refusals;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::operation::Outcome;
+use crate::driver::ownership::words::{
+    at_its_places, cannot_tell, end_of_users, given_to, named, namespace, pods_of,
+};
+use crate::host::records::Records;
+use crate::host::{Census, Mounts};
+use crate::model::config::{GuardConfig, GuardMode};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
@@ -29,7 +36,20 @@ impl Views {
     }
 }
 
-impl Driver<'_> {
+/// Copies of mounts in namespaces that were not given the volume.
+pub(in crate::driver) struct LeakedCopies<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) flushing: &'a Flushing<'a>,
+    pub(in crate::driver) refusals: &'a Refusals<'a>,
+}
+
+impl LeakedCopies<'_> {
     /// Refuses while a container has the volume, and takes down what merely sees it. What cannot be
     /// taken down from inside is answered: it ends with the machine's own mount.
     pub(in crate::driver) fn judge(
@@ -46,7 +66,7 @@ impl Driver<'_> {
         }
         let mut views = Views::default();
         if uses.namespaces.is_empty() {
-            self.passed(id, what);
+            self.refusals.passed(id, what);
             return Ok(views);
         }
         let table = self.mounts.table()?;
@@ -55,14 +75,14 @@ impl Driver<'_> {
         let (held, others): (Vec<_>, Vec<_>) =
             uses.namespaces.iter().partition(|one| machine.standing(one) == Standing::Claim);
         if !held.is_empty() {
-            let dead = self.all_gone(numbers);
+            let dead = self.numbers.all_gone(numbers);
             let holders = named(&held, |one| namespace(&at_its_places(one, &machine)));
             let pods = pods_of(&held);
             let who = given_to(&pods, record.as_ref());
             let way = end_of_users(id, &held);
             let reason = format!("{who} still run: {holders}{dead}{way}");
             let pods = Some(pods).filter(|pods| !pods.is_empty());
-            self.refuse_for(id, what, pods, &reason)?;
+            self.refusals.refuse_for(id, what, pods, &reason)?;
             return Ok(views);
         }
         let mut copies = Vec::new();
@@ -87,7 +107,7 @@ impl Driver<'_> {
         }
         if !copies.is_empty() {
             let copies: Vec<_> = copies.iter().map(|(copy, _)| copy.clone()).collect();
-            self.flush_before_copies_go(id, &table, numbers, &copies)?;
+            self.flushing.flush_before_copies_go(id, &table, numbers, &copies)?;
         }
         for (copy, covered) in copies {
             match (self.take_down(&copy), covered) {
@@ -101,12 +121,12 @@ impl Driver<'_> {
                     let way = end_of_users(id, &[&copy]);
                     let name = namespace(&copy);
                     let reason = format!("a copy that leaked stays: {name}: {}{way}", error.cause);
-                    self.refuse(id, what, &reason)?;
+                    self.refusals.refuse(id, what, &reason)?;
                 }
             }
         }
         if views.folders.is_empty() {
-            self.passed(id, what);
+            self.refusals.passed(id, what);
         }
         Ok(views)
     }
@@ -139,13 +159,13 @@ impl Driver<'_> {
         (disks, numbers): (&[Device], &[DeviceNumber]),
         outcome: Outcome,
     ) -> Result<()> {
-        let is_free = |disk: &Device| self.is_free(disk).unwrap_or(true);
-        if self.guard.mode == GuardMode::Off || disks.iter().all(is_free) {
+        let is_free = |disk: &Device| self.disks.is_free(disk).unwrap_or(true);
+        if self.policy.mode == GuardMode::Off || disks.iter().all(is_free) {
             return Ok(());
         }
         if outcome == Outcome::Already {
             let views = self.guard_stage(id, numbers)?;
-            self.end_views(id, "unmountdevice", &self.numbers_of(id, numbers), &views)?;
+            self.end_views(id, "unmountdevice", &self.numbers.numbers_of(id, numbers), &views)?;
         }
         self.renew_in_doubt(folder);
         Ok(())
@@ -183,14 +203,14 @@ impl Driver<'_> {
             Answer::CannotTell(_) => Vec::new(),
         };
         if uses.is_empty() {
-            self.passed(id, what);
+            self.refusals.passed(id, what);
             return Ok(());
         }
         let left: Vec<_> = uses.iter().collect();
         let way = end_of_users(id, &left);
         let reason =
             format!("a copy that leaked stays: {}{why}{way}", named(&left, |one| namespace(one)));
-        self.refuse(id, what, &reason)
+        self.refusals.refuse(id, what, &reason)
     }
 
     /// Whether the file system may be unmounted for good: not while anybody else has it. Copies
@@ -201,15 +221,16 @@ impl Driver<'_> {
         id: Option<&VolumeId>,
         mounted: &[DeviceNumber],
     ) -> Result<Views> {
-        if self.guard.mode == GuardMode::Off {
+        if self.policy.mode == GuardMode::Off {
             return Ok(Views::default());
         }
-        let numbers = self.numbers_of(id, mounted);
+        let numbers = self.numbers.numbers_of(id, mounted);
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => self.judge(id, "unmountdevice", &numbers, &uses),
-            Answer::CannotTell(why) => {
-                self.refuse(id, "unmountdevice", &cannot_tell(&why)).map(|()| Views::default())
-            }
+            Answer::CannotTell(why) => self
+                .refusals
+                .refuse(id, "unmountdevice", &cannot_tell(&why))
+                .map(|()| Views::default()),
         }
     }
 }

@@ -5,10 +5,14 @@
 //! knows that the pod wants the volume. What must not go is the volume itself: `unmountdevice` and
 //! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
 
-use crate::driver::Driver;
+use crate::driver::guard::refusal::Refusals;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::ownership::Ownership;
 use crate::driver::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
-use crate::host::machine;
-use crate::model::config::GuardMode;
+use crate::host::records::Records;
+use crate::host::{Census, machine};
+use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -34,7 +38,18 @@ impl Parting<'_> {
     }
 }
 
-impl Driver<'_> {
+/// Folders that are unmounted while their pods keep the volume.
+pub(in crate::driver) struct LettingGo<'a> {
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) ownership: &'a Ownership<'a>,
+    pub(in crate::driver) refusals: &'a Refusals<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+}
+
+impl LettingGo<'_> {
     /// Whether the folder may be unmounted: not while a process of the consumer has the volume by a
     /// mount that would go along. Answers those that its processes keep.
     pub(in crate::driver) fn guard_folder(
@@ -42,11 +57,11 @@ impl Driver<'_> {
         one: &Parting<'_>,
         own: &MountTable,
     ) -> Result<Vec<Kept>> {
-        if self.guard.mode == GuardMode::Off {
+        if self.policy.mode == GuardMode::Off {
             return Ok(Vec::new());
         }
         let what = one.what();
-        let numbers = self.numbers_of(one.id, one.mounted);
+        let numbers = self.numbers.numbers_of(one.id, one.mounted);
         let uses = match self.uses_of(one, &numbers) {
             Answer::Told(Users { unplaced, .. }) if !unplaced.is_empty() => {
                 let who = named(&unplaced, holder);
@@ -55,7 +70,10 @@ impl Driver<'_> {
             }
             Answer::Told(Users { uses, .. }) => uses,
             Answer::CannotTell(why) => {
-                return self.refuse(one.id, &what, &cannot_tell(&why)).map(|()| Vec::new());
+                return self
+                    .refusals
+                    .refuse(one.id, &what, &cannot_tell(&why))
+                    .map(|()| Vec::new());
             }
         };
         let record = one.id.map(|id| self.records.load(id));
@@ -68,7 +86,7 @@ impl Driver<'_> {
             }
             Ruling::Takes(lost) => {
                 let lost = named(&lost, |one| namespace(one));
-                let dead = self.all_gone(&numbers);
+                let dead = self.numbers.all_gone(&numbers);
                 let reason = format!(
                     "pod {} still runs, and would lose its mount with the folder's: {lost}{dead}",
                     self.label_of(one)
@@ -76,21 +94,24 @@ impl Driver<'_> {
                 return self.refuse_for_it(one, &reason).map(|()| Vec::new());
             }
         };
-        self.passed(one.id, &what);
+        self.refusals.passed(one.id, &what);
         Ok(kept)
     }
 
     /// After the unmount: whether processes of the consumer have the volume. An error if one of them
     /// lost it, or if the cloud cannot be told: then the machine's mount is to be put back.
     pub(in crate::driver) fn look_again(&self, one: &Parting<'_>, kept: &[Kept]) -> Result<bool> {
-        if self.guard.mode == GuardMode::Off {
+        if self.policy.mode == GuardMode::Off {
             return Ok(false);
         }
-        let numbers = self.numbers_of(one.id, one.mounted);
+        let numbers = self.numbers.numbers_of(one.id, one.mounted);
         let Users { uses, .. } = match self.uses_of(one, &numbers) {
             Answer::Told(users) => users,
             Answer::CannotTell(why) => {
-                return self.refuse(one.id, &one.what(), &cannot_tell(&why)).map(|()| true);
+                return self
+                    .refusals
+                    .refuse(one.id, &one.what(), &cannot_tell(&why))
+                    .map(|()| true);
             }
         };
         let is_there = |namespace| !matches!(self.census.find_namespace(namespace), Ok(None));
@@ -117,10 +138,10 @@ impl Driver<'_> {
         one: &Parting<'_>,
         error: Error,
     ) -> Error {
-        if error.kind != Kind::Busy || self.guard.mode == GuardMode::Off {
+        if error.kind != Kind::Busy || self.policy.mode == GuardMode::Off {
             return error;
         }
-        let numbers = self.numbers_of(one.id, one.mounted);
+        let numbers = self.numbers.numbers_of(one.id, one.mounted);
         let Answer::Told(users) = self.census.device_users(&numbers) else { return error };
         let files = in_the_way(one.consumer, &users.files, &users.namespaces);
         if files.is_empty() {
@@ -158,7 +179,7 @@ impl Driver<'_> {
 
     /// The processes of the consumer that have the volume, by the namespaces where they live.
     fn uses_of(&self, one: &Parting<'_>, numbers: &[DeviceNumber]) -> Answer<Users> {
-        let ask = || self.holders_of(one.id, one.consumer, numbers);
+        let ask = || self.ownership.holders_of(one.id, one.consumer, numbers);
         let holders = match ask() {
             Answer::Told(holders) if holders.is_empty() => return Answer::Told(Users::default()),
             Answer::Told(holders) => holders,
@@ -199,7 +220,7 @@ impl Driver<'_> {
             );
             return self.refuse_for_it(one, &reason);
         };
-        if self.is_marked_or_cannot_be(id) {
+        if self.marks.is_marked_or_cannot_be(id) {
             return Ok(());
         }
         let reason = format!(
@@ -211,7 +232,7 @@ impl Driver<'_> {
 
     fn refuse_for_it(&self, one: &Parting<'_>, reason: &str) -> Result<()> {
         let pods = BTreeSet::from([one.consumer.clone()]);
-        self.refuse_for(one.id, &one.what(), Some(pods), reason)
+        self.refusals.refuse_for(one.id, &one.what(), Some(pods), reason)
     }
 
     fn label_of(&self, one: &Parting<'_>) -> String {

@@ -13,10 +13,16 @@ pub(in crate::driver) mod letting_go;
 pub(in crate::driver) mod refusal;
 pub(in crate::driver) mod remote_mark;
 
-use crate::driver::Driver;
-use crate::driver::ownership::words::way_to_end_users;
-use crate::driver::ownership::words::{file_use, kernel_use, named};
-use crate::model::config::GuardMode;
+use crate::driver::guard::departure::Departures;
+use crate::driver::guard::flush::Flushing;
+use crate::driver::guard::leaked_copies::LeakedCopies;
+use crate::driver::guard::refusal::Refusals;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::ownership::words::{file_use, kernel_use, named, way_to_end_users};
+use crate::host::records::Records;
+use crate::host::{Census, FileSystems, Mounts};
+use crate::model::config::{GuardConfig, GuardMode};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -32,15 +38,30 @@ pub(super) enum Sight {
     None,
 }
 
-impl Driver<'_> {
+/// Whether a disk may leave this machine.
+pub(in crate::driver) struct Guard<'a> {
+    pub(in crate::driver) file_systems: &'a dyn FileSystems,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) flushing: &'a Flushing<'a>,
+    pub(in crate::driver) refusals: &'a Refusals<'a>,
+    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) copies: &'a LeakedCopies<'a>,
+}
+
+impl Guard<'_> {
     /// Whether the volume may leave this machine. The kernel's answer to an exclusive open is the
     /// last word; where neither processes nor disk can be seen (a controller's container) the
     /// orchestrator's own order of calls is all there is.
     pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<Sight> {
-        if self.guard.mode == GuardMode::Off {
+        if self.policy.mode == GuardMode::Off {
             return Ok(Sight::Clear);
         }
-        let disk = match self.find_disk(id) {
+        let disk = match self.disks.find_disk(id) {
             Ok(Some(disk)) => disk,
             // Not here, or not visible: a controller's container may have /sys and no /dev.
             Ok(None) => return Ok(Sight::None),
@@ -58,24 +79,25 @@ impl Driver<'_> {
         if let Some(mount) = mounts.first() {
             let place = mount.target.display();
             let reason = format!("disk {} is mounted at {place}", disk.kernel_name);
-            self.refuse(Some(id), "detach", &reason)?;
+            self.refusals.refuse(Some(id), "detach", &reason)?;
         }
         let numbers = [disk.number];
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
-                let views = self.judge(Some(id), "detach", &numbers, &uses)?;
-                self.end_views(Some(id), "detach", &numbers, &views)?;
+                let views = self.copies.judge(Some(id), "detach", &numbers, &uses)?;
+                self.copies.end_views(Some(id), "detach", &numbers, &views)?;
             }
             Answer::CannotTell(why) => {
                 tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
             }
         }
         if let Some(staged) = self.records.load(id).mounted_as()
-            && !self.is_free(&disk).unwrap_or(true)
+            && !self.disks.is_free(&disk).unwrap_or(true)
         {
-            self.renew_in_doubt(&staged.folder);
+            self.copies.renew_in_doubt(&staged.folder);
         }
-        let is_told = self.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
+        let is_told =
+            self.departures.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
         Ok(if is_told { Sight::Clear } else { Sight::None })
     }
 
@@ -118,7 +140,7 @@ impl Driver<'_> {
     /// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
     /// whoever asks is not told that it is. The caller holds the volume's lock.
     pub(super) fn wanted_again(&self, id: &VolumeId, what: &[&str]) {
-        self.end_refusals(id, what);
-        self.tell_losses_anew(id);
+        self.refusals.end_refusals(id, what);
+        self.flushing.tell_losses_anew(id);
     }
 }

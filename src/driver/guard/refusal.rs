@@ -1,8 +1,10 @@
 //! A tear-down is refused, remembered, counted, and its end noted.
 
-use crate::driver::Driver;
+use crate::driver::call_counts::Tally;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::host::machine::uptime;
-use crate::model::config::GuardMode;
+use crate::host::records::Records;
+use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::record::VolumeRecord;
@@ -10,7 +12,15 @@ use crate::model::report::refusal::{Occasion, Refusal};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-impl Driver<'_> {
+/// Tear-downs that are refused.
+pub(in crate::driver) struct Refusals<'a> {
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) tally: &'a Tally,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+}
+
+impl Refusals<'_> {
     /// The tear-down may go on: an earlier refusal of it is over.
     pub(in crate::driver) fn passed(&self, id: Option<&VolumeId>, what: &str) {
         let refused = |id: &&VolumeId| self.records.load(id).refused.remove(what);
@@ -58,14 +68,14 @@ impl Driver<'_> {
         reason: &str,
     ) -> Result<()> {
         let volume = id.map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        if self.guard.mode == GuardMode::Warn {
+        if self.policy.mode == GuardMode::Warn {
             tracing::warn!(volume, what, reason, "would be refused");
             return Ok(());
         }
         let before = id.and_then(|id| self.records.load(id).refused.get(what).cloned());
         let refusal = Refusal::after(before.as_ref(), reason, &occasion(pods));
         // The record stays as it is until the tear-down is done: this one may fail still.
-        if let Some(limit) = self.guard.give_up_after
+        if let Some(limit) = self.policy.give_up_after
             && refusal.lasts(Duration::from_secs(limit))
         {
             tracing::error!(
@@ -103,7 +113,7 @@ impl Driver<'_> {
         let force = format!("disk detach --force {id}");
         match what {
             "detach" => format!("or: {force}"),
-            "unmountdevice" if !self.is_mounted_here(id) => format!("or: {force}"),
+            "unmountdevice" if !self.numbers.is_mounted_here(id) => format!("or: {force}"),
             "unmountdevice" => format!("or: disk release {id} and then {force}"),
             _ => format!("or: disk release {id}"),
         }

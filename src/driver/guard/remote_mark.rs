@@ -2,13 +2,15 @@
 //! has it. A detach that is called elsewhere (the orchestrator's forced one, after six minutes)
 //! finds it there. The mark never fails a mount.
 
-use crate::cloud::CloudVolume;
-use crate::driver::Driver;
-use crate::model::config::GuardMode;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::guard::departure::Departures;
+use crate::driver::guard::refusal::Refusals;
+use crate::host::records::Records;
+use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::deadline::Deadline;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{ServerId, VolumeId};
+use crate::model::ids::{NodeName, ServerId, VolumeId};
 use std::time::Duration;
 
 /// A mount does not wait longer for the cloud to take note of it.
@@ -22,7 +24,19 @@ enum Left {
     Anothers,
 }
 
-impl Driver<'_> {
+/// The marks and notes that the cloud keeps with volumes.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct RemoteMarks<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) refusals: &'a Refusals<'a>,
+    pub(in crate::driver) departures: &'a Departures<'a>,
+}
+
+impl RemoteMarks<'_> {
     /// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
     /// second is told whatever the guard is set to. `seen` is the volume as the cloud has just shown
     /// it. The caller holds the volume's lock.
@@ -117,7 +131,7 @@ impl Driver<'_> {
             tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
         }
         let has_mark = self.leaves_marks() && record.is_marked;
-        if !has_mark || record.staged.is_some() || !self.has_departed(id) {
+        if !has_mark || record.staged.is_some() || !self.departures.has_departed(id) {
             return;
         }
         let removed = self.cloud.mark_mounted(id, None, self.deadline.at_most(PATIENCE));
@@ -143,7 +157,7 @@ impl Driver<'_> {
         }
         let name = view.name.unwrap_or_default();
         let reason = format!("server {server} ({name}, ACTIVE) has the volume mounted");
-        self.refuse(Some(&state.id), "detach", &reason)
+        self.refusals.refuse(Some(&state.id), "detach", &reason)
     }
 
     fn leaves_marks(&self) -> bool {
@@ -153,10 +167,10 @@ impl Driver<'_> {
     /// Why this machine leaves no marks in the cloud, if it does not.
     #[must_use]
     pub fn why_no_marks(&self) -> Option<&'static str> {
-        if self.guard.mode == GuardMode::Off {
+        if self.policy.mode == GuardMode::Off {
             return Some("guard.mode is off");
         }
-        if !self.guard.remote {
+        if !self.policy.remote {
             return Some("guard.remote is off");
         }
         (!self.cloud.keeps_marks()).then_some("this cloud keeps no marks")

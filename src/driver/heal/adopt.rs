@@ -6,15 +6,22 @@
 //! the file system's own id tells whose a nameless mount was; and whether another machine had the
 //! disk meanwhile nobody can tell. So then it takes a person's word.
 
-use crate::driver::Driver;
-use crate::driver::lookup::dead_disks::told_by_statfs;
-use crate::driver::lookup::memory::staged;
-use crate::host::device_nodes;
+use crate::cloud::Cloud;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::lookup::attachment_view::Attachments;
+use crate::driver::lookup::disk_numbers::{DiskNumbers, told_by_statfs};
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::memory::{Memory, staged};
+use crate::host::records::Records;
+use crate::host::{Devices, FileSystems, Mounts, device_nodes};
 use crate::model::config::HealMode;
+use crate::model::deadline::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
-use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::target::{Place, place_of};
 use crate::model::record::{DiskMoment, VolumeRecord};
@@ -30,7 +37,26 @@ pub struct Found {
     pub outcome: Result<VolumeId>,
 }
 
-impl Driver<'_> {
+/// Mounts without a record become this driver's.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Adoption<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) file_systems: &'a dyn FileSystems,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+}
+
+impl Adoption<'_> {
     /// Takes every mount at a global folder into the records whose disk proves its volume.
     pub fn adopt_found(&self) -> Result<Vec<Found>> {
         let table = self.mounts.table()?;
@@ -85,9 +111,9 @@ impl Driver<'_> {
             )));
         }
         let (id, disk) = self.volume_behind(name, mount)?;
-        let _lock = self.lock(&id)?;
-        self.prove_again(&id, &disk)?;
-        self.remember_found(&id, &disk, mount);
+        let _lock = self.locking.lock(&id)?;
+        self.disks.prove_again(&id, &disk)?;
+        self.memory.remember_found(&id, &disk, mount);
         let pods = table.of(mount.number).filter_map(|one| match place_of(&one.target)? {
             (Place::Pod(uid), of) if of == *name => Some((uid, one.target.clone())),
             _ => None,
@@ -102,8 +128,8 @@ impl Driver<'_> {
                 record.name = Some(name.clone());
             }
         })?;
-        self.mark_mounted(&id, None);
-        self.record_found_name(&id, name);
+        self.marks.mark_mounted(&id, None);
+        self.volumes.record_found_name(&id, name);
         let (folder, source) = (mount.target.display(), &mount.source);
         tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");
         Ok(id)
@@ -116,11 +142,11 @@ impl Driver<'_> {
         let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
         ids.extend(name.as_volume_id());
         ids.extend(device_nodes::owner_of(mount));
-        ids.extend(self.volume_on(mount.disk)?);
+        ids.extend(self.volumes.volume_on(mount.disk)?);
         let mut proven = self.with_disk(ids, mount.disk)?;
         if proven.is_empty() {
             // A serial that was cut names its volume only among those that are attached here.
-            let server = self.existing_server(self.this_node)?;
+            let server = self.attachments.existing_server(self.this_node)?;
             let attached = self.cloud.attached_to(&server, self.deadline)?;
             let ids = attached.into_iter().map(|volume| volume.id).collect();
             proven = self.with_disk(ids, mount.disk)?;
@@ -136,7 +162,7 @@ impl Driver<'_> {
         let named = match wanted {
             Some(wanted) => Some(wanted),
             None if name.is(&id) => Some(id.clone()),
-            None => self.volume_named(name, None)?,
+            None => self.volumes.volume_named(name, None)?,
         };
         match named {
             Some(other) if other != id => Err(Error::refused(format!(
@@ -156,7 +182,7 @@ impl Driver<'_> {
     ) -> Result<Vec<(VolumeId, Device)>> {
         let mut found = Vec::new();
         for id in ids {
-            if let Some(disk) = self.find_disk(&id)?.filter(|disk| disk.number == number) {
+            if let Some(disk) = self.disks.find_disk(&id)?.filter(|disk| disk.number == number) {
                 found.push((id, disk));
             }
         }
@@ -167,8 +193,8 @@ impl Driver<'_> {
     /// person says so, who knows that no other machine mounted it meanwhile. Answers their numbers.
     /// Where only the plan is asked for nothing is remembered.
     pub fn adopt_dead(&self, id: &VolumeId, mode: HealMode) -> Result<Vec<DeviceNumber>> {
-        let _lock = self.lock(id)?;
-        let disk = self.disk(id)?;
+        let _lock = self.locking.lock(id)?;
+        let disk = self.disks.disk(id)?;
         let Contents::FileSystem(found) = self.file_systems.look(&disk, self.deadline)? else {
             return Err(Error::refused(format!("{} holds no file system", disk.kernel_name)));
         };
@@ -179,7 +205,7 @@ impl Driver<'_> {
             ))
             .hint("restart the pods that use the volume"));
         };
-        let numbers = self.numbers_with(wanted)?;
+        let numbers = self.numbers.numbers_with(wanted)?;
         let (dead, alive): (Vec<_>, Vec<_>) = {
             let mut others = numbers;
             others.retain(|number| *number != disk.number);

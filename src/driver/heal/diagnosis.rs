@@ -1,7 +1,11 @@
 //! Which mounts of a volume stand on a dead disk.
 
-use crate::driver::Driver;
 use crate::driver::heal::pace::Pace;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::ownership::Ownership;
+use crate::host::records::Records;
+use crate::host::{Census, Mounts};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -24,7 +28,17 @@ pub(in crate::driver) struct Patient {
     pub(in crate::driver) is_all_known: bool,
 }
 
-impl Driver<'_> {
+/// Which mounts stand on dead disks.
+pub(in crate::driver) struct Diagnosis<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) ownership: &'a Ownership<'a>,
+}
+
+impl Diagnosis<'_> {
     /// Who stands on a dead disk of the volume; nothing if nobody does. An error if a mount of the
     /// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
     /// Where others cannot be seen the machine's own mounts are told all the same.
@@ -36,17 +50,17 @@ impl Driver<'_> {
     ) -> Result<Option<Patient>> {
         let disk = match disk {
             Some(disk) => Some(disk.clone()),
-            None => self.find_disk(id)?,
+            None => self.disks.find_disk(id)?,
         };
         let table = self.mounts.table()?;
         let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
-        let all = self.verdicts(id, &table, here, |one| *one != Verdict::Healthy)?;
+        let all = self.numbers.verdicts(id, &table, here, |one| *one != Verdict::Healthy)?;
         if all.is_empty() {
             return Ok(None);
         }
         let numbers: Vec<_> = all.iter().map(|(number, _)| *number).collect();
         let census = pace.part(0.25);
-        let consumers = self.consumers_of(id);
+        let consumers = self.ownership.consumers_of(id);
         let (others, untold) = match self.census.namespaces_in_time(&numbers, &consumers, census) {
             Answer::Told(uses) if census.over() => (
                 uses.namespaces,
@@ -61,7 +75,7 @@ impl Driver<'_> {
         let record = self.records.load(id);
         let mut dead = Vec::new();
         for (number, verdict) in all {
-            if !self.stand_for(id, number, &table, &others, &record) {
+            if !self.numbers.stand_for(id, number, &table, &others, &record) {
                 continue;
             }
             if !verdict.is_dead() {

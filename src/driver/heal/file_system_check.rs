@@ -5,13 +5,17 @@
 //! `mountdevice`: a further mount joins it. Of its counts and marks the disk tells nothing then, and
 //! no check may run on it: only that it is the same file system is asked.
 
-use crate::driver::Driver;
+use crate::cloud::Cloud;
+use crate::driver::lookup::attachment_view::Attachments;
+use crate::driver::lookup::find_disk::Disks;
 use crate::failpoints;
-use crate::host::device_nodes;
+use crate::host::records::Records;
+use crate::host::{Census, FileSystems, Mounts, device_nodes};
+use crate::model::deadline::Deadline;
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
-use crate::model::ids::VolumeId;
+use crate::model::ids::{NodeName, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
@@ -21,7 +25,20 @@ fn refused(disk: &Device, why: impl std::fmt::Display) -> Error {
         .hint("nothing was touched; restart the pods that use the volume")
 }
 
-impl Driver<'_> {
+/// Whether a file system can be mounted once more.
+pub(in crate::driver) struct FileSystemCheck<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) file_systems: &'a dyn FileSystems,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+}
+
+impl FileSystemCheck<'_> {
     /// The file system on the disk, checked if it must be.
     pub(in crate::driver) fn fit_file_system(
         &self,
@@ -53,7 +70,7 @@ impl Driver<'_> {
         self.refuse_if_it_was_elsewhere(id, found.mounts.is_some())?;
         // The mount table of this namespace, and else the kernel's answer, cost nothing. Only a disk
         // that is in use by something else is looked for everywhere.
-        let is_in_use = !self.is_free(disk)?;
+        let is_in_use = !self.disks.is_free(disk)?;
         if is_in_use && self.is_mounted_by_us(id, disk)? {
             return Ok(found);
         }
@@ -69,10 +86,10 @@ impl Driver<'_> {
         // The check begins its counts anew.
         self.records
             .update(id, |record| record.is_healing(found.mounts, found.mounts.map(|_| 0)))?;
-        self.prove_again(id, disk)?;
+        self.disks.prove_again(id, disk)?;
         self.file_systems.check(id, disk, found.kind, self.deadline)?;
         failpoints::step("heal.checked");
-        self.prove_again(id, disk)?;
+        self.disks.prove_again(id, disk)?;
         match self.file_systems.look(disk, self.deadline)? {
             Contents::FileSystem(now) => Ok(now),
             _ => Err(refused(disk, "it holds no file system after its check")),
@@ -104,8 +121,8 @@ impl Driver<'_> {
         if !self.cloud.keeps_marks() || !knows {
             return Ok(());
         }
-        let server = self.existing_server(self.this_node)?;
-        let state = self.existing(id)?;
+        let server = self.attachments.existing_server(self.this_node)?;
+        let state = self.attachments.existing(id)?;
         let elsewhere = match (state.mounted_on, record.tenure, state.tenure) {
             (Some(now), ..) if now != server => format!("mounted on server {now}"),
             // Somebody else may have mounted it, and unmounted it again.
@@ -127,7 +144,7 @@ impl Driver<'_> {
         untouched: bool,
     ) -> Result<Option<u16>> {
         let Some(before) = found.mounts else { return Ok(None) };
-        let is_counted = !untouched && !disk.read_only && self.is_free(disk)?;
+        let is_counted = !untouched && !disk.read_only && self.disks.is_free(disk)?;
         Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
     }
 }

@@ -17,13 +17,24 @@ pub(in crate::driver) mod recovery;
 pub(in crate::driver) mod replacement_plan;
 pub mod sweep;
 
+use crate::driver::call_counts::Tally;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::diagnosis::Diagnosis;
+use crate::driver::heal::file_system_check::FileSystemCheck;
+use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{Healed, listed, lost_since, plan_of, still_held};
 use crate::driver::heal::pace::Pace;
-use crate::driver::ownership::mount_place::belongs_now;
-use crate::driver::{Driver, Volume, moment};
+use crate::driver::heal::recovery::Recovery;
+use crate::driver::heal::replacement_plan::Replacement;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::operation::{Volume, moment};
+use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
 use crate::failpoints;
-use crate::host::MountRequest;
+use crate::host::records::Records;
+use crate::host::{Census, MountRequest, Mounts};
 use crate::model::config::HealMode;
+use crate::model::deadline::Deadline;
 use crate::model::disk::contents::FileSystem;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
@@ -38,12 +49,32 @@ use std::time::Duration;
 /// How long an attach waits for the disk that it brought, where there is something to heal.
 const DISK_WAIT: Duration = Duration::from_secs(15);
 
-impl Driver<'_> {
+/// The heal of one volume.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Healing<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) heal_mode: HealMode,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) tally: &'a Tally,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) places: &'a MountPlaces<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) diagnosis: &'a Diagnosis<'a>,
+    pub(in crate::driver) check: &'a FileSystemCheck<'a>,
+    pub(in crate::driver) recovery: &'a Recovery<'a>,
+    pub(in crate::driver) replacement: &'a Replacement<'a>,
+    pub(in crate::driver) notification: &'a Notification<'a>,
+}
+
+impl Healing<'_> {
     /// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
     /// is said. Answers why the volume is as it was, for a caller that then fails for that. The
     /// caller holds the volume's lock.
     pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: &Device) -> Option<String> {
-        match self.counted_heal(id, self.heal, Some(disk)) {
+        match self.counted_heal(id, self.heal_mode, Some(disk)) {
             Ok(healed) if healed.is_nothing() => None,
             Ok(healed) => {
                 let switched = healed.switched();
@@ -67,14 +98,14 @@ impl Driver<'_> {
         let record = self.records.load(&volume.id);
         let is_staged = record.mounted_as().is_some_and(|staged| staged.disk.boot == boot);
         let was_here = record.former_numbers(&boot).next().is_some();
-        if self.heal == HealMode::Off || !(is_staged || was_here) {
+        if self.heal_mode == HealMode::Off || !(is_staged || was_here) {
             return;
         }
-        match self.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
+        match self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
             Ok(disk) => {
                 self.heal_on_the_way(&volume.id, &disk);
                 if record.staged.is_some() {
-                    self.mark_mounted(&volume.id, None);
+                    self.marks.mark_mounted(&volume.id, None);
                 }
             }
             Err(error) => {
@@ -85,7 +116,7 @@ impl Driver<'_> {
 
     /// The same because a person wants it, with the volume's lock taken.
     pub fn heal_by_hand(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
-        let _lock = self.lock(id)?;
+        let _lock = self.locking.lock(id)?;
         self.counted_heal(id, mode, None)
     }
 
@@ -95,10 +126,10 @@ impl Driver<'_> {
         mode: HealMode,
         disk: Option<&Device>,
     ) -> Result<Healed> {
-        let done = self.nothing_hangs(id).and_then(|()| self.heal(id, mode, disk));
+        let done = self.locking.nothing_hangs(id).and_then(|()| self.heal(id, mode, disk));
         match &done {
             Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() => {
-                self.tally.healed(healed);
+                self.tally.healed(healed.replaced(), healed.left.is_empty());
             }
             Err(_) => self.tally.not_healed(),
             Ok(_) => {}
@@ -119,14 +150,14 @@ impl Driver<'_> {
         }
         // A plan changes nothing.
         if mode != HealMode::Report {
-            self.end_leftovers(id);
+            self.recovery.end_leftovers(id);
         }
-        let again = mode != HealMode::Report && self.set_back(id).is_some();
+        let again = mode != HealMode::Report && self.recovery.set_back(id).is_some();
         // Whoever brings the disk along has other work to do.
         let pace = Pace::of(self.deadline, disk.is_some());
-        let Some(mut patient) = self.examine(id, disk, pace)? else {
+        let Some(mut patient) = self.diagnosis.examine(id, disk, pace)? else {
             if again {
-                self.set_back_for_good(id);
+                self.recovery.set_back_for_good(id);
             }
             return Ok(Healed::default());
         };
@@ -141,27 +172,28 @@ impl Driver<'_> {
             return Ok(Healed { left: plan, ..Healed::default() });
         }
         tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&patient.dead), ?plan, "healing: the disk came back under another number");
-        let found = self.fit_file_system(id, disk)?;
-        let _held = self.hold(id, disk)?;
+        let found = self.check.fit_file_system(id, disk)?;
+        let _held = self.disks.hold(id, disk)?;
         let scratch = self.scratch(id)?;
         let aside = match self.mount_aside(id, disk, &found, &scratch) {
             Ok(aside) => aside,
             Err(error) => {
-                self.end_leftovers(id);
+                self.recovery.end_leftovers(id);
                 return Err(error);
             }
         };
         failpoints::step("heal.mounted");
         let (mut hangs, mut unkept) = (Vec::new(), Vec::new());
         let healed = self.mounts.open_root(&aside).and_then(|fresh| {
-            let (kept, lost) = self.keep_dead(&patient, pace.part(0.25));
+            let (kept, lost) = self.recovery.keep_dead(&patient, pace.part(0.25));
             unkept = replacement_plan::without(&mut patient, &lost);
-            let healed = self.switch_everywhere(id, (&patient, disk), &fresh, again, pace);
-            hangs = self.let_go(kept);
+            let healed =
+                self.replacement.switch_everywhere(id, (&patient, disk), &fresh, again, pace);
+            hangs = self.recovery.let_go(kept);
             healed
         });
         // Only the switched mounts keep the new file system from here on.
-        self.end_leftovers(id);
+        self.recovery.end_leftovers(id);
         let mut healed = healed?;
         if healed.switched() > 0 {
             let lost = lost_since(self.records.load(id).seen);
@@ -182,7 +214,7 @@ impl Driver<'_> {
         for left in &healed.left {
             tracing::warn!(volume = %id, left, "not healed");
         }
-        self.care_after(id, disk, &patient, &healed, &users);
+        self.notification.care_after(id, disk, &patient, &healed, &users);
         Ok(healed)
     }
 
@@ -200,9 +232,9 @@ impl Driver<'_> {
         let options = options.transpose()?.unwrap_or_default();
         let untouched = staged.is_some_and(|staged| staged.untouched);
         // A heal that is killed from here on has mounted the file system once more, or has not.
-        let counts = self.mounts_counted(found, disk, untouched)?;
+        let counts = self.check.mounts_counted(found, disk, untouched)?;
         self.records.update(id, |record| record.is_healing(found.mounts, counts))?;
-        self.prove_again(id, disk)?;
+        self.disks.prove_again(id, disk)?;
         self.mounts.mount(&MountRequest {
             id,
             device: disk,
@@ -216,16 +248,16 @@ impl Driver<'_> {
         })?;
         let verified = self.mounts.standing_at(scratch).and_then(|look| {
             let mount = belongs_now(&look, disk, scratch)?.clone();
-            self.prove_again(id, disk)?;
+            self.disks.prove_again(id, disk)?;
             Ok(mount)
         });
-        verified.map_err(|error| self.undo_mount(scratch, disk.number, error))
+        verified.map_err(|error| self.places.undo_mount(scratch, disk.number, error))
     }
 
     /// The folder for the moment of a heal. What is mounted there comes into no other namespace:
     /// whoever had it there would have the volume, long after the heal.
     fn scratch(&self, id: &VolumeId) -> Result<PathBuf> {
-        let folder = self.scratch_of(id);
+        let folder = self.recovery.scratch_of(id);
         self.mounts.make_folder(&folder)?;
         self.mounts.seclude(&folder)?;
         Ok(folder)

@@ -1,8 +1,10 @@
 //! After a heal: who still holds the dead disk is told to let it go, if the configuration says how.
 
-use crate::driver::Driver;
 use crate::driver::heal::diagnosis::Patient;
 use crate::driver::heal::outcome::Healed;
+use crate::host::records::Records;
+use crate::host::{Census, Processes};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
@@ -15,7 +17,16 @@ use std::time::Duration;
 /// A hook is the operator's program, and the call waits for it.
 const HOOK_LIMIT: Duration = Duration::from_secs(10);
 
-impl Driver<'_> {
+/// What is done after a heal.
+pub(in crate::driver) struct Notification<'a> {
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) after: &'a After,
+    pub(in crate::driver) processes: &'a dyn Processes,
+    pub(in crate::driver) deadline: Deadline,
+}
+
+impl Notification<'_> {
     /// Never fails the heal, which is done: what goes wrong here is logged.
     pub(in crate::driver) fn care_after(
         &self,

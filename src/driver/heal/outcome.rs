@@ -28,6 +28,15 @@ impl Healed {
         all.filter(|one| !matches!(one.outcome, Outcome::Skipped(_) | Outcome::Gone)).count()
     }
 
+    /// How many mounts were replaced now.
+    pub(in crate::driver) fn replaced(&self) -> u64 {
+        let is_new = |one: &&Switched| {
+            matches!(one.outcome, Outcome::Switched | Outcome::DetachedOnly | Outcome::Stacked)
+        };
+        let all = self.places.iter().flat_map(|(_, done)| done);
+        u64::try_from(all.filter(is_new).count()).unwrap_or(u64::MAX)
+    }
+
     pub(in crate::driver) fn is_nothing(&self) -> bool {
         self.places.is_empty() && self.left.is_empty()
     }

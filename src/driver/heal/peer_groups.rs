@@ -1,7 +1,8 @@
 //! With whom mounts shared and whom they followed: their new ones go where those are now.
 
-use crate::driver::Driver;
-use crate::host::{PeerGroup, SwitchRequest};
+use crate::driver::heal::recovery::Recovery;
+use crate::host::records::Records;
+use crate::host::{Census, Mounts, PeerGroup, SwitchRequest, Switches};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
@@ -46,11 +47,19 @@ fn of(was: &[Switching], namespace: Option<NamespaceId>) -> Option<&Switching> {
     was.iter().find(|one| Some(NamespaceId(one.namespace)) == namespace)
 }
 
-impl Driver<'_> {
+/// The peer groups of replaced mounts.
+pub(in crate::driver) struct PeerGroups<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) switches: &'a dyn Switches,
+}
+
+impl PeerGroups<'_> {
     /// The peer group that the machine's own old mounts were in, those included that an interrupted
     /// heal has switched already. All of it was written down before anything was switched.
     pub(in crate::driver) fn company(&self, id: &VolumeId, disk: &Device) -> Company {
-        let was = Self::switching(&self.records.load(id));
+        let was = Recovery::switching(&self.records.load(id));
         let own = self.census.own_namespace().ok();
         // What they stand on is in groups of its own.
         let mounts = of(&was, own).into_iter().flat_map(|one| &one.mounts);

@@ -1,14 +1,16 @@
 //! Heals that were killed: what one changes for a moment is remembered before, and put right by the
 //! next call.
 
-use crate::driver::Driver;
+use crate::driver::guard::flush::Flushing;
+use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::diagnosis::Patient;
 use crate::driver::heal::pace::Pace;
 use crate::failpoints;
-use crate::host::SwitchRequest;
 use crate::host::child::{Ended, Keeper};
-use crate::host::locks::Locked;
+use crate::host::locks::{Locked, Locks};
 use crate::host::machine::boot_id;
+use crate::host::records::Records;
+use crate::host::{Census, Devices, Mounts, SwitchRequest, Switches};
 use crate::model::config::HealMode;
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::DeviceNumber;
@@ -21,7 +23,7 @@ use crate::model::record::{Switching, VolumeRecord};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long the last reference to a dead disk may take to go.
@@ -41,7 +43,24 @@ const MOST_BYTES_OF_ALL: usize = 6 << 20;
 pub(in crate::driver) type Keepers = Vec<(DeviceNumber, Keeper)>;
 pub(in crate::driver) type Unkept = Vec<(DeviceNumber, Error)>;
 
-impl Driver<'_> {
+/// What killed heals left.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Recovery<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) locks: &'a Locks,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) switches: &'a dyn Switches,
+    pub(in crate::driver) heal_mode: HealMode,
+    pub(in crate::driver) scratch: &'a Path,
+    pub(in crate::driver) operation: &'a str,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) flushing: &'a Flushing<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+}
+
+impl Recovery<'_> {
     /// Writes down what the switches of the machine's own mounts will change for a moment. Nothing
     /// is changed before this is on the disk.
     pub(in crate::driver) fn intend_own(
@@ -168,10 +187,10 @@ impl Driver<'_> {
             };
             self.end_leftovers(&id);
             // Where nothing is healed nothing else puts it right before the next call.
-            if self.heal == HealMode::Off {
+            if self.heal_mode == HealMode::Off {
                 self.set_back(&id);
             }
-            self.unmark_mounted(&id);
+            self.marks.unmark_mounted(&id);
         }
     }
 
@@ -206,7 +225,7 @@ impl Driver<'_> {
                 self.mounts.unmount_dead(mount, self.deadline)?;
                 continue;
             }
-            self.flush_if_last(&look.table, mount, Some(id), self.deadline)?;
+            self.flushing.flush_if_last(&look.table, mount, Some(id), self.deadline)?;
             if let Err(error) = self.mounts.unmount(mount, self.deadline) {
                 if error.kind != Kind::Busy {
                     return Err(error);

@@ -7,12 +7,14 @@
 //! next heal (the timer's at the latest), which begins with another one by chance, so that no one can
 //! arrange to be always before the rest.
 
-use crate::driver::Driver;
 use crate::driver::heal::diagnosis::Patient;
 use crate::driver::heal::outcome::{Healed, place_of, tell};
 use crate::driver::heal::pace::{EACH, Pace};
-use crate::driver::heal::recovery::bytes_of;
+use crate::driver::heal::peer_groups::PeerGroups;
+use crate::driver::heal::recovery::{Recovery, bytes_of};
+use crate::driver::ownership::Ownership;
 use crate::failpoints;
+use crate::host::Census;
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -88,7 +90,15 @@ struct Work {
     progress: bool,
 }
 
-impl Driver<'_> {
+/// Mounts on dead disks are replaced, namespace by namespace.
+pub(in crate::driver) struct Replacement<'a> {
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) ownership: &'a Ownership<'a>,
+    pub(in crate::driver) recovery: &'a Recovery<'a>,
+    pub(in crate::driver) peer_groups: &'a PeerGroups<'a>,
+}
+
+impl Replacement<'_> {
     /// Replaces all that can be reached in time, round by round until nothing of it is stale.
     pub(in crate::driver) fn switch_everywhere(
         &self,
@@ -98,15 +108,15 @@ impl Driver<'_> {
         again: bool,
         pace: Pace,
     ) -> Result<Healed> {
-        let consumers = self.consumers_of(id);
+        let consumers = self.ownership.consumers_of(id);
         let mut work = Work::default();
         let mut visits = in_order(patient.elsewhere.clone(), &consumers);
         // Before anything is switched, for as long as may be: what others shared with or followed
         // shows only until then.
-        self.intend_own(id, &patient.own, fresh, pace)?;
+        self.recovery.intend_own(id, &patient.own, fresh, pace)?;
         self.intend_all(id, &mut visits, fresh, pace.part(0.25))?;
         if !patient.own.is_empty() {
-            match self.switch_own(id, disk, &patient.own, fresh, pace.until) {
+            match self.peer_groups.switch_own(id, disk, &patient.own, fresh, pace.until) {
                 Ok(done) => {
                     tell(id, "this machine", &done);
                     work.healed.places.push(("this machine".to_owned(), done));
@@ -124,7 +134,7 @@ impl Driver<'_> {
             if round > 0 {
                 visits = in_order(next.clone(), &consumers);
             }
-            let company = self.company(id, disk);
+            let company = self.peer_groups.company(id, disk);
             work.progress = false;
             for kind in 0..EACH.len() {
                 let limit = pace.of_kind(kind);
@@ -149,7 +159,7 @@ impl Driver<'_> {
             }
         }
         let Work { mut healed, unknown, .. } = work;
-        self.is_switched(id, again, unknown);
+        self.recovery.is_switched(id, again, unknown);
         let still = next.iter().map(|one| format!("still on the dead disk: {}", place_of(one)));
         healed.left.extend(still);
         Ok(healed)
@@ -171,8 +181,8 @@ impl Driver<'_> {
             }
             let Some(first) = visit.parts.front() else { continue };
             let part = visit.with(first.clone());
-            match self.changes_in(&part, fresh, until.at_most(EACH[visit.kind])) {
-                Ok(changes) if !self.has_room_for(id, &changes, bytes) => {}
+            match self.recovery.changes_in(&part, fresh, until.at_most(EACH[visit.kind])) {
+                Ok(changes) if !self.recovery.has_room_for(id, &changes, bytes) => {}
                 Ok(changes) => {
                     bytes += bytes_of(&changes);
                     visit.is_known = true;
@@ -183,7 +193,7 @@ impl Driver<'_> {
                 }
             }
         }
-        self.write_down(id, all)
+        self.recovery.write_down(id, all)
     }
 
     /// Replaces the mounts of one namespace, part by part.
@@ -205,7 +215,7 @@ impl Driver<'_> {
             let part = visit.with(mounts);
             let is_known = std::mem::take(&mut visit.is_known);
             let done = if is_known { Ok(()) } else { self.intend_in(id, &part, fresh, limit) };
-            match done.and_then(|()| self.switch_in(company, &part, fresh, limit)) {
+            match done.and_then(|()| self.peer_groups.switch_in(company, &part, fresh, limit)) {
                 Ok(done) => {
                     tell(id, &place, &done);
                     work.progress |= done.iter().any(|one| one.outcome == Outcome::Switched);
@@ -238,15 +248,15 @@ impl Driver<'_> {
         fresh: &File,
         limit: Deadline,
     ) -> Result<()> {
-        let changes = self.changes_in(part, fresh, limit)?;
-        if !self.has_room_for(id, &changes, 0) {
+        let changes = self.recovery.changes_in(part, fresh, limit)?;
+        if !self.recovery.has_room_for(id, &changes, 0) {
             return Err(Error::new(
                 Kind::Host,
                 "what it changes for a moment is too much to remember",
             )
             .hint("the next heal goes on; or restart the container"));
         }
-        self.write_down(id, part.id.map(|number| (number, changes)).into_iter().collect())
+        self.recovery.write_down(id, part.id.map(|number| (number, changes)).into_iter().collect())
     }
 }
 

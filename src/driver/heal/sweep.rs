@@ -1,10 +1,13 @@
 //! The heal without a call: nobody may call again after a disk came back. Whoever is told of a disk
 //! (udev, a timer, a person) lets all volumes of this machine be looked after, or that disk's.
 
-use crate::driver::Driver;
+use crate::cloud::Cloud;
+use crate::driver::heal::Healing;
 use crate::driver::heal::outcome::Healed;
-use crate::host::device_nodes;
-use crate::host::locks::Locked;
+use crate::driver::lookup::locking::Locking;
+use crate::host::locks::{Locked, Locks};
+use crate::host::records::Records;
+use crate::host::{Devices, Mounts, device_nodes};
 use crate::model::config::HealMode;
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::DeviceNumber;
@@ -30,7 +33,20 @@ pub struct Tended {
 /// themselves, and nobody asks again for that disk.
 const CALLS_END: Duration = Duration::from_secs(30);
 
-impl Driver<'_> {
+/// The heal of all volumes.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Sweep<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) locks: &'a Locks,
+    pub(in crate::driver) operation: &'a str,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) healing: &'a Healing<'a>,
+}
+
+impl Sweep<'_> {
     /// Heals every volume that this machine has, or would; those that are put off come last.
     pub fn tend_all(
         &self,
@@ -69,12 +85,12 @@ impl Driver<'_> {
             let patience = Deadline::after(patience);
             let lock = self.locks.take(&id, self.operation, patience).and_then(Locked::required);
             // One that hangs is said, and the others do not wait for it.
-            if let (Ok(_), Err(error)) = (&lock, self.nothing_hangs(&id)) {
+            if let (Ok(_), Err(error)) = (&lock, self.locking.nothing_hangs(&id)) {
                 tended.is_hanging = true;
                 tell(&id, Err(error));
                 continue;
             }
-            match lock.and_then(|_lock| self.counted_heal(&id, mode, None)) {
+            match lock.and_then(|_lock| self.healing.counted_heal(&id, mode, None)) {
                 Ok(healed) if healed == Healed::default() => {}
                 Err(error) if error.kind == Kind::Busy => tended.is_busy = true,
                 done => tell(&id, done),

@@ -1,9 +1,9 @@
 //! What the cloud says of a volume and a server: one view, put together of both of its halves, and how
 //! far each is believed.
 
-use crate::cloud::CloudVolume;
-use crate::driver::Driver;
-use crate::host::pace::Change;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::host::pace::{Change, Pace};
+use crate::host::shared_answers::Answers;
 use crate::model::cloud::attachment_state::{BlockView, ComputeView, Situation, judge};
 use crate::model::deadline::{Deadline, Looks};
 use crate::model::error::{Error, Kind, Result};
@@ -30,7 +30,15 @@ pub(in crate::driver) enum Asking {
     Anew,
 }
 
-impl Driver<'_> {
+/// What the cloud says of volumes and servers.
+pub(in crate::driver) struct Attachments<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) answers: Option<&'a Answers>,
+    pub(in crate::driver) pace: Option<&'a Pace>,
+    pub(in crate::driver) deadline: Deadline,
+}
+
+impl Attachments<'_> {
     /// Does something at the node's server. Which server that is was mostly asked a moment ago: then
     /// it is asked anew only where the answer would be wrong if it was another one by now.
     pub(in crate::driver) fn at_server_of<T>(

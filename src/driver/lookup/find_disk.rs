@@ -4,13 +4,15 @@
 //! Then the whole id decides where a bus shows it, else the cloud's list of what is attached here
 //! together with the sizes; what is still not certain is refused, with all names.
 
-use crate::cloud::CloudVolume;
-use crate::driver::{Driver, Volume};
-use crate::host::Held;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::lookup::attachment_view::Attachments;
+use crate::driver::operation::Volume;
+use crate::host::records::Records;
+use crate::host::{Devices, Held};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, Identity, Proof};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::VolumeId;
+use crate::model::ids::{NodeName, VolumeId};
 use crate::model::text::shown;
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +24,17 @@ const ASK_EVERY: Duration = Duration::from_secs(20);
 /// The net beneath the events: how long a look is at most put off.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-impl Driver<'_> {
+/// The disks of volumes on this machine.
+pub(in crate::driver) struct Disks<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+}
+
+impl Disks<'_> {
     /// The volume's disk, if this machine sees it now.
     pub(in crate::driver) fn find_disk(&self, id: &VolumeId) -> Result<Option<Device>> {
         let wanted = self.cloud.identity(id);
@@ -115,7 +127,7 @@ impl Driver<'_> {
     }
 
     fn attached_with_serial_of(&self, id: &VolumeId) -> Result<Vec<CloudVolume>> {
-        let server = self.existing_server(self.this_node)?;
+        let server = self.attachments.existing_server(self.this_node)?;
         let mut attached = self.cloud.attached_to(&server, self.deadline)?;
         attached.retain(|volume| volume.id.virtio_serial() == id.virtio_serial());
         Ok(attached)
@@ -214,13 +226,9 @@ impl Driver<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
-    use crate::driver::report::call_counts::Tally;
-    use crate::host::locks::Locks;
+    use crate::driver::fakes::{FakeCloud, FakeDevices};
     use crate::host::records::Records;
-    use crate::model::config::{GuardConfig, HealMode, Takeover};
     use crate::model::ids::NodeName;
-    use crate::model::mount::aftercare::After;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
     const TWO: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000002";
@@ -233,29 +241,18 @@ mod tests {
         for id in seen {
             records.update(&VolumeId::parse(id).unwrap(), |r| r.was_mounted = true).unwrap();
         }
-        let driver = Driver {
+        let deadline = Deadline::after(Duration::from_secs(5));
+        let attachments = Attachments { cloud, answers: None, pace: None, deadline };
+        let this_node = &NodeName::parse("here").unwrap();
+        let disks = Disks {
             cloud,
             devices,
-            file_systems: &NoHost,
-            mounts: &NoHost,
             records: &records,
-            answers: None,
-            pace: None,
-            locks: &Locks::below(folder.path()),
-            this_node: &NodeName::parse("here").unwrap(),
-            takeover: Takeover::Off,
-            census: &NoHost,
-            switches: &NoHost,
-            after: &After::Nothing,
-            processes: &NoHost,
-            heal: HealMode::Off,
-            scratch: folder.path(),
-            guard: &GuardConfig::default(),
-            operation: "test",
-            tally: &Tally::default(),
-            deadline: Deadline::after(Duration::from_secs(5)),
+            this_node,
+            deadline,
+            attachments: &attachments,
         };
-        let found = driver.find_disk(&VolumeId::parse(ONE).unwrap())?;
+        let found = disks.find_disk(&VolumeId::parse(ONE).unwrap())?;
         Ok(found.map(|disk| disk.kernel_name))
     }
 

@@ -1,15 +1,29 @@
 //! From the orchestrator's name of a volume to the volume. A wrong guess would detach somebody
 //! else's disk, so whatever is not certain is an error.
 
-use crate::cloud::CloudVolume;
-use crate::driver::{Driver, Volume};
-use crate::host::device_nodes;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::lookup::memory::Memory;
+use crate::driver::operation::Volume;
+use crate::host::records::Records;
+use crate::host::{Devices, Mounts, device_nodes};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
 use std::path::Path;
 
-impl Driver<'_> {
+/// Volumes by the names that others have for them.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Volumes<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) memory: &'a Memory<'a>,
+}
+
+impl Volumes<'_> {
     /// The volume of this name, as far as the cloud can tell; nothing if no volume that is
     /// attached to the server can be meant.
     ///
@@ -166,7 +180,7 @@ impl Driver<'_> {
         if name.is(id) {
             return;
         }
-        self.remember_name(&Volume::new(id.clone(), Some(name.clone())));
+        self.memory.remember_name(&Volume::new(id.clone(), Some(name.clone())));
         let recorded = self.cloud.volume(id, self.deadline).and_then(|state| match state {
             Some(state) if state.recorded_name.is_none() => {
                 self.cloud.record_name(id, Some(name), self.deadline)

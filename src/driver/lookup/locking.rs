@@ -1,13 +1,24 @@
 //! What earlier calls left behind on a disk that hangs, and locks that are not given back.
 
-use crate::driver::Driver;
+use crate::cloud::Cloud;
+use crate::host::Devices;
 use crate::host::left_behind::{Left, WHAT_ENDS_IT};
-use crate::host::locks::{Lock, Locked};
+use crate::host::locks::{Lock, Locked, Locks};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 
-impl Driver<'_> {
+/// The locks of volumes, and what hangs on their disks.
+pub(in crate::driver) struct Locking<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) locks: &'a Locks,
+    pub(in crate::driver) operation: &'a str,
+    pub(in crate::driver) deadline: Deadline,
+}
+
+impl Locking<'_> {
     /// The volume's lock, for operations that change this machine; an error also if a process of an
     /// earlier call still hangs on its disk.
     pub(in crate::driver) fn lock(&self, id: &VolumeId) -> Result<Lock> {

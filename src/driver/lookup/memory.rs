@@ -1,7 +1,9 @@
 //! What this machine remembers of a volume: its name, and how it was mounted.
 
-use crate::driver::{Driver, Volume, moment};
-use crate::host::locks::Locked;
+use crate::driver::operation::{Volume, moment};
+use crate::host::FileSystems;
+use crate::host::locks::{Locked, Locks};
+use crate::host::records::Records;
 use crate::model::deadline::Deadline;
 use crate::model::disk::contents::Contents;
 use crate::model::disk::device::Device;
@@ -13,7 +15,16 @@ use crate::model::timestamp::now;
 use std::path::Path;
 use std::time::Duration;
 
-impl Driver<'_> {
+/// What this machine remembers of volumes.
+pub(in crate::driver) struct Memory<'a> {
+    pub(in crate::driver) file_systems: &'a dyn FileSystems,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) locks: &'a Locks,
+    pub(in crate::driver) operation: &'a str,
+    pub(in crate::driver) deadline: Deadline,
+}
+
+impl Memory<'_> {
     /// Remembers which name belongs to the volume, so that a call that is only given the name
     /// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
     pub(in crate::driver) fn remember_name(&self, volume: &Volume) {

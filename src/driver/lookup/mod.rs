@@ -1,7 +1,7 @@
 //! Finds what a call is about: the volume, its disk, what the cloud says of them; and holds the volume.
 
 pub(in crate::driver) mod attachment_view;
-pub(in crate::driver) mod dead_disks;
+pub(in crate::driver) mod disk_numbers;
 pub(in crate::driver) mod find_disk;
 pub mod find_volume;
 pub(in crate::driver) mod locking;

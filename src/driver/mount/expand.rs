@@ -1,11 +1,15 @@
 //! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
 
-use crate::cloud::CloudVolume;
-use crate::driver::lookup::attachment_view::after_all;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::lookup::attachment_view::{Attachments, after_all};
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::memory::Memory;
+use crate::driver::operation::{Outcome, Volume};
 use crate::driver::ownership::mount_place::belonging;
-use crate::driver::{Driver, Outcome, Volume};
 use crate::failpoints;
-use crate::model::deadline::Steps;
+use crate::host::{Devices, FileSystems, Mounts};
+use crate::model::deadline::{Deadline, Steps};
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::least_disk;
@@ -15,7 +19,21 @@ use crate::model::mount::target::Target;
 use std::path::Path;
 use std::time::Duration;
 
-impl Driver<'_> {
+/// Volumes that grow.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Expansion<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) file_systems: &'a dyn FileSystems,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) memory: &'a Memory<'a>,
+}
+
+impl Expansion<'_> {
     /// Makes the volume mounted at the folder at least `bytes` large. Nobody else asks the cloud
     /// for it: in `FlexVolume` this call is the only one.
     pub fn expand(
@@ -25,15 +43,15 @@ impl Driver<'_> {
         bytes: u64,
         hint: &str,
     ) -> Result<Outcome> {
-        let _lock = self.lock(&volume.id)?;
-        self.remember_name(volume);
+        let _lock = self.locking.lock(&volume.id)?;
+        self.memory.remember_name(volume);
         let folder = self.mounts.real_path(target)?;
-        let disk = self.disk(&volume.id)?;
-        self.report_hint(&volume.id, hint, &disk);
-        let _held = self.hold(&volume.id, &disk)?;
+        let disk = self.disks.disk(&volume.id)?;
+        self.disks.report_hint(&volume.id, hint, &disk);
+        let _held = self.disks.hold(&volume.id, &disk)?;
         self.growing(&folder, &disk)?;
 
-        let state = self.existing(&volume.id)?;
+        let state = self.attachments.existing(&volume.id)?;
         if state.size < bytes {
             refuse_failed(&state)?;
             tracing::info!(volume = %volume.id, from = state.size, to = bytes, "asking the cloud to extend");
@@ -45,13 +63,13 @@ impl Driver<'_> {
         let bytes = least_disk(bytes, state.is_encrypted);
         let grown = self.wait_for_size(volume, bytes)?;
         failpoints::step("expand.sized");
-        self.prove_again(&volume.id, &disk)?;
+        self.disks.prove_again(&volume.id, &disk)?;
         // Looked at again: the cloud took its time, and the folder may lead elsewhere by now.
         let (mount, kind) = self.growing(&folder, &disk)?;
         let root = self.mounts.open_root(&mount)?;
         let covered = self.file_systems.grow((&root, &folder), kind, &grown, self.deadline)?;
         drop(root);
-        self.prove_again(&volume.id, &disk)?;
+        self.disks.prove_again(&volume.id, &disk)?;
         // The last group or allocation group may be too small to be used.
         let slack = (bytes / 100).max(1 << 20);
         if covered + slack < bytes {
@@ -85,8 +103,8 @@ impl Driver<'_> {
     /// The cloud takes the request and works on it: its disk grows when it has ended.
     fn wait_for_extension(&self, asked: CloudVolume, bytes: u64) -> Result<()> {
         let mut state = asked;
-        for step in self.looks() {
-            let now = self.existing(&state.id);
+        for step in self.attachments.looks() {
+            let now = self.attachments.existing(&state.id);
             state = now.map_err(|error| after_all(&state, None, error))?;
             refuse_failed(&state)?;
             if state.size >= bytes || !self.deadline.pause(step) {
@@ -100,7 +118,7 @@ impl Driver<'_> {
     fn wait_for_size(&self, volume: &Volume, bytes: u64) -> Result<Device> {
         let mut last = 0;
         for step in Steps::between(Duration::from_millis(5), Duration::from_secs(1)) {
-            let disk = self.disk(&volume.id)?;
+            let disk = self.disks.disk(&volume.id)?;
             if disk.size >= bytes {
                 return Ok(disk);
             }

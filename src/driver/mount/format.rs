@@ -4,9 +4,17 @@
 //! the last: so a mkfs that was killed can be told from somebody's data, and only that is begun
 //! again, on the same plug-in of the same disk.
 
-use crate::driver::{Driver, Volume, moment};
+use crate::driver::guard::departure::Departures;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::recovery::Recovery;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::mount::format_consent::FormatConsent;
+use crate::driver::operation::{Volume, moment};
 use crate::failpoints;
-use crate::host::NewFileSystem;
+use crate::host::records::Records;
+use crate::host::{Devices, FileSystems, NewFileSystem};
+use crate::model::deadline::Deadline;
 use crate::model::disk::contents::{Contents, FileSystem, FsType, Maker, uuid_text};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::Asked;
@@ -45,7 +53,22 @@ pub(in crate::driver) enum Found {
     NotOurs(String),
 }
 
-impl Driver<'_> {
+/// New file systems.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Formatter<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) file_systems: &'a dyn FileSystems,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) recovery: &'a Recovery<'a>,
+    pub(in crate::driver) consent: &'a FormatConsent<'a>,
+}
+
+impl Formatter<'_> {
     /// Judges the disk, for mounts and for people alike. Only what this answers is ever formatted.
     pub(in crate::driver) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<Found> {
         let record = self.records.load(&volume.id);
@@ -90,8 +113,8 @@ impl Driver<'_> {
 
     /// What is on the volume's disk now. Nothing is changed.
     pub fn what_is_on(&self, volume: &Volume) -> Result<OnDisk> {
-        let disk = self.disk(&volume.id)?;
-        let _held = self.hold(&volume.id, &disk)?;
+        let disk = self.disks.disk(&volume.id)?;
+        let _held = self.disks.hold(&volume.id, &disk)?;
         let contents = match self.found_on(volume, &disk) {
             Ok(Found::Blank) => "nothing: all that was read is zero".to_owned(),
             Ok(Found::FileSystem(found)) => {
@@ -105,6 +128,7 @@ impl Driver<'_> {
         };
         let was_mounted = self.records.load(&volume.id).was_mounted;
         let objections = self
+            .consent
             .objections(&volume.id, &disk)
             .unwrap_or_else(|error| vec![format!("the cloud was not heard: {}", error.cause)]);
         Ok(OnDisk { disk, contents, was_mounted, objections })
@@ -118,24 +142,24 @@ impl Driver<'_> {
         kind: FsType,
         options: &MkfsOptions,
     ) -> Result<OnDisk> {
-        let _lock = self.lock(&volume.id)?;
-        self.end_leftovers(&volume.id);
+        let _lock = self.locking.lock(&volume.id)?;
+        self.recovery.end_leftovers(&volume.id);
         let before = self.what_is_on(volume)?;
         let disk = &before.disk;
         self.file_systems.await_check(&volume.id, disk, self.deadline)?;
-        let _held = self.hold(&volume.id, disk)?;
+        let _held = self.disks.hold(&volume.id, disk)?;
         if let Some(reason) = self.devices.objection(disk)? {
             return Err(Error::refused(reason)
                 .hint("only whole disks that nothing else uses are formatted"));
         }
-        let consent = self.consent(&volume.id, disk, Asked::ByPerson)?;
+        let consent = self.consent.consent(&volume.id, disk, Asked::ByPerson)?;
         self.wait_free(disk)?;
         let (name, contents) = (&disk.kernel_name, &before.contents);
         tracing::warn!(volume = %volume.id, disk = %name, contents, "a person gives up what is on the disk");
         for objection in &consent.overridden {
             tracing::warn!(volume = %volume.id, disk = %name, objection = objection.cause, "overridden by a person");
         }
-        self.note_begin(&volume.id, &consent)?;
+        self.consent.note_begin(&volume.id, &consent)?;
         let plan = Formatting { by_person: true, ..plan(volume, disk, kind, options)? };
         // From here on a killed call is an unfinished format, which the next mount finishes.
         self.records.update(&volume.id, |record| {
@@ -145,11 +169,11 @@ impl Driver<'_> {
             record.unstaged = None;
         })?;
         failpoints::step("format.intent");
-        self.prove_again(&volume.id, disk)?;
+        self.disks.prove_again(&volume.id, disk)?;
         self.file_systems.wipe(disk)?;
         failpoints::step("format.wiped");
         self.format(volume, disk, &plan, options)?;
-        if let Err(error) = self.note_data(&volume.id) {
+        if let Err(error) = self.marks.note_data(&volume.id) {
             tracing::warn!(volume = %volume.id, %error, "the cloud was not told that the volume has data; its first mount does");
         }
         Ok(before)
@@ -163,12 +187,12 @@ impl Driver<'_> {
         kind: FsType,
         options: &MkfsOptions,
     ) -> Result<FileSystem> {
-        let consent = self.consent(&volume.id, disk, Asked::ByItself)?;
+        let consent = self.consent.consent(&volume.id, disk, Asked::ByItself)?;
         // Bytes that we did not look at may be known to others; what they do not find proves nothing.
         if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
             return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
         }
-        self.note_begin(&volume.id, &consent)?;
+        self.consent.note_begin(&volume.id, &consent)?;
         self.format(volume, disk, &plan(volume, disk, kind, options)?, options)
     }
 
@@ -181,8 +205,8 @@ impl Driver<'_> {
         options: &MkfsOptions,
     ) -> Result<FileSystem> {
         let asked = if plan.by_person { Asked::ByPerson } else { Asked::ByItself };
-        let consent = self.consent(&volume.id, disk, asked)?;
-        self.note_begin(&volume.id, &consent)?;
+        let consent = self.consent.consent(&volume.id, disk, asked)?;
+        self.consent.note_begin(&volume.id, &consent)?;
         self.format(volume, disk, plan, options)
     }
 
@@ -202,13 +226,13 @@ impl Driver<'_> {
         let plan = &Formatting { options: options.text(), ..plan.clone() };
         self.records.update(&volume.id, |record| record.formatting = Some(plan.clone()))?;
         failpoints::step("stage.format.intent");
-        self.prove_again(&volume.id, disk)?;
+        self.disks.prove_again(&volume.id, disk)?;
         let new = new_file_system(plan, options, again)?;
         let kind = new.kind;
         tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, again, "formatting a blank disk");
         self.file_systems.make(&volume.id, disk, &new, self.deadline)?;
         failpoints::step("stage.format.made");
-        self.prove_again(&volume.id, disk)?;
+        self.disks.prove_again(&volume.id, disk)?;
         match self.file_systems.look(disk, self.deadline)? {
             Contents::FileSystem(found)
                 if found.uuid == plan.uuid && found.maker != Maker::Unfinished =>
@@ -241,9 +265,9 @@ impl Driver<'_> {
     /// Waits a moment until nobody uses the disk: a killed mkfs may still be on its way out.
     fn wait_free(&self, disk: &Device) -> Result<()> {
         let until = self.deadline.at_most(SETTLE_WAIT);
-        while !self.is_free(disk)? {
+        while !self.disks.is_free(disk)? {
             if !until.pause(Duration::from_millis(10)) {
-                let who = self.who_has(disk, &[]);
+                let who = self.departures.who_has(disk, &[]);
                 let cause = format!("{} is in use already{who}", disk.kernel_name);
                 return Err(Error::new(Kind::Busy, cause));
             }

@@ -1,12 +1,15 @@
 //! Whether a disk may get a new file system: the facts are gathered here, and judged by
 //! [`may_format`]. Also the notes that the cloud keeps of how far a volume has come.
 
-use crate::cloud::CloudVolume;
-use crate::driver::Driver;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::lookup::attachment_view::Attachments;
+use crate::host::records::Records;
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::{Asked, Facts, Life, Objection, may_format};
 use crate::model::error::{Error, Result};
-use crate::model::ids::{ServerId, VolumeId};
+use crate::model::ids::{NodeName, ServerId, VolumeId};
 
 /// A disk that may be formatted, by the cloud's word too.
 pub(in crate::driver) struct Consent {
@@ -16,7 +19,17 @@ pub(in crate::driver) struct Consent {
     pub(in crate::driver) overridden: Vec<Objection>,
 }
 
-impl Driver<'_> {
+/// Whether a disk may get a new file system.
+pub(in crate::driver) struct FormatConsent<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attachments: &'a Attachments<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+}
+
+impl FormatConsent<'_> {
     /// Asks the cloud and this machine's memory. Nothing is changed.
     pub(in crate::driver) fn consent(
         &self,
@@ -24,10 +37,10 @@ impl Driver<'_> {
         disk: &Device,
         asked: Asked,
     ) -> Result<Consent> {
-        let in_cloud = self.existing(id).map_err(|error| {
+        let in_cloud = self.attachments.existing(id).map_err(|error| {
             error.hint("a disk is formatted only when the cloud confirms the volume's size")
         })?;
-        let server = self.existing_server(self.this_node)?;
+        let server = self.attachments.existing_server(self.this_node)?;
         let was_mounted = self.records.load(id).was_mounted;
         let facts = facts(&in_cloud, disk, &server, was_mounted);
         match may_format(&facts, asked) {
@@ -49,8 +62,8 @@ impl Driver<'_> {
         id: &VolumeId,
         disk: &Device,
     ) -> Result<Vec<String>> {
-        let in_cloud = self.existing(id)?;
-        let server = self.existing_server(self.this_node)?;
+        let in_cloud = self.attachments.existing(id)?;
+        let server = self.attachments.existing_server(self.this_node)?;
         let was_mounted = self.records.load(id).was_mounted;
         let facts = facts(&in_cloud, disk, &server, was_mounted);
         let objections = crate::model::disk::formatting::objections(&facts);
@@ -65,7 +78,7 @@ impl Driver<'_> {
         if self.records.load(id).is_life_told {
             self.records.update(id, |record| record.is_life_told = false)?;
         }
-        self.noted(id, told).map_err(|error| {
+        self.marks.noted(id, told).map_err(|error| {
             error.hint(
                 "the disk is not formatted before the cloud has a note of it; it is tried again",
             )

@@ -1,9 +1,16 @@
 //! Bind the staged volume into a consumer's folder.
 
-use crate::driver::mount::stage::Wish;
-use crate::driver::ownership::mount_place::{a_part_of_it, belonging, belongs_now};
-use crate::driver::{Driver, Outcome, Volume};
+use crate::driver::guard::Guard;
+use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::memory::Memory;
+use crate::driver::mount::stage::{Staging, Wish};
+use crate::driver::operation::{Outcome, Volume};
+use crate::driver::ownership::mount_place::{MountPlaces, a_part_of_it, belonging, belongs_now};
 use crate::failpoints;
+use crate::host::Mounts;
+use crate::host::records::Records;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
@@ -29,19 +36,33 @@ pub struct Publication<'a> {
     pub read_only: bool,
 }
 
-impl Driver<'_> {
+/// Binds of volumes into the folders of consumers.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Publishing<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(in crate::driver) places: &'a MountPlaces<'a>,
+    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) guard: &'a Guard<'a>,
+    pub(in crate::driver) staging: &'a Staging<'a>,
+}
+
+impl Publishing<'_> {
     /// Binds the volume into the consumer's folder. A volume that is not staged is staged first:
     /// an empty folder is never bound.
     pub fn publish(&self, volume: &Volume, publication: &Publication<'_>) -> Result<Outcome> {
-        let _lock = self.lock(&volume.id)?;
-        self.remember_name(volume);
-        self.note_caller(&volume.id);
+        let _lock = self.locking.lock(&volume.id)?;
+        self.memory.remember_name(volume);
+        self.forgetting.note_caller(&volume.id);
         let unmount = format!("unmount {}", publication.consumer);
-        self.wanted_again(&volume.id, &[&unmount, "unmountdevice", "detach"]);
+        self.guard.wanted_again(&volume.id, &[&unmount, "unmountdevice", "detach"]);
         let stage = self.mounts.real_path(publication.stage)?;
         let folder = self.mounts.real_path(publication.target)?;
-        self.stage_locked(volume, publication.stage, publication.wish, "")?;
-        let disk = self.disk(&volume.id)?;
+        self.staging.stage_locked(volume, publication.stage, publication.wish, "")?;
+        let disk = self.disks.disk(&volume.id)?;
 
         let look = self.mounts.standing_at(&folder)?;
         let staged = self.mounts.standing_at(&stage)?;
@@ -83,16 +104,16 @@ impl Driver<'_> {
         folder: &Path,
         read_only: bool,
     ) -> Result<()> {
-        self.report_hidden(&volume.id, folder);
+        self.staging.report_hidden(&volume.id, folder);
         self.mounts.bind(stage, folder, read_only)?;
         failpoints::step("publish.bound");
         let verified = self.verify_bind(volume, folder, read_only);
-        verified.map_err(|error| self.undo_mount(folder, disk.number, error))
+        verified.map_err(|error| self.places.undo_mount(folder, disk.number, error))
     }
 
     fn verify_bind(&self, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
         let look = self.mounts.standing_at(folder)?;
-        let mount = belongs_now(&look, &self.disk(&volume.id)?, folder)?;
+        let mount = belongs_now(&look, &self.disks.disk(&volume.id)?, folder)?;
         if mount.is_read_only() != read_only {
             return Err(Error::new(
                 Kind::Host,

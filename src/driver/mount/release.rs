@@ -1,8 +1,15 @@
 //! What a person may do although the guard refuses it.
 
-use crate::driver::Driver;
-use crate::driver::guard::departure::Departure;
+use crate::driver::guard::departure::{Departure, Departures};
+use crate::driver::guard::flush::Flushing;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::recovery::Recovery;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::lookup::locking::Locking;
 use crate::driver::ownership::words;
+use crate::host::records::Records;
+use crate::host::{Census, Devices, Mounts};
+use crate::model::deadline::Deadline;
 use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::Answer;
@@ -22,17 +29,34 @@ pub struct Released {
 /// How long one unmount is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-impl Driver<'_> {
+/// What a person gives up.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Releasing<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) flushing: &'a Flushing<'a>,
+    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) recovery: &'a Recovery<'a>,
+}
+
+impl Releasing<'_> {
     /// Everything on this machine that stops to work when the volume goes, in words.
     #[must_use]
     pub fn what_would_break(&self, id: &VolumeId) -> Vec<String> {
         let mut all: Vec<String> = self
+            .numbers
             .own_mounts(id)
             .unwrap_or_default()
             .iter()
             .map(|mount| format!("the mount at {}", mount.target.display()))
             .collect();
-        let numbers = self.numbers_of(Some(id), &[]);
+        let numbers = self.numbers.numbers_of(Some(id), &[]);
         match self.census.device_users(&numbers) {
             Answer::Told(users) => all.extend(words::all_of(&users)),
             Answer::CannotTell(why) => {
@@ -44,11 +68,11 @@ impl Driver<'_> {
 
     /// Unmounts the volume everywhere in this namespace, pods first, whoever uses it elsewhere.
     pub fn release(&self, id: &VolumeId) -> Result<Released> {
-        let _lock = self.lock_alone(id)?;
-        self.end_leftovers(id);
+        let _lock = self.locking.lock_alone(id)?;
+        self.recovery.end_leftovers(id);
         let mut released = Released::default();
-        let mut mounts = self.own_mounts(id)?;
-        let disks = self.disks_of(Some(id), &[]).unwrap_or_default();
+        let mut mounts = self.numbers.own_mounts(id)?;
+        let disks = self.departures.disks_of(Some(id), &[]).unwrap_or_default();
         // What was mounted last goes first: pods before the global folder.
         mounts.reverse();
         for mount in mounts {
@@ -59,7 +83,7 @@ impl Driver<'_> {
             // What is lost is lost, and the person wants it unmounted; but it is told.
             if !self.devices.is_gone(mount.disk).unwrap_or(false)
                 && let Err(error) =
-                    self.flush_if_last(&self.mounts.table()?, &mount, Some(id), soon())
+                    self.flushing.flush_if_last(&self.mounts.table()?, &mount, Some(id), soon())
             {
                 tracing::error!(volume = %id, %error, "written data is lost");
                 released.lost.get_or_insert(error.cause);
@@ -83,8 +107,9 @@ impl Driver<'_> {
         })?;
         // Who kept what it held has the disk still: then the mark in the cloud stays, and goes with
         // a later call, or by the timer.
-        self.unmark_mounted(id);
-        if let Departure::Held(why) = self.departure_of_all(&disks, &[], Duration::ZERO) {
+        self.marks.unmark_mounted(id);
+        if let Departure::Held(why) = self.departures.departure_of_all(&disks, &[], Duration::ZERO)
+        {
             released.held = Some(why);
         }
         Ok(released)

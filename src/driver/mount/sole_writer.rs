@@ -1,16 +1,25 @@
 //! One server writes to a volume. The cloud sees to that for most volumes; one that it would give to
 //! several servers is mounted read-write only while no other server has it.
 
-use crate::cloud::CloudVolume;
-use crate::driver::Driver;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::host::records::Records;
+use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::VolumeId;
+use crate::model::ids::{NodeName, VolumeId};
 use std::time::Duration;
 
 /// A mount waits no longer than this for the cloud's word.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-impl Driver<'_> {
+/// One server writes to a volume.
+pub(in crate::driver) struct SoleWriter<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) deadline: Deadline,
+}
+
+impl SoleWriter<'_> {
     /// Before a mount that may write: an error if another server has the volume too. Answers how the
     /// cloud has just shown it; nothing where the cloud does not answer, and need not.
     pub(in crate::driver) fn sole_writer(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {

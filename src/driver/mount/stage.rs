@@ -1,11 +1,23 @@
 //! Mount the volume's disk at its stage folder; a blank one is formatted first.
 
-use crate::driver::lookup::memory::staged;
-use crate::driver::mount::format::{Found, file_system_uuid, not_ours};
-use crate::driver::ownership::mount_place::{belonging, belongs_now};
-use crate::driver::{Driver, Outcome, Volume, moment};
+use crate::driver::guard::Guard;
+use crate::driver::guard::departure::Departures;
+use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::Healing;
+use crate::driver::heal::file_system_check::FileSystemCheck;
+use crate::driver::heal::recovery::Recovery;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::memory::{Memory, staged};
+use crate::driver::mount::format::{Formatter, Found, file_system_uuid, not_ours};
+use crate::driver::mount::sole_writer::SoleWriter;
+use crate::driver::operation::{Outcome, Volume, moment};
+use crate::driver::ownership::mount_place::{MountPlaces, belonging, belongs_now};
 use crate::failpoints;
-use crate::host::{Hidden, MountRequest};
+use crate::host::{Devices, FileSystems, Hidden, MountRequest, Mounts};
+use crate::model::deadline::Deadline;
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::{Device, Proof};
 use crate::model::error::{Error, Kind, Result};
@@ -35,7 +47,30 @@ pub struct Wish {
     pub untouched: bool,
 }
 
-impl Driver<'_> {
+/// Mounts of volumes at their stage folders.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Staging<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) file_systems: &'a dyn FileSystems,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(in crate::driver) places: &'a MountPlaces<'a>,
+    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) guard: &'a Guard<'a>,
+    pub(in crate::driver) check: &'a FileSystemCheck<'a>,
+    pub(in crate::driver) recovery: &'a Recovery<'a>,
+    pub(in crate::driver) healing: &'a Healing<'a>,
+    pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
+    pub(in crate::driver) formatter: &'a Formatter<'a>,
+}
+
+impl Staging<'_> {
     /// Mounts the volume at the folder. `hint` is the device that the orchestrator remembers.
     pub fn stage(
         &self,
@@ -44,9 +79,9 @@ impl Driver<'_> {
         wish: &Wish,
         hint: &str,
     ) -> Result<Outcome> {
-        let _lock = self.lock(&volume.id)?;
-        self.remember_name(volume);
-        self.note_caller(&volume.id);
+        let _lock = self.locking.lock(&volume.id)?;
+        self.memory.remember_name(volume);
+        self.forgetting.note_caller(&volume.id);
         self.stage_locked(volume, target, wish, hint)
     }
 
@@ -59,45 +94,45 @@ impl Driver<'_> {
         hint: &str,
     ) -> Result<Outcome> {
         let folder = self.mounts.real_path(target)?;
-        self.wanted_again(&volume.id, &["unmountdevice", "detach"]);
-        self.end_leftovers(&volume.id);
-        let disk = self.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
-        let unhealed = self.heal_on_the_way(&volume.id, &disk);
+        self.guard.wanted_again(&volume.id, &["unmountdevice", "detach"]);
+        self.recovery.end_leftovers(&volume.id);
+        let disk = self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
+        let unhealed = self.healing.heal_on_the_way(&volume.id, &disk);
         let look = self.mounts.standing_at(&folder)?;
         let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
         if let Some(mount) = found {
-            self.remember_found(&volume.id, &disk, mount);
-            self.mark_mounted(&volume.id, None);
+            self.memory.remember_found(&volume.id, &disk, mount);
+            self.marks.mark_mounted(&volume.id, None);
             return Ok(Outcome::Already);
         }
-        self.report_hint(&volume.id, hint, &disk);
+        self.disks.report_hint(&volume.id, hint, &disk);
         failpoints::step("stage.found");
-        let _held = self.hold(&volume.id, &disk)?;
+        let _held = self.disks.hold(&volume.id, &disk)?;
         failpoints::step("stage.held");
-        self.report_links(&volume.id);
+        self.disks.report_links(&volume.id);
         if let Some(reason) = self.devices.objection(&disk)? {
             return Err(
                 Error::refused(reason).hint("only whole disks that nothing else uses are mounted")
             );
         }
-        let seen = if wish.untouched { None } else { self.sole_writer(&volume.id)? };
+        let seen = if wish.untouched { None } else { self.sole_writer.sole_writer(&volume.id)? };
         let found = self.file_system_on(volume, &disk, wish)?;
         wish.mount_options.check(found.kind)?;
         failpoints::step("stage.looked");
         self.mounts.make_folder(&folder)?;
         self.report_hidden(&volume.id, &folder);
-        self.prove_again(&volume.id, &disk)?;
-        let mounts = self.mounts_counted(&found, &disk, wish.untouched)?;
+        self.disks.prove_again(&volume.id, &disk)?;
+        let mounts = self.check.mounts_counted(&found, &disk, wish.untouched)?;
         self.mount_verified(volume, &disk, &found, wish, &folder)?;
         let mut staged = staged(&folder, &moment(&disk), found.kind.name(), &found.uuid);
         staged.options = wish.mount_options.to_string();
         staged.untouched = wish.untouched;
         staged.mounts = mounts;
-        if let Err(error) = self.remember_staged(&volume.id, staged) {
+        if let Err(error) = self.memory.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
-            return Err(self.undo_mount(&folder, disk.number, error));
+            return Err(self.places.undo_mount(&folder, disk.number, error));
         }
-        self.mark_mounted(&volume.id, seen);
+        self.marks.mark_mounted(&volume.id, seen);
         Ok(Outcome::Done)
     }
 
@@ -107,7 +142,7 @@ impl Driver<'_> {
         if let Some(verdict) = self.file_systems.await_check(&volume.id, disk, self.deadline)? {
             return Err(verdict);
         }
-        let found = match self.found_on(volume, disk)? {
+        let found = match self.formatter.found_on(volume, disk)? {
             Found::FileSystem(found) => found,
             Found::NotOurs(what) => return Err(not_ours(volume, disk, &what)),
             Found::Blank if wish.untouched => {
@@ -119,13 +154,13 @@ impl Driver<'_> {
             }
             Found::Blank => {
                 let kind = wished.unwrap_or(FsType::Ext4);
-                return self.format_blank(volume, disk, kind, &wish.mkfs_options);
+                return self.formatter.format_blank(volume, disk, kind, &wish.mkfs_options);
             }
             Found::Unfinished(_) if wish.untouched => {
                 return Err(not_ours(volume, disk, "a format that was not finished"));
             }
             Found::Unfinished(plan) => {
-                return self.format_again(volume, disk, &plan, &wish.mkfs_options);
+                return self.formatter.format_again(volume, disk, &plan, &wish.mkfs_options);
             }
         };
         if let Some(wished) = wished
@@ -151,10 +186,10 @@ impl Driver<'_> {
         }
         let mut found = found;
         if found.wants_check && !disk.read_only && !wish.untouched {
-            if self.is_free(disk)? {
-                self.prove_again(&volume.id, disk)?;
+            if self.disks.is_free(disk)? {
+                self.disks.prove_again(&volume.id, disk)?;
                 self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
-                self.prove_again(&volume.id, disk)?;
+                self.disks.prove_again(&volume.id, disk)?;
                 // The check begins its counts anew.
                 if let Contents::FileSystem(now) = self.file_systems.look(disk, self.deadline)? {
                     found = now;
@@ -181,7 +216,7 @@ impl Driver<'_> {
     /// own, on the disk that it had before and that is gone: only then both may be.
     fn has_dead_twin(&self, id: &VolumeId) -> Result<bool> {
         let table = self.mounts.table()?;
-        Ok(!self.dead_numbers_of(id, &table)?.is_empty())
+        Ok(!self.numbers.dead_numbers_of(id, &table)?.is_empty())
     }
 
     /// Mounts and then looks: what is at the folder must be the proven disk.
@@ -211,16 +246,16 @@ impl Driver<'_> {
                 return Err(error);
             }
             if !until.pause(Duration::from_millis(20)) {
-                let cause = error.cause + &self.who_has(disk, &[]);
+                let cause = error.cause + &self.departures.who_has(disk, &[]);
                 return Err(Error { cause, hint: None, ..error });
             }
         }
         failpoints::step("stage.mounted");
         let verified = self.mounts.standing_at(folder).and_then(|look| {
             belongs_now(&look, disk, folder)?;
-            self.prove_again(&volume.id, disk)
+            self.disks.prove_again(&volume.id, disk)
         });
-        verified.map_err(|error| self.undo_mount(folder, disk.number, error))
+        verified.map_err(|error| self.places.undo_mount(folder, disk.number, error))
     }
 }
 

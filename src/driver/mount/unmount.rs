@@ -1,10 +1,23 @@
 //! Take a volume off a folder: the consumer's, or the one where it is staged.
 
-use crate::driver::guard::letting_go::Parting;
-use crate::driver::{Driver, Outcome};
+use crate::driver::guard::Guard;
+use crate::driver::guard::departure::Departures;
+use crate::driver::guard::flush::Flushing;
+use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::leaked_copies::LeakedCopies;
+use crate::driver::guard::letting_go::{LettingGo, Parting};
+use crate::driver::guard::refusal::Refusals;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::recovery::Recovery;
+use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::operation::Outcome;
+use crate::driver::ownership::mount_place::MountPlaces;
 use crate::failpoints;
-use crate::host::{Hidden, worker};
-use crate::model::config::GuardMode;
+use crate::host::records::Records;
+use crate::host::{Devices, Hidden, Mounts, worker};
+use crate::model::config::{GuardConfig, GuardMode};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
@@ -50,7 +63,7 @@ struct Leaving {
 impl Leaving {
     /// Asked before the unmount: afterwards only the record tells which disks they were.
     fn of(
-        driver: &Driver<'_>,
+        departures: &Departures<'_>,
         id: Option<&VolumeId>,
         table: &MountTable,
         folder: &Path,
@@ -58,11 +71,33 @@ impl Leaving {
         let disks: Vec<_> = table.at(folder).map(|mount| mount.disk).collect();
         let has_its_own = |mount: &&Mount| mount.number != mount.disk;
         let numbers = table.at(folder).filter(has_its_own).map(|mount| mount.number).collect();
-        Ok(Self { disks: driver.disks_of(id, &disks)?, numbers })
+        Ok(Self { disks: departures.disks_of(id, &disks)?, numbers })
     }
 }
 
-impl Driver<'_> {
+/// Unmounts.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Unmounting<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) locking: &'a Locking<'a>,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
+    pub(in crate::driver) places: &'a MountPlaces<'a>,
+    pub(in crate::driver) flushing: &'a Flushing<'a>,
+    pub(in crate::driver) refusals: &'a Refusals<'a>,
+    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) copies: &'a LeakedCopies<'a>,
+    pub(in crate::driver) letting_go: &'a LettingGo<'a>,
+    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) guard: &'a Guard<'a>,
+    pub(in crate::driver) recovery: &'a Recovery<'a>,
+}
+
+impl Unmounting<'_> {
     /// Unmounts the consumer's folder.
     pub fn unpublish(
         &self,
@@ -95,12 +130,14 @@ impl Driver<'_> {
         ward: &Ward<'_>,
         asked: Asked,
     ) -> Result<Outcome> {
-        let Some(folder) = self.existing_folder(target)? else { return Ok(Outcome::Already) };
-        let id = self.volume_mounted_at(name, &folder)?;
+        let Some(folder) = self.places.existing_folder(target)? else {
+            return Ok(Outcome::Already);
+        };
+        let id = self.volumes.volume_mounted_at(name, &folder)?;
         let stands = self.mounts.standing_at(&folder)?;
         let is_mounted = stands.is_mounted();
         if let Some(id) = id.as_ref().filter(|_| !is_mounted) {
-            self.refuse_if_it_stands_elsewhere(id, target, &folder, &stands.table)?;
+            self.places.refuse_if_it_stands_elsewhere(id, target, &folder, &stands.table)?;
         }
         if id.is_none() && !is_mounted {
             return Ok(Outcome::Already);
@@ -110,37 +147,43 @@ impl Driver<'_> {
         let key = id.clone().or_else(|| VolumeId::parse(name.as_str()).ok());
         let lock = |key: VolumeId| {
             // With nothing to take off a machine that cannot lock has nothing to fear.
-            if is_mounted { self.lock(&key).map(Some) } else { self.lock_if_possible(&key) }
+            if is_mounted {
+                self.locking.lock(&key).map(Some)
+            } else {
+                self.locking.lock_if_possible(&key)
+            }
         };
         let _lock = key.map(lock).transpose()?;
         if let Some(id) = &id {
             if asked == Asked::ByKubelet {
-                self.note_caller(id);
+                self.forgetting.note_caller(id);
             }
-            self.end_leftovers(id);
-            self.set_back_for_good(id);
+            self.recovery.end_leftovers(id);
+            self.recovery.set_back_for_good(id);
             // A UUID that is not its id would be taken for another volume's.
             if is_mounted && matches!(ward, Ward::Stage) && name.as_volume_id().is_some() {
-                self.record_found_name(id, name);
+                self.volumes.record_found_name(id, name);
             }
         }
         let leaving = match ward {
-            Ward::Stage => Leaving::of(self, id.as_ref(), &stands.table, &folder)?,
+            Ward::Stage => Leaving::of(self.departures, id.as_ref(), &stands.table, &folder)?,
             Ward::Consumer(_) => Leaving::default(),
         };
         let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
         if matches!(ward, Ward::Stage) {
             let disks = (leaving.disks.as_slice(), leaving.numbers.as_slice());
-            self.end_views_left(id.as_ref(), &folder, disks, outcome)?;
+            self.copies.end_views_left(id.as_ref(), &folder, disks, outcome)?;
             self.mounts.tidy_renewal(&folder);
         }
         // What was unmounted is remembered either way: the next call goes on from there.
         let is_free = match ward {
-            Ward::Stage => self.must_be_free(id.as_ref(), &leaving.disks, &leaving.numbers),
+            Ward::Stage => {
+                self.departures.must_be_free(id.as_ref(), &leaving.disks, &leaving.numbers)
+            }
             Ward::Consumer(_) => Ok(false),
         };
         if let (Some(id), Ok(_)) = (&id, &is_free) {
-            self.end_refusals(id, &[&ward.tear_down()]);
+            self.refusals.end_refusals(id, &[&ward.tear_down()]);
         }
         // The record may name a mount that is gone since a reboot: it is put right either way.
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
@@ -156,8 +199,8 @@ impl Driver<'_> {
                     // the call. Where nothing was mounted it was not asked.
                     let guard_looked = outcome == Outcome::Done
                         && matches!(is_free, Ok(true))
-                        && self.guard.mode == GuardMode::Enforce
-                        && self.guard.give_up_after.is_none();
+                        && self.policy.mode == GuardMode::Enforce
+                        && self.policy.give_up_after.is_none();
                     if guard_looked {
                         record.former.clear();
                         record.unstaged = None;
@@ -167,7 +210,7 @@ impl Driver<'_> {
             if let Err(error) = self.records.update(&id, gone) {
                 tracing::warn!(volume = %id, %error, "the unmount is not remembered");
             }
-            self.unmark_mounted(&id);
+            self.marks.unmark_mounted(&id);
         }
         self.report_left_over(name, &folder);
         is_free.map(|_| outcome)
@@ -183,16 +226,16 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         let look = self.mounts.standing_at(folder)?;
         let Some(top) = look.top()? else { return Ok(Outcome::Already) };
-        self.refuse_strangers_on_top(id, &look)?;
+        self.places.refuse_strangers_on_top(id, &look)?;
         let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
         let Ward::Consumer(consumer) = ward else {
-            let mut views = self.guard_stage(id, &mounted)?;
+            let mut views = self.copies.guard_stage(id, &mounted)?;
             self.unmount_all(folder, id)?;
             failpoints::step("unmount.own");
             if views.has_peers {
-                views.add(self.guard_stage(id, &mounted)?);
+                views.add(self.copies.guard_stage(id, &mounted)?);
             }
-            self.end_views(id, "unmountdevice", &mounted, &views)?;
+            self.copies.end_views(id, "unmountdevice", &mounted, &views)?;
             return Ok(Outcome::Done);
         };
         self.let_go_of_folder(&look, top, &Parting { id, consumer, folder, mounted: &mounted })
@@ -201,17 +244,17 @@ impl Driver<'_> {
     /// Unmounts a consumer's folder, which takes nothing from its processes; what it took all the
     /// same comes back.
     fn let_go_of_folder(&self, look: &Look, top: &Mount, one: &Parting<'_>) -> Result<Outcome> {
-        let kept = self.guard_folder(one, &look.table)?;
+        let kept = self.letting_go.guard_folder(one, &look.table)?;
         let noted = one.id.filter(|_| !kept.is_empty());
         if let Some(id) = noted {
-            self.note_letting_go(id, one.consumer);
+            self.letting_go.note_letting_go(id, one.consumer);
         }
         let copy = self.mounts.copy_of(top);
         failpoints::step("unmount.guarded");
         let unmounted = self.unmount_all(one.folder, one.id);
-        let done = unmounted.map_err(|error| self.refuse_who_is_in_the_way(one, error));
+        let done = unmounted.map_err(|error| self.letting_go.refuse_who_is_in_the_way(one, error));
         let done = done.and_then(|outcome| {
-            let again = self.look_again(one, &kept);
+            let again = self.letting_go.look_again(one, &kept);
             if let (Err(_), Some(copy)) = (&again, copy) {
                 self.mounts.put_back(copy, one.folder)?;
             }
@@ -221,14 +264,15 @@ impl Driver<'_> {
             (Ok((_, true)), Some(id)) => {
                 // Who came to have it in between was not told of before.
                 if noted.is_none() {
-                    self.note_letting_go(id, one.consumer);
+                    self.letting_go.note_letting_go(id, one.consumer);
                 }
-                let label = self.label(id, one.consumer).filter(|label| !label.is_empty());
+                let label =
+                    self.letting_go.label(id, one.consumer).filter(|label| !label.is_empty());
                 let whose = label.unwrap_or_else(|| one.consumer.to_string());
                 tracing::warn!(volume = %id, pod = %one.consumer, whose, "let go of the folder: the pod keeps the volume");
             }
             // None of them is left, or it was not done.
-            (_, Some(id)) if noted.is_some() => self.forget_letting_go(id, one.consumer),
+            (_, Some(id)) if noted.is_some() => self.letting_go.forget_letting_go(id, one.consumer),
             _ => {}
         }
         done.map(|(outcome, _)| outcome)
@@ -240,13 +284,13 @@ impl Driver<'_> {
         loop {
             let look = self.mounts.standing_at(folder)?;
             let Some(mount) = look.top()? else { return Ok(outcome) };
-            self.refuse_strangers_on_top(id, &look)?;
+            self.places.refuse_strangers_on_top(id, &look)?;
             worker::works_on(mount.disk, None);
             if self.devices.is_gone(mount.disk)? {
                 tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted whoever uses it");
                 self.mounts.unmount_dead(mount, self.deadline)?;
             } else {
-                self.flush_if_last(&look.table, mount, id, self.deadline)?;
+                self.flushing.flush_if_last(&look.table, mount, id, self.deadline)?;
                 self.unmount_one(mount, id)?;
             }
             failpoints::step("unmount.one");
@@ -256,7 +300,7 @@ impl Driver<'_> {
 
     fn unmount_one(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
         self.mounts.unmount(mount, self.deadline).map_err(|error| match error.kind {
-            Kind::Busy if error.hint.is_none() => self.busy(id, mount, error),
+            Kind::Busy if error.hint.is_none() => self.guard.busy(id, mount, error),
             _ => error,
         })
     }

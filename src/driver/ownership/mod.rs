@@ -4,14 +4,24 @@
 pub(in crate::driver) mod mount_place;
 pub(in crate::driver) mod words;
 
-use crate::driver::Driver;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::host::records::Records;
+use crate::host::{Census, Mounts};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, Holder, PodUsers};
 use crate::model::mount::ownership::{Machine, Standing};
 use std::collections::BTreeSet;
 
-impl Driver<'_> {
+/// Who has a volume.
+pub(in crate::driver) struct Ownership<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+}
+
+impl Ownership<'_> {
     /// The processes of a pod that have the volume, in whatever cgroup they run.
     pub(super) fn holders_of(
         &self,
@@ -69,7 +79,7 @@ impl Driver<'_> {
 
     /// Whether a process of the pod has the volume still; where that cannot be told it may.
     pub(in crate::driver) fn may_have_it(&self, id: &VolumeId, pod: &ConsumerId) -> bool {
-        let numbers = self.numbers_of(Some(id), &[]);
+        let numbers = self.numbers.numbers_of(Some(id), &[]);
         match self.holders_of(Some(id), pod, &numbers) {
             Answer::Told(holders) => !holders.is_empty(),
             Answer::CannotTell(_) => true,

@@ -1,8 +1,12 @@
 //! What a mount at a folder means for a volume: whether it is the volume's, and whether it is what
 //! the folder's path leads to. Every call that works on a folder asks here.
 
-use crate::driver::Driver;
-use crate::host::device_nodes;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::find_volume::Volumes;
+use crate::host::records::Records;
+use crate::host::{Mounts, device_nodes};
+use crate::model::deadline::Deadline;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -76,7 +80,17 @@ fn under(hidden: &Mount, by: &Mount) -> Covered {
     Covered { hidden: hidden.clone(), by: Some(by.clone()) }
 }
 
-impl Driver<'_> {
+/// What stands at the folders of volumes.
+pub(in crate::driver) struct MountPlaces<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
+}
+
+impl MountPlaces<'_> {
     /// The real path of a folder to be torn down; nothing if its root is not there, and nothing of
     /// it is mounted anywhere.
     pub(in crate::driver) fn existing_folder(&self, target: &Target) -> Result<Option<PathBuf>> {
@@ -139,7 +153,7 @@ impl Driver<'_> {
                     Some(id) => device_nodes::owner_of(mount).as_ref() == Some(id),
                     None => {
                         device_nodes::owner_of(mount).is_some()
-                            || self.volume_on(mount.disk)?.is_some()
+                            || self.volumes.volume_on(mount.disk)?.is_some()
                     }
                 })
         };
@@ -159,8 +173,8 @@ impl Driver<'_> {
     fn own_numbers(&self, id: Option<&VolumeId>, table: &MountTable) -> BTreeSet<DeviceNumber> {
         let Some(id) = id else { return BTreeSet::new() };
         let mut numbers: BTreeSet<_> =
-            self.dead_numbers_of(id, table).unwrap_or_default().into_iter().collect();
-        numbers.extend(self.find_disk(id).ok().flatten().map(|disk| disk.number));
+            self.numbers.dead_numbers_of(id, table).unwrap_or_default().into_iter().collect();
+        numbers.extend(self.disks.find_disk(id).ok().flatten().map(|disk| disk.number));
         numbers
     }
 

@@ -1,8 +1,10 @@
 //! Who uses a volume, and what the metrics show of this machine.
 
-use crate::driver::Driver;
-use crate::driver::ownership::words;
-use crate::driver::report::survey::refusals_of;
+use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::ownership::{Ownership, words};
+use crate::driver::report::facts::refusals_of;
+use crate::host::records::Records;
+use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, DeviceUses, Process, Tie};
@@ -19,7 +21,18 @@ pub struct Holders {
     pub untold: Vec<String>,
 }
 
-impl Driver<'_> {
+/// Who uses a volume, and what is counted.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Usage<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
+    pub(in crate::driver) ownership: &'a Ownership<'a>,
+}
+
+impl Usage<'_> {
     /// The id of the volume that a person names, as far as this machine knows, and only then the
     /// cloud: a look must not need it.
     #[must_use]
@@ -32,9 +45,11 @@ impl Driver<'_> {
                 let table = self.mounts.table().ok()?;
                 let mut ours =
                     table.mounts().iter().filter(|mount| mount.target.ends_with(name.as_str()));
-                ours.find_map(|mount| self.volume_mounted_at(name, &mount.target).ok().flatten())
+                ours.find_map(|mount| {
+                    self.volumes.volume_mounted_at(name, &mount.target).ok().flatten()
+                })
             })
-            .or_else(|| self.volume_named(name, None).ok().flatten())
+            .or_else(|| self.volumes.volume_named(name, None).ok().flatten())
             .or_else(as_id)
     }
 
@@ -87,7 +102,9 @@ impl Driver<'_> {
                 gauges.refused.push(one);
             }
             let let_go = record.let_go.open(&gauges.boot);
-            for (pod, one) in let_go.filter(|(pod, _)| self.may_have_it(&record.volume, pod)) {
+            for (pod, one) in
+                let_go.filter(|(pod, _)| self.ownership.may_have_it(&record.volume, pod))
+            {
                 gauges.let_go.push(LetGone {
                     volume: id.to_owned(),
                     name: name.to_owned(),

@@ -1,5 +1,5 @@
 //! What is seen and counted, for people.
 
-pub mod call_counts;
+pub(in crate::driver) mod facts;
 pub mod holders;
 pub mod survey;

@@ -2,22 +2,27 @@
 //! tables and the records say, each under its own name. What cannot be seen is said, and is never
 //! taken for absent.
 
-use crate::cloud::CloudVolume;
-use crate::driver::Driver;
-use crate::host::device_nodes;
-use crate::host::machine::uptime;
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::ownership::mount_place::MountPlaces;
+use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
+use crate::host::locks::Locks;
+use crate::host::records::Records;
+use crate::host::{Census, Devices, Mounts, device_nodes};
+use crate::model::deadline::Deadline;
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
-use crate::model::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, Standing};
 use crate::model::mount::staleness::{Here, Presence, Verdict, judge};
-use crate::model::mount::target::{Place, place_of};
+use crate::model::mount::target::place_of;
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
-    CloudFact, CloudView, Disk, DiskFact, LinkFact, MountFact, PodFact, RecordFact, RefusalFact,
-    Role, VolumeFacts,
+    CloudFact, Disk, DiskFact, LinkFact, MountFact, RecordFact, Role, VolumeFacts,
 };
 use crate::model::report::health::several;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +57,24 @@ struct CloudLook {
     silence: Option<String>,
 }
 
-impl Driver<'_> {
+/// A look at every volume.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Surveying<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) locks: &'a Locks,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
+    pub(in crate::driver) places: &'a MountPlaces<'a>,
+    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+}
+
+impl Surveying<'_> {
     /// Looks at every volume of this machine, and at these ones wherever they are.
     #[must_use]
     pub fn survey(&self, also: &[VolumeId]) -> Survey {
@@ -166,7 +188,7 @@ impl Driver<'_> {
     }
 
     fn disk_fact(&self, id: &VolumeId) -> DiskFact {
-        match self.find_disk(id) {
+        match self.disks.find_disk(id) {
             Ok(Some(disk)) => {
                 let shown = self.devices.shown_by(disk.number).ok().flatten().unwrap_or_default();
                 DiskFact::Proven(Disk::new(disk, shown.iter().map(Shown::to_string).collect()))
@@ -180,7 +202,7 @@ impl Driver<'_> {
     /// The volume of a mount in one of the orchestrator's folders, if it can be told.
     fn volume_in(&self, mount: &Mount) -> Option<VolumeId> {
         let (_, name) = place_of(&mount.target)?;
-        self.volume_mounted_at(&name, &mount.target).ok().flatten()
+        self.volumes.volume_mounted_at(&name, &mount.target).ok().flatten()
     }
 
     /// Whose every number is. A disk's number is its volume's; while a mount stands its number is
@@ -271,7 +293,7 @@ impl Driver<'_> {
             mounts,
             unseen_mounts: unseen_mounts.map(str::to_owned),
             refused: record.map(refusals_of).unwrap_or_default(),
-            let_go: record.map(|record| self.let_go_facts(record)).unwrap_or_default(),
+            let_go: record.map(|record| self.forgetting.let_go_facts(record)).unwrap_or_default(),
             record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
             links: links.collect(),
             lock: id.and_then(|id| self.locks.holder(id)),
@@ -304,7 +326,7 @@ impl Driver<'_> {
         let mut mounts = Vec::new();
         for mount in context.table.mounts().iter().filter(is_ours) {
             let (role, pod) = own_role(mount, record);
-            let hidden = self.out_of_reach(mount, context.table, is_the_volumes);
+            let hidden = self.places.out_of_reach(mount, context.table, is_the_volumes);
             let (out_of_reach, way_out) = hidden.unzip();
             let fact = MountFact::new(mount, role, verdict(mount));
             mounts.push(MountFact { pod, out_of_reach, way_out, ..fact });
@@ -388,82 +410,6 @@ fn number_of(disk: &DiskFact) -> Option<DeviceNumber> {
 
 fn numbers_in(one: &NamespaceUse) -> Vec<DeviceNumber> {
     one.mounts.iter().map(|mount| mount.number).collect()
-}
-
-/// Whose a mount of this machine is: by its path, else as it was remembered.
-fn own_role(mount: &Mount, record: Option<&VolumeRecord>) -> (Role, Option<ConsumerId>) {
-    match place_of(&mount.target) {
-        Some((Place::Global, _)) => (Role::Global, None),
-        Some((Place::Pod(uid) | Place::SubPath(uid), _)) => (Role::Pod, Some(uid)),
-        None => {
-            let Some(record) = record else { return (Role::Machine, None) };
-            let mut published = record.published.iter();
-            match published.find(|(_, folder)| **folder == mount.target) {
-                Some((uid, _)) => (Role::Pod, Some(uid.clone())),
-                None if record.staged.as_ref().is_some_and(|s| s.folder == mount.target) => {
-                    (Role::Global, None)
-                }
-                None => (Role::Machine, None),
-            }
-        }
-    }
-}
-
-fn name_of(
-    record: Option<&VolumeRecord>,
-    cloud: &CloudFact,
-    mounts: &[MountFact],
-) -> Option<VolumeName> {
-    let recorded = match cloud {
-        CloudFact::Known(view) => view.recorded_name.clone(),
-        CloudFact::Unknown { .. } | CloudFact::Missing => None,
-    };
-    let folder = || mounts.iter().find_map(|mount| Some(place_of(&mount.place)?.1));
-    record.and_then(|record| record.name.clone()).or(recorded).or_else(folder)
-}
-
-fn pods_of(record: Option<&VolumeRecord>, mounts: &[MountFact]) -> Vec<PodFact> {
-    let of_pods = mounts.iter().filter(|mount| mount.role != Role::Stranger);
-    let having: BTreeSet<_> = of_pods.filter_map(|mount| mount.pod.clone()).collect();
-    let consumers = record.map(|record| record.consumers.clone()).unwrap_or_default();
-    let all: BTreeSet<_> = having.iter().chain(consumers.keys()).cloned().collect();
-    let pod = |uid: ConsumerId| PodFact {
-        name: consumers.get(&uid).filter(|name| !name.is_empty()).cloned(),
-        has_it: having.contains(&uid),
-        uid,
-    };
-    all.into_iter().map(pod).collect()
-}
-
-pub(in crate::driver) fn refusals_of(record: &VolumeRecord) -> Vec<RefusalFact> {
-    let now = uptime();
-    let fact = |(what, refusal): (&String, &crate::model::report::refusal::Refusal)| RefusalFact {
-        what: what.clone(),
-        reason: refusal.reason.clone(),
-        since: refusal.since,
-        last: refusal.last,
-        count: refusal.count,
-        is_current: refusal.is_current(&now),
-    };
-    record.refused.iter().map(fact).collect()
-}
-
-fn view(volume: CloudVolume, server: Option<&ServerId>) -> CloudView {
-    let is_here = server.is_some_and(|server| volume.attachment_to(server).is_some());
-    let servers = volume.attachments.iter().map(|one| (one.server.to_string(), one.since.clone()));
-    CloudView {
-        servers: servers.collect(),
-        status: volume.status,
-        size: volume.size,
-        name: volume.name,
-        recorded_name: volume.recorded_name,
-        mounted_on: volume.mounted_on.map(|server| server.to_string()),
-        life: volume.life,
-        origin: volume.origin,
-        is_encrypted: volume.is_encrypted,
-        here: server.map(ToString::to_string),
-        is_here,
-    }
 }
 
 fn is_not_ours(facts: &VolumeFacts) -> bool {

@@ -15,7 +15,7 @@ const FAR: u64 = 300;
 pub(super) fn look(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
     let mut found = vec![answer(driver, configured)];
     let is_remote = configured.config.cloud.kind == Some(CloudKind::OpenStack);
-    match driver.cloud.clock_ahead() {
+    match driver.ports.cloud.clock_ahead() {
         Some(ahead) => found.push(clock(ahead)),
         None if is_remote && found.iter().all(|one| one.level == Level::Ok) => {
             found.push(Finding::ok("clock", "the cloud's answers have no date: not compared"));
@@ -33,13 +33,17 @@ fn answer(driver: &Driver<'_>, configured: &Configured) -> Finding {
         None => "no cloud",
     };
     let begin = Instant::now();
-    let asked = driver.cloud.server(driver.this_node, driver.deadline).and_then(|server| {
-        let attached = match &server {
-            Some(server) => driver.cloud.attached_to(server, driver.deadline)?.len(),
-            None => 0,
-        };
-        Ok((server, attached))
-    });
+    let asked = driver.ports.cloud.server(driver.ports.this_node, driver.ports.deadline).and_then(
+        |server| {
+            let attached = match &server {
+                Some(server) => {
+                    driver.ports.cloud.attached_to(server, driver.ports.deadline)?.len()
+                }
+                None => 0,
+            };
+            Ok((server, attached))
+        },
+    );
     let took = begin.elapsed().as_millis();
     match asked {
         Ok((Some(server), attached)) => Finding::ok(
@@ -51,7 +55,7 @@ fn answer(driver: &Driver<'_>, configured: &Configured) -> Finding {
         ),
         Ok((None, _)) => Finding::error(
             CHECK,
-            format!("{kind} answers, and knows no server for node {}", driver.this_node),
+            format!("{kind} answers, and knows no server for node {}", driver.ports.this_node),
             "set node.server_id in the configuration to this machine's id in the cloud",
         ),
         Err(error) => {

@@ -14,7 +14,7 @@ pub(super) fn look(system: &System) -> Vec<Finding> {
 
 /// `root` is kubelet's.
 pub(super) fn by_driver(driver: &Driver<'_>, root: &Path) -> Vec<Finding> {
-    vec![kernel(driver.switches.method()), sight(driver), propagation(driver, root)]
+    vec![kernel(driver.ports.switches.method()), sight(driver), propagation(driver, root)]
 }
 
 /// What is run, and the package that has it: without the first ones no volume can be made or checked.
@@ -154,7 +154,7 @@ fn kernel(method: Method) -> Finding {
 
 fn sight(driver: &Driver<'_>) -> Finding {
     const CHECK: &str = "sight";
-    match driver.census.sight() {
+    match driver.ports.census.sight() {
         Answer::Told(()) => Finding::ok(CHECK, "every process of this machine can be seen"),
         Answer::CannotTell(why) if !machine::is_root() => {
             Finding::warning(CHECK, format!("not as this user: {why}"), "run this as root")
@@ -169,12 +169,13 @@ fn sight(driver: &Driver<'_>) -> Finding {
 
 fn propagation(driver: &Driver<'_>, root: &Path) -> Finding {
     const CHECK: &str = "propagation";
-    let table = match driver.mounts.table() {
+    let table = match driver.ports.mounts.table() {
         Ok(table) => table,
         Err(error) => return Finding::error(CHECK, error.cause, "is /proc mounted?"),
     };
-    let leads_to =
-        std::fs::canonicalize(root).ok().and_then(|real| driver.mounts.leads_to(&real).ok()?);
+    let leads_to = std::fs::canonicalize(root)
+        .ok()
+        .and_then(|real| driver.ports.mounts.leads_to(&real).ok()?);
     let Some(mount) = table.mounts().iter().find(|mount| Some(mount.id) == leads_to) else {
         return Finding::warning(
             CHECK,

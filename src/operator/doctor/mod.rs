@@ -123,10 +123,11 @@ fn marks(driver: &Driver<'_>, kubelet: Option<&Kubelet>) -> Option<Finding> {
         return None;
     }
     let forbidden = || {
-        let records = driver.records.list().unwrap_or_default();
+        let records = driver.ports.records.list().unwrap_or_default();
         records.iter().any(|record| record.notes_forbidden.is_some())
     };
     let why = driver
+        .marks
         .why_no_marks()
         .or_else(|| forbidden().then_some("the cloud allows no notes with volumes"))?;
     Some(Finding::error(

@@ -1,8 +1,10 @@
 //! The numbers under which a volume lives or lived: its disk now, and those of its disks that are gone.
 
-use crate::driver::Driver;
-use crate::host::device_nodes;
+use crate::cloud::Cloud;
+use crate::driver::lookup::find_disk::Disks;
 use crate::host::machine::boot_id;
+use crate::host::records::Records;
+use crate::host::{Census, Devices, Mounts, device_nodes};
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -13,7 +15,17 @@ use crate::model::mount::staleness::{Here, Presence, Verdict, judge};
 use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
 
-impl Driver<'_> {
+/// The numbers under which volumes live and lived.
+pub(in crate::driver) struct DiskNumbers<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+}
+
+impl DiskNumbers<'_> {
     /// The numbers under which the volume's file system lives: mounted, now, and before its disk
     /// came back under another letter. A number that went to another disk since is not it.
     pub(in crate::driver) fn numbers_of(
@@ -28,7 +40,7 @@ impl Driver<'_> {
                 Ok(dead) => numbers.extend(dead),
                 Err(error) => tracing::debug!(%error, "the numbers before are not known"),
             }
-            if let Ok(Some(disk)) = self.find_disk(id) {
+            if let Ok(Some(disk)) = self.disks.find_disk(id) {
                 numbers.insert(disk.number);
             }
         }

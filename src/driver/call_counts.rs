@@ -1,7 +1,5 @@
 //! What is counted while a call works, for the metrics.
 
-use crate::driver::heal::outcome::Healed;
-use crate::model::mount::replacement::Outcome;
 use std::cell::RefCell;
 
 /// The counts of one call.
@@ -30,17 +28,10 @@ impl Tally {
         self.refusals.borrow_mut().push(operation.to_owned());
     }
 
-    /// A heal came to its end.
-    pub(in crate::driver) fn healed(&self, healed: &Healed) {
-        let all = healed.places.iter().flat_map(|(_, done)| done);
-        let is_new = |outcome: &Outcome| {
-            matches!(outcome, Outcome::Switched | Outcome::DetachedOnly | Outcome::Stacked)
-        };
-        let replaced = all.filter(|one| is_new(&one.outcome)).count();
-        let outcome = if healed.left.is_empty() { "healed" } else { "partly" };
-        self.heals
-            .borrow_mut()
-            .push((outcome.to_owned(), u64::try_from(replaced).unwrap_or(u64::MAX)));
+    /// A heal came to its end; `is_whole` is whether it left nothing.
+    pub(in crate::driver) fn healed(&self, replaced: u64, is_whole: bool) {
+        let outcome = if is_whole { "healed" } else { "partly" };
+        self.heals.borrow_mut().push((outcome.to_owned(), replaced));
     }
 
     /// A heal was refused or failed.

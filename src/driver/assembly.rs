@@ -1,0 +1,465 @@
+//! Rooms of the driver, each made of those below it: in this order, and in no other, they can call.
+
+use crate::driver::attachment::attach::Attaching;
+use crate::driver::attachment::detach::Detaching;
+use crate::driver::attachment::forgotten::TakingDown;
+use crate::driver::attachment::open_requests::OpenRequests;
+use crate::driver::attachment::takeover::Takeovers;
+use crate::driver::attachment::wait::DiskWait;
+use crate::driver::guard::Guard;
+use crate::driver::guard::departure::Departures;
+use crate::driver::guard::end_users::OrdinaryUsers;
+use crate::driver::guard::flush::Flushing;
+use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::leaked_copies::LeakedCopies;
+use crate::driver::guard::letting_go::LettingGo;
+use crate::driver::guard::refusal::Refusals;
+use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::Healing;
+use crate::driver::heal::adopt::Adoption;
+use crate::driver::heal::diagnosis::Diagnosis;
+use crate::driver::heal::file_system_check::FileSystemCheck;
+use crate::driver::heal::notify::Notification;
+use crate::driver::heal::peer_groups::PeerGroups;
+use crate::driver::heal::recovery::Recovery;
+use crate::driver::heal::replacement_plan::Replacement;
+use crate::driver::heal::sweep::Sweep;
+use crate::driver::lookup::attachment_view::Attachments;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::memory::Memory;
+use crate::driver::mount::expand::Expansion;
+use crate::driver::mount::format::Formatter;
+use crate::driver::mount::format_consent::FormatConsent;
+use crate::driver::mount::publish::Publishing;
+use crate::driver::mount::release::Releasing;
+use crate::driver::mount::sole_writer::SoleWriter;
+use crate::driver::mount::stage::Staging;
+use crate::driver::mount::unmount::Unmounting;
+use crate::driver::ownership::Ownership;
+use crate::driver::ownership::mount_place::MountPlaces;
+use crate::driver::ports::Ports;
+use crate::driver::report::holders::Usage;
+use crate::driver::report::survey::Surveying;
+
+/// The operations, by room.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct Driver<'a> {
+    /// What they work with.
+    pub ports: &'a Ports<'a>,
+    /// Volumes go to servers.
+    pub attaching: &'a Attaching<'a>,
+    /// Volumes leave servers.
+    pub detaching: &'a Detaching<'a>,
+    /// The wait for a disk.
+    pub disk_wait: &'a DiskWait<'a>,
+    /// Mounts of volumes at their stage folders.
+    pub staging: &'a Staging<'a>,
+    /// Binds of volumes into the folders of consumers.
+    pub publishing: &'a Publishing<'a>,
+    /// Unmounts.
+    pub unmounting: &'a Unmounting<'a>,
+    /// Volumes that grow.
+    pub expansion: &'a Expansion<'a>,
+    /// New file systems.
+    pub formatter: &'a Formatter<'a>,
+    /// What a person gives up.
+    pub releasing: &'a Releasing<'a>,
+    /// The heal of one volume.
+    pub healing: &'a Healing<'a>,
+    /// The heal of all volumes.
+    pub sweep: &'a Sweep<'a>,
+    /// Mounts without a record become this driver's.
+    pub adoption: &'a Adoption<'a>,
+    /// What killed heals left.
+    pub recovery: &'a Recovery<'a>,
+    /// Volumes that kubelet has forgotten are taken down.
+    pub taking_down: &'a TakingDown<'a>,
+    /// A look at every volume.
+    pub surveying: &'a Surveying<'a>,
+    /// Who uses a volume, and what is counted.
+    pub usage: &'a Usage<'a>,
+    /// Volumes by the names that others have for them.
+    pub volumes: &'a Volumes<'a>,
+    /// The marks and notes that the cloud keeps with volumes.
+    pub marks: &'a RemoteMarks<'a>,
+    /// Processes of ordinary users that keep a volume in use.
+    pub users: &'a OrdinaryUsers<'a>,
+}
+
+/// Makes the rooms, and lets the driver work.
+#[expect(clippy::too_many_lines, reason = "a line or two for each room, in their order")]
+pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) -> T {
+    let &Ports {
+        cloud,
+        devices,
+        file_systems,
+        mounts,
+        records,
+        answers,
+        pace,
+        locks,
+        this_node,
+        takeover,
+        census,
+        switches,
+        heal: heal_mode,
+        after,
+        processes,
+        scratch,
+        guard: policy,
+        operation,
+        deadline,
+        tally,
+    } = ports;
+    let attachments = Attachments { cloud, answers, pace, deadline };
+    let locking = Locking { cloud, devices, locks, operation, deadline };
+    let disks = Disks { cloud, devices, records, this_node, deadline, attachments: &attachments };
+    let numbers = DiskNumbers { cloud, devices, mounts, records, census, disks: &disks };
+    let memory = Memory { file_systems, records, locks, operation, deadline };
+    let volumes = Volumes { cloud, devices, mounts, records, deadline, memory: &memory };
+    let ownership = Ownership { mounts, records, census, numbers: &numbers };
+    let places = MountPlaces {
+        mounts,
+        records,
+        deadline,
+        disks: &disks,
+        numbers: &numbers,
+        volumes: &volumes,
+    };
+    let flushing = Flushing { devices, mounts, records, census, deadline };
+    let refusals = Refusals { records, policy, tally, numbers: &numbers };
+    let users = OrdinaryUsers { census, processes, deadline, numbers: &numbers };
+    let departures = Departures {
+        cloud,
+        devices,
+        mounts,
+        records,
+        census,
+        policy,
+        deadline,
+        locking: &locking,
+        disks: &disks,
+        refusals: &refusals,
+        users: &users,
+    };
+    let marks = RemoteMarks {
+        cloud,
+        records,
+        this_node,
+        policy,
+        deadline,
+        refusals: &refusals,
+        departures: &departures,
+    };
+    let copies = LeakedCopies {
+        mounts,
+        records,
+        census,
+        policy,
+        deadline,
+        disks: &disks,
+        numbers: &numbers,
+        flushing: &flushing,
+        refusals: &refusals,
+    };
+    let letting_go = LettingGo {
+        records,
+        census,
+        policy,
+        numbers: &numbers,
+        ownership: &ownership,
+        refusals: &refusals,
+        marks: &marks,
+    };
+    let forgetting =
+        Forgetting { mounts, records, census, numbers: &numbers, ownership: &ownership };
+    let guard = Guard {
+        file_systems,
+        mounts,
+        records,
+        census,
+        policy,
+        deadline,
+        disks: &disks,
+        flushing: &flushing,
+        refusals: &refusals,
+        departures: &departures,
+        copies: &copies,
+    };
+    let diagnosis = Diagnosis {
+        mounts,
+        records,
+        census,
+        disks: &disks,
+        numbers: &numbers,
+        ownership: &ownership,
+    };
+    let check = FileSystemCheck {
+        cloud,
+        file_systems,
+        mounts,
+        records,
+        this_node,
+        census,
+        deadline,
+        attachments: &attachments,
+        disks: &disks,
+    };
+    let recovery = Recovery {
+        devices,
+        mounts,
+        records,
+        locks,
+        census,
+        switches,
+        heal_mode,
+        scratch,
+        operation,
+        deadline,
+        flushing: &flushing,
+        marks: &marks,
+    };
+    let peer_groups = PeerGroups { mounts, records, census, switches };
+    let replacement = Replacement {
+        census,
+        ownership: &ownership,
+        recovery: &recovery,
+        peer_groups: &peer_groups,
+    };
+    let notification = Notification { records, census, after, processes, deadline };
+    let adoption = Adoption {
+        cloud,
+        devices,
+        file_systems,
+        mounts,
+        records,
+        this_node,
+        deadline,
+        attachments: &attachments,
+        locking: &locking,
+        disks: &disks,
+        numbers: &numbers,
+        memory: &memory,
+        volumes: &volumes,
+        marks: &marks,
+    };
+    let healing = Healing {
+        mounts,
+        records,
+        census,
+        heal_mode,
+        deadline,
+        tally,
+        locking: &locking,
+        disks: &disks,
+        places: &places,
+        marks: &marks,
+        diagnosis: &diagnosis,
+        check: &check,
+        recovery: &recovery,
+        replacement: &replacement,
+        notification: &notification,
+    };
+    let sweep = Sweep {
+        cloud,
+        devices,
+        mounts,
+        records,
+        locks,
+        operation,
+        locking: &locking,
+        healing: &healing,
+    };
+    let sole_writer = SoleWriter { cloud, records, this_node, deadline };
+    let consent = FormatConsent {
+        cloud,
+        records,
+        this_node,
+        deadline,
+        attachments: &attachments,
+        marks: &marks,
+    };
+    let formatter = Formatter {
+        devices,
+        file_systems,
+        records,
+        deadline,
+        locking: &locking,
+        disks: &disks,
+        departures: &departures,
+        marks: &marks,
+        recovery: &recovery,
+        consent: &consent,
+    };
+    let staging = Staging {
+        devices,
+        file_systems,
+        mounts,
+        deadline,
+        locking: &locking,
+        disks: &disks,
+        numbers: &numbers,
+        memory: &memory,
+        places: &places,
+        departures: &departures,
+        marks: &marks,
+        forgetting: &forgetting,
+        guard: &guard,
+        check: &check,
+        recovery: &recovery,
+        healing: &healing,
+        sole_writer: &sole_writer,
+        formatter: &formatter,
+    };
+    let publishing = Publishing {
+        mounts,
+        records,
+        locking: &locking,
+        disks: &disks,
+        memory: &memory,
+        places: &places,
+        forgetting: &forgetting,
+        guard: &guard,
+        staging: &staging,
+    };
+    let unmounting = Unmounting {
+        devices,
+        mounts,
+        records,
+        policy,
+        deadline,
+        locking: &locking,
+        volumes: &volumes,
+        places: &places,
+        flushing: &flushing,
+        refusals: &refusals,
+        departures: &departures,
+        marks: &marks,
+        copies: &copies,
+        letting_go: &letting_go,
+        forgetting: &forgetting,
+        guard: &guard,
+        recovery: &recovery,
+    };
+    let expansion = Expansion {
+        cloud,
+        devices,
+        file_systems,
+        mounts,
+        deadline,
+        attachments: &attachments,
+        locking: &locking,
+        disks: &disks,
+        memory: &memory,
+    };
+    let releasing = Releasing {
+        devices,
+        mounts,
+        records,
+        census,
+        deadline,
+        locking: &locking,
+        numbers: &numbers,
+        flushing: &flushing,
+        departures: &departures,
+        marks: &marks,
+        recovery: &recovery,
+    };
+    let requests = OpenRequests { cloud, deadline, volumes: &volumes };
+    let takeovers = Takeovers { cloud, takeover, deadline, attachments: &attachments };
+    let attaching = Attaching {
+        cloud,
+        devices,
+        answers,
+        this_node,
+        deadline,
+        attachments: &attachments,
+        locking: &locking,
+        memory: &memory,
+        marks: &marks,
+        forgetting: &forgetting,
+        guard: &guard,
+        healing: &healing,
+        sole_writer: &sole_writer,
+        requests: &requests,
+        takeovers: &takeovers,
+    };
+    let detaching = Detaching {
+        cloud,
+        records,
+        this_node,
+        deadline,
+        attachments: &attachments,
+        locking: &locking,
+        numbers: &numbers,
+        volumes: &volumes,
+        refusals: &refusals,
+        marks: &marks,
+        guard: &guard,
+        recovery: &recovery,
+        requests: &requests,
+        takeovers: &takeovers,
+    };
+    let disk_wait = DiskWait {
+        cloud,
+        mounts,
+        locks,
+        operation,
+        deadline,
+        disks: &disks,
+        memory: &memory,
+        healing: &healing,
+    };
+    let taking_down = TakingDown {
+        cloud,
+        records,
+        this_node,
+        deadline,
+        attachments: &attachments,
+        locking: &locking,
+        forgetting: &forgetting,
+        unmounting: &unmounting,
+        detaching: &detaching,
+    };
+    let surveying = Surveying {
+        cloud,
+        devices,
+        mounts,
+        records,
+        locks,
+        this_node,
+        census,
+        deadline,
+        disks: &disks,
+        volumes: &volumes,
+        places: &places,
+        forgetting: &forgetting,
+    };
+    let usage =
+        Usage { devices, mounts, records, census, volumes: &volumes, ownership: &ownership };
+    work(&Driver {
+        ports,
+        attaching: &attaching,
+        detaching: &detaching,
+        disk_wait: &disk_wait,
+        staging: &staging,
+        publishing: &publishing,
+        unmounting: &unmounting,
+        expansion: &expansion,
+        formatter: &formatter,
+        releasing: &releasing,
+        healing: &healing,
+        sweep: &sweep,
+        adoption: &adoption,
+        recovery: &recovery,
+        taking_down: &taking_down,
+        surveying: &surveying,
+        usage: &usage,
+        volumes: &volumes,
+        marks: &marks,
+        users: &users,
+    })
+}

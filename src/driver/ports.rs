@@ -1,0 +1,60 @@
+//! What a call works with.
+
+use crate::cloud::Cloud;
+use crate::driver::call_counts::Tally;
+use crate::host::locks::Locks;
+use crate::host::pace::Pace;
+use crate::host::records::Records;
+use crate::host::shared_answers::Answers;
+use crate::host::{Census, Devices, FileSystems, Mounts, Processes, Switches};
+use crate::model::config::{GuardConfig, HealMode, Takeover};
+use crate::model::deadline::Deadline;
+use crate::model::ids::NodeName;
+use crate::model::mount::aftercare::After;
+use std::path::Path;
+
+/// What a call works with: ports to the cloud and the machine, and settings.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+#[derive(Clone, Copy)]
+pub struct Ports<'a> {
+    /// Who lends the volumes.
+    pub cloud: &'a dyn Cloud,
+    /// Disks of this machine.
+    pub devices: &'a dyn Devices,
+    /// What stands on them.
+    pub file_systems: &'a dyn FileSystems,
+    /// Where they are mounted.
+    pub mounts: &'a dyn Mounts,
+    /// What this machine remembers.
+    pub records: &'a Records,
+    /// Answers shared with other processes, where asking the cloud is dear.
+    pub answers: Option<&'a Answers>,
+    /// How long the cloud takes for its changes, where it answers before it is through.
+    pub pace: Option<&'a Pace>,
+    /// One lock for each volume.
+    pub locks: &'a Locks,
+    /// This machine's name.
+    pub this_node: &'a NodeName,
+    /// From which servers a volume may be taken.
+    pub takeover: Takeover,
+    /// Who uses what.
+    pub census: &'a dyn Census,
+    /// How a mount takes another's place.
+    pub switches: &'a dyn Switches,
+    /// Whether mounts of a disk that came back are repaired.
+    pub heal: HealMode,
+    /// What is done once they were.
+    pub after: &'a After,
+    /// Other processes of this machine.
+    pub processes: &'a dyn Processes,
+    /// A folder for mounts that nobody is to see.
+    pub scratch: &'a Path,
+    /// Whether tear-downs of volumes in use are refused.
+    pub guard: &'a GuardConfig,
+    /// The operation's name, for the lock file.
+    pub operation: &'a str,
+    /// When to answer at the latest.
+    pub deadline: Deadline,
+    /// What is counted on the way.
+    pub tally: &'a Tally,
+}

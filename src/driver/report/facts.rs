@@ -1,0 +1,92 @@
+//! What was read of a volume, as facts for people.
+
+use crate::cloud::CloudVolume;
+use crate::host::machine::uptime;
+use crate::model::ids::{ConsumerId, ServerId, VolumeName};
+use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::target::{Place, place_of};
+use crate::model::record::VolumeRecord;
+use crate::model::report::facts::{CloudFact, CloudView, MountFact, PodFact, RefusalFact, Role};
+use std::collections::BTreeSet;
+
+/// Whose a mount of this machine is: by its path, else as it was remembered.
+pub(in crate::driver) fn own_role(
+    mount: &Mount,
+    record: Option<&VolumeRecord>,
+) -> (Role, Option<ConsumerId>) {
+    match place_of(&mount.target) {
+        Some((Place::Global, _)) => (Role::Global, None),
+        Some((Place::Pod(uid) | Place::SubPath(uid), _)) => (Role::Pod, Some(uid)),
+        None => {
+            let Some(record) = record else { return (Role::Machine, None) };
+            let mut published = record.published.iter();
+            match published.find(|(_, folder)| **folder == mount.target) {
+                Some((uid, _)) => (Role::Pod, Some(uid.clone())),
+                None if record.staged.as_ref().is_some_and(|s| s.folder == mount.target) => {
+                    (Role::Global, None)
+                }
+                None => (Role::Machine, None),
+            }
+        }
+    }
+}
+
+pub(in crate::driver) fn name_of(
+    record: Option<&VolumeRecord>,
+    cloud: &CloudFact,
+    mounts: &[MountFact],
+) -> Option<VolumeName> {
+    let recorded = match cloud {
+        CloudFact::Known(view) => view.recorded_name.clone(),
+        CloudFact::Unknown { .. } | CloudFact::Missing => None,
+    };
+    let folder = || mounts.iter().find_map(|mount| Some(place_of(&mount.place)?.1));
+    record.and_then(|record| record.name.clone()).or(recorded).or_else(folder)
+}
+
+pub(in crate::driver) fn pods_of(
+    record: Option<&VolumeRecord>,
+    mounts: &[MountFact],
+) -> Vec<PodFact> {
+    let of_pods = mounts.iter().filter(|mount| mount.role != Role::Stranger);
+    let having: BTreeSet<_> = of_pods.filter_map(|mount| mount.pod.clone()).collect();
+    let consumers = record.map(|record| record.consumers.clone()).unwrap_or_default();
+    let all: BTreeSet<_> = having.iter().chain(consumers.keys()).cloned().collect();
+    let pod = |uid: ConsumerId| PodFact {
+        name: consumers.get(&uid).filter(|name| !name.is_empty()).cloned(),
+        has_it: having.contains(&uid),
+        uid,
+    };
+    all.into_iter().map(pod).collect()
+}
+
+pub(in crate::driver) fn refusals_of(record: &VolumeRecord) -> Vec<RefusalFact> {
+    let now = uptime();
+    let fact = |(what, refusal): (&String, &crate::model::report::refusal::Refusal)| RefusalFact {
+        what: what.clone(),
+        reason: refusal.reason.clone(),
+        since: refusal.since,
+        last: refusal.last,
+        count: refusal.count,
+        is_current: refusal.is_current(&now),
+    };
+    record.refused.iter().map(fact).collect()
+}
+
+pub(in crate::driver) fn view(volume: CloudVolume, server: Option<&ServerId>) -> CloudView {
+    let is_here = server.is_some_and(|server| volume.attachment_to(server).is_some());
+    let servers = volume.attachments.iter().map(|one| (one.server.to_string(), one.since.clone()));
+    CloudView {
+        servers: servers.collect(),
+        status: volume.status,
+        size: volume.size,
+        name: volume.name,
+        recorded_name: volume.recorded_name,
+        mounted_on: volume.mounted_on.map(|server| server.to_string()),
+        life: volume.life,
+        origin: volume.origin,
+        is_encrypted: volume.is_encrypted,
+        here: server.map(ToString::to_string),
+        is_here,
+    }
+}
