@@ -14,6 +14,7 @@ use crate::model::disk::device::Identity;
 use crate::model::disk::formatting::Life;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// A volume as the cloud shows it.
@@ -29,6 +30,8 @@ pub struct CloudVolume {
     pub recorded_name: Option<VolumeName>,
     /// The server that says it has the volume mounted.
     pub mounted_on: Option<ServerId>,
+    /// Further servers that say so, of a volume that several may have.
+    pub mounted_beside: BTreeSet<ServerId>,
     /// How far it has come, as noted with it.
     pub life: Option<Life>,
     /// What the cloud made it from, if it did not begin blank: a snapshot, an image, a volume.
@@ -53,6 +56,27 @@ impl CloudVolume {
     pub fn attachment_to(&self, server: &ServerId) -> Option<&Attachment> {
         self.attachments.iter().find(|attachment| attachment.server == *server)
     }
+
+    /// Whether this server says that it has the volume mounted.
+    #[must_use]
+    pub fn is_marked_by(&self, server: &ServerId) -> bool {
+        self.mounted_on.as_ref() == Some(server) || self.mounted_beside.contains(server)
+    }
+
+    /// Whether any server says so.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.mounted_on.is_some() || !self.mounted_beside.is_empty()
+    }
+}
+
+/// What becomes of the mark that a further server has with a volume.
+#[derive(Debug, Clone, Copy)]
+pub enum Beside<'a> {
+    /// It is left.
+    Left(&'a ServerId),
+    /// It is removed.
+    Removed(&'a ServerId),
 }
 
 /// Which server was the last to get a volume by an attach of ours, and how often it went to another
@@ -173,6 +197,9 @@ pub trait Cloud {
         server: Option<&ServerId>,
         deadline: Deadline,
     ) -> Result<()>;
+
+    /// Leaves the mark of a further server, beside the one of another, or removes it.
+    fn mark_beside(&self, id: &VolumeId, mark: Beside<'_>, deadline: Deadline) -> Result<()>;
 
     /// Asks for an attachment; it may come true later. An error of kind `Unreachable` or
     /// `Timeout` leaves open whether it was taken: look.

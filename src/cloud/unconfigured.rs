@@ -1,6 +1,6 @@
 //! Stands in where no cloud is configured: what needs none works, the rest says what to write.
 
-use super::{Claim, Cloud, CloudVolume, RequestNote, ServerView};
+use super::{Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView};
 use crate::model::cloud::attachment_state::ComputeView;
 use crate::model::cloud::request::Work;
 use crate::model::deadline::Deadline;
@@ -77,6 +77,10 @@ impl Cloud for Unconfigured {
     }
 
     fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {
+        self.no()
+    }
+
+    fn mark_beside(&self, _: &VolumeId, _: Beside<'_>, _: Deadline) -> Result<()> {
         self.no()
     }
 

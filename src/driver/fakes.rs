@@ -2,7 +2,7 @@
 
 mod no_host;
 
-use crate::cloud::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerView};
+use crate::cloud::{Attachment, Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView};
 use crate::host::{
     Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
 };
@@ -20,6 +20,7 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::Presence;
 use crate::model::mount::target::Target;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,7 @@ impl FakeCloud {
             size,
             name: None,
             mounted_on: None,
+            mounted_beside: BTreeSet::new(),
             life: None,
             origin: None,
             is_encrypted: false,
@@ -176,6 +178,10 @@ impl Cloud for FakeCloud {
     }
 
     fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {
+        Ok(())
+    }
+
+    fn mark_beside(&self, _: &VolumeId, _: Beside<'_>, _: Deadline) -> Result<()> {
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! turns.
 
 use super::disk::device::DeviceNumber;
-use super::ids::{ConsumerId, VolumeId, VolumeName};
+use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::letting_go::LetGoes;
 use super::mount::replacement::Standing;
 use super::report::refusal::Refusal;
@@ -82,6 +82,9 @@ pub struct VolumeRecord {
     /// Whether the cloud was told that the volume is mounted here.
     #[serde(default)]
     pub is_marked: bool,
+    /// As which server this one told it beside another, of a volume that readers share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marked_beside: Option<ServerId>,
     /// Whether the cloud was told that the volume has data.
     #[serde(default)]
     pub is_life_told: bool,
@@ -116,6 +119,18 @@ pub struct VolumeRecord {
 const MOST_FORMER: usize = 16;
 
 impl VolumeRecord {
+    /// Whether the cloud was told that the volume is mounted here, by either mark.
+    #[must_use]
+    pub fn has_mark(&self) -> bool {
+        self.is_marked || self.marked_beside.is_some()
+    }
+
+    /// The cloud tells it no more.
+    pub fn is_unmarked(&mut self) {
+        self.is_marked = false;
+        self.marked_beside = None;
+    }
+
     /// Remembers a stage mount, and the disk that it was made from for as long as numbers mean the
     /// same.
     pub fn is_staged(&mut self, staged: Staged) {
@@ -211,6 +226,7 @@ impl VolumeRecord {
             told_lost_writes: None,
             is_shareable: None,
             is_marked: false,
+            marked_beside: None,
             is_life_told: false,
             notes_forbidden: None,
             refused: BTreeMap::new(),

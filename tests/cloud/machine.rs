@@ -4,9 +4,10 @@
 use crate::plug::{Plug, Shown};
 use crate::scene::PV;
 use crate::server::Server;
-use crate::support::{Answer, Node, options};
+use crate::support::{Answer, Node, options_with};
 use nix::sys::statvfs::statvfs;
 use serde_json::Value;
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub struct Machine {
     pub server: String,
     volume: String,
     fs_type: &'static str,
+    /// Whether its calls are those of a volume that servers share for reading.
+    pub shares: Cell<bool>,
 }
 
 impl Machine {
@@ -35,7 +38,7 @@ impl Machine {
         crate::scene::configure(&node, cloud, "deadline.waitforattach = 30");
         let server = cloud.world().server_id(&node.name);
         let shown = plug.shown_to(&server);
-        Self { node, shown, server, volume: volume.to_owned(), fs_type }
+        Self { node, shown, server, volume: volume.to_owned(), fs_type, shares: Cell::new(false) }
     }
 
     pub fn global(&self) -> PathBuf {
@@ -57,7 +60,11 @@ impl Machine {
     }
 
     fn options(&self) -> String {
-        options(&self.volume, PV, self.fs_type)
+        if !self.shares.get() {
+            return options_with(&self.volume, PV, self.fs_type, "rw");
+        }
+        let reading = options_with(&self.volume, PV, self.fs_type, "ro");
+        reading.replace('}', ",\"share\":\"read-only\"}")
     }
 
     fn call(&self, arguments: &[&str]) -> Answer {

@@ -11,6 +11,13 @@ use std::time::Duration;
 
 const KEY: &str = "incloud-disk-mounted-on";
 
+/// The servers that have a mark beside the first one's.
+fn marks_beside(life: &Life) -> Vec<String> {
+    let world = life.cloud.world();
+    let keys = world.storage.volume(&life.volume).unwrap().metadata.keys();
+    keys.filter_map(|key| Some(key.strip_prefix(KEY)?.strip_prefix('.')?.to_owned())).collect()
+}
+
 fn mark(life: &Life) -> Option<String> {
     let world = life.cloud.world();
     let volume = world.storage.volume(&life.volume).unwrap();
@@ -97,9 +104,9 @@ fn container(folder: &Path, place: &Path) -> Child {
     std::fs::create_dir(place).unwrap();
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c"]);
-    command.arg("mount --bind \"$1\" \"$2\" && : >\"$2/up\" && exec sleep 300").arg("sh");
+    command.arg("mount --bind \"$1\" \"$2\" && touch \"$2.up\" && exec sleep 300").arg("sh");
     let child = command.arg(folder).arg(place).spawn().unwrap();
-    while !folder.join("up").exists() {
+    while !place.with_extension("up").exists() {
         std::thread::sleep(Duration::from_millis(5));
     }
     child
@@ -124,6 +131,7 @@ fn a_pod_is_let_go_of_with_its_mark_and_not_without() {
     assert_eq!(mark(&life), None);
     let folder = here.pod(PODS[0]);
     let mut container = container(&folder, &here.node.base().join("place"));
+    std::fs::write(folder.join("up"), "").unwrap();
     let message = here.unpublish_fails(PODS[0]);
     let is_mounted = folder.join("up").exists();
     here.unpublish(PODS[0]);
@@ -141,6 +149,78 @@ fn a_pod_is_let_go_of_with_its_mark_and_not_without() {
     assert_eq!(mark(&life), None);
     here.detach();
     assert!(life.attached_to().is_empty());
+}
+
+/// Each reader of a shared volume has a mark of its own: else kubelet would be let go of the second one's
+/// pod never, or with nothing between a controller's detach and the pod.
+#[test]
+fn each_reader_of_a_shared_volume_is_let_go_of_with_a_mark_of_its_own() {
+    if !can_run("each_reader_of_a_shared_volume_is_let_go_of_with_a_mark_of_its_own") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    life.cloud.world().volume_mut("data").multiattach = true;
+    // The first one has it mounted, elsewhere; its mounts here would be dead ones to the second.
+    for machine in [here, there] {
+        machine.shares.set(true);
+        machine.attach();
+    }
+    let first = Value::from(here.server.clone());
+    life.cloud.world().volume_mut("data").metadata.insert(KEY.to_owned(), first);
+    // Readers make no file system.
+    let image = life.plug.image(&life.volume);
+    assert!(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(image).status().unwrap().success());
+    there.wait("");
+    there.stage();
+    there.publish(PODS[0]);
+    let is_firsts = || mark(&life).as_deref() == Some(here.server.as_str());
+    assert!(is_firsts());
+    assert_eq!(marks_beside(&life), [there.server.as_str()]);
+    let mut container = container(&there.pod(PODS[0]), &there.node.base().join("place"));
+    there.unpublish(PODS[0]);
+    let refused = here.node.call(["detach", PV, "node-b"]).text;
+    let guarded = there.unstage_fails();
+    container.kill().unwrap();
+    container.wait().unwrap();
+    assert!(refused.contains(&there.server), "{refused}");
+    assert!(refused.contains("has the volume mounted"), "{refused}");
+    assert!(guarded.contains(&format!("{} (sleep)", container.id())), "{guarded}");
+    there.unstage();
+    assert!(is_firsts() && marks_beside(&life).is_empty(), "its own, and no other");
+    there.detach();
+    assert!(is_firsts());
+    assert_eq!(life.attached_to(), [here.server.as_str()]);
+}
+
+/// Whose disk was taken by force has no mark any more, and the other reader keeps its own.
+#[test]
+fn a_mark_beside_anothers_goes_with_its_attachment() {
+    let scene = Scene::of_immediate();
+    scene.cloud.world().volume_mut("data").multiattach = true;
+    let keys = || -> Vec<String> {
+        let metadata = scene.cloud.world().volume_mut("data").metadata.clone();
+        metadata.keys().filter(|key| key.starts_with(KEY)).cloned().collect()
+    };
+    let shared =
+        crate::support::options(&scene.volume, PV, "").replace('}', ",\"share\":\"read-only\"}");
+    for node in ["node-a", "node-b"] {
+        scene.node.must(["attach", &shared, node]);
+    }
+    let (first, second) = (scene.server("node-a"), scene.server("node-b"));
+    {
+        let mut world = scene.cloud.world();
+        let metadata = &mut world.volume_mut("data").metadata;
+        metadata.insert(KEY.to_owned(), Value::from(first));
+        metadata.insert(format!("{KEY}.{second}"), Value::from(second.clone()));
+    }
+    let message = scene.node.fails(scene.detach("node-b"));
+    assert!(message.contains(&second) && message.contains("mounted"), "{message}");
+    scene.node.verb(&["detach", "--force", PV, "node-b"]).unwrap();
+    assert_eq!(keys(), [KEY]);
+    scene.node.fails(scene.detach("node-a"));
+    scene.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
+    assert!(keys().is_empty());
 }
 
 /// An xfs does not count its mounts. So a heal asks who had the volume since.

@@ -12,7 +12,7 @@ pub mod pull;
 pub mod store;
 
 use self::store::{Shelf, VolumeFile};
-use super::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerView};
+use super::{Attachment, Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView};
 use crate::failpoints;
 use crate::host::{Devices, device_nodes, kernel};
 use crate::model::cloud::attachment_state::ComputeView;
@@ -22,6 +22,7 @@ use crate::model::disk::device::{Device, Identity};
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -175,6 +176,7 @@ impl<'a> LocalCloud<'a> {
             name: file.name.clone(),
             recorded_name: file.recorded_name.clone(),
             mounted_on: None,
+            mounted_beside: BTreeSet::new(),
             life: file.life(),
             origin: file.origin.clone(),
             is_encrypted: false,
@@ -434,6 +436,13 @@ impl Cloud for LocalCloud<'_> {
         deadline: Deadline,
     ) -> Result<()> {
         server.map_or(Ok(()), |_| self.note_life(id, &Life::HasData, deadline))
+    }
+
+    fn mark_beside(&self, id: &VolumeId, mark: Beside<'_>, deadline: Deadline) -> Result<()> {
+        match mark {
+            Beside::Left(_) => self.note_life(id, &Life::HasData, deadline),
+            Beside::Removed(_) => Ok(()),
+        }
     }
 
     /// The shelf knows no servers but by what is attached to them; none of them ever goes.

@@ -25,7 +25,7 @@ use self::nova::Mapping;
 use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
-use super::{Attachment, Claim, Cloud, CloudVolume, RequestNote, ServerView, Tenure};
+use super::{Attachment, Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView, Tenure};
 use crate::failpoints;
 use crate::model::cloud::access::Access;
 use crate::model::cloud::attachment_state::ComputeView;
@@ -44,6 +44,10 @@ const NAME_KEY: &str = "incloud-disk-name";
 
 /// The key that holds the server which has the volume mounted.
 const MOUNTED_KEY: &str = "incloud-disk-mounted-on";
+
+/// What the key of each further server that has it mounted begins with; the server's id follows. Each has
+/// a key of its own, so that none takes away another's.
+const BESIDE_KEY: &str = "incloud-disk-mounted-on.";
 
 /// The key that holds how often the volume went to another server, and to which it went last.
 const TENURE_KEY: &str = "incloud-disk-tenure";
@@ -241,6 +245,8 @@ impl OpenStack {
         let recorded_name = volume.metadata.get(NAME_KEY);
         let mounted_on = volume.metadata.get(MOUNTED_KEY);
         let mounted_on = mounted_on.and_then(|server| ServerId::parse(server).ok());
+        let beside = volume.metadata.keys().filter_map(|key| key.strip_prefix(BESIDE_KEY));
+        let mounted_beside = beside.filter_map(|server| ServerId::parse(server).ok()).collect();
         let tenure = volume.metadata.get(TENURE_KEY).and_then(|text| {
             let (count, server) = text.split_once(' ')?;
             Some(Tenure { server: ServerId::parse(server).ok()?, count: count.parse().ok()? })
@@ -256,6 +262,7 @@ impl OpenStack {
             name: volume.name.filter(|name| !name.is_empty()),
             recorded_name: recorded_name.and_then(|name| VolumeName::parse(name).ok()),
             mounted_on,
+            mounted_beside,
             status: volume.status,
             is_shareable: volume.multiattach,
             attachments,
@@ -380,6 +387,19 @@ impl Cloud for OpenStack {
                 self.services.set_metadata(id.as_str(), &pairs, deadline)
             }
             None => self.services.remove_metadata(id.as_str(), MOUNTED_KEY, deadline),
+        }
+    }
+
+    fn mark_beside(&self, id: &VolumeId, mark: Beside<'_>, deadline: Deadline) -> Result<()> {
+        let (Beside::Left(server) | Beside::Removed(server)) = mark;
+        let key = format!("{BESIDE_KEY}{server}");
+        match mark {
+            Beside::Left(_) => {
+                let life = Life::HasData.to_string();
+                let pairs = [(key.as_str(), server.as_str()), (LIFE_KEY, life.as_str())];
+                self.services.set_metadata(id.as_str(), &pairs, deadline)
+            }
+            Beside::Removed(_) => self.services.remove_metadata(id.as_str(), &key, deadline),
         }
     }
 

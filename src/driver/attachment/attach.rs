@@ -5,7 +5,7 @@ use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
 use crate::driver::attachment::takeover::{Takeovers, contradiction};
 use crate::driver::guard::Guard;
 use crate::driver::guard::forgotten::Forgetting;
-use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::guard::remote_mark::{Marks, RemoteMarks};
 use crate::driver::heal::Healing;
 use crate::driver::lookup::attachment_view::{
     Asking, Attachments, Trust, after_all, is_settled, no_server,
@@ -110,7 +110,7 @@ impl Attaching<'_> {
         sharing: Sharing,
     ) -> Result<Outcome> {
         let state = self.attachments.existing(&volume.id)?;
-        let (marked, is_shareable) = (state.mounted_on.clone(), state.is_shareable);
+        let (marks, is_shareable) = (Marks::of(&state, server), state.is_shareable);
         let outcome = if is_settled(&state, server) && self.is_mapped(&state, server, node)? {
             self.requests.record_pair(volume, &state)?;
             if has_note_of(&state, server) {
@@ -124,7 +124,7 @@ impl Attaching<'_> {
         };
         if node == self.this_node {
             self.sole_writer.remember_sharing(&volume.id, is_shareable);
-            self.marks.forget_lost_mark(&volume.id, marked.as_ref());
+            self.marks.forget_lost_mark(&volume.id, marks);
             self.healing.heal_when_it_shows(volume);
         }
         Ok(outcome)

@@ -1,6 +1,6 @@
 //! Detach a volume from a server.
 
-use crate::cloud::{Cloud, CloudVolume};
+use crate::cloud::{Beside, Cloud, CloudVolume};
 use crate::driver::attachment::attach::ghost;
 use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
 use crate::driver::attachment::takeover::{Takeovers, contradiction};
@@ -20,6 +20,7 @@ use crate::model::cloud::attachment_state::{ComputeView, Situation};
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::record::VolumeRecord;
 use std::time::Instant;
 
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
@@ -311,6 +312,11 @@ impl Detaching<'_> {
         name: &VolumeName,
     ) -> Result<()> {
         if let Some(state) = seen {
+            // Who does not have it any more has no mark beside another's.
+            let gone = |server: &&ServerId| state.attachment_to(server).is_none();
+            for server in state.mounted_beside.iter().filter(gone) {
+                self.cloud.mark_beside(id, Beside::Removed(server), self.deadline)?;
+            }
             let is_outcome = |open: &OpenRequest| was_at == Some(&open.request.server);
             let open = self.requests.open_request(state).filter(|open| !is_outcome(open));
             if !state.attachments.is_empty() || open.is_some() {
@@ -336,7 +342,7 @@ impl Detaching<'_> {
     fn forget(&self, id: &VolumeId, name: &VolumeName) {
         let done = if self.numbers.is_left_behind(id) {
             tracing::warn!(volume = %id, %name, "mounts of it are left on a disk that is gone: remembered for the heal");
-            self.records.update(id, |record| record.is_marked = false)
+            self.records.update(id, VolumeRecord::is_unmarked)
         } else {
             self.records.forget(id)
         };

@@ -2,7 +2,7 @@
 //! has it. A detach that is called elsewhere (the orchestrator's forced one, after six minutes)
 //! finds it there. The mark never fails a mount.
 
-use crate::cloud::{Cloud, CloudVolume};
+use crate::cloud::{Beside, Cloud, CloudVolume};
 use crate::driver::guard::departure::Departures;
 use crate::driver::guard::refusal::Refusals;
 use crate::host::records::Records;
@@ -11,6 +11,7 @@ use crate::model::deadline::Deadline;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::model::record::VolumeRecord;
 use std::time::Duration;
 
 /// A mount does not wait longer for the cloud to take note of it.
@@ -20,8 +21,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 enum Left {
     /// Ours; and how often the volume had gone to another server, if that is known.
     Ours(Option<u64>),
-    /// That of another server which has the volume too.
-    Anothers,
+    /// Ours, as this server, beside that of another which has the volume too.
+    Beside(ServerId),
+}
+
+/// The marks that a volume was seen with: the first server's, and this one's beside it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::driver) struct Marks {
+    first: bool,
+    beside: bool,
+}
+
+impl Marks {
+    pub(in crate::driver) fn of(state: &CloudVolume, server: &ServerId) -> Self {
+        Self { first: state.mounted_on.is_some(), beside: state.mounted_beside.contains(server) }
+    }
 }
 
 /// The marks and notes that the cloud keeps with volumes.
@@ -42,7 +56,7 @@ impl RemoteMarks<'_> {
     /// it. The caller holds the volume's lock.
     pub(in crate::driver) fn mark_mounted(&self, id: &VolumeId, seen: Option<CloudVolume>) {
         let record = self.records.load(id);
-        if record.is_life_told && (record.is_marked || !self.leaves_marks()) {
+        if record.is_life_told && (record.has_mark() || !self.leaves_marks()) {
             return;
         }
         if !self.leaves_marks() {
@@ -52,25 +66,30 @@ impl RemoteMarks<'_> {
             return;
         }
         let deadline = self.deadline.at_most(PATIENCE);
-        let tenure = match self.leave_mark(id, seen, deadline) {
-            Ok(Left::Ours(tenure)) => tenure,
-            Ok(Left::Anothers) => return,
+        let left = match self.leave_mark(id, seen, deadline) {
+            Ok(left) => left,
             Err(error) => {
                 tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
                 return;
             }
         };
         let noted = self.records.update(id, |record| {
-            record.is_marked = true;
             record.is_life_told = true;
-            record.tenure = tenure;
+            match left {
+                Left::Ours(tenure) => {
+                    record.is_marked = true;
+                    record.tenure = tenure;
+                }
+                Left::Beside(server) => record.marked_beside = Some(server),
+            }
         });
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "that the volume is marked in the cloud is not remembered");
         }
     }
 
-    /// Leaves the mark, unless there is that of another server which has the volume too.
+    /// Leaves the mark: beside that of another server which has the volume too, so that each reader of
+    /// a shared one has its own.
     fn leave_mark(
         &self,
         id: &VolumeId,
@@ -89,8 +108,10 @@ impl RemoteMarks<'_> {
             state.attachment_to(other).map(|_| other)
         });
         if let Some(other) = marked {
-            tracing::info!(volume = %id, %other, "the mark of the other server that has the volume stays");
-            return Ok(Left::Anothers);
+            tracing::info!(volume = %id, %other, "another server has its mark with the volume: this one's is left beside it");
+            let left = self.cloud.mark_beside(id, Beside::Left(&server), deadline);
+            self.noted(id, left.clone()).and(left)?;
+            return Ok(Left::Beside(server));
         }
         let left = self.cloud.mark_mounted(id, Some(&server), deadline);
         // It says of a refusal what a person must know, once.
@@ -105,15 +126,22 @@ impl RemoteMarks<'_> {
         }
         self.mark_mounted(id, None);
         let record = self.records.load(id);
-        record.is_marked || record.notes_forbidden.is_some()
+        record.has_mark() || record.notes_forbidden.is_some()
     }
 
     /// Another machine's detach by force took the mark away: then it is left anew.
-    pub(in crate::driver) fn forget_lost_mark(&self, id: &VolumeId, mark: Option<&ServerId>) {
-        if !self.leaves_marks() || mark.is_some() || !self.records.load(id).is_marked {
+    pub(in crate::driver) fn forget_lost_mark(&self, id: &VolumeId, seen: Marks) {
+        let record = self.records.load(id);
+        let is_lost =
+            (record.is_marked && !seen.first) || (record.marked_beside.is_some() && !seen.beside);
+        if !self.leaves_marks() || !is_lost {
             return;
         }
-        if let Err(error) = self.records.update(id, |record| record.is_marked = false) {
+        let lost = |record: &mut VolumeRecord| {
+            record.is_marked &= seen.first;
+            record.marked_beside = record.marked_beside.take().filter(|_| seen.beside);
+        };
+        if let Err(error) = self.records.update(id, lost) {
             tracing::warn!(volume = %id, %error, "the lost mark is not left anew");
         }
     }
@@ -130,16 +158,23 @@ impl RemoteMarks<'_> {
         {
             tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
         }
-        let has_mark = self.leaves_marks() && record.is_marked;
+        let has_mark = self.leaves_marks() && record.has_mark();
         if !has_mark || record.staged.is_some() || !self.departures.has_departed(id) {
             return;
         }
-        let removed = self.cloud.mark_mounted(id, None, self.deadline.at_most(PATIENCE));
-        let noted =
-            removed.and_then(|()| self.records.update(id, |record| record.is_marked = false));
+        let removed = self.remove_marks(&record, self.deadline.at_most(PATIENCE));
+        let noted = removed.and_then(|()| self.records.update(id, VolumeRecord::is_unmarked));
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "the cloud still thinks that the volume is mounted here; later calls repeat it");
         }
+    }
+
+    fn remove_marks(&self, record: &VolumeRecord, deadline: Deadline) -> Result<()> {
+        let id = &record.volume;
+        if let Some(server) = &record.marked_beside {
+            self.cloud.mark_beside(id, Beside::Removed(server), deadline)?;
+        }
+        if record.is_marked { self.cloud.mark_mounted(id, None, deadline) } else { Ok(()) }
     }
 
     /// Whether a server that runs says that it has the volume mounted.
@@ -148,7 +183,7 @@ impl RemoteMarks<'_> {
         state: &CloudVolume,
         server: &ServerId,
     ) -> Result<()> {
-        if !self.leaves_marks() || state.mounted_on.as_ref() != Some(server) {
+        if !self.leaves_marks() || !state.is_marked_by(server) {
             return Ok(());
         }
         let Some(view) = self.cloud.server_view(server, self.deadline)? else { return Ok(()) };

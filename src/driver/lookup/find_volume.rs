@@ -115,7 +115,7 @@ impl Volumes<'_> {
         volume.recorded_name.is_some()
             || volume.tenure.is_some()
             || volume.life.is_some()
-            || volume.mounted_on.is_some()
+            || volume.is_marked()
             // In doubt it is a stranger: then a name that may mean it is refused.
             || self.records.has(&volume.id).unwrap_or(false)
     }

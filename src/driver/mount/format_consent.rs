@@ -102,6 +102,10 @@ fn facts<'a>(
         is_encrypted: volume.is_encrypted,
         origin: volume.origin.as_deref(),
         life: volume.life.as_ref(),
-        mounted_on: volume.mounted_on.as_ref().map(ServerId::as_str),
+        mounted_on: volume
+            .mounted_on
+            .as_ref()
+            .or(volume.mounted_beside.first())
+            .map(ServerId::as_str),
     }
 }

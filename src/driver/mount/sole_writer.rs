@@ -39,7 +39,7 @@ impl SoleWriter<'_> {
         };
         let view = self.cloud.server_view(&other.server, deadline).ok().flatten();
         let name = view.and_then(|view| view.name).map_or_else(String::new, |n| format!(" ({n})"));
-        let has_mark = state.mounted_on.as_ref() == Some(&other.server);
+        let has_mark = state.is_marked_by(&other.server);
         let mounted = if has_mark { ", which has it mounted" } else { "" };
         let server = &other.server;
         Err(Error::new(

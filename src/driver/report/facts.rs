@@ -76,13 +76,14 @@ pub(in crate::driver) fn refusals_of(record: &VolumeRecord) -> Vec<RefusalFact> 
 pub(in crate::driver) fn view(volume: CloudVolume, server: Option<&ServerId>) -> CloudView {
     let is_here = server.is_some_and(|server| volume.attachment_to(server).is_some());
     let servers = volume.attachments.iter().map(|one| (one.server.to_string(), one.since.clone()));
+    let beside = || volume.mounted_beside.first().cloned();
     CloudView {
         servers: servers.collect(),
         status: volume.status,
         size: volume.size,
         name: volume.name,
         recorded_name: volume.recorded_name,
-        mounted_on: volume.mounted_on.map(|server| server.to_string()),
+        mounted_on: volume.mounted_on.or_else(beside).map(|server| server.to_string()),
         life: volume.life,
         origin: volume.origin,
         is_encrypted: volume.is_encrypted,
