@@ -101,7 +101,7 @@ impl Refusal {
         );
         let since = before.map_or(now.wall, |before| before.since);
         let reason = shortened(reason, LONGEST_REASON);
-        let same = before.filter(|before| before.reason == reason);
+        let same = before.filter(|before| is_the_same(&before.reason, &reason, now));
         let count = same.map_or(1, |before| before.count.saturating_add(1));
         Self { reason: reason.into_owned(), since, last: now.wall, count, series: Some(series) }
     }
@@ -123,6 +123,17 @@ impl Refusal {
             .take_while(|power| *power <= self.count)
             .any(|power| power == self.count)
     }
+}
+
+/// Whether a reason is the one of the time before. Where the pods are known it is for the same ones, and
+/// who of them is named after the colon is another process with each look: a shell's child, say.
+fn is_the_same(before: &str, reason: &str, now: &Occasion) -> bool {
+    let told = |text| if now.pods.is_some() { cause(text) } else { text };
+    told(before) == told(reason)
+}
+
+fn cause(reason: &str) -> &str {
+    reason.split_once(": ").map_or(reason, |(cause, _)| cause)
 }
 
 #[cfg(test)]
@@ -150,6 +161,18 @@ mod tests {
         let lines =
             (1..=1000).filter(|count| Refusal { count: *count, ..first.clone() }.is_worth_a_line());
         assert_eq!(lines.collect::<Vec<_>>(), [1, 10, 100, 1000]);
+    }
+
+    /// A container's shell starts a child five times a second, and its process may be named first.
+    #[test]
+    fn who_of_a_pod_is_named_is_no_other_reason() {
+        let pods = Some(&["a"][..]);
+        let first = Refusal::after(None, "a still runs: 864 (sleep)", &at("b", 100, pods));
+        let again = |reason, pods| Refusal::after(Some(&first), reason, &at("b", 107, pods)).count;
+        assert_eq!(again("a still runs: 31688 (sh) and 1 more", pods), 2);
+        assert_eq!(again("a uses the folder itself: 864 (sleep)", pods), 1);
+        assert_eq!(again("a and b still run: 864 (sleep)", Some(&["a", "b"])), 1);
+        assert_eq!(again("a still runs: 31688 (sh)", None), 1, "whose it is cannot be told");
     }
 
     /// The boot, the seconds since it, and the pods.
