@@ -164,9 +164,10 @@ nodeStatusUpdateFrequency: 2s
 YAML
 }
 
-# run_kubelet NODE ADDRESS CONFIG: the shell becomes kubelet.
+# run_kubelet NODE ADDRESS CONFIG: the shell becomes kubelet. A scenario may name another way to the API
+# server in `asks_by`.
 run_kubelet() {
-    exec kubelet --config "$3" --kubeconfig "$KUBECONFIG" \
+    exec kubelet --config "$3" --kubeconfig "${asks_by:-$KUBECONFIG}" \
         --container-runtime remote --container-runtime-endpoint unix:///run/containerd/containerd.sock \
         --hostname-override "$1" --node-ip "$2" --cert-dir /run/kubernetes --v 4
 }

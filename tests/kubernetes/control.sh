@@ -60,7 +60,11 @@ put_back() {
         "put_back_${scenario//-/_}"
     fi
     cmp -s "$plugins/incloud~disk/disk" /opt/release/disk || fail 'the driver is not the one of the release'
-    put_away
+    if declare -F "put_away_${scenario//-/_}" >/dev/null; then
+        "put_away_${scenario//-/_}"
+    else
+        put_away
+    fi
 }
 
 # sweep: what was written into the pod's folder while nothing was mounted there; kubelet deletes no

@@ -9,6 +9,8 @@ here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/scene.sh"
 # shellcheck source-path=SCRIPTDIR source=set.sh
 . "$here/set.sh"
+# shellcheck source-path=SCRIPTDIR source=several.sh
+. "$here/several.sh"
 # shellcheck source-path=SCRIPTDIR source=control.sh
 . "$here/control.sh"
 for file in "$here"/scenarios/*.sh; do
@@ -31,7 +33,14 @@ readonly scenarios=(
     'incident-restarts-control|kubelet|without guard and heal: the pod loses its disk'
     'incident-kinds|kubelet|by subPath, read-only, with each propagation, and with fsGroup'
     'incident-kinds-control|kubelet|without guard and heal: the pod loses its disk'
-    'incident-ten|kubelet|ten pods of one node'
+    'incident-ten|kubelet|ten pods of one node: some claims can be read and some cannot, then none'
+    'incident-ten-control|kubelet|without guard and heal: pods lose their disks'
+    'outage|kubelet|etcd frozen, one restart and three: pods of six kinds, and what comes after'
+    'outage-control|kubelet|the unmount is refused: kubelet waits for a mount that is there'
+    'outage-75|kubelet|the same for 75 s'
+    'outage-75-control|kubelet|the unmount is refused: kubelet waits for a mount that is there'
+    'outage-300|kubelet|the same for five minutes'
+    'outage-300-control|kubelet|the unmount is refused: kubelet waits for a mount that is there'
     'incident-forgotten|kubelet|restarted twice, and the pod deleted: nobody asks for the end but the timer'
     'incident-forgotten-control|kubelet|without the timer the volume stays'
     'controller-incident-forgotten|controller-manager|the same with the controller-manager attaching'
@@ -59,6 +68,9 @@ readonly scenarios=(
     'daemonset|kubelet|the DaemonSet of examples/ installs the driver, and reports drift'
     'daemonset-control|kubelet|it installs nothing: the pod gets no volume'
 )
+
+# Played where they are named, or `long` is: they wait for minutes.
+is_long() { [[ $1 == outage-75* || $1 == outage-300* ]]; }
 
 # control_of NAME: of which scenario it is the control; nothing if it is none.
 control_of() {
@@ -123,12 +135,14 @@ keep_logs() {
     done
 }
 
-# wanted NAME WORD...: without words all are; a scenario brings its control along.
+# wanted NAME WORD...: without words all are that are not long; a scenario brings its control along.
 wanted() {
     local name=$1 word
     shift
+    (($#)) || ! is_long "$name" || return 1
     (($#)) || return 0
     for word in "$@"; do
+        [[ $word != long ]] || ! is_long "$name" || return 0
         [[ $word != "$name" && $word != "$(control_of "$name")" ]] || return 0
     done
     return 1
@@ -144,13 +158,14 @@ show_times() {
 }
 
 for word in "$@"; do
-    known=
+    known=''
+    [[ $word != long ]] || known=yes
     for scenario in "${scenarios[@]}"; do
         [[ $word != "${scenario%%|*}" ]] || known=yes
     done
     if [[ -z $known ]]; then
         printf 'kubernetes: there is no scenario %s; there are:' "$word" >&2
-        printf ' %s' "${scenarios[@]%%|*}" >&2
+        printf ' %s' "${scenarios[@]%%|*}" long >&2
         printf '\n\n0 passed, 1 failed, 0 skipped\n'
         exit 2
     fi

@@ -30,11 +30,12 @@ YAML
 # shellcheck disable=SC2016 # for the container's shell
 writer='
     trap "exit 0" TERM
-    n=$(tail -n 1 /data/count 2>/dev/null); n=${n:-0}
+    f=${FILE:-/data/count}
+    n=$(tail -n 1 $f 2>/dev/null); n=${n:-0}
     echo "began after $n"
     while :; do
         n=$((n + 1))
-        { echo $n >>/data/count && sync -d /data/count; } 2>/dev/null || echo "lost $n"
+        { echo $n >>$f && sync -d $f; } 2>/dev/null || echo "lost $n"
         sleep 0.2
     done'
 
@@ -200,7 +201,7 @@ has_all() {
 # --- the end ----------------------------------------------------------------------------------------
 
 # put_away: everything that it made, by the usual way. That kubelet has also taken the pod out of the
-# API, which it tells each ten seconds only, is a check of its own: `is_gone`.
+# API is a check of its own, `is_gone`: it does so when the sandbox is removed, once a minute.
 put_away() {
     look || true
     delete_set
@@ -235,6 +236,7 @@ clear_away() {
     kill -CONT "$(pid_of etcd)" 2>/dev/null || true
     until_true 60 api_answers || return 1
     runs kubelet || start_kubelet
+    without_proxy
     kubectl delete daemonset -n kube-system --all --wait=false >/dev/null 2>&1 || true
     kubectl delete statefulset,pod --all --force --grace-period 0 >/dev/null 2>&1 || true
     sleep 15

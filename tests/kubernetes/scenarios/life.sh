@@ -10,7 +10,7 @@ play_first_life() {
     expect 'the container writes' 5 goes_on
     expect 'the file is whole' 1 whole
     put_away
-    expect '... and the pod is gone' 30 is_gone
+    expect '... and the pod is gone' 120 is_gone
     expect 'unmounted' 1 called unmount Success
     expect '... for the machine' 1 called unmountdevice Success
     expect '... detached' 1 called detach Success
@@ -55,12 +55,17 @@ control_kubelet_restart() {
     decisive='... lost nothing'
 }
 
-play_resize() {
-    # The kernel lets a root without CAP_SYS_RESOURCE (bit 24; some sandboxes) grow a mounted xfs, but
-    # no mounted ext4. An xfs has 300 MiB at least.
+# growable: a volume of a kind that can grow while it is mounted. The kernel lets a root without
+# CAP_SYS_RESOURCE (bit 24; some sandboxes) grow a mounted xfs, but no mounted ext4. An xfs has 300 MiB at
+# least.
+growable() {
     local capabilities
     capabilities=$(awk '/^CapEff:/ { print $2 }' /proc/self/status)
     ((0x$capabilities >> 24 & 1)) || fs_type=xfs size=320
+}
+
+play_resize() {
+    growable
     did "a volume of ${size} MiB with $fs_type"
     begin
     kubectl patch pvc "data-$me-0" --type merge \
