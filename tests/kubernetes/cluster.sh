@@ -109,6 +109,18 @@ start_controllers() {
 
 api_answers() { kubectl get --raw '/readyz' --request-timeout 3s >/dev/null 2>&1; }
 
+# told WORDS...: kubectl, again until the API server comes to it: where the machine is busy five seconds are
+# not always enough for its etcd.
+told() { until_true 60 kubectl "$@" >/dev/null 2>&1; }
+
+# apply: what is written on the input.
+apply() {
+    local text
+    text=$(cat)
+    until_true 60 applied "$text"
+}
+applied() { kubectl apply -f - >/dev/null 2>&1 <<<"$1"; }
+
 freeze_etcd() { kill -STOP "$(pid_of etcd)"; }
 thaw_etcd() {
     kill -CONT "$(pid_of etcd)"
@@ -192,7 +204,7 @@ start_cluster() {
     start_controllers
     start_kubelet kubelet
     until_true 90 node_is_ready || fail "the node is not ready"
-    kubectl apply -f - >/dev/null <<'YAML' || fail "no storage class"
+    apply <<'YAML' || fail "no storage class"
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: incloud}

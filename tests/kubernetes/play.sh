@@ -35,6 +35,8 @@ readonly scenarios=(
     'incident-kinds-control|kubelet|without guard and heal: the pod loses its disk'
     'incident-ten|kubelet|ten pods of one node: some claims can be read and some cannot, then none'
     'incident-ten-control|kubelet|without guard and heal: pods lose their disks'
+    'incident-starting|kubelet|a container is being started in the moment of the unmount'
+    'incident-starting-control|kubelet|without guard and heal: it starts without its disk'
     'outage|kubelet|etcd frozen, one restart and three: pods of six kinds, and what comes after'
     'outage-control|kubelet|the unmount is refused: kubelet waits for a mount that is there'
     'outage-75|kubelet|the same for 75 s'

@@ -8,7 +8,7 @@ volume_mounts='[{name: data, mountPath: /data}]' pod_security='{}' container_sec
 # make_volume [ACCESS]: in the cloud, and its PersistentVolume, as in examples/.
 make_volume() {
     disk local create "vol-$me" --size "${size}M" >/dev/null || fail "no volume in the cloud"
-    kubectl apply -f - >/dev/null <<YAML || fail "no PersistentVolume"
+    apply <<YAML || fail "no PersistentVolume"
 apiVersion: v1
 kind: PersistentVolume
 metadata: {name: pv-$me}
@@ -41,7 +41,7 @@ writer='
 
 # make_set [ACCESS]
 make_set() {
-    kubectl apply -f - >/dev/null <<YAML || fail "no StatefulSet"
+    apply <<YAML || fail "no StatefulSet"
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: $me}
@@ -77,7 +77,7 @@ YAML
 
 # make_rival: a pod on node-b that wants the same volume.
 make_rival() {
-    kubectl apply -f - >/dev/null <<YAML || fail 'no second pod'
+    apply <<YAML || fail 'no second pod'
 apiVersion: v1
 kind: Pod
 metadata: {name: $me-rival}
@@ -207,14 +207,14 @@ put_away() {
     delete_set
     # A worker of kubelet's that waits for a volume hears of it after 2 min 3 s only.
     expect 'the pod deleted: the volume is detached' 180 is_detached
-    kubectl delete pvc "data-$me-0" --wait=false >/dev/null 2>&1 || true
-    kubectl delete pv "pv-$me" --wait=false >/dev/null 2>&1 || true
+    told delete --ignore-not-found pvc "data-$me-0" --wait=false || true
+    told delete --ignore-not-found pv "pv-$me" --wait=false || true
     disk local delete "vol-$me" >/dev/null || fail "the volume cannot be deleted"
 }
 
 delete_set() {
-    kubectl delete statefulset "$me" --wait=false >/dev/null 2>&1 || true
-    kubectl delete pod "$me-0" --wait=false >/dev/null 2>&1 || true
+    told delete --ignore-not-found statefulset "$me" --wait=false || true
+    told delete --ignore-not-found pod "$me-0" --wait=false || true
 }
 
 is_detached() {
@@ -237,10 +237,10 @@ clear_away() {
     until_true 60 api_answers || return 1
     runs kubelet || start_kubelet
     without_proxy
-    kubectl delete daemonset -n kube-system --all --wait=false >/dev/null 2>&1 || true
-    kubectl delete statefulset,pod --all --force --grace-period 0 >/dev/null 2>&1 || true
+    told delete --ignore-not-found daemonset -n kube-system --all --wait=false || true
+    told delete --ignore-not-found statefulset,pod --all --force --grace-period 0 || true
     sleep 15
     find /var/lib/kubelet/pods -xdev -path '*/volumes/incloud~disk/*' -name count -delete
-    kubectl delete pvc,pv --all --wait=false >/dev/null 2>&1 || true
+    told delete --ignore-not-found pvc,pv --all --wait=false || true
     forget_second_node
 }

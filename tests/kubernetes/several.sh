@@ -18,7 +18,7 @@ have_pod() {
 
 # make_claim: of the PersistentVolume that make_volume makes, for pods that are not a set's.
 make_claim() {
-    kubectl apply -f - >/dev/null <<YAML || fail 'no claim'
+    apply <<YAML || fail 'no claim'
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data-$me-0}
@@ -32,7 +32,7 @@ YAML
 
 # make_pod POD VOLUME-SOURCE [RESTART-POLICY]: a pod that no set makes again.
 make_pod() {
-    kubectl apply -f - >/dev/null <<YAML || fail "no pod $1"
+    apply <<YAML || fail "no pod $1"
 apiVersion: v1
 kind: Pod
 metadata: {name: $1}
@@ -220,14 +220,14 @@ put_all_away() {
     local name
     for name in "${several[@]}"; do
         # The set's would be made again.
-        kubectl delete statefulset "${name%-0}" --wait=false >/dev/null 2>&1 || true
-        kubectl delete pod "$name" --wait=false >/dev/null 2>&1 || true
+        told delete --ignore-not-found statefulset "${name%-0}" --wait=false || true
+        told delete --ignore-not-found pod "$name" --wait=false || true
     done
     did 'all pods deleted'
     expect 'each volume is unmounted and detached' "${1:-60}" all_detached
     expect 'nothing was written beside it' 1 nothing_beside
     expect 'no call stays refused' 10 nothing_stays_refused
-    kubectl delete pvc,pv --all --wait=false >/dev/null 2>&1 || true
+    told delete --ignore-not-found pvc,pv --all --wait=false || true
     for name in $(printf '%s\n' "${volume_of[@]}" | sort -u); do
         disk local delete "$name" >/dev/null || fail "the volume $name cannot be deleted"
     done

@@ -78,7 +78,7 @@ control_controller_incident() {
 play_second_node() {
     # With ReadWriteOnce the controller would not even ask the driver.
     begin ReadWriteMany
-    kubectl apply -f - >/dev/null <<'YAML' || fail 'no second node'
+    apply <<'YAML' || fail 'no second node'
 apiVersion: v1
 kind: Node
 metadata:
@@ -99,7 +99,7 @@ YAML
 }
 
 put_back_second_node() {
-    kubectl delete pod "$me-rival" --force --grace-period 0 >/dev/null 2>&1
+    told delete --ignore-not-found pod "$me-rival" --force --grace-period 0
     forget_second_node
 }
 

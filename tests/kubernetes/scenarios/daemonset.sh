@@ -18,7 +18,7 @@ play_daemonset() {
     expect 'disk doctor: kubelet looks there, and nothing is there' 1 \
         doctor_says error 'plugin folder' "kubelet looks in $plugins (volumePluginDir in its configuration)"
     daemonset | if [[ $me == daemonset ]]; then cat; else installs_by '"--version"'; fi |
-        kubectl apply -f - >/dev/null || fail 'no DaemonSet'
+        apply || fail 'no DaemonSet'
     did 'the DaemonSet created'
     expect 'its container on the node runs' 30 verifier_runs
     # The volume is made by the release that lies there, for the node may have no driver.
@@ -50,14 +50,14 @@ drift() {
 }
 
 again_as_installed() {
-    kubectl delete pod -n kube-system -l app.kubernetes.io/name=incloud-disk --wait=false >/dev/null
+    told delete --ignore-not-found pod -n kube-system -l app.kubernetes.io/name=incloud-disk --wait=false
     did "the DaemonSet's pod deleted, another one comes"
     expect 'the driver is the one of the image again' 60 is_installed
     expect 'the DaemonSet is ready' 30 verifier_is True
 }
 
 removal() {
-    kubectl delete daemonset -n kube-system incloud-disk --wait=false >/dev/null || fail 'the DaemonSet cannot be deleted'
+    told delete --ignore-not-found daemonset -n kube-system incloud-disk --wait=false || fail 'the DaemonSet cannot be deleted'
     expect 'the DaemonSet deleted: its pod is gone' 60 no_verifier
     expect '... and the driver is still there' 1 is_installed
     node_pod refused '"node", "uninstall"'
@@ -68,7 +68,7 @@ removal() {
     node_pod uninstall '"node", "uninstall"'
     expect 'an uninstall without volumes' 30 node_pod_says uninstall Succeeded ''
     expect '... and the plugin folder is empty' 1 nothing_in_plugins
-    kubectl delete pod refused uninstall --wait=false >/dev/null 2>&1
+    told delete --ignore-not-found pod refused uninstall --wait=false
     install_driver >>"$part_logs/install.log" 2>&1 || fail 'install.sh failed; see install.log'
 }
 
@@ -80,7 +80,7 @@ control_daemonset() {
 
 put_back_daemonset() {
     expect 'kubelet had looked for a driver, and found none' 1 kubelet_found_none
-    kubectl delete daemonset -n kube-system incloud-disk --wait=false >/dev/null
+    told delete --ignore-not-found daemonset -n kube-system incloud-disk --wait=false
     install_driver >>"$part_logs/install.log" 2>&1 || fail 'install.sh failed; see install.log'
 }
 
@@ -120,7 +120,7 @@ no_verifier() { [[ -z $(verifier -o name) ]] && api_answers; }
 
 # node_pod NAME WORDS: the image's program once, as the DaemonSet's first container runs it.
 node_pod() {
-    kubectl apply -f - >/dev/null <<YAML || fail "no pod $1"
+    apply <<YAML || fail "no pod $1"
 apiVersion: v1
 kind: Pod
 metadata: {name: $1}

@@ -277,16 +277,16 @@ forgotten() {
     local old=$pid
     stop_part kubelet
     thaw_etcd
-    kubectl delete statefulset "$me" --wait=false >/dev/null 2>&1
-    kubectl delete pod "$me-0" --wait=false "$@" >/dev/null 2>&1
+    told delete --ignore-not-found statefulset "$me" --wait=false
+    told delete --ignore-not-found pod "$me-0" --wait=false "$@"
     did "kubelet stopped, etcd goes on, the pod deleted ($*)"
     start_kubelet
     did 'kubelet started: it does not know the volume any more'
     expect 'its container ends' 60 not runs_as "$old"
     expect 'the timer takes the volume down within its minute' 60 timer_takes_it_down
     expect 'nothing was written beside it' 1 nothing_beside
-    kubectl delete pvc "data-$me-0" --wait=false >/dev/null 2>&1 || true
-    kubectl delete pv "pv-$me" --wait=false >/dev/null 2>&1 || true
+    told delete --ignore-not-found pvc "data-$me-0" --wait=false || true
+    told delete --ignore-not-found pv "pv-$me" --wait=false || true
     disk local delete "vol-$me" >/dev/null || fail 'the volume cannot be deleted'
     until_true 60 is_gone || fail 'the pod is not gone'
     until_true 60 claim_is_gone || fail 'its claim is not gone'

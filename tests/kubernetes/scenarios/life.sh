@@ -68,8 +68,8 @@ play_resize() {
     growable
     did "a volume of ${size} MiB with $fs_type"
     begin
-    kubectl patch pvc "data-$me-0" --type merge \
-        -p '{"spec":{"resources":{"requests":{"storage":"512Mi"}}}}' >/dev/null || fail 'the claim cannot grow'
+    told patch pvc "data-$me-0" --type merge \
+        -p '{"spec":{"resources":{"requests":{"storage":"512Mi"}}}}' || fail 'the claim cannot grow'
     did 'the claim wants 512 MiB'
     expect 'kubelet has it grown, and says so in the claim' 120 claim_has 512Mi
     expect 'the container sees it' 5 container_has_more_than 400000

@@ -66,7 +66,7 @@ second_kubelet_says() {
 }
 
 stop_second_node() {
-    kubectl delete pod "$me-rival" --wait=false >/dev/null 2>&1
+    told delete --ignore-not-found pod "$me-rival" --wait=false
     expect 'the pod on node-b deleted: the volume is detached there' 150 not is_attached_to node-b
     expect '... and the pod is gone' 150 is_gone "$me-rival"
     forget_second_node
@@ -79,7 +79,7 @@ forget_second_node() {
         rm -rf "$pids/node-b" /var/lib/incloud-disk/node-b
     fi
     rm -f /etc/incloud-disk/as-node-a.toml
-    kubectl delete node node-b >/dev/null 2>&1 || true
+    told delete --ignore-not-found node node-b || true
 }
 
 # --- the pod there ------------------------------------------------------------------------------------

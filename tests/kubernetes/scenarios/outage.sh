@@ -129,8 +129,8 @@ short_outage() {
 # afterwards: what comes after an outage goes as ever.
 afterwards() {
     local unmounts wanted=512
-    kubectl patch pvc "data-$me-0" --type merge \
-        -p "{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"${wanted}Mi\"}}}}" >/dev/null || fail 'the claim cannot grow'
+    told patch pvc "data-$me-0" --type merge \
+        -p "{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"${wanted}Mi\"}}}}" || fail 'the claim cannot grow'
     expect 'the claim grows, and kubelet has it grown' 120 claim_has "${wanted}Mi"
     pid=${pid_then[$me-0]}
     expect '... and the container sees it' 5 container_has_more_than 400000

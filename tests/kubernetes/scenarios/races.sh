@@ -19,7 +19,7 @@ again() {
     local what=$1 number
     shift
     number=$(last_number)
-    kubectl delete pod "$me-0" --wait=false "$@" >/dev/null 2>&1 || fail "the pod cannot be deleted"
+    told delete --ignore-not-found pod "$me-0" --wait=false "$@" || fail "the pod cannot be deleted"
     expect "$what: another pod is up" 90 is_another
     expect '... has what the old one wrote' 1 went_on_after "$number"
     expect '... and writes' 5 goes_on
@@ -65,7 +65,7 @@ play_orphan() {
     local number folder old=$first_pid
     folder=$(global_folder)
     number=$(last_number)
-    kubectl delete pod "$me-0" --force --grace-period 0 >/dev/null 2>&1
+    told delete --ignore-not-found pod "$me-0" --force --grace-period 0
     did 'the pod deleted by force, its container runs on'
     start_kubelet
     did 'kubelet started'
@@ -89,8 +89,8 @@ play_orphan_gone() {
     stop_part kubelet
     did 'kubelet stopped'
     local old=$first_pid
-    kubectl delete statefulset "$me" --wait=false >/dev/null 2>&1
-    kubectl delete pod "$me-0" --force --grace-period 0 >/dev/null 2>&1
+    told delete --ignore-not-found statefulset "$me" --wait=false
+    told delete --ignore-not-found pod "$me-0" --force --grace-period 0
     did 'the pod deleted by force, its container runs on'
     start_kubelet
     did 'kubelet started'
