@@ -225,6 +225,35 @@ fn what_would_go_along_is_refused_before() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// With `warn` and `off` nothing is refused, not even what takes a container's mount along; as ever.
+#[test]
+fn a_guard_that_warns_or_is_off_refuses_no_folder() {
+    if !is_possible("a_guard_that_warns_or_is_off_refuses_no_folder") {
+        return;
+    }
+    for mode in ["warn", "off"] {
+        let node = Node::new();
+        node.configure(&format!("[guard]\nmode = \"{mode}\""));
+        share(&node);
+        let pod = Pod::new(Naming::Systemd);
+        let (volume, container) = running(&node, &pod, "ext4", "64M");
+        let folder = volume.pod(pod.uid());
+        let seeing = pod.container().copying_all_mounts().following_our_mounts().start();
+        assert!(seeing.sees(folder.join("log").to_str().unwrap()).exists());
+        node.must(volume.unpublish(pod.uid()));
+        assert_eq!(layers_at(&folder), 0);
+        assert!(!seeing.sees(folder.join("log").to_str().unwrap()).exists(), "it went along");
+        assert_eq!(node.log().contains("would be refused"), mode == "warn", "{}", node.log());
+        node.must(volume.unstage());
+        container.die();
+        seeing.die();
+        node.configure("");
+        volume.take_away();
+        unshare(&node);
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
 /// A privileged container may enter the machine's own namespace: there it uses the folder itself.
 #[test]
 fn who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not() {
