@@ -1,0 +1,79 @@
+//! A play: a scene that is set up, one call or verb in it that is struck, and what may follow.
+
+use super::trace::{Kind, Point, Traced};
+use super::volume::Templates;
+use std::process::Command;
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    Success,
+    Failure,
+    /// It did not say: it was killed.
+    Silent,
+    /// It did not come to the point.
+    Missed,
+}
+
+impl End {
+    pub const ALL: [Self; 4] = [Self::Success, Self::Failure, Self::Silent, Self::Missed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Success => "success",
+            End::Failure => "failure",
+            End::Silent => "killed",
+            End::Missed => "missed",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|end| end.name() == name)
+    }
+}
+
+/// What is on the stage.
+pub trait Scene {
+    /// What is struck.
+    fn command(&self) -> Command;
+
+    /// The folder of this run alone.
+    fn base(&self) -> String;
+
+    /// Gives all calls a deadline that is over while one of them stands still.
+    fn hurry(&self, _is_on: bool) {}
+
+    /// How it ended, and that its words are as they must be.
+    fn end_of(&self, traced: &Traced) -> End;
+
+    /// That what a Success says is so.
+    fn must_be_so(&mut self, said: &str);
+
+    /// Goes on in one of the ways that may follow, to the end: it must come to a good one, and leave
+    /// nothing.
+    fn go_on(&mut self, follow_up: &str);
+}
+
+/// Makes what is on the stage.
+pub type SetUp = Box<dyn Fn(&Templates) -> Box<dyn Scene>>;
+
+/// What can be struck.
+pub struct Play {
+    /// Such as `mount/ext4/openstack`.
+    pub name: String,
+    /// What may follow.
+    pub follow_ups: &'static [&'static str],
+    pub set_up: SetUp,
+}
+
+impl Play {
+    /// The word before the first slash.
+    pub fn word(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+}
+
+/// Whether it may end without a word: who was killed, and whose words could not be written.
+pub fn may_be_silent(kind: Kind, point: &Point) -> bool {
+    kind == Kind::Kill || point.call == "write" && point.object.starts_with("pipe:")
+}
