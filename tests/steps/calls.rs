@@ -135,6 +135,11 @@ pub fn call_of(number: i64) -> Option<&'static Call> {
     CALLS.iter().find(|(known, ..)| *known == number)
 }
 
+/// The one name of a call.
+pub fn call_named(name: &str) -> Option<&'static str> {
+    CALLS.iter().find(|(_, known, ..)| *known == name).map(|call| call.1)
+}
+
 /// How a call of this name can fail that is about this.
 pub fn errors_at(name: &str, object: &str) -> &'static [Errno] {
     let is_socket = object.starts_with("socket:");

@@ -18,6 +18,8 @@ pub fn plays() -> Vec<Play> {
     let play = |(word, follow_ups)| Play {
         name: format!("installer/{word}"),
         follow_ups,
+        demand: None,
+        baseline: End::Success,
         set_up: Box::new(move |_: &Templates| -> Box<dyn Scene> {
             Box::new(Installed::set_up(word))
         }),

@@ -1,6 +1,6 @@
 //! The calls of kubelet and the controller-manager.
 
-use super::play::{End, Play, Scene};
+use super::play::{Demand, End, Play, Scene};
 use super::trace::Traced;
 use super::volume::{Kind, State, Templates, Volume};
 use std::process::Command;
@@ -39,6 +39,11 @@ const STEPS: &[Step] = &[
     },
 ];
 
+/// Whoever takes the last mount away hears of what could not be written; after that it is too late.
+fn demand(name: &str) -> Option<Demand> {
+    (name == "unmountdevice").then_some(Demand { call: "syncfs" })
+}
+
 /// What knows nothing of file systems is played with one of them.
 fn is_played(step: Step, kind: Kind, fs_type: &str) -> bool {
     match step.name {
@@ -66,6 +71,8 @@ pub fn plays() -> Vec<Play> {
                     plays.push(Play {
                         name: format!("{}/{fs_type}/{}", step.name, kind.name()),
                         follow_ups: step.follow_ups,
+                        demand: demand(step.name),
+                        baseline: End::Success,
                         set_up: Box::new(move |templates| set_up(*step, kind, fs_type, templates)),
                     });
                 }
@@ -82,7 +89,7 @@ fn set_up(step: Step, kind: Kind, fs_type: &'static str, templates: &Templates) 
 }
 
 /// Every call's name.
-pub const CALLS: [&str; 9] = [
+const CALLS: [&str; 9] = [
     "attach",
     "isattached",
     "waitforattach",
@@ -93,6 +100,12 @@ pub const CALLS: [&str; 9] = [
     "unmountdevice",
     "detach",
 ];
+
+/// Gives all calls a short deadline, or takes it back.
+pub fn hurry(volume: &Volume, is_on: bool) {
+    let calls = CALLS.iter().filter(|_| is_on);
+    volume.configure(&calls.map(|call| format!("deadline.{call} = 1")).collect::<Vec<_>>());
+}
 
 /// A reply to kubelet: one line of JSON and nothing else, and a Failure says of which volume and why.
 #[track_caller]
@@ -130,9 +143,7 @@ impl Scene for Called {
     }
 
     fn hurry(&self, is_on: bool) {
-        let calls = CALLS.iter().filter(|_| is_on);
-        self.volume
-            .configure(&calls.map(|call| format!("deadline.{call} = 1")).collect::<Vec<_>>());
+        hurry(&self.volume, is_on);
     }
 
     fn end_of(&self, traced: &Traced) -> End {
@@ -149,6 +160,7 @@ impl Scene for Called {
             "release" => {
                 volume.release();
                 volume.must_be_detached();
+                volume.nothing_is_left();
             }
             "force" => {
                 let said = volume.verb(&["detach", "--force", &volume.pv]);
@@ -159,6 +171,9 @@ impl Scene for Called {
                 let call = if other == "same" { self.step.call } else { other };
                 volume.through(call);
                 must_be_so(volume, call, has_data, None);
+                if call == "detach" {
+                    volume.nothing_is_left();
+                }
             }
         }
         if !has_data && ["release", "force"].contains(&follow_up) {

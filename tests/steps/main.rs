@@ -25,6 +25,7 @@ mod people;
 mod play;
 #[path = "../cloud/plug.rs"]
 mod plug;
+mod refusals;
 mod report;
 #[path = "../cloud/scene.rs"]
 mod scene;
@@ -36,7 +37,7 @@ mod trace;
 mod volume;
 
 use self::options::Options;
-use self::play::{End, Play, may_be_silent};
+use self::play::{Demand, End, Play, may_be_silent};
 use self::report::Report;
 use self::trace::{Kind, Point, run};
 use self::volume::Templates;
@@ -74,6 +75,13 @@ impl fmt::Display for Trial {
     }
 }
 
+impl Demand {
+    /// Whether the trial fails what is demanded.
+    fn is_lost(self, trial: &Trial) -> bool {
+        trial.point.call == self.call && matches!(trial.kind, Kind::Error(_))
+    }
+}
+
 /// A fixed order that has a little of everything early.
 fn mixed(text: &str) -> u64 {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -87,8 +95,14 @@ fn points(templates: &Templates, play: &Play, is_every: bool) -> Vec<Point> {
     let mut scene = (play.set_up)(templates);
     let traced = run(scene.command(), &scene.base(), None);
     let end = scene.end_of(&traced);
-    assert_eq!(end, End::Success, "{} without any trouble: {}", play.name, traced.text);
-    scene.must_be_so(&traced.text);
+    assert_eq!(end, play.baseline, "{} without any trouble: {}", play.name, traced.text);
+    if end == End::Success {
+        scene.must_be_so(&traced.text);
+    }
+    if let Some(demand) = play.demand {
+        let is_asked = traced.points.iter().any(|point| point.call == demand.call);
+        assert!(is_asked, "{} makes no {}", play.name, demand.call);
+    }
     let count = traced.points.len();
     let kept = if is_every { traced.points } else { sample(traced.points) };
     println!("{}: {count} system calls, {} points", play.name, kept.len());
@@ -133,6 +147,8 @@ fn play(templates: &Templates, play: &Play, trial: &Trial) -> End {
     if end == End::Success {
         scene.must_be_so(&traced.text);
     }
+    let is_lost = traced.is_struck && play.demand.is_some_and(|demand| demand.is_lost(trial));
+    assert!(!is_lost || end == End::Failure, "{end:?}, and what was written may be lost");
     assert!(
         end != End::Silent || (traced.is_struck && may_be_silent(trial.kind, &trial.point)),
         "no reply after {:.1?}: {:?}",
@@ -167,9 +183,15 @@ fn place() -> String {
 }
 
 fn trials_of(plays: &[Play], templates: &Templates, options: &Options) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let (mut trials, kept) = (Vec::new(), options.kept_points());
     for (nth, about) in plays.iter().enumerate().filter(|(_, play)| options.means(&play.name)) {
-        for point in points(templates, about, options.is_every) {
+        let known = kept.iter().filter(|(play, _)| *play == about.name);
+        let mut of_play: Vec<Point> = known.map(|(_, point)| point.clone()).collect();
+        if of_play.is_empty() {
+            of_play = points(templates, about, options.is_every);
+            options.keep_points(&about.name, &of_play);
+        }
+        for point in of_play {
             let kinds = if options.is_every { point.kinds() } else { some_kinds(about, &point) };
             trials.extend(kinds.into_iter().map(|kind| Trial::new(nth, about, &point, kind)));
         }
@@ -198,12 +220,15 @@ fn main() -> ExitCode {
     }
     let templates = Templates::new();
     let plays: Vec<Play> =
-        [kubelet::plays(), people::plays(), installer::plays()].into_iter().flatten().collect();
+        [kubelet::plays(), refusals::plays(), people::plays(), installer::plays()]
+            .into_iter()
+            .flatten()
+            .collect();
     let trials = trials_of(&plays, &templates, &options);
     let mut report = Report::of(&trials, options.done.as_deref());
     let mine: Vec<&Trial> = trials
         .iter()
-        .filter(|trial| options.is_ours(mixed(&trial.name), &trial.name))
+        .filter(|trial| options.is_ours(mixed(&trial.name), &trial.name, &trial.kind.to_string()))
         .filter(|trial| !report.is_done(&trial.name))
         .collect();
     println!("{} points and kinds, {} of them to do", trials.len(), mine.len());

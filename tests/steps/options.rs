@@ -1,5 +1,8 @@
 //! What the command line says.
 
+use super::trace::Point;
+use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -8,6 +11,8 @@ pub struct Options {
     pub until: Instant,
     part: (u64, u64),
     only: Vec<String>,
+    /// What alone happens, such as `SIGTERM`.
+    kind: Option<String>,
     /// Everything at every point, not a choice of them.
     pub is_every: bool,
     /// Where the trials are noted that came to a good end: they are not played again.
@@ -22,6 +27,7 @@ impl Options {
             until: Instant::now(),
             part: (1, 1),
             only: Vec::new(),
+            kind: None,
             is_every: false,
             done: None,
             report: None,
@@ -38,6 +44,7 @@ impl Options {
                     let part = part.filter(|(n, m): &(u64, u64)| *n >= 1 && n <= m);
                     options.part = part.ok_or("--part is such as 1/4")?;
                 }
+                "--kind" => options.kind = Some(value()?),
                 "--every" => options.is_every = true,
                 "--only" => options.only.push(value()?),
                 "--done" => options.done = Some(value()?.into()),
@@ -50,6 +57,35 @@ impl Options {
         Ok(options)
     }
 
+    /// The points that were found before, beside the list of what is done: to find them again takes
+    /// minutes.
+    fn points_file(&self) -> Option<PathBuf> {
+        let done = self.done.as_ref()?;
+        let suffix = if self.is_every { "all-points" } else { "points" };
+        Some(PathBuf::from(format!("{}.{suffix}", done.display())))
+    }
+
+    /// Each with its play.
+    pub fn kept_points(&self) -> Vec<(String, Point)> {
+        let text = self.points_file().and_then(|path| fs::read_to_string(path).ok());
+        let text = text.unwrap_or_default();
+        let points = text.lines().filter_map(|line| {
+            let (play, point) = line.split_once('\t')?;
+            Some((play.to_owned(), Point::of_line(point)?))
+        });
+        points.collect()
+    }
+
+    pub fn keep_points(&self, play: &str, points: &[Point]) {
+        let Some(path) = self.points_file() else { return };
+        let mut lines = String::new();
+        for point in points {
+            lines += &format!("{play}\t{}\n", point.line());
+        }
+        let file = fs::OpenOptions::new().create(true).append(true).open(path);
+        file.and_then(|mut file| file.write_all(lines.as_bytes())).expect("the list of points");
+    }
+
     /// Whether a play has trials that are meant.
     pub fn means(&self, play: &str) -> bool {
         let is_in = |only: &String| only.starts_with(play) || play.starts_with(only.as_str());
@@ -57,7 +93,10 @@ impl Options {
     }
 
     /// Whether a trial is meant, and of this part.
-    pub fn is_ours(&self, hash: u64, trial: &str) -> bool {
+    pub fn is_ours(&self, hash: u64, trial: &str, kind: &str) -> bool {
+        if self.kind.as_ref().is_some_and(|wanted| wanted != kind) {
+            return false;
+        }
         let (n, m) = self.part;
         let is_meant = |only: &String| trial.starts_with(only.as_str());
         hash / 64 % m == n - 1 && (self.only.is_empty() || self.only.iter().any(is_meant))

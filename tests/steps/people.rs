@@ -1,6 +1,6 @@
 //! The verbs of people: what they do is struck at each of its system calls too.
 
-use super::kubelet::CALLS;
+use super::kubelet::hurry;
 use super::play::{End, Play, Scene, SetUp};
 use super::support::pods::{Container, Naming, Pod, pods_are_possible};
 use super::support::{loop_devices_below, output_of};
@@ -16,7 +16,8 @@ const FILE_SYSTEMS: [&str; 2] = ["ext4", "xfs"];
 pub fn plays() -> Vec<Play> {
     let mut plays = Vec::new();
     let mut add = |name: String, follow_ups: &'static [&'static str], set_up: SetUp| {
-        plays.push(Play { name, follow_ups, set_up });
+        let (demand, baseline) = (None, End::Success);
+        plays.push(Play { name, follow_ups, demand, baseline, set_up });
     };
     for fs_type in FILE_SYSTEMS {
         for kind in [Kind::Local, Kind::Openstack] {
@@ -66,11 +67,6 @@ fn end_of_verb(traced: &Traced) -> End {
         }
         None => End::Silent,
     }
-}
-
-fn hurry(volume: &Volume, is_on: bool) {
-    let calls = CALLS.iter().filter(|_| is_on);
-    volume.configure(&calls.map(|call| format!("deadline.{call} = 1")).collect::<Vec<_>>());
 }
 
 fn words<const N: usize>(words: [&str; N]) -> Vec<String> {

@@ -54,6 +54,12 @@ pub trait Scene {
     fn go_on(&mut self, follow_up: &str);
 }
 
+/// A system call without which a Success is not true; if it fails the call must fail.
+#[derive(Debug, Clone, Copy)]
+pub struct Demand {
+    pub call: &'static str,
+}
+
 /// Makes what is on the stage.
 pub type SetUp = Box<dyn Fn(&Templates) -> Box<dyn Scene>>;
 
@@ -63,6 +69,9 @@ pub struct Play {
     pub name: String,
     /// What may follow.
     pub follow_ups: &'static [&'static str],
+    pub demand: Option<Demand>,
+    /// How it ends when nothing happens to it.
+    pub baseline: End,
     pub set_up: SetUp,
 }
 

@@ -1,7 +1,7 @@
 //! A process that is watched at each system call that changes or asks something, in all its threads
 //! and children; and what happens to it at one of them.
 
-use super::calls::{call_of, errors_at};
+use super::calls::{call_named, call_of, errors_at};
 use super::objects::{Objects, program};
 use nix::errno::Errno;
 use nix::libc;
@@ -55,6 +55,19 @@ impl std::fmt::Display for Point {
 }
 
 impl Point {
+    /// As a line of a file, and back.
+    pub fn line(&self) -> String {
+        format!("{}\t{}\t{}\t{}", self.program, self.call, self.object, self.nth)
+    }
+
+    pub fn of_line(line: &str) -> Option<Self> {
+        let mut parts = line.split('\t');
+        let program = parts.next()?.to_owned();
+        let call = call_named(parts.next()?)?;
+        let object = parts.next()?.to_owned();
+        Some(Self { program, call, object, nth: parts.next()?.parse().ok()? })
+    }
+
     /// All that can happen there.
     pub fn kinds(&self) -> Vec<Kind> {
         let errors = errors_at(self.call, &self.object).iter().copied().map(Kind::Error);

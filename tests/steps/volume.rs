@@ -104,7 +104,7 @@ impl Volume {
             }
             Kind::Openstack => {
                 let plug = Plug::below(&node.base());
-                let world = World::demo().hook(plug.hook()).server(&node.name);
+                let world = World::demo().hook(plug.hook()).server(&node.name).server("node-b");
                 let server = Server::start(world.volume_as("data", &id, 1));
                 let shown = plug.shown_to(&server.world().server_id(&node.name));
                 Cloud::Openstack { server, plug, shown }
@@ -212,6 +212,14 @@ impl Volume {
 
     pub fn ask(&self, name: &str) -> Answer {
         Answer::of(self.command(&self.call(name)))
+    }
+
+    /// Of another node, as the controller-manager does: its name is the call's last word.
+    pub fn ask_of(&self, name: &str, node: &str) -> Answer {
+        let mut words = self.call(name);
+        words.pop();
+        words.push(node.to_owned());
+        Answer::of(self.command(&words))
     }
 
     /// The same call until it succeeds, as kubelet repeats it. The last Failure otherwise.
@@ -360,6 +368,12 @@ impl Volume {
         for path in self.label_and_lock() {
             assert!(fs::symlink_metadata(&path).is_err(), "left: {}", path.display());
         }
+        let links = match &self.cloud {
+            Cloud::Local => self.node.base().join("cloud/by-id"),
+            Cloud::Openstack { shown, .. } => shown.by_id.clone(),
+        };
+        let links = fs::read_dir(links).into_iter().flatten().flatten().count();
+        assert_eq!(links, 0, "left: links to disks");
         let scratch = self.node.own().join("run/scratch");
         let scratch = fs::read_dir(scratch).into_iter().flatten().flatten().count();
         assert_eq!(scratch, 0, "left in the scratch folder");
