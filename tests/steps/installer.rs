@@ -52,7 +52,12 @@ impl Installed {
         match word {
             "install" | "upgrade" => self.machine.put(word, &self.new),
             "install-old" => self.machine.put("install", &self.old),
-            other => self.machine.command([other]),
+            other => {
+                // Where it was to be, which an install that was killed has not noted yet.
+                let mut command = self.machine.command([other, "--plugin-dir"]);
+                command.arg(self.machine.plugins());
+                command
+            }
         }
     }
 
@@ -129,6 +134,11 @@ impl Scene for Installed {
             Some(_) => End::Failure,
             None => End::Silent,
         }
+    }
+
+    /// Its words are for people: asked to end it ends.
+    fn must_answer(&self) -> bool {
+        false
     }
 
     fn must_be_so(&mut self, _said: &str) {

@@ -11,6 +11,8 @@ pub struct Options {
     pub until: Instant,
     part: (u64, u64),
     only: Vec<String>,
+    /// The first failure ends it.
+    pub is_first: bool,
     /// What alone happens, such as `SIGTERM`.
     kind: Option<String>,
     /// Everything at every point, not a choice of them.
@@ -27,6 +29,7 @@ impl Options {
             until: Instant::now(),
             part: (1, 1),
             only: Vec::new(),
+            is_first: false,
             kind: None,
             is_every: false,
             done: None,
@@ -44,6 +47,7 @@ impl Options {
                     let part = part.filter(|(n, m): &(u64, u64)| *n >= 1 && n <= m);
                     options.part = part.ok_or("--part is such as 1/4")?;
                 }
+                "--first" => options.is_first = true,
                 "--kind" => options.kind = Some(value()?),
                 "--every" => options.is_every = true,
                 "--only" => options.only.push(value()?),

@@ -1,0 +1,96 @@
+#!/bin/bash
+# Whether the harnesses catch what they are for: builds of this tree with one rule broken each.
+#
+#   tests/broken.sh [PATCH...]      all of tests/broken/*/*.patch if none is named
+#
+# A patch says in its line `Harness: NAME ARGUMENT...` which test binary must fail, and how it is
+# called. Without the patch the same call must pass, which is tried first. Exit status 1 if a broken
+# build passed, a patch does not apply, or a whole build failed.
+#
+# It works in a copy of what is committed. BROKEN_TARGET is a build folder to use and to keep.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "$0")/.." && pwd)
+scratch=$(mktemp -d)
+tree=$scratch/tree
+export CARGO_TARGET_DIR=${BROKEN_TARGET:-$scratch/target}
+export CARGO_PROFILE_DEV_DEBUG=0
+outcome=0
+
+# shellcheck disable=SC2317 # the trap calls it
+clean_up() {
+    git -C "$here" worktree remove --force "$tree" >/dev/null 2>&1 || true
+    rm -rf "$scratch"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+say() { printf "| %s | %s | %s |\n" "$1" "$2" "$3"; }
+
+bad() {
+    outcome=1
+    say "$@"
+}
+
+# harness_of PATCH: its name and arguments, in the array `harness`.
+harness_of() {
+    local line
+    line=$(sed -n 's/^Harness: //p' "$1" | head -n 1)
+    read -r -a harness <<<"$line"
+    [ "${#harness[@]}" -gt 0 ]
+}
+
+# program NAME: builds the test binary and the driver, and sets `built`.
+program() {
+    local said
+    said=$(cd "$tree" && cargo test --locked --test "$1" --no-run 2>&1) || return 1
+    built=$(printf '%s\n' "$said" | sed -n 's/^ *Executable .* (\(.*\))$/\1/p' | tail -n 1)
+    [ -n "$built" ]
+}
+
+# play: the harness's exit status; what it said is in the file `said`.
+play() {
+    (cd "$tree" && RUST_BACKTRACE=0 "$built" "${harness[@]:1}") >"$scratch/said" 2>&1 </dev/null
+}
+
+why() {
+    { grep -E '^FAILED|panicked at' -A 1 "$scratch/said" || tail -n 3 "$scratch/said"; } |
+        head -n 2 | tr '\n|' '  ' | cut -c 1-300
+}
+
+git -C "$here" worktree add --quiet --detach "$tree" HEAD
+patches=("$@")
+[ "${#patches[@]}" -gt 0 ] || patches=("$here"/tests/broken/*/*.patch)
+
+printf '| broken | caught | how |\n| --- | --- | --- |\n'
+declare -A tried
+for patch in "${patches[@]}"; do
+    patch=$(realpath "$patch")
+    harness_of "$patch" || { bad "$(basename "$patch" .patch)" 'no' 'it names no harness' && continue; }
+    call=${harness[*]}
+    [ -z "${tried[$call]:-}" ] || continue
+    tried[$call]=yes
+    if ! program "${harness[0]}"; then
+        bad "nothing: $call" 'no' 'this tree does not build'
+    elif play; then
+        say "nothing: $call" 'passed, as it must' ''
+    else
+        bad "nothing: $call" 'no' "it fails without a patch: $(why)"
+    fi
+done
+for patch in "${patches[@]}"; do
+    patch=$(realpath "$patch")
+    name=$(basename "$patch" .patch)
+    harness_of "$patch" || continue
+    git -C "$tree" checkout --quiet --force HEAD -- .
+    if ! git -C "$tree" apply "$patch" 2>/dev/null; then
+        bad "$name" 'no' 'the patch does not apply'
+    elif ! program "${harness[0]}"; then
+        bad "$name" 'no' 'the broken tree does not build'
+    elif play; then
+        bad "$name" 'NO' "${harness[*]} passed"
+    else
+        say "$name" 'yes' "$(why)"
+    fi
+done
+exit "$outcome"
