@@ -35,14 +35,17 @@ fn what_is_wrong(sysfs: &Sysfs, wanted: &Identity, link: &Path) -> Option<String
     let Some(number) = crate::host::device_nodes::number_of(&target) else {
         return Some("it leads to something that is no block device".to_owned());
     };
-    let Some(folder) = sysfs.numbered(number) else {
-        return Some(format!("it leads to {number}, which the kernel does not have"));
+    let folder = match sysfs.numbered(number) {
+        Ok(Some(folder)) => folder,
+        Ok(None) => return Some(format!("it leads to {number}, which the kernel does not have")),
+        // Nothing is known to be wrong.
+        Err(_) => return None,
     };
     let name = folder.kernel_name();
     if folder.has("partition") {
         return Some(format!("it leads to the partition {name}"));
     }
-    let shown = folder.shown();
+    let Ok(shown) = folder.shown() else { return None };
     if wanted.proven_by(&shown).is_some() {
         return None;
     }

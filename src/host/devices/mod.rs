@@ -66,13 +66,13 @@ impl SysfsDevices {
             .hint("nothing was done to another disk; the next try looks anew")
         };
         let folder =
-            self.sysfs.numbered(device.number).ok_or_else(|| changed("it is gone".to_owned()))?;
-        let shown = folder.shown();
+            self.sysfs.numbered(device.number)?.ok_or_else(|| changed("it is gone".to_owned()))?;
+        let shown = folder.shown()?;
         if wanted.proven_by(&shown).is_none() {
             let now = shown.first().map_or_else(|| "nothing".to_owned(), Shown::to_string);
             return Err(changed(format!("it shows {now} now, not {wanted}")));
         }
-        if folder.sequence() != device.sequence {
+        if folder.sequence()? != device.sequence {
             return Err(changed("it was exchanged: the kernel counts it as a new disk".to_owned()));
         }
         Ok(())
@@ -83,10 +83,10 @@ impl SysfsDevices {
     /// The folder of the disk of this number, if the disk is there.
     fn living(&self, number: DeviceNumber) -> Result<Option<Folder>> {
         self.sysfs.must_be_there()?;
+        let Some(folder) = self.sysfs.numbered(number)? else { return Ok(None) };
         // A loop device stays when its image is taken away; under a mount it gets no other.
-        let is_pulled =
-            |folder: &Folder| folder.kernel_name().starts_with("loop") && folder.shown().is_empty();
-        Ok(self.sysfs.numbered(number).filter(|folder| !is_pulled(folder)))
+        let is_pulled = folder.kernel_name().starts_with("loop") && folder.shown()?.is_empty();
+        Ok((!is_pulled).then_some(folder))
     }
 }
 
@@ -111,17 +111,17 @@ impl Devices for SysfsDevices {
     }
 
     fn shown_by(&self, number: DeviceNumber) -> Result<Option<Vec<Shown>>> {
-        Ok(self.sysfs.numbered(number).map(|folder| folder.shown()))
+        self.sysfs.numbered(number)?.map(|folder| folder.shown()).transpose()
     }
 
     fn presence(&self, number: DeviceNumber, wanted: &Identity) -> Result<Presence> {
         let Some(folder) = self.living(number)? else { return Ok(Presence::Absent) };
-        let shown = folder.shown();
+        let shown = folder.shown()?;
         if wanted.proven_by(&shown).is_none() && !shown.is_empty() {
             let words: Vec<_> = shown.iter().map(ToString::to_string).collect();
             return Ok(Presence::Other(words.join(", ")));
         }
-        Ok(match folder.halted() {
+        Ok(match folder.halted()? {
             Some(state) => Presence::Halted(state),
             None if shown.is_empty() => Presence::Other("it shows no serial".to_owned()),
             None => Presence::Own,
@@ -138,10 +138,10 @@ impl Devices for SysfsDevices {
         if device.size == 0 {
             return Ok(Some(format!("{name} has size 0")));
         }
-        let Some(folder) = self.sysfs.disk(name) else {
+        let Some(folder) = self.sysfs.disk(name)? else {
             return Ok(Some(format!("{name} is gone")));
         };
-        if let Some(state) = folder.halted() {
+        if let Some(state) = folder.halted()? {
             return Ok(Some(format!("{state}: the kernel gives it no work")));
         }
         if let Some(holder) = folder.entries("holders").first() {
@@ -171,8 +171,8 @@ impl Devices for SysfsDevices {
         if number.major == 0 {
             return Ok(None);
         }
-        let folder = self.living(number)?;
-        Ok(folder.and_then(|folder| folder.facts(&folder.kernel_name(), Proof::Cut)))
+        let Some(folder) = self.living(number)? else { return Ok(None) };
+        folder.facts(&folder.kernel_name(), Proof::Cut)
     }
 
     fn rescan(&self, device: &Device) -> Result<()> {
@@ -183,7 +183,7 @@ impl Devices for SysfsDevices {
             });
         }
         // SCSI disks must be told to look; virtio and NVMe disks notice by themselves.
-        match self.sysfs.disk(&device.kernel_name) {
+        match self.sysfs.disk(&device.kernel_name)? {
             Some(folder) if folder.has("device/rescan") => {
                 let path = folder.path().join("device/rescan");
                 fs::write(&path, "1")
@@ -214,11 +214,12 @@ impl Devices for SysfsDevices {
         let Identity::Serial(id) = wanted else { return Vec::new() };
         let known = udev::disks_with_serial(id).unwrap_or_default();
         let described = known.into_iter().map(|number| match self.sysfs.numbered(number) {
-            Some(folder) => match folder.shown().first() {
+            Ok(Some(folder)) => match folder.shown().unwrap_or_default().first() {
                 Some(shown) => format!("{} ({number}), which shows {shown}", folder.kernel_name()),
                 None => format!("{} ({number}), which shows nothing", folder.kernel_name()),
             },
-            None => format!("{number}, which the kernel does not have"),
+            Ok(None) => format!("{number}, which the kernel does not have"),
+            Err(error) => format!("{number}, which cannot be looked at: {}", error.cause),
         });
         described.collect()
     }
@@ -359,6 +360,44 @@ mod tests {
         assert!(error.cause.contains("\"v2\"") && error.cause.contains("serial v1"), "{error}");
         fs::remove_file(root.path().join("dev/block/253:16")).unwrap();
         assert!(devices.check(&wanted, &found).unwrap_err().cause.contains("gone"));
+    }
+
+    /// At 94ff2ff what could not be read was not there: a detach went through under a mount.
+    #[test]
+    fn a_disk_that_cannot_be_asked_is_not_gone() {
+        let root = tempfile::tempdir().unwrap();
+        let facts = ["loop/backing_file", "dev", "size", "ro", "diskseq"];
+        for (nth, fact) in facts.iter().enumerate() {
+            let (name, number) = (format!("loop{nth}"), format!("7:{nth}"));
+            disk(root.path(), &name, &number, &[("loop/backing_file", "/i/v1\n")]);
+            let devices = devices(root.path());
+            let wanted = Identity::BackingFile("/i/v1".into());
+            let found = only(&devices, &wanted);
+            // A folder is opened, and cannot be read.
+            let file = root.path().join("block").join(&name).join(fact);
+            fs::remove_file(&file).unwrap();
+            fs::create_dir(&file).unwrap();
+            let error = devices.search(&wanted).unwrap_err();
+            assert!(error.cause.contains("read") && error.hint.is_some(), "{fact}: {error}");
+            if *fact == "loop/backing_file" {
+                assert!(devices.is_gone(found.number).is_err(), "{fact}");
+                assert!(devices.presence(found.number, &wanted).is_err(), "{fact}");
+                assert!(devices.check(&wanted, &found).is_err(), "{fact}");
+            }
+            fs::remove_dir_all(root.path().join("block").join(&name)).unwrap();
+            assert_eq!(devices.search(&wanted).unwrap(), [], "{fact}: what is not there is gone");
+        }
+    }
+
+    /// A disk of anybody's that does not tell its serial stands in nobody's way.
+    #[test]
+    fn a_disk_that_tells_no_serial_stands_in_nobodys_way() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdb", "253:16", &[("serial/no", "file")]);
+        disk(root.path(), "vdc", "253:32", &[("serial", "v1")]);
+        let devices = devices(root.path());
+        assert_eq!(only(&devices, &serial("v1")).kernel_name, "vdc");
+        assert!(!devices.is_gone("253:16".parse().unwrap()).unwrap());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::host::files;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use std::collections::BTreeSet;
@@ -57,8 +58,10 @@ impl Sysfs {
             if used.as_ref().is_some_and(|used| name.starts_with("loop") && !used.contains(name)) {
                 continue;
             }
-            if let Some(proof) = wanted.proven_by(&shown(all.as_fd(), name, kind_of(name, wanted)))
-                && let Some(device) = self.disk(name).and_then(|folder| folder.facts(name, proof))
+            let shown = shown(all.as_fd(), name, kind_of(name, wanted))?;
+            if let Some(proof) = wanted.proven_by(&shown)
+                && let Some(folder) = self.disk(name)?
+                && let Some(device) = folder.facts(name, proof)?
             {
                 found.push(device);
             }
@@ -77,7 +80,7 @@ impl Sysfs {
         Some(names.map(str::to_owned).collect())
     }
 
-    pub(super) fn disk(&self, kernel_name: &str) -> Option<Folder> {
+    pub(super) fn disk(&self, kernel_name: &str) -> Result<Option<Folder>> {
         Folder::open(&self.root.join("block").join(kernel_name))
     }
 
@@ -90,18 +93,31 @@ impl Sysfs {
     }
 
     /// The folder of the device of this number, whole disk or not.
-    pub(super) fn numbered(&self, number: DeviceNumber) -> Option<Folder> {
+    pub(super) fn numbered(&self, number: DeviceNumber) -> Result<Option<Folder>> {
         Folder::open(&self.root.join("dev/block").join(number.to_string()))
     }
 }
 
 impl Folder {
-    fn open(path: &Path) -> Option<Self> {
-        let descriptor = OwnedFd::from(File::open(path).ok()?);
+    /// Nothing if there is no such disk. That it could not be looked for is an error: whoever takes
+    /// a disk for gone gives its mounts up.
+    fn open(path: &Path) -> Result<Option<Self>> {
+        let failed =
+            |error: &std::io::Error| Error::io(format!("look at {}", path.display()), error);
+        let descriptor = match File::open(path) {
+            Ok(folder) => OwnedFd::from(folder),
+            Err(error) if is_absence(errno_of(&error)) => return Ok(None),
+            Err(error) => return Err(failed(&error)),
+        };
         // `/sys/dev/block/NUMBER` is a link: the kernel's name is at the end of where it leads.
-        let real = fs::read_link(path).unwrap_or_else(|_| path.to_path_buf());
-        let kernel_name = real.file_name()?.to_string_lossy().into_owned();
-        Some(Self { descriptor, path: path.to_path_buf(), kernel_name })
+        let real = match fs::read_link(path) {
+            Ok(real) => real,
+            Err(error) if errno_of(&error) == Errno::EINVAL => path.to_path_buf(),
+            Err(error) if is_absence(errno_of(&error)) => return Ok(None),
+            Err(error) => return Err(failed(&error)),
+        };
+        let kernel_name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Some(Self { descriptor, path: path.to_path_buf(), kernel_name }))
     }
 
     pub(super) fn kernel_name(&self) -> String {
@@ -113,36 +129,38 @@ impl Folder {
     }
 
     /// Everything that the disk shows of itself.
-    pub(super) fn shown(&self) -> Vec<Shown> {
+    pub(super) fn shown(&self) -> Result<Vec<Shown>> {
         let name = self.kernel_name();
         let files = if name.starts_with("loop") { LOOP } else { serial_files(&name) };
-        files.iter().filter_map(|file| read_shown(self.descriptor.as_fd(), file, file)).collect()
+        let all = files.iter().map(|file| read_shown(self.descriptor.as_fd(), file, file));
+        all.filter_map(Result::transpose).collect()
     }
 
     /// The facts of a disk; nothing if it vanishes while we look.
-    pub(super) fn facts(&self, kernel_name: &str, proof: Proof) -> Option<Device> {
-        Some(Device {
-            kernel_name: kernel_name.to_owned(),
-            number: self.text("dev")?.parse().ok()?,
-            size: self.text("size")?.parse::<u64>().ok()?.checked_mul(SECTOR)?,
-            read_only: self.text("ro")? == "1",
-            sequence: self.sequence(),
-            proof,
-        })
+    pub(super) fn facts(&self, kernel_name: &str, proof: Proof) -> Result<Option<Device>> {
+        let [number, size, read_only] = [self.text("dev")?, self.text("size")?, self.text("ro")?]
+            .map(Option::unwrap_or_default);
+        let sequence = self.sequence()?;
+        let size = size.parse::<u64>().ok().and_then(|sectors| sectors.checked_mul(SECTOR));
+        let (Ok(number), Some(size), false) = (number.parse(), size, read_only.is_empty()) else {
+            return Ok(None);
+        };
+        let (kernel_name, read_only) = (kernel_name.to_owned(), read_only == "1");
+        Ok(Some(Device { kernel_name, number, size, read_only, sequence, proof }))
     }
 
     /// The state of a disk that the kernel has, and gives no work to.
-    pub(super) fn halted(&self) -> Option<String> {
+    pub(super) fn halted(&self) -> Result<Option<String>> {
         let works = if self.kernel_name.starts_with("nvme") { "live" } else { "running" };
-        if let Some(state) = self.text("device/state").filter(|state| state != works) {
-            return Some(format!("{} is {state}", self.kernel_name));
+        if let Some(state) = self.text("device/state")?.filter(|state| state != works) {
+            return Ok(Some(format!("{} is {state}", self.kernel_name)));
         }
-        let is_suspended = self.text("dm/suspended").is_some_and(|text| text == "1");
-        is_suspended.then(|| format!("{} is suspended", self.kernel_name))
+        let is_suspended = self.text("dm/suspended")?.is_some_and(|text| text == "1");
+        Ok(is_suspended.then(|| format!("{} is suspended", self.kernel_name)))
     }
 
-    pub(super) fn sequence(&self) -> Option<u64> {
-        self.text("diskseq")?.parse().ok()
+    pub(super) fn sequence(&self) -> Result<Option<u64>> {
+        Ok(self.text("diskseq")?.and_then(|text| text.parse().ok()))
     }
 
     pub(super) fn has(&self, file: &str) -> bool {
@@ -154,8 +172,11 @@ impl Folder {
         entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
-    pub(super) fn text(&self, file: &str) -> Option<String> {
-        read(self.descriptor.as_fd(), file).map(|bytes| trimmed(&bytes))
+    pub(super) fn text(&self, file: &str) -> Result<Option<String>> {
+        match read(self.descriptor.as_fd(), file) {
+            Ok(bytes) => Ok(bytes.map(|bytes| trimmed(&bytes))),
+            Err(errno) => Err(unread(&self.path.join(file), errno)),
+        }
     }
 }
 
@@ -189,23 +210,33 @@ fn kind_of(kernel_name: &str, wanted: &Identity) -> &'static [&'static str] {
     }
 }
 
-fn shown(all: impl AsFd, kernel_name: &str, files: &'static [&'static str]) -> Vec<Shown> {
+fn shown(all: impl AsFd, kernel_name: &str, files: &'static [&'static str]) -> Result<Vec<Shown>> {
     let all = all.as_fd();
-    files
-        .iter()
-        .filter_map(|file| read_shown(all, &format!("{kernel_name}/{file}"), file))
-        .collect()
+    let each = files.iter().map(|file| read_shown(all, &format!("{kernel_name}/{file}"), file));
+    each.filter_map(Result::transpose).collect()
 }
 
-fn read_shown(folder: impl AsFd, path: &str, file: &'static str) -> Option<Shown> {
+/// For a serial the kernel may ask the disk: one that gives no answer shows none, and must not stand
+/// in the way of all others. What the kernel knows by itself is there, or it cannot be told.
+fn read_shown(folder: impl AsFd, path: &str, file: &'static str) -> Result<Option<Shown>> {
+    let is_ours = |errno| matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM);
+    match read(folder, path) {
+        Ok(bytes) => Ok(bytes.and_then(|bytes| shown_in(&bytes, file))),
+        Err(errno) if file == "loop/backing_file" || is_ours(errno) => {
+            Err(unread(Path::new(path), errno))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+fn shown_in(bytes: &[u8], file: &'static str) -> Option<Shown> {
     /// Device type, page code, and the length in two bytes.
     const PAGE_HEADER: usize = 4;
-    let bytes = read(folder, path)?;
     let text = match file {
-        "loop/backing_file" => return backing_file(&bytes).map(Shown::BackingFile),
+        "loop/backing_file" => return backing_file(bytes).map(Shown::BackingFile),
         "device/vpd_pg80" => trimmed(bytes.get(PAGE_HEADER..)?),
-        "device/vpd_pg83" => identifier_of_page_83(&bytes)?,
-        _ => trimmed(&bytes),
+        "device/vpd_pg83" => identifier_of_page_83(bytes)?,
+        _ => trimmed(bytes),
     };
     (!text.is_empty()).then_some(Shown::Serial { file, text })
 }
@@ -232,12 +263,34 @@ fn backing_file(bytes: &[u8]) -> Option<PathBuf> {
     is_there.then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-fn read(folder: impl AsFd, path: &str) -> Option<Vec<u8>> {
+/// Nothing if there is no such file, or no such disk any more.
+fn read(folder: impl AsFd, path: &str) -> nix::Result<Option<Vec<u8>>> {
+    let folder = folder.as_fd();
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    let file = openat(folder, path, flags, Mode::empty()).ok()?;
     let mut buffer = [0; LARGEST];
-    let length = nix::unistd::read(&file, &mut buffer).ok()?;
-    Some(buffer[..length].to_vec())
+    loop {
+        let opened = openat(folder, path, flags, Mode::empty());
+        match opened.and_then(|file| nix::unistd::read(&file, &mut buffer)) {
+            Ok(length) => return Ok(Some(buffer[..length].to_vec())),
+            Err(Errno::EINTR) => {}
+            Err(errno) if is_absence(errno) => return Ok(None),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Whether it says that there is no such thing. Any other error says nothing about a disk.
+fn is_absence(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV | Errno::ENXIO)
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(0))
+}
+
+fn unread(path: &Path, errno: Errno) -> Error {
+    Error::io(format!("read {}", path.display()), &errno.into())
+        .hint("whether the disk is there cannot be told without it")
 }
 
 fn trimmed(bytes: &[u8]) -> String {
