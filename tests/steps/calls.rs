@@ -144,6 +144,10 @@ pub fn call_named(name: &str) -> Option<&'static str> {
 pub fn errors_at(name: &str, object: &str) -> &'static [Errno] {
     let is_socket = object.starts_with("socket:");
     match name {
+        // What only shows something has no room that could be used up.
+        "open" | "openat" if ["/proc/", "/sys/"].iter().any(|begin| object.starts_with(begin)) => {
+            &[EIO, EACCES, EMFILE, EINTR, ENOMEM]
+        }
         "write" | "writev" if is_socket => SENDS,
         "read" | "readv" if is_socket => RECEIVES,
         // Who asks for an exclusive open is told of who has it.

@@ -109,6 +109,11 @@ impl Scene for Forced {
         self.volume.base()
     }
 
+    /// A person sees that it was ended.
+    fn must_answer(&self) -> bool {
+        false
+    }
+
     fn hurry(&self, is_on: bool) {
         hurry(&self.volume, is_on);
     }
@@ -162,6 +167,10 @@ impl Scene for Renewed {
 
     fn base(&self) -> String {
         self.volume.base()
+    }
+
+    fn must_answer(&self) -> bool {
+        false
     }
 
     fn hurry(&self, is_on: bool) {
@@ -243,6 +252,10 @@ impl Scene for Looked {
 
     fn base(&self) -> String {
         self.volume.base()
+    }
+
+    fn must_answer(&self) -> bool {
+        false
     }
 
     fn hurry(&self, is_on: bool) {
@@ -332,6 +345,10 @@ impl Scene for Pulled {
 
     fn base(&self) -> String {
         self.volume.base()
+    }
+
+    fn must_answer(&self) -> bool {
+        self.verb != "heal"
     }
 
     fn hurry(&self, is_on: bool) {
