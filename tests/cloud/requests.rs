@@ -186,3 +186,23 @@ fn asked_earlier(scene: &Scene, seconds: u64) {
     let mut world = scene.cloud.world();
     world.volume_mut("data").metadata.insert(ASKED.to_owned(), Value::from(text));
 }
+
+/// The answer to the end of the note was lost, and meanwhile another server has the volume too: a
+/// detach that saw the attachment ends the note, or others would wait for two minutes for nothing.
+#[test]
+fn a_note_whose_outcome_a_detach_saw_ends_though_another_server_has_the_volume() {
+    let scene = Scene::of_immediate();
+    scene.cloud.world().volume_mut("data").multiattach = true;
+    scene.cloud.fault(Fault::on("DELETE", "/volumes/*/metadata/*").cut(Cut::Before).times(9));
+    scene.node.must(scene.attach("node-a"));
+    scene.cloud.world().faults.clear();
+    assert!(note(&scene.cloud, &scene.volume, ASKED).is_some(), "the end of the note was lost");
+    let other = scene.server("node-b");
+    scene.cloud.world().attached("data", &other);
+    scene.node.must(scene.detach("node-a"));
+    assert_eq!(scene.attached_to(), [other]);
+    assert_eq!(note(&scene.cloud, &scene.volume, ASKED), None);
+    assert_eq!(note(&scene.cloud, &scene.volume, NAME).as_deref(), Some(PV));
+    scene.node.must(scene.detach("node-b"));
+    assert_eq!(note(&scene.cloud, &scene.volume, NAME), None);
+}

@@ -317,9 +317,16 @@ impl Detaching<'_> {
             for server in state.mounted_beside.iter().filter(gone) {
                 self.cloud.mark_beside(id, Beside::Removed(server), self.deadline)?;
             }
-            let is_outcome = |open: &OpenRequest| was_at == Some(&open.request.server);
-            let open = self.requests.open_request(state).filter(|open| !is_outcome(open));
-            if !state.attachments.is_empty() || open.is_some() {
+            // A request of the server that the volume was seen at has its outcome, whoever else has
+            // the volume.
+            let is_outcome =
+                state.requested.as_ref().is_some_and(|request| was_at == Some(&request.server));
+            if is_outcome {
+                self.cloud.end_request(id, self.deadline)?;
+            }
+            if !state.attachments.is_empty()
+                || (!is_outcome && self.requests.open_request(state).is_some())
+            {
                 return Ok(());
             }
             if state.recorded_name.is_some() {
@@ -328,7 +335,7 @@ impl Detaching<'_> {
             if state.mounted_on.is_some() {
                 self.cloud.mark_mounted(id, None, self.deadline)?;
             }
-            if state.requested.is_some() {
+            if state.requested.is_some() && !is_outcome {
                 self.cloud.end_request(id, self.deadline)?;
             }
         }
