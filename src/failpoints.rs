@@ -3,7 +3,8 @@
 //! Every step that changes something names itself here. In a debug build
 //! `INCLOUD_DISK_SEAM=step=action[,step=action…]` makes the named step panic (`panic`), end the
 //! process at once (`kill`), wait (`sleep:MILLISECONDS`), or make a file and wait until somebody
-//! removes it (`hold:PATH`). `INCLOUD_DISK_SYSFS` and `INCLOUD_DISK_BY_ID` put other folders in
+//! removes it (`hold:PATH`). `INCLOUD_DISK_SEAM_LIST` names a file to which each step that is passed is
+//! added; with it `#N=action` means the N-th step of the call. `INCLOUD_DISK_SYSFS` and `INCLOUD_DISK_BY_ID` put other folders in
 //! the place of `/sys` and `/dev/disk/by-id`; `INCLOUD_DISK_SWITCH` names the method by which mounts
 //! are replaced, as an older kernel would have it, and with `INCLOUD_DISK_KEEPER_HANGS` the last one
 //! to let go of a dead disk does not come back. In a release build all this is nothing.
@@ -56,12 +57,12 @@ pub fn effect(name: &str) -> Result<()> {
     use std::sync::Mutex;
     static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let failed = || Err(Error::new(Kind::Host, format!("{name} was made to fail")));
-    match action(name).as_deref() {
+    match action(name, passed(name)).as_deref() {
         Some("fail") => failed(),
         Some(other) => {
             let Some(wanted) = other.strip_prefix("fail:").and_then(|n| n.parse::<usize>().ok())
             else {
-                step(name);
+                act(name, other);
                 return Ok(());
             };
             let Ok(mut seen) = SEEN.lock() else { return Ok(()) };
@@ -72,21 +73,42 @@ pub fn effect(name: &str) -> Result<()> {
     }
 }
 
+/// What the script has for a step of this name, or for the one at this place.
 #[cfg(debug_assertions)]
-fn action(name: &str) -> Option<String> {
+fn action(name: &str, place: Option<usize>) -> Option<String> {
     let script = std::env::var_os("INCLOUD_DISK_SEAM")?;
     let script = script.to_string_lossy();
-    let rules = script.split(',').filter_map(|rule| rule.split_once('='));
-    rules.filter(|(step, _)| *step == name).map(|(_, action)| action.to_owned()).next()
+    let place = place.map(|place| format!("#{place}"));
+    let mut rules = script.split(',').filter_map(|rule| rule.split_once('='));
+    let rule = rules.find(|(step, _)| *step == name || Some(*step) == place.as_deref());
+    rule.map(|(_, action)| action.to_owned())
+}
+
+/// Notes a step in the call's list; answers its place there, counted from one.
+#[cfg(debug_assertions)]
+fn passed(name: &str) -> Option<usize> {
+    use std::io::Write;
+    let list = std::env::var_os("INCLOUD_DISK_SEAM_LIST")?;
+    // The processes of one call have one list, and each adds whole lines.
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&list).ok()?;
+    file.write_all(format!("{name}\n").as_bytes()).ok()?;
+    Some(std::fs::read_to_string(&list).ok()?.lines().count())
 }
 
 /// Marks a step.
 #[cfg(debug_assertions)]
-#[allow(clippy::missing_panics_doc, reason = "panicking on demand is what it is for")]
 pub fn step(name: &str) {
-    match action(name).as_deref() {
-        Some("panic") => panic!("seam {name}"),
-        Some("kill") => {
+    if let Some(action) = action(name, passed(name)) {
+        act(name, &action);
+    }
+}
+
+#[cfg(debug_assertions)]
+#[allow(clippy::panic, reason = "panicking on demand is what it is for")]
+fn act(name: &str, action: &str) {
+    match action {
+        "panic" => panic!("seam {name}"),
+        "kill" => {
             if WORKER.load(std::sync::atomic::Ordering::SeqCst) {
                 // The whole call is killed: the process that waits for this one too.
                 let waiting = nix::unistd::getppid();
@@ -94,7 +116,7 @@ pub fn step(name: &str) {
             }
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
         }
-        Some(other) => {
+        other => {
             if let Some(path) = other.strip_prefix("hold:") {
                 let _ = std::fs::write(path, name);
                 while std::path::Path::new(path).exists() {
@@ -106,6 +128,5 @@ pub fn step(name: &str) {
                 std::thread::sleep(std::time::Duration::from_millis(milliseconds));
             }
         }
-        None => {}
     }
 }

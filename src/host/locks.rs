@@ -6,6 +6,7 @@
 
 use super::left_behind::{self, Left};
 use super::{files, worker};
+use crate::failpoints;
 use crate::model::deadline::{Deadline, Steps};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -182,6 +183,7 @@ impl Locks {
         let deadline = self.patience.map_or(deadline, |patience| deadline.at_most(patience));
         let path = self.folder.join(format!("{id}.lock"));
         let steps = Steps::between(Duration::from_millis(1), Duration::from_millis(50));
+        let mut waits = false;
         for step in steps {
             if let Err(error) = files::make_private_folder(&self.folder) {
                 return Ok(Locked::Impossible(error));
@@ -205,7 +207,11 @@ impl Locks {
                     return Ok(Locked::Held(Lock { path, file }));
                 }
                 Ok(()) => continue,
-                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::WouldBlock) if waits => {}
+                Err(TryLockError::WouldBlock) => {
+                    waits = true;
+                    failpoints::step("locks.waits");
+                }
                 Err(TryLockError::Error(error)) => {
                     return Err(Error::io(format!("lock {}", path.display()), &error));
                 }

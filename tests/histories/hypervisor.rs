@@ -1,0 +1,281 @@
+//! A hypervisor whose disks are loop devices. A disk that goes while it is in use is dead: its file
+//! system answers with errors, and what the old disk still writes reaches no image.
+//!
+//! The kernel's loop devices show no serial, so each server has a sysfs of its own, in which a disk
+//! shows the first 20 characters of its volume's id, as virtio-blk does.
+
+use crate::server::hook::{Action, Call, Hook};
+use crate::support::output_of;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const GIB: u64 = 1 << 30;
+
+/// All hosts of a world.
+#[derive(Debug)]
+pub struct Hypervisor {
+    base: PathBuf,
+    /// The kernel's name of the disk of each volume at each server.
+    disks: Mutex<BTreeMap<(String, String), String>>,
+    /// The name that each volume's disk had last.
+    last: Mutex<BTreeMap<String, String>>,
+}
+
+/// What a server's kernel shows of its disks.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    pub sysfs: PathBuf,
+    pub by_id: PathBuf,
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hypervisor {
+    pub fn below(base: &Path) -> Arc<Self> {
+        fs::create_dir(base.join("images")).expect("the images' folder");
+        let (disks, last) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { base: base.to_path_buf(), disks, last })
+    }
+
+    pub fn hook(self: &Arc<Self>) -> Hook {
+        let hypervisor = Arc::clone(self);
+        Hook::function(move |call: &Call| {
+            let done = match call.action {
+                Action::Attach => hypervisor.plug(&call.server, &call.volume, call.size),
+                Action::Detach => hypervisor.pull(&call.server, &call.volume),
+                Action::Extend => hypervisor.extend(&call.server, &call.volume, call.size),
+            };
+            done.map_err(|error| error.to_string())
+        })
+    }
+
+    pub fn image(&self, volume: &str) -> PathBuf {
+        self.base.join("images").join(volume)
+    }
+
+    /// The view of a server; made when it is asked for first.
+    pub fn shown_to(&self, server: &str) -> Shown {
+        let folder = self.base.join("servers").join(server);
+        let shown = Shown { sysfs: folder.join("sys"), by_id: folder.join("by-id") };
+        if !folder.exists() {
+            fs::create_dir_all(shown.sysfs.join("dev/block")).expect("a sysfs");
+            fs::create_dir(shown.sysfs.join("block")).expect("a sysfs");
+            fs::create_dir_all(&shown.by_id).expect("udev's folder");
+            let root = [("dev", "252:0"), ("serial", "root-of-the-server")];
+            shown.disk("vda", &root).expect("a root disk");
+        }
+        shown
+    }
+
+    /// The kernel's name of a volume's disk that lives at this server.
+    pub fn disk(&self, server: &str, volume: &str) -> Option<String> {
+        lock(&self.disks).get(&(server.to_owned(), volume.to_owned())).cloned()
+    }
+
+    /// The servers that have a disk of the volume.
+    pub fn servers_of(&self, volume: &str) -> Vec<String> {
+        let disks = lock(&self.disks);
+        disks.keys().filter(|(_, of)| of == volume).map(|(server, _)| server.clone()).collect()
+    }
+
+    pub fn plug(&self, server: &str, volume: &str, size: u64) -> io::Result<()> {
+        if self.disk(server, volume).is_some() {
+            return Ok(());
+        }
+        let image = self.image(volume);
+        enlarge(&image, size)?;
+        let bind = || losetup(&[Path::new("--find"), Path::new("--show"), &image]);
+        let mut name = bind()?;
+        // A disk comes back under another name: its old one is taken while it looks for a new one.
+        if lock(&self.last).get(volume) == Some(&name) {
+            let other = bind()?;
+            losetup(&[Path::new("--detach"), &device(&name)])?;
+            name = other;
+        }
+        lock(&self.last).insert(volume.to_owned(), name.clone());
+        let shown = self.shown_to(server);
+        let kernel = Path::new("/sys/block").join(&name);
+        let copied = ["dev", "size", "ro", "diskseq", "loop/backing_file", "queue/rotational"];
+        let text_of = |file: &str| fs::read_to_string(kernel.join(file)).unwrap_or_default();
+        let mut files: Vec<_> = copied.iter().map(|file| (*file, text_of(file))).collect();
+        files.push(("serial", serial(volume).to_owned()));
+        let files: Vec<_> = files.iter().map(|(file, text)| (*file, text.as_str())).collect();
+        lock(&self.disks).insert((server.to_owned(), volume.to_owned()), name.clone());
+        shown.disk(&name, &files)?;
+        point(&shown.link(volume), &device(&name))
+    }
+
+    /// The disk goes, whatever the guest says.
+    pub fn pull(&self, server: &str, volume: &str) -> io::Result<()> {
+        let key = (server.to_owned(), volume.to_owned());
+        let name = lock(&self.disks).get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
+        let shown = self.shown_to(server);
+        let number = fs::read_to_string(Path::new("/sys/block").join(&name).join("dev"))?;
+        let number = number.trim();
+        shut_down(number)?;
+        // udev's links of this disk, wherever they were bent to.
+        for link in fs::read_dir(&shown.by_id)?.flatten() {
+            if fs::read_link(link.path()).is_ok_and(|to| to == device(&name)) {
+                fs::remove_file(link.path())?;
+            }
+        }
+        let away = shown.sysfs.join(&name);
+        fs::rename(shown.sysfs.join("block").join(&name), &away)?;
+        fs::remove_file(shown.sysfs.join("dev/block").join(number))?;
+        fs::remove_dir_all(away)?;
+        lock(&self.disks).remove(&key);
+        losetup(&[Path::new("--detach"), &device(&name)])?;
+        let image = self.image(volume);
+        let is_bound = backing_of(&name).is_some_and(|file| file == image);
+        if is_bound && self.servers_of(volume).is_empty() {
+            let copy = self.base.join("images/.copy");
+            let how = ["--sparse=always", "--reflink=auto"];
+            let copied = output_of(Command::new("cp").args(how).args([&image, &copy]));
+            if !copied.status.success() {
+                return Err(io::Error::other("the image cannot be copied"));
+            }
+            fs::rename(copy, image)?;
+        }
+        Ok(())
+    }
+
+    fn extend(&self, server: &str, volume: &str, size: u64) -> io::Result<()> {
+        enlarge(&self.image(volume), size)?;
+        let name = self.disk(server, volume).ok_or(io::ErrorKind::NotFound)?;
+        losetup(&[Path::new("--set-capacity"), &device(&name)])?;
+        let size = fs::read(Path::new("/sys/block").join(&name).join("size"))?;
+        let sysfs = self.shown_to(server).sysfs;
+        // Never half a number.
+        let half = sysfs.join(format!("size-of-{name}"));
+        fs::write(&half, size)?;
+        fs::rename(half, sysfs.join("block").join(name).join("size"))
+    }
+
+    /// udev's links of two disks are exchanged.
+    pub fn swap_links(&self, server: &str, one: &str, two: &str) {
+        let shown = self.shown_to(server);
+        for (link, of) in [(one, two), (two, one)] {
+            if let Some(name) = self.disk(server, of) {
+                let _ = point(&shown.link(link), &device(&name));
+            }
+        }
+    }
+
+    /// Each link leads to its disk, and no other is there.
+    pub fn mend_links(&self, server: &str) {
+        let shown = self.shown_to(server);
+        for link in fs::read_dir(&shown.by_id).into_iter().flatten().flatten() {
+            let _ = fs::remove_file(link.path());
+        }
+        let disks = lock(&self.disks).clone();
+        for ((_, volume), name) in disks.iter().filter(|((at, _), _)| at == server) {
+            let _ = point(&shown.link(volume), &device(name));
+        }
+    }
+}
+
+impl Shown {
+    /// udev's link to a volume's disk.
+    pub fn link(&self, volume: &str) -> PathBuf {
+        self.by_id.join(format!("virtio-{}", serial(volume)))
+    }
+
+    /// Shows a disk with these files, all of it at once.
+    fn disk(&self, name: &str, files: &[(&str, &str)]) -> io::Result<()> {
+        let new = self.sysfs.join(name);
+        fs::create_dir_all(new.join("holders"))?;
+        for (file, text) in files {
+            let path = new.join(file);
+            fs::create_dir_all(path.parent().unwrap_or(&new))?;
+            fs::write(path, text)?;
+            if *file == "dev" {
+                let number = self.sysfs.join("dev/block").join(text.trim());
+                symlink(Path::new("../../block").join(name), number)?;
+            }
+        }
+        fs::rename(new, self.sysfs.join("block").join(name))
+    }
+}
+
+/// The file behind a loop device; nothing when it was replaced by another of its name.
+pub fn backing_of(name: &str) -> Option<PathBuf> {
+    let file = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+    Some(PathBuf::from(file.trim()))
+}
+
+/// The link, whole at any time.
+fn point(link: &Path, to: &Path) -> io::Result<()> {
+    let new = link.with_extension("new");
+    let _ = fs::remove_file(&new);
+    symlink(to, &new)?;
+    fs::rename(new, link)
+}
+
+fn enlarge(image: &Path, size: u64) -> io::Result<()> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(image)?;
+    if file.metadata()?.len() < size * GIB { file.set_len(size * GIB) } else { Ok(()) }
+}
+
+/// The file system on a disk answers with errors from now on, in whatever namespace it is mounted.
+fn shut_down(number: &str) -> io::Result<()> {
+    let mut is_mounted = false;
+    for process in fs::read_dir("/proc")?.flatten() {
+        let is_process = process.file_name().to_str().is_some_and(|pid| pid.parse::<u32>().is_ok());
+        let table = fs::read_to_string(process.path().join("mountinfo"));
+        let (true, Ok(table)) = (is_process, table) else { continue };
+        for line in table.lines().filter(|line| line.split(' ').nth(2) == Some(number)) {
+            is_mounted = true;
+            let target = line.split(' ').nth(4).unwrap_or("/");
+            let place = process.path().join("root").join(target.trim_start_matches('/'));
+            let Ok(root) = File::open(place) else { continue };
+            let found = root.metadata()?.dev();
+            let (major, minor) = (nix::sys::stat::major(found), nix::sys::stat::minor(found));
+            // Else another mount covers this one.
+            if format!("{major}:{minor}") == number {
+                return end_file_system(&root);
+            }
+        }
+    }
+    if is_mounted { Err(io::Error::other("the guest does not let the disk go")) } else { Ok(()) }
+}
+
+#[allow(unsafe_code)]
+fn end_file_system(root: &File) -> io::Result<()> {
+    nix::ioctl_read!(shut_down_file_system, b'X', 125, u32);
+    // Not even the journal is flushed.
+    let mut flag = 2;
+    // SAFETY: the kernel reads one u32, which lives until the call returns.
+    match unsafe { shut_down_file_system(root.as_raw_fd(), &raw mut flag) } {
+        // It was dead already.
+        Ok(_) | Err(nix::errno::Errno::EIO) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What virtio-blk shows of an id.
+fn serial(volume: &str) -> &str {
+    &volume[..volume.len().min(20)]
+}
+
+fn device(name: &str) -> PathBuf {
+    Path::new("/dev").join(name)
+}
+
+/// Runs losetup; answers the name of the device that it printed, if it did.
+pub fn losetup(arguments: &[&Path]) -> io::Result<String> {
+    let output = output_of(Command::new("losetup").args(arguments));
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(io::Error::other(format!("losetup {arguments:?}: {text}")));
+    }
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(printed.trim().trim_start_matches("/dev/").to_owned())
+}
