@@ -19,6 +19,7 @@ mod hypervisor;
 mod options;
 mod orders;
 mod play;
+#[allow(clippy::unused_self, reason = "each harness uses its own part")]
 #[path = "../cloud/scene.rs"]
 mod scene;
 mod seeded;

@@ -46,13 +46,16 @@ impl Options {
             let whole = |text: String| {
                 text.parse().map_err(|_| format!("{word} needs a number, not {text}"))
             };
+            let count = |text: String| {
+                text.parse().map_err(|_| format!("{word} needs a number, not {text}"))
+            };
             match word.as_str() {
                 "--minutes" => options.time = Duration::from_secs_f64(number(value()?)? * 60.0),
                 "--shrink" => options.shrink = Duration::from_secs_f64(number(value()?)? * 60.0),
                 "--seed" => options.seed = whole(value()?)?,
-                "--steps" => options.steps = number(value()?)? as usize,
-                "--volumes" => options.volumes = (number(value()?)? as usize).clamp(1, 64),
-                "--jobs" => options.jobs = number(value()?)? as usize,
+                "--steps" => options.steps = count(value()?)?,
+                "--volumes" => options.volumes = usize::clamp(count(value()?)?, 1, 64),
+                "--jobs" => options.jobs = count(value()?)?,
                 "--replay" => options.replay = Some(value()?),
                 "--report" => options.report = Some(value()?.into()),
                 "--orders" => options.orders = true,

@@ -545,7 +545,8 @@ impl Ready {
             || words[1] == "--force";
         let has_reply = ended.reply.is_object() && ended.code == Some(0);
         let is_struck = seams.killed_at.is_some() || seams.killed_after.is_some();
-        if !is_verb && !has_reply && !(ended.is_killed() && is_struck) {
+        let may_end_silently = is_verb || (ended.is_killed() && is_struck);
+        if !has_reply && !may_end_silently {
             let text = format!("{step}: {:?}, exit {:?}", ended.text, ended.code);
             return Err(Violation { kind: "no reply", text });
         }

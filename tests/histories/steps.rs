@@ -282,14 +282,46 @@ impl Maker {
             Scene::BadLinks => {
                 self.row(volume, pod, &[Attach, SwapLinks, WaitForAttach, MountDevice, StartPod]);
             }
+            Scene::FromAfar => self.row(volume, pod, &[DetachFromAfar, Write, AttachFromAfar]),
+            Scene::Killed => {
+                let action = self.seeded.weighted(CALLS);
+                let seam = 1 + self.seeded.below(12);
+                self.push(action, node, volume, pod).killed_at = Some(seam);
+                if self.seeded.one_in(2) {
+                    self.row(volume, pod, &[action]);
+                }
+            }
+            Scene::AtOnce => {
+                let (one, two) = (self.seeded.weighted(CALLS), self.seeded.weighted(CALLS));
+                let (where_two, pod_two) = (self.seeded.below(NODES), self.seeded.below(PODS));
+                self.push(two, where_two, volume, pod_two);
+                let beside = self.made.pop().map(Box::new);
+                self.push(one, node, volume, pod).beside = beside;
+            }
+            Scene::Any => {
+                let node = self.seeded.below(NODES);
+                let call = self.seeded.weighted(CALLS);
+                let trouble = self.seeded.weighted(TROUBLES);
+                let action = self.seeded.one_of(&[call, trouble]);
+                self.push(action, node, volume, pod);
+            }
+            other => self.trouble(other, volume, pod),
+        }
+    }
+
+    /// Rows about what goes wrong.
+    fn trouble(&mut self, scene: Scene, volume: usize, pod: usize) {
+        let node = self.place[volume];
+        let there = (node + 1) % NODES;
+        match scene {
             Scene::TwoWriters => {
-                self.row(volume, pod, &[AttachByHand]);
+                self.row(volume, pod, &[Attach]);
                 for action in [AttachByHand, WaitForAttach, MountDevice, StartPod] {
                     self.push(action, there, volume, pod);
                 }
             }
             Scene::Covered => {
-                self.row(volume, pod, &[Cover, MountDevice, StartPod, Write, Unmount])
+                self.row(volume, pod, &[Cover, MountDevice, StartPod, Write, Unmount]);
             }
             Scene::LostFormat => {
                 self.row(volume, pod, &[Attach, MountDevice]);
@@ -299,6 +331,7 @@ impl Maker {
                 self.row(volume, pod, &[then, WriteArchive, Attach, MountDevice]);
             }
             Scene::Zeroed => {
+                self.row(volume, pod, &[Attach, MountDevice]);
                 self.down(volume);
                 self.row(volume, pod, &[ZeroDisk]);
                 self.place[volume] = self.seeded.one_of(&[node, there]);
@@ -330,29 +363,7 @@ impl Maker {
             Scene::ByHand => {
                 self.row(volume, pod, &[MountByHand, Unmount, UnmountDevice, Detach]);
             }
-            Scene::FromAfar => self.row(volume, pod, &[DetachFromAfar, Write, AttachFromAfar]),
-            Scene::Killed => {
-                let action = self.seeded.weighted(CALLS);
-                let seam = 1 + self.seeded.below(12);
-                self.push(action, node, volume, pod).killed_at = Some(seam);
-                if self.seeded.one_in(2) {
-                    self.row(volume, pod, &[action]);
-                }
-            }
-            Scene::AtOnce => {
-                let (one, two) = (self.seeded.weighted(CALLS), self.seeded.weighted(CALLS));
-                let (where_two, pod_two) = (self.seeded.below(NODES), self.seeded.below(PODS));
-                self.push(two, where_two, volume, pod_two);
-                let beside = self.made.pop().map(Box::new);
-                self.push(one, node, volume, pod).beside = beside;
-            }
-            Scene::Any => {
-                let node = self.seeded.below(NODES);
-                let call = self.seeded.weighted(CALLS);
-                let trouble = self.seeded.weighted(TROUBLES);
-                let action = self.seeded.one_of(&[call, trouble]);
-                self.push(action, node, volume, pod);
-            }
+            other => unreachable!("{other:?} is played by its caller"),
         }
     }
 

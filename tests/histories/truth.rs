@@ -147,12 +147,12 @@ impl World {
     }
 
     fn has_one_writer(&self, volume: usize) -> Held {
-        let writes = |node: &usize| {
+        let has_it = |node: &usize| {
             let Some(number) = self.number(*node, volume) else { return false };
             let mounts = self.machines[*node].mounts();
             mounts.iter().any(|(other, _, is_writable)| *other == number && *is_writable)
         };
-        let writers: Vec<_> = (0..NODES).filter(writes).collect();
+        let writers: Vec<_> = (0..NODES).filter(has_it).collect();
         if writers.len() > 1 {
             return broken("two writers", format!("volume {volume} at the nodes {writers:?}"));
         }

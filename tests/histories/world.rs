@@ -264,8 +264,10 @@ impl Caller {
             if let Some(list) = &seams.list {
                 command.env("INCLOUD_DISK_SEAM_LIST", list);
             }
-            let held = seams.held_at.as_ref();
-            let hold = held.map(|(seam, path)| format!("#{seam}=hold:{}", path.display()));
+            let hold = seams
+                .held_at
+                .as_ref()
+                .map(|(seam, path)| format!("#{seam}=hold:{}", path.display()));
             let kill = seams.killed_at.map(|seam| format!("#{seam}=kill"));
             if let Some(script) = hold.or(kill) {
                 command.env("INCLOUD_DISK_SEAM", script);
@@ -349,7 +351,7 @@ impl World {
         let machines = machines.collect();
         let volume = |n: usize| {
             let id = cloud.world().volume_id(&format!("data-{n}"));
-            cloud.world().volume_mut(&id).multiattach = seeded.one_in(3);
+            cloud.world().volume_mut(&id).multiattach = seeded.one_in(2);
             let fs_type = seeded.one_of(&["ext4", "ext4", "xfs"]);
             let pv = format!("pvc-{n}-{}", &id[24..]);
             let (contents, files) = (Contents::Blank, BTreeMap::new());
