@@ -114,7 +114,11 @@ fn enter(work: Work, folder: Option<&OwnedFd>) -> nix::Result<()> {
     if let Work::UnmountInside { namespace, .. } | Work::FlushInside { namespace, .. } = work {
         // SAFETY: the parent holds the descriptor open, and so have we its copy.
         let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
-        setns(namespace, CloneFlags::CLONE_NEWNS)?;
+        // One that is being torn down takes nobody in: that is no failed write.
+        setns(namespace, CloneFlags::CLONE_NEWNS).map_err(|errno| match work {
+            Work::FlushInside { .. } => Errno::ESTALE,
+            _ => errno,
+        })?;
     }
     if let Some(folder) = folder {
         nix::unistd::fchdir(folder)?;

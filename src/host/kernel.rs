@@ -36,6 +36,8 @@ mod requests {
     nix::ioctl_none!(owner_of_namespace, 0xb7, 1);
     // NS_GET_OWNER_UID: a request without a direction, with a pointer
     nix::ioctl_read_bad!(user_of_namespace, 0xb704, u32);
+    // NS_GET_MNTNS_ID, Linux 6.11
+    nix::ioctl_read!(id_of_mount_namespace, 0xb7, 5, u64);
     // NS_MNT_GET_NEXT and NS_MNT_GET_PREV, Linux 6.12
     nix::ioctl_read!(next_mount_namespace, 0xb7, 11, super::MountNamespaceInfo);
     nix::ioctl_read!(previous_mount_namespace, 0xb7, 12, super::MountNamespaceInfo);
@@ -171,6 +173,15 @@ pub fn user_of_namespace(namespace: &File) -> Result<u32> {
     // SAFETY: the kernel writes one u32, which lives until the call returns.
     unsafe { requests::user_of_namespace(users.as_raw_fd(), &raw mut user) }?;
     Ok(user)
+}
+
+/// The number of a mount namespace that no other one of this boot ever has: the inode's is given
+/// away again. ENOTTY before Linux 6.11.
+pub fn id_of_mount_namespace(namespace: &File) -> Result<u64> {
+    let mut id = 0;
+    // SAFETY: the kernel writes one u64, which lives until the call returns.
+    unsafe { requests::id_of_mount_namespace(namespace.as_raw_fd(), &raw mut id) }?;
+    Ok(id)
 }
 
 /// `struct loop_info64`; only the first fields matter here.

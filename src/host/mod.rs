@@ -47,6 +47,7 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Method, Standing, Switched};
 use crate::model::mount::staleness::Presence;
 use crate::model::mount::target::Target;
+use crate::model::record::NamespaceSign;
 use child::Keeper;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -311,8 +312,11 @@ pub trait Census {
     fn file_systems_with_id(&self, id: u64) -> Answer<Vec<DeviceNumber>>;
     /// Opens a namespace that was found, for setns(2).
     fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File>;
-    /// Opens a namespace that is remembered; nothing if there is none of that number any more.
-    fn find_namespace(&self, id: NamespaceId) -> Result<Option<File>>;
+    /// By what a namespace that was found is known again; of this thread's own if none.
+    fn sign_of(&self, namespace: Option<&NamespaceUse>) -> Result<NamespaceSign>;
+    /// Opens a namespace that is remembered; nothing if it has gone, also if another one has its
+    /// number by now.
+    fn find_namespace(&self, sign: &NamespaceSign) -> Result<Option<File>>;
 }
 
 /// The peer group that the machine's own old mounts were in, and who stands for it now.

@@ -190,12 +190,12 @@ impl VolumeRecord {
     /// Remembers what a heal is about to change in one mount namespace. What an earlier one wrote
     /// of a mount stays: that one may have been killed, and what is there now is its half of the
     /// work.
-    pub fn will_switch(&mut self, boot: &str, namespace: u64, mounts: Vec<Standing>) {
+    pub fn will_switch(&mut self, boot: &str, sign: NamespaceSign, mounts: Vec<Standing>) {
         self.switching.retain(|one| one.boot == boot);
-        let known = self.switching.iter_mut().find(|one| one.namespace == namespace);
+        let known = self.switching.iter_mut().find(|one| one.sign == sign);
         let Some(known) = known else {
             let boot = boot.to_owned();
-            self.switching.push(Switching { boot, namespace, mounts });
+            self.switching.push(Switching { boot, sign, mounts });
             return;
         };
         for mount in mounts {
@@ -246,9 +246,43 @@ pub struct Switching {
     /// The boot of the machine: namespaces and mounts are numbered anew with each.
     pub boot: String,
     /// The namespace.
-    pub namespace: u64,
+    #[serde(flatten)]
+    pub sign: NamespaceSign,
     /// What is to be in the end.
     pub mounts: Vec<Standing>,
+}
+
+/// By what a mount namespace is known again. Its number is given away when it has gone: so there is
+/// something beside it that no later one has. What an older version wrote has the number alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceSign {
+    /// Its number.
+    pub namespace: u64,
+    /// The kernel's count of mount namespaces, where it tells that (Linux 6.11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Else one who lives there: the process, and when it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dweller: Option<(u32, u64)>,
+}
+
+impl NamespaceSign {
+    /// One of which the number alone is known.
+    #[must_use]
+    pub fn of_number(namespace: u64) -> Self {
+        Self { namespace, count: None, dweller: None }
+    }
+
+    /// Whether a namespace that has the number is that one. `now` is what it shows: its count, and
+    /// when the process that was noted began, if that lives there.
+    #[must_use]
+    pub fn is_of(&self, count: Option<u64>, began: Option<u64>) -> bool {
+        match (self.count, self.dweller) {
+            (Some(noted), _) => count == Some(noted),
+            (None, Some((_, noted))) => began == Some(noted),
+            (None, None) => true,
+        }
+    }
 }
 
 /// The disk as it was when something was begun on it: the same disk is the same plug-in of it.
@@ -345,13 +379,17 @@ mod tests {
             target: target.into(),
             propagation: propagation.to_owned(),
         };
-        record.will_switch("b1", 5, vec![standing(Some(3), "/", "master:1 ")]);
         record.will_switch(
             "b1",
-            5,
+            NamespaceSign::of_number(5),
+            vec![standing(Some(3), "/", "master:1 ")],
+        );
+        record.will_switch(
+            "b1",
+            NamespaceSign::of_number(5),
             vec![standing(Some(3), "/", "shared:9 "), standing(None, "/data", "")],
         );
-        record.will_switch("b1", 6, vec![standing(Some(4), "/", "")]);
+        record.will_switch("b1", NamespaceSign::of_number(6), vec![standing(Some(4), "/", "")]);
         assert_eq!(record.switching.len(), 2);
         assert_eq!(
             record.switching[0].mounts,
@@ -360,12 +398,38 @@ mod tests {
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<VolumeRecord>(&text).unwrap(), record);
         // After a reboot all of it is gone.
-        record.will_switch("b2", 5, Vec::new());
+        record.will_switch("b2", NamespaceSign::of_number(5), Vec::new());
         assert_eq!((record.switching.len(), record.switching[0].mounts.len()), (1, 0));
     }
 
     #[test]
     fn a_record_with_an_unsafe_id_is_no_record() {
         assert!(serde_json::from_str::<VolumeRecord>(r#"{"format":1,"volume":"../x"}"#).is_err());
+    }
+
+    #[test]
+    fn a_namespace_is_known_by_more_than_its_number() {
+        let old = NamespaceSign::of_number(5);
+        let counted = NamespaceSign { count: Some(7), ..old };
+        let dwelt = NamespaceSign { dweller: Some((12, 99)), ..old };
+        for (sign, count, began, is_it) in [
+            (old, None, None, true),
+            (old, Some(8), None, true),
+            (counted, Some(7), None, true),
+            (counted, Some(8), None, false),
+            (counted, None, None, false),
+            (dwelt, None, Some(99), true),
+            (dwelt, None, Some(100), false),
+            (dwelt, None, None, false),
+        ] {
+            assert_eq!(sign.is_of(count, began), is_it, "{sign:?} {count:?} {began:?}");
+        }
+        let text = r#"{"boot": "b", "namespace": 5, "mounts": []}"#;
+        let read: Switching = serde_json::from_str(text).unwrap();
+        assert_eq!(read.sign, old);
+        assert_eq!(serde_json::to_string(&read).unwrap(), text.replace(' ', ""));
+        let new = Switching { sign: counted, ..read };
+        let text = serde_json::to_string(&new).unwrap();
+        assert_eq!(serde_json::from_str::<Switching>(&text).unwrap(), new);
     }
 }

@@ -37,6 +37,7 @@ mod forgery;
 mod format_verb;
 mod formats;
 mod give_up;
+mod going_namespaces;
 mod guard;
 mod half_done_heals;
 mod hanging;

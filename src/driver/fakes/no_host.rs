@@ -13,6 +13,7 @@ use crate::model::mount::disk_users::{
 };
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, Standing, Switched};
+use crate::model::record::NamespaceSign;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -60,7 +61,11 @@ impl Census for NoHost {
         nothing()
     }
 
-    fn find_namespace(&self, _: NamespaceId) -> Result<Option<File>> {
+    fn sign_of(&self, _: Option<&NamespaceUse>) -> Result<NamespaceSign> {
+        nothing()
+    }
+
+    fn find_namespace(&self, _: &NamespaceSign) -> Result<Option<File>> {
         nothing()
     }
 }

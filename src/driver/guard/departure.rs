@@ -27,11 +27,11 @@ use std::time::Duration;
 
 /// How long a disk is waited for that is let go of by itself: by a process that is ending, a call
 /// that has just closed it, a child that keeps a dead file system for a moment.
-const LETS_GO: Duration = Duration::from_secs(2);
+pub(in crate::driver) const LETS_GO: Duration = Duration::from_secs(2);
 
 /// The same where nothing waits for the answer, and it is asked again: the kernel lets go of what a
 /// process had a moment after its end.
-const MOMENT: Duration = Duration::from_millis(200);
+pub(in crate::driver) const MOMENT: Duration = Duration::from_millis(200);
 
 /// Whether a disk is free.
 #[derive(Debug, Clone, PartialEq, Eq)]

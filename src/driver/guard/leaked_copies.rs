@@ -1,5 +1,6 @@
 //! Copies of the machine's folders in other mount namespaces: told from claims, and ended.
 
+use crate::driver::guard::departure::{LETS_GO, MOMENT};
 use crate::driver::guard::flush::{Flushing, is_peer_of_own};
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
@@ -8,6 +9,7 @@ use crate::driver::operation::Outcome;
 use crate::driver::ownership::words::{
     at_its_places, cannot_tell, end_of_users, given_to, named, namespace, pods_of,
 };
+use crate::failpoints;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts};
 use crate::model::config::{GuardConfig, GuardMode};
@@ -19,6 +21,7 @@ use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::ownership::{Machine, Standing};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Copies of the machine's folders that end with the machine's own mount there.
 #[derive(Debug, Default)]
@@ -52,22 +55,55 @@ pub(in crate::driver) struct LeakedCopies<'a> {
 impl LeakedCopies<'_> {
     /// Refuses while a container has the volume, and takes down what merely sees it. What cannot be
     /// taken down from inside is answered: it ends with the machine's own mount.
+    ///
+    /// Between the look and the act a namespace may go, or be on its way: what could not be done says
+    /// that the look is old. So it is looked anew, and refused only for what stays.
     pub(in crate::driver) fn judge(
         &self,
         id: Option<&VolumeId>,
         what: &str,
         numbers: &[DeviceNumber],
-        uses: &NamespaceUses,
+        uses: NamespaceUses,
     ) -> Result<Views> {
+        let in_all = self.deadline.at_most(LETS_GO);
+        let mut unchanged = self.deadline.at_most(MOMENT);
+        let (mut uses, mut views) = (uses, Views::default());
+        loop {
+            let Err(kept) = self.judge_once(id, what, numbers, &uses, &mut views)? else {
+                return Ok(views);
+            };
+            if !in_all.over()
+                && unchanged.pause(STEP)
+                && let Answer::Told(again) = self.census.namespaces_with(numbers)
+            {
+                if !is_same(&uses, &again) {
+                    unchanged = self.deadline.at_most(MOMENT);
+                }
+                uses = again;
+                continue;
+            }
+            self.refusals.refuse(id, what, &kept.0)?;
+            return Ok(views);
+        }
+    }
+
+    /// The same by one look. What could not be taken down is answered, in words.
+    pub(in crate::driver) fn judge_once(
+        &self,
+        id: Option<&VolumeId>,
+        what: &str,
+        numbers: &[DeviceNumber],
+        uses: &NamespaceUses,
+        views: &mut Views,
+    ) -> Result<std::result::Result<(), Kept>> {
         // Some supervisors close their first process to everybody. What hides there makes the
         // unmount busy, or the exclusive open.
         for untold in &uses.untold {
             tracing::debug!(%untold, "not told");
         }
-        let mut views = Views::default();
         if uses.namespaces.is_empty() {
             self.refusals.passed(id, what);
-            return Ok(views);
+            return Ok(Ok(()));
         }
         let table = self.mounts.table()?;
         let record = id.map(|id| self.records.load(id));
@@ -82,8 +118,7 @@ impl LeakedCopies<'_> {
             let way = end_of_users(id, &held);
             let reason = format!("{who} still run: {holders}{dead}{way}");
             let pods = Some(pods).filter(|pods| !pods.is_empty());
-            self.refusals.refuse_for(id, what, pods, &reason)?;
-            return Ok(views);
+            return self.refusals.refuse_for(id, what, pods, &reason).map(Ok);
         }
         let mut copies = Vec::new();
         for one in others {
@@ -109,6 +144,8 @@ impl LeakedCopies<'_> {
             let copies: Vec<_> = copies.iter().map(|(copy, _)| copy.clone()).collect();
             self.flushing.flush_before_copies_go(id, &table, numbers, &copies)?;
         }
+        let mut kept = None;
+        failpoints::step("guard.looked");
         for (copy, covered) in copies {
             match (self.take_down(&copy), covered) {
                 (Ok(()), _) => {}
@@ -121,14 +158,14 @@ impl LeakedCopies<'_> {
                     let way = end_of_users(id, &[&copy]);
                     let name = namespace(&copy);
                     let reason = format!("a copy that leaked stays: {name}: {}{way}", error.cause);
-                    self.refusals.refuse(id, what, &reason)?;
+                    kept.get_or_insert(Kept(reason));
                 }
             }
         }
-        if views.folders.is_empty() {
+        if kept.is_none() && views.folders.is_empty() {
             self.refusals.passed(id, what);
         }
-        Ok(views)
+        Ok(kept.map_or(Ok(()), Err))
     }
 
     /// A plain unmount from inside: a process that uses the copy makes it busy.
@@ -198,14 +235,21 @@ impl LeakedCopies<'_> {
                 why = format!(": {}", error.cause);
             }
         }
-        let uses = match self.census.namespaces_with(numbers) {
-            Answer::Told(uses) => uses.namespaces,
-            Answer::CannotTell(_) => Vec::new(),
+        // What the kernel detached, or who is on his way out, is let go of a moment later.
+        let until = self.deadline.at_most(MOMENT);
+        let uses = loop {
+            let uses = match self.census.namespaces_with(numbers) {
+                Answer::Told(uses) => uses.namespaces,
+                Answer::CannotTell(_) => Vec::new(),
+            };
+            if uses.is_empty() {
+                self.refusals.passed(id, what);
+                return Ok(());
+            }
+            if !until.pause(STEP) {
+                break uses;
+            }
         };
-        if uses.is_empty() {
-            self.refusals.passed(id, what);
-            return Ok(());
-        }
         let left: Vec<_> = uses.iter().collect();
         let way = end_of_users(id, &left);
         let reason =
@@ -226,11 +270,28 @@ impl LeakedCopies<'_> {
         }
         let numbers = self.numbers.numbers_of(id, mounted);
         match self.census.namespaces_with(&numbers) {
-            Answer::Told(uses) => self.judge(id, "unmountdevice", &numbers, &uses),
+            Answer::Told(uses) => self.judge(id, "unmountdevice", &numbers, uses),
             Answer::CannotTell(why) => self
                 .refusals
                 .refuse(id, "unmountdevice", &cannot_tell(&why))
                 .map(|()| Views::default()),
         }
     }
+}
+
+/// How often it is looked again.
+pub(in crate::driver) const STEP: Duration = Duration::from_millis(10);
+
+/// A copy that could not be taken down, in words.
+pub(in crate::driver) struct Kept(String);
+
+/// Whether two looks show the same mounts and the same processes.
+pub(in crate::driver) fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
+    fn facts(uses: &NamespaceUses) -> impl Iterator<Item = (Vec<u32>, Vec<u32>)> {
+        uses.namespaces.iter().map(|one| {
+            let mounts = one.mounts.iter().map(|mount| mount.id).collect();
+            (mounts, one.processes.iter().map(|process| process.pid).collect())
+        })
+    }
+    facts(one).eq(facts(other))
 }

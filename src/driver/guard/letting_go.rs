@@ -16,10 +16,11 @@ use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mount::disk_users::{Answer, Holder, NamespaceUse};
+use crate::model::mount::disk_users::{Answer, Holder, NamespaceId, NamespaceUse};
 use crate::model::mount::letting_go::{Kept, Ruling, in_the_way, judge};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::Machine;
+use crate::model::record::NamespaceSign;
 use crate::model::timestamp::now;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -114,7 +115,10 @@ impl LettingGo<'_> {
                     .map(|()| true);
             }
         };
-        let is_there = |namespace| !matches!(self.census.find_namespace(namespace), Ok(None));
+        let is_there = |namespace: NamespaceId| {
+            let sign = NamespaceSign::of_number(namespace.0);
+            !matches!(self.census.find_namespace(&sign), Ok(None))
+        };
         let lost = |kept: &&Kept| !kept.is_in(&uses) && kept.namespace.is_none_or(is_there);
         if let Some(lost) = kept.iter().find(lost) {
             let place = lost.mount.target.display();

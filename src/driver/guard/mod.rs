@@ -84,7 +84,7 @@ impl Guard<'_> {
         let numbers = [disk.number];
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
-                let views = self.copies.judge(Some(id), "detach", &numbers, &uses)?;
+                let views = self.copies.judge(Some(id), "detach", &numbers, uses)?;
                 self.copies.end_views(Some(id), "detach", &numbers, &views)?;
             }
             Answer::CannotTell(why) => {

@@ -44,7 +44,7 @@ impl Company {
 }
 
 fn of(was: &[Switching], namespace: Option<NamespaceId>) -> Option<&Switching> {
-    was.iter().find(|one| Some(NamespaceId(one.namespace)) == namespace)
+    was.iter().find(|one| Some(NamespaceId(one.sign.namespace)) == namespace)
 }
 
 /// The peer groups of replaced mounts.

@@ -19,7 +19,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::Standing;
-use crate::model::record::{Switching, VolumeRecord};
+use crate::model::record::{NamespaceSign, Switching, VolumeRecord};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -77,7 +77,7 @@ impl Recovery<'_> {
         let (fresh, deadline) = (fresh.as_fd(), pace.until);
         let request = SwitchRequest { namespace: None, stale: own, fresh, group: None, deadline };
         let changes = self.switches.will_change(&request)?;
-        self.write_down(id, vec![(self.census.own_namespace()?, changes)])
+        self.write_down(id, vec![(self.census.sign_of(None)?, changes)])
     }
 
     /// What the switches in another namespace will change for a moment.
@@ -86,7 +86,7 @@ impl Recovery<'_> {
         one: &NamespaceUse,
         fresh: &File,
         deadline: Deadline,
-    ) -> Result<Vec<Standing>> {
+    ) -> Result<(NamespaceSign, Vec<Standing>)> {
         let door = self.census.open_namespace(one)?;
         let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
         let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
@@ -98,14 +98,14 @@ impl Recovery<'_> {
             ))
             .hint("restart the container"));
         }
-        Ok(changes)
+        Ok((self.census.sign_of(Some(one))?, changes))
     }
 
     /// Remembers what the switches change in these namespaces, before they do.
     pub(in crate::driver) fn write_down(
         &self,
         id: &VolumeId,
-        all: Vec<(NamespaceId, Vec<Standing>)>,
+        all: Vec<(NamespaceSign, Vec<Standing>)>,
     ) -> Result<()> {
         let all: Vec<_> = all.into_iter().filter(|(_, changes)| !changes.is_empty()).collect();
         if all.is_empty() {
@@ -113,8 +113,8 @@ impl Recovery<'_> {
         }
         let boot = boot_id();
         self.records.update(id, |record| {
-            for (number, changes) in all {
-                record.will_switch(&boot, number.0, changes);
+            for (sign, changes) in all {
+                record.will_switch(&boot, sign, changes);
             }
         })?;
         failpoints::step("heal.intended");
@@ -143,23 +143,35 @@ impl Recovery<'_> {
     /// nothing if there was no such heal.
     pub(in crate::driver) fn set_back(&self, id: &VolumeId) -> Option<Vec<NamespaceId>> {
         let record = self.records.load(id);
-        let mut failed = Vec::new();
+        let (mut failed, mut gone) = (Vec::new(), Vec::new());
         // Those who live there can hold it up, and they must not hold up the rest.
         let until = self.deadline.at_most(self.deadline.remaining() / 8);
         for one in &Self::switching(&record) {
-            let number = NamespaceId(one.namespace);
+            let number = NamespaceId(one.sign.namespace);
             let limit = until.at_most(SET_BACK_WAIT);
             if limit.over() {
                 failed.push(number);
                 continue;
             }
-            let put_right = self.census.find_namespace(number).and_then(|door| match door {
-                Some(door) => self.switches.set_back(Some(&door), &one.mounts, limit),
-                None => Ok(()),
+            let put_right = self.census.find_namespace(&one.sign).and_then(|door| {
+                if let Some(door) = door {
+                    return self.switches.set_back(Some(&door), &one.mounts, limit);
+                }
+                gone.push(one.sign);
+                Ok(())
             });
             if let Err(error) = put_right {
                 tracing::warn!(volume = %id, namespace = %number, %error, "what an interrupted heal left is not put right");
                 failed.push(number);
+            }
+        }
+        // Another one may have its number by now, and must not be taken for it.
+        if !gone.is_empty() {
+            let forget = |record: &mut VolumeRecord| {
+                record.switching.retain(|one| !gone.contains(&one.sign));
+            };
+            if let Err(error) = self.records.update(id, forget) {
+                tracing::warn!(volume = %id, %error, "that mount namespaces have gone is not remembered");
             }
         }
         (!record.switching.is_empty()).then_some(failed)
@@ -265,7 +277,7 @@ impl Recovery<'_> {
             return;
         }
         let forgotten = self.records.update(id, |record| {
-            record.switching.retain(|one| but.contains(&NamespaceId(one.namespace)));
+            record.switching.retain(|one| but.contains(&NamespaceId(one.sign.namespace)));
         });
         if let Err(error) = forgotten {
             tracing::warn!(volume = %id, %error, "the end of the heal is not remembered");

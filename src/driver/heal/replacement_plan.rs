@@ -22,7 +22,7 @@ use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::Outcome;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 
@@ -87,7 +87,15 @@ struct Work {
     healed: Healed,
     /// The namespaces of which it is not known what they have.
     unknown: Vec<NamespaceId>,
+    /// Why something of a namespace was left at the last try.
+    why: BTreeMap<Option<NamespaceId>, String>,
     progress: bool,
+}
+
+impl Work {
+    fn is_left(&mut self, one: &NamespaceUse, why: &str) {
+        self.why.insert(one.id, why.to_owned());
+    }
 }
 
 /// Mounts on dead disks are replaced, namespace by namespace.
@@ -158,9 +166,12 @@ impl Replacement<'_> {
                 break;
             }
         }
-        let Work { mut healed, unknown, .. } = work;
+        let Work { mut healed, unknown, why, .. } = work;
         self.recovery.is_switched(id, again, unknown);
-        let still = next.iter().map(|one| format!("still on the dead disk: {}", place_of(one)));
+        let still = next.iter().map(|one| {
+            let why = why.get(&one.id).map(|why| format!(": {why}")).unwrap_or_default();
+            format!("still on the dead disk: {}{why}", place_of(one))
+        });
         healed.left.extend(still);
         Ok(healed)
     }
@@ -182,11 +193,11 @@ impl Replacement<'_> {
             let Some(first) = visit.parts.front() else { continue };
             let part = visit.with(first.clone());
             match self.recovery.changes_in(&part, fresh, until.at_most(EACH[visit.kind])) {
-                Ok(changes) if !self.recovery.has_room_for(id, &changes, bytes) => {}
-                Ok(changes) => {
-                    bytes += bytes_of(&changes);
+                Ok((_, changes)) if !self.recovery.has_room_for(id, &changes, bytes) => {}
+                Ok(known) => {
+                    bytes += bytes_of(&known.1);
                     visit.is_known = true;
-                    all.extend(part.id.map(|number| (number, changes)));
+                    all.push(known);
                 }
                 Err(error) => {
                     tracing::debug!(volume = %id, namespace = ?part.id, %error, "asked again in its turn");
@@ -210,6 +221,7 @@ impl Replacement<'_> {
         while let Some(mounts) = visit.parts.pop_front() {
             if limit.over() {
                 tracing::warn!(volume = %id, place, "no time was left for all of its mounts: the next heal goes on");
+                work.is_left(&visit.one, "no time was left for all of its mounts");
                 break;
             }
             let part = visit.with(mounts);
@@ -230,6 +242,7 @@ impl Replacement<'_> {
                 }
                 Err(error) => {
                     tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
+                    work.is_left(&part, &error.to_string());
                     work.unknown.extend(part.id);
                     // One that is only too much must not cost the others.
                     if error.kind != Kind::Refused {
@@ -248,15 +261,15 @@ impl Replacement<'_> {
         fresh: &File,
         limit: Deadline,
     ) -> Result<()> {
-        let changes = self.recovery.changes_in(part, fresh, limit)?;
-        if !self.recovery.has_room_for(id, &changes, 0) {
+        let known = self.recovery.changes_in(part, fresh, limit)?;
+        if !self.recovery.has_room_for(id, &known.1, 0) {
             return Err(Error::new(
                 Kind::Host,
                 "what it changes for a moment is too much to remember",
             )
             .hint("the next heal goes on; or restart the container"));
         }
-        self.recovery.write_down(id, part.id.map(|number| (number, changes)).into_iter().collect())
+        self.recovery.write_down(id, vec![known])
     }
 }
 

@@ -40,6 +40,7 @@ use crate::model::mount::disk_users::{
 };
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, beneath};
+use crate::model::record::NamespaceSign;
 use namespaces::{Atlas, Haste, Namespace};
 use nix::fcntl::OFlag;
 use proc::{Proc, Task};
@@ -212,8 +213,13 @@ impl Census for KernelCensus {
         owner::open(&*self.proc()?, namespace)
     }
 
-    fn find_namespace(&self, id: NamespaceId) -> Result<Option<File>> {
+    fn sign_of(&self, namespace: Option<&NamespaceUse>) -> Result<NamespaceSign> {
+        owner::sign_of(&*self.proc()?, namespace, self.walks_namespaces)
+    }
+
+    fn find_namespace(&self, sign: &NamespaceSign) -> Result<Option<File>> {
         let proc = self.proc()?;
+        let id = NamespaceId(sign.namespace);
         let is_it = |door: &File| door.metadata().is_ok_and(|found| found.ino() == id.0);
         let by_process = pids(&proc)?.into_iter().find_map(|pid| {
             let (task, found) = proc.living(pid).ok().flatten()?;
@@ -221,7 +227,8 @@ impl Census for KernelCensus {
             door?.ok().filter(is_it)
         });
         // Before Linux 6.12 one where nobody lives is not found, and nobody misses anything there.
-        Ok(by_process.or_else(|| unowned_namespaces::open(&proc, id).ok().flatten()))
+        let door = by_process.or_else(|| unowned_namespaces::open(&proc, id).ok().flatten());
+        Ok(door.filter(|door| owner::is_signed(&proc, door, sign)))
     }
 }
 

@@ -5,6 +5,7 @@ use super::{namespaces, unowned_namespaces};
 use crate::host::kernel;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::disk_users::{Keeper, NamespaceUse};
+use crate::model::record::NamespaceSign;
 use nix::fcntl::OFlag;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -31,6 +32,47 @@ pub(super) fn open(proc: &Proc, namespace: &NamespaceUse) -> Result<File> {
         .chain(by_mount)
         .find(|door| door.metadata().is_ok_and(|found| found.ino() == wanted.0))
         .map_or_else(|| unowned_namespaces::open(proc, wanted).ok().flatten().ok_or_else(gone), Ok)
+}
+
+/// By what a namespace is known again; this thread's own if none. `counts` is whether the kernel may
+/// be asked for its count.
+pub(super) fn sign_of(
+    proc: &Proc,
+    namespace: Option<&NamespaceUse>,
+    counts: bool,
+) -> Result<NamespaceSign> {
+    let own = || {
+        let door = proc.open("thread-self/ns/mnt", OFlag::O_RDONLY);
+        door.map_err(|error| Error::io("open this process's mount namespace", &error))
+    };
+    let door = namespace.map_or_else(own, |namespace| open(proc, namespace))?;
+    let found = door.metadata().map_err(|error| Error::io("look at a mount namespace", &error))?;
+    let count = counts.then(|| kernel::id_of_mount_namespace(&door).ok()).flatten();
+    let dweller = || {
+        let processes = &namespace?.processes;
+        processes.iter().find_map(|process| Some((process.pid, began(proc, process.pid)?)))
+    };
+    let dweller = if count.is_none() { dweller() } else { None };
+    Ok(NamespaceSign { namespace: found.ino(), count, dweller })
+}
+
+/// Whether an open namespace is the one that was noted: not a later one of its number.
+pub(super) fn is_signed(proc: &Proc, door: &File, sign: &NamespaceSign) -> bool {
+    let count = sign.count.and_then(|_| kernel::id_of_mount_namespace(door).ok());
+    let began = sign.dweller.and_then(|(pid, _)| {
+        let (_, lives_in) = proc.living(pid).ok().flatten()?;
+        (lives_in.0 == sign.namespace).then(|| began(proc, pid))?
+    });
+    sign.is_of(count, began)
+}
+
+/// When a process began (proc(5), `/proc/PID/stat`).
+fn began(proc: &Proc, pid: u32) -> Option<u64> {
+    let text = proc.read(&format!("{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    // The name stands in brackets, and may hold anything.
+    let (_, rest) = text.rsplit_once(") ")?;
+    rest.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// The ordinary user who made the namespace. A runtime that gives a container users of its own is

@@ -1,0 +1,182 @@
+//! Mount namespaces that go in the middle of a call, and others that get their numbers.
+
+use crate::checks::{eventually, nothing_is_left, number_of};
+use crate::crash::seams_are_built_in;
+use crate::support::disks::table_of;
+use crate::support::pods::{Container, Naming, Order, Plan, Pod, pods_are_possible};
+use crate::support::{Answer, Node, private_mounts, spawn};
+use crate::volume::{Call, Volume, make_folder};
+use incloud_disk::model::mount::mountinfo::Mount;
+use serde_json::json;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+fn is_possible(test: &str) -> bool {
+    private_mounts(test) && pods_are_possible(test) && seams_are_built_in(test)
+}
+
+/// The call with something done between the guard's look and what it does.
+#[track_caller]
+fn interrupted(node: &Node, call: &Call, act: impl FnOnce()) -> Answer {
+    let held = node.base().join("held");
+    let mut command = node.command(call);
+    command.env("INCLOUD_DISK_SEAM", format!("guard.looked=hold:{}", held.display()));
+    let (call, output) = spawn(command);
+    eventually("the guard has looked", || held.exists());
+    act();
+    fs::remove_file(&held).unwrap();
+    Answer::finish(call, output)
+}
+
+/// Who has the volume in namespaces of their own, and what they do in the middle of the call: those who
+/// live on are answered.
+type Begin = fn(&Volume<'_>) -> Vec<Container>;
+type End = fn(&Volume<'_>, Vec<Container>) -> Vec<Container>;
+
+/// A process that keeps the namespace of another one, which has ended.
+fn keeper_of(container: Container) -> Container {
+    let mut keeper = Plan::outside().in_our_namespace().start();
+    let door = PathBuf::from(format!("/proc/{}/ns/mnt", container.pid()));
+    keeper.must(&Order::Open { path: door });
+    container.die();
+    keeper
+}
+
+#[test]
+fn a_namespace_that_ends_while_it_is_entered_is_no_refusal() {
+    if !is_possible("a_namespace_that_ends_while_it_is_entered_is_no_refusal") {
+        return;
+    }
+    let view: Begin = |_| vec![Plan::outside().copying_all_mounts().start()];
+    // The volume at a place of its own, and no process lives there.
+    let abandoned: Begin =
+        |volume| vec![keeper_of(Plan::outside().seeing(&volume.global(), "/data").start())];
+    let both: Begin = |volume| {
+        let service = Plan::outside().copying_all_mounts().start();
+        let container = Plan::outside().seeing(&volume.global(), "/data").start();
+        vec![keeper_of(container), service]
+    };
+    let dies: End = |_, _| Vec::new();
+    // What remains is taken down all the same.
+    let one_dies: End = |_, all| all.into_iter().skip(1).collect();
+    let lets_go: End = |_, mut all| {
+        all[0].must(&Order::LetGo);
+        all
+    };
+    let unmounts: End = |volume, mut all| {
+        all[0].must(&Order::Unmount { place: volume.global() });
+        all
+    };
+    let cases = [
+        ("a view", view, dies),
+        ("a view that its owner unmounts", view, unmounts),
+        ("an abandoned one", abandoned, dies),
+        ("an abandoned one that is let go of", abandoned, lets_go),
+        ("one of two", both, one_dies),
+    ];
+    for (what, begin, end) in cases {
+        let node = Node::new();
+        let volume = Volume::create(&node, "ext4", "64M");
+        volume.bring();
+        let all = begin(&volume);
+        let mut rest = Vec::new();
+        let answer = interrupted(&node, &volume.unstage(), || rest = end(&volume, all));
+        assert_eq!(answer.json["status"], "Success", "{what}: {}", answer.text);
+        assert!(volume.record()["refused"].is_null(), "{what}: {}", volume.record());
+        assert!(!node.log().contains("Failure"), "{what}: {}", node.log());
+        fs::remove_dir(volume.global()).unwrap();
+        node.must(volume.detach());
+        drop(rest);
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// What comes to have the volume meanwhile is not taken down by an old look.
+#[test]
+fn a_namespace_that_changes_while_it_is_entered_is_judged_anew() {
+    if !is_possible("a_namespace_that_changes_while_it_is_entered_is_judged_anew") {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    let keeper = keeper_of(Plan::outside().seeing(&volume.global(), "/data").start());
+    let mut late = None;
+    let answer = interrupted(&node, &volume.unstage(), || {
+        late = Some(Plan::outside().seeing(&volume.global(), "/data").start());
+        keeper.die();
+    });
+    let late = late.unwrap();
+    let message = answer.json["message"].as_str().unwrap_or_default();
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    assert!(message.contains(&format!("{} (", late.pid())), "{message}");
+    assert!(late.sees("/data/lost+found").exists(), "it keeps what it was given");
+    late.die();
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
+}
+
+fn in_container(container: &Container) -> Mount {
+    table_of(container.pid()).top_at(Path::new("/data")).unwrap().clone()
+}
+
+/// A killed heal noted the namespace of a container by its number, which the kernel gives away again.
+#[test]
+fn a_later_namespace_of_the_same_number_is_left_alone() {
+    if !is_possible("a_later_namespace_of_the_same_number_is_left_alone") {
+        return;
+    }
+    let node = Node::new();
+    let pod = Pod::new(Naming::Systemd);
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring();
+    make_folder(&volume.pod(pod.uid()));
+    node.must(volume.publish(pod.uid()));
+    let container = pod.container_with(&volume.pod(pod.uid()));
+    let door = File::open(format!("/proc/{}/ns/mnt", container.pid())).unwrap();
+    let count = incloud_disk::host::kernel::id_of_mount_namespace(&door).ok();
+    let namespace = door.metadata().unwrap().ino();
+    drop(door);
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let before = in_container(&container).propagation;
+    assert!(!before.contains("shared:"), "{before}");
+    let began: u64 = {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", container.pid())).unwrap();
+        stat.rsplit_once(") ").unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap()
+    };
+    let mut signs = vec![
+        // Another one of that number; a process that lives elsewhere, or was another one.
+        (json!({"count": 7}), false),
+        (json!({"dweller": [std::process::id(), 1]}), false),
+        (json!({"dweller": [container.pid(), began + 1]}), false),
+        (json!({"dweller": [container.pid(), began]}), true),
+        // As an older version wrote it.
+        (json!({}), true),
+    ];
+    signs.extend(count.map(|count| (json!({ "count": count }), true)));
+    for (sign, is_meant) in signs {
+        let is_shared = || in_container(&container).propagation.contains("shared:");
+        let was = is_shared();
+        let mut noted = json!({
+            "boot": boot.trim(),
+            "namespace": namespace,
+            "mounts": [{
+                "number": number_of(&volume.letter()).to_string(),
+                "target": "/data",
+                "propagation": if was { "" } else { "shared:9" },
+            }],
+        });
+        noted.as_object_mut().unwrap().extend(sign.as_object().unwrap().clone());
+        let path = volume.boot_record_path();
+        let mut record: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        record["switching"] = json!([noted]);
+        fs::write(&path, record.to_string()).unwrap();
+        node.fails(volume.unstage());
+        assert_eq!(is_shared() != was, is_meant, "{sign}");
+        assert!(volume.record()["switching"].is_null(), "{sign}: it is looked after");
+    }
+    volume.ends_with(&pod, container);
+    nothing_is_left(&node, &[&volume]);
+}
