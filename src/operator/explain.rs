@@ -245,7 +245,8 @@ fn role(role: Role) -> &'static str {
 /// What the disk shows, where that is what is wrong.
 fn why(mount: &MountFact) -> String {
     match &mount.verdict {
-        Some(Verdict::NotProvenDead(why) | Verdict::Foreign(why)) => format!(", {why}"),
+        Some(Verdict::NotProvenDead(doubt)) => format!(", {}", doubt.state),
+        Some(Verdict::Foreign(why)) => format!(", {why}"),
         _ => String::new(),
     }
 }

@@ -196,6 +196,45 @@ fn a_disk_that_is_there_is_not_proven_dead() {
     scene.end(&node);
 }
 
+/// Each kind of disk has another file that takes it away.
+#[test]
+fn what_ends_a_halted_disk_is_what_a_disk_of_that_kind_has() {
+    if !is_possible("what_ends_a_halted_disk_is_what_a_disk_of_that_kind_has") {
+        return;
+    }
+    let node = Node::new();
+    let scene = Scene::new(&node);
+    let before = scene.mounts();
+    let number = crate::checks::number_of(&scene.volume.letter());
+    let remover = |file: &str| format!("echo 1 > /sys/dev/block/{number}/{file} removes it");
+    for (name, old, words) in [
+        ("sdz", vec![("device/state", "offline"), ("device/delete", "")], remover("device/delete")),
+        (
+            "nvme9n1",
+            vec![("device/state", "dead"), ("device/device/remove", "")],
+            remover("device/device/remove"),
+        ),
+        (
+            "nvme9n1",
+            vec![("device/state", "dead"), ("device/delete_controller", "")],
+            remover("device/delete_controller"),
+        ),
+        (
+            "dm-9",
+            vec![("dm/suspended", "1"), ("dm/name", "orders")],
+            "dmsetup resume orders lets it work on".to_owned(),
+        ),
+        ("sdz", vec![("device/state", "offline")], "it ends when the disk answers".to_owned()),
+    ] {
+        let made_up = MadeUp::new(&scene, name, &old);
+        let told = made_up.heal(&scene);
+        assert!(told.contains("not proven dead") && told.contains(&words), "{old:?}: {told}");
+        assert_eq!(scene.mounts(), before, "{old:?}");
+        fs::remove_dir_all(&made_up.root).unwrap();
+    }
+    scene.end(&node);
+}
+
 /// Offline, and no other disk shows the serial: the volume is here, and does not work.
 #[test]
 fn a_disk_that_is_offline_is_not_well() {

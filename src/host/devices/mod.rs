@@ -19,7 +19,7 @@ use crate::model::disk::exclusive_open::Freedom;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
-use crate::model::mount::staleness::Presence;
+use crate::model::mount::staleness::{Doubt, Presence};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -122,7 +122,7 @@ impl Devices for SysfsDevices {
             return Ok(Presence::Other(words.join(", ")));
         }
         Ok(match folder.halted()? {
-            Some(state) => Presence::Halted(state),
+            Some(doubt) => Presence::Halted(doubt),
             None if shown.is_empty() => Presence::Other("it shows no serial".to_owned()),
             None => Presence::Own,
         })
@@ -141,8 +141,9 @@ impl Devices for SysfsDevices {
         let Some(folder) = self.sysfs.disk(name)? else {
             return Ok(Some(format!("{name} is gone")));
         };
-        if let Some(state) = folder.halted()? {
-            return Ok(Some(format!("{state}: the kernel gives it no work")));
+        if let Some(Doubt { state, way }) = folder.halted()? {
+            let way = way.map(|way| format!(" ({way})")).unwrap_or_default();
+            return Ok(Some(format!("{state}: the kernel gives it no work{way}")));
         }
         if let Some(holder) = folder.entries("holders").first() {
             let path = folder.path().join("holders").join(holder);

@@ -4,6 +4,7 @@
 use crate::host::files;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
+use crate::model::mount::staleness::Doubt;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -149,14 +150,37 @@ impl Folder {
         Ok(Some(Device { kernel_name, number, size, read_only, sequence, proof }))
     }
 
-    /// The state of a disk that the kernel has, and gives no work to.
-    pub(super) fn halted(&self) -> Result<Option<String>> {
+    /// The state of a disk that the kernel has, and gives no work to, and what ends that.
+    pub(super) fn halted(&self) -> Result<Option<Doubt>> {
         let works = if self.kernel_name.starts_with("nvme") { "live" } else { "running" };
-        if let Some(state) = self.text("device/state")?.filter(|state| state != works) {
-            return Ok(Some(format!("{} is {state}", self.kernel_name)));
-        }
+        let state = self.text("device/state")?.filter(|state| state != works);
         let is_suspended = self.text("dm/suspended")?.is_some_and(|text| text == "1");
-        Ok(is_suspended.then(|| format!("{} is suspended", self.kernel_name)))
+        let state = state.or_else(|| is_suspended.then(|| "suspended".to_owned()));
+        let Some(state) = state else { return Ok(None) };
+        let state = format!("{} is {state}", self.kernel_name);
+        Ok(Some(Doubt { state, way: self.way_out(is_suspended) }))
+    }
+
+    /// The one place that says what gives a disk work again, or takes it away for good: each kind
+    /// of disk has another file for that. What cannot be read is not named.
+    fn way_out(&self, is_suspended: bool) -> Option<String> {
+        /// SCSI; `NVMe` over a network; `NVMe` on PCI; virtio on PCI.
+        const REMOVERS: [&str; 4] = [
+            "device/delete",
+            "device/delete_controller",
+            "device/device/remove",
+            "device/../remove",
+        ];
+        let read = |file| self.text(file).ok().flatten();
+        if is_suspended {
+            let name = read("dm/name").unwrap_or_else(|| self.kernel_name.clone());
+            return Some(format!("dmsetup resume {name} lets it work on"));
+        }
+        let remover = REMOVERS.into_iter().find(|file| self.has(file))?;
+        let number = read("dev")?;
+        Some(format!(
+            "if it is known to be gone, echo 1 > /sys/dev/block/{number}/{remover} removes it"
+        ))
     }
 
     pub(super) fn sequence(&self) -> Result<Option<u64>> {

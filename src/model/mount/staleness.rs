@@ -2,8 +2,31 @@
 //! never by how the mount behaves. A dead mount answers `stat`, and on older kernels takes writes.
 
 use crate::model::disk::device::DeviceNumber;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
+
+/// A disk of which it is not proven that it is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// In which state it is.
+    pub state: String,
+    /// What a person can do about a disk of that kind, who knows more.
+    pub way: Option<String>,
+}
+
+impl Doubt {
+    /// One that is ended by nothing but time.
+    #[must_use]
+    pub fn new(state: &str) -> Self {
+        Self { state: state.to_owned(), way: None }
+    }
+}
+
+impl Serialize for Doubt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.state)
+    }
+}
 
 /// What the kernel has at the number that a mount was made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,8 +35,8 @@ pub enum Presence {
     Absent,
     /// A disk that shows that it is the volume's.
     Own,
-    /// A disk that may be slow, or come back by itself: in which state it is.
-    Halted(String),
+    /// A disk that may be slow, or come back by itself.
+    Halted(Doubt),
     /// A disk that shows to be another one: what it shows.
     Other(String),
 }
@@ -46,7 +69,7 @@ pub enum Verdict {
     /// disk.
     Foreign(String),
     /// The old disk may live.
-    NotProvenDead(String),
+    NotProvenDead(Doubt),
 }
 
 /// Judges a mount made from `number`.
@@ -56,13 +79,13 @@ pub fn judge(number: DeviceNumber, presence: &Presence, here: Here) -> Verdict {
         (_, Here::Uncertain) => Verdict::Ambiguous,
         (Presence::Absent, Here::One(_)) => Verdict::Stale,
         (Presence::Absent, Here::Nothing) => Verdict::Waiting,
-        (Presence::Halted(state), _) => Verdict::NotProvenDead(state.clone()),
+        (Presence::Halted(doubt), _) => Verdict::NotProvenDead(doubt.clone()),
         (Presence::Other(shown), _) => Verdict::Foreign(shown.clone()),
         (Presence::Own, Here::One(now)) if now == number => Verdict::Healthy,
         // It shows the volume's serial, and so does another.
         (Presence::Own, Here::One(_)) => Verdict::Ambiguous,
         // Seen a moment ago, not now: nothing is known.
-        (Presence::Own, Here::Nothing) => Verdict::NotProvenDead("coming or going".to_owned()),
+        (Presence::Own, Here::Nothing) => Verdict::NotProvenDead(Doubt::new("coming or going")),
     }
 }
 
@@ -79,11 +102,16 @@ impl Verdict {
     pub fn hint(&self, number: DeviceNumber) -> Option<String> {
         match self {
             Self::Healthy | Self::Stale | Self::Waiting => None,
-            Self::NotProvenDead(_) => Some(format!(
-                "a disk that is not proven dead is not replaced, for it may only be slow: if it is \
-                 known to be gone, echo 1 > /sys/dev/block/{number}/device/delete removes it, and \
-                 the next call heals"
-            )),
+            Self::NotProvenDead(doubt) => {
+                let way = doubt.way.as_deref().unwrap_or(
+                    "it ends when the disk answers or the kernel takes it away; until then restart \
+                     the pods elsewhere",
+                );
+                Some(format!(
+                    "a disk that is not proven dead is not replaced, for it may only be slow: {way}; \
+                     the next call heals"
+                ))
+            }
             Self::Foreign(_) => Some(format!(
                 "nothing was touched; find out what {number} is (lsblk, the kernel's log), and \
                  restart the pods that use the volume"
@@ -105,7 +133,9 @@ impl fmt::Display for Verdict {
             Self::Waiting => f.write_str("dead: its disk is gone, and none is here"),
             Self::Ambiguous => f.write_str("several disks show the volume's serial"),
             Self::Foreign(shown) => write!(f, "its number is another disk's ({shown})"),
-            Self::NotProvenDead(state) => write!(f, "its disk is not proven dead ({state})"),
+            Self::NotProvenDead(doubt) => {
+                write!(f, "its disk is not proven dead ({})", doubt.state)
+            }
         }
     }
 }
@@ -118,9 +148,9 @@ mod tests {
     fn every_row_of_the_table() {
         let (old, new) =
             (DeviceNumber { major: 8, minor: 0 }, DeviceNumber { major: 8, minor: 16 });
-        let halted = || Presence::Halted("offline".to_owned());
+        let halted = || Presence::Halted(Doubt::new("offline"));
         let other = || Presence::Other("serial \"x\"".to_owned());
-        let not_dead = |state: &str| Verdict::NotProvenDead(state.to_owned());
+        let not_dead = |state: &str| Verdict::NotProvenDead(Doubt::new(state));
         let foreign = || Verdict::Foreign("serial \"x\"".to_owned());
         for (presence, here, verdict) in [
             (Presence::Absent, Here::One(new), Verdict::Stale),

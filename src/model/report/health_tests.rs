@@ -1,7 +1,9 @@
 use super::*;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::mountinfo::MountTable;
-use crate::model::mount::staleness::{Here, Presence, Verdict as Judged, judge as judge_mount};
+use crate::model::mount::staleness::{
+    Doubt, Here, Presence, Verdict as Judged, judge as judge_mount,
+};
 use crate::model::report::facts::{
     CloudView, Disk, LetGoFact, PodFact, ProcessFact, RecordFact, RefusalFact,
 };
@@ -98,16 +100,17 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
     let other = facts(disk("7:2"), vec![mount(Role::Pod, other)]);
     let words = ["/p is mounted from 7:1", "another disk's (serial v2)", "vdc (7:2)", "lsblk"];
     is(&other, Health::Ambiguous, &words);
-    let halted = Judged::NotProvenDead("vdc is offline".to_owned());
+    let way = Some("echo 1 > /sys/x removes it".to_owned());
+    let halted = Judged::NotProvenDead(Doubt { state: "vdc is offline".to_owned(), way });
     let halted = facts(disk("7:1"), vec![mount(Role::Pod, halted)]);
-    is(&halted, Health::Ambiguous, &["not proven dead (vdc is offline)", "7:1/device/delete"]);
+    is(&halted, Health::Ambiguous, &["not proven dead (vdc is offline)", "/sys/x"]);
 }
 
 /// What the heal would do, and what people see, are one rule.
 #[test]
 fn every_verdict_of_the_heal_has_its_health() {
     let other = || Presence::Other("serial v2".to_owned());
-    let halted = || Presence::Halted("vdc is offline".to_owned());
+    let halted = || Presence::Halted(Doubt::new("vdc is offline"));
     let several = || DiskFact::Ambiguous { why: "several".to_owned() };
     for (presence, disk, health) in [
         (Presence::Own, disk("7:1"), Health::Ok),
