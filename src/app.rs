@@ -125,6 +125,9 @@ fn call_driver(
 ) -> Result<Reply> {
     failpoints::step("call");
     let (config, origin) = load_config()?;
+    // From here on also what is done for the log counts.
+    let deadline = config.deadline.of(word);
+    worker::may_take(deadline);
     // Without a log the call goes on: it is worth more than its record.
     let _is_logged = log::start(&config);
     log_panics();
@@ -140,8 +143,6 @@ fn call_driver(
     let mut sample = Sample::default();
     let answered = parsed.and_then(|call| {
         failpoints::step("begin");
-        let deadline = config.deadline.of(word);
-        worker::may_take(deadline);
         call.within(config.paths.kubelet_root.as_ref())?;
         let tally = Tally::default();
         let setting = Setting {

@@ -6,6 +6,7 @@
 //!
 //! Nothing here can fail a call: without a log it goes on.
 
+use crate::host::worker;
 use crate::model::config::{Config, LogLevel};
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
@@ -26,6 +27,7 @@ const PREFIX: &str = "incloud-disk";
 #[must_use]
 pub fn start(config: &Config) -> bool {
     let folder = &config.paths.log_dir;
+    let _using = worker::uses(folder);
     if fs::create_dir_all(folder).is_err() {
         return false;
     }
@@ -75,6 +77,7 @@ impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let mut today = self.0.today.lock().unwrap_or_else(PoisonError::into_inner);
         let now = File::of(timestamp::now());
+        let _using = worker::uses(&now.path(&self.0.folder));
         if today.0 != now {
             let file = open(&now.path(&self.0.folder))?;
             *today = (now, file);

@@ -123,7 +123,7 @@ fn named(mut error: Error, left: &[Left], does: Option<String>) -> Error {
     }
     let all: Vec<_> = left.iter().map(ToString::to_string).collect();
     error.cause = format!("{}; {}", error.cause, all.join("; "));
-    error.hint(left_behind::WHAT_ENDS_IT)
+    error.hint(left_behind::what_ends(left))
 }
 
 fn ended(status: WaitStatus) -> String {

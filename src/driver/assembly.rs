@@ -390,6 +390,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let detaching = Detaching {
         cloud,
         records,
+        locks,
         this_node,
         deadline,
         attachments: &attachments,

@@ -1,5 +1,6 @@
 //! Files that are whole or not there, whatever is killed when.
 
+use super::worker;
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -32,6 +33,7 @@ fn exchange(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> std::io::Result<(
         return Err(Error::io(format!("write {}", path.display()), &error));
     }
     let beside = folder.join(format!(".{}.new", name.to_string_lossy()));
+    let _using = worker::uses(path);
     let write = || {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -74,6 +76,7 @@ pub fn read_rest(from: impl Read, most: u64, room: usize) -> std::io::Result<Vec
 /// The bytes of a regular file, perhaps behind links. A pipe or a device may never end.
 pub fn read_whole(path: &Path) -> std::io::Result<Vec<u8>> {
     const FLAGS: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOCTTY);
+    let _using = worker::uses(path);
     let file = OpenOptions::new().read(true).custom_flags(FLAGS.bits()).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
@@ -93,6 +96,7 @@ pub fn read_text(path: impl AsRef<Path>) -> std::io::Result<String> {
 /// its writer, and a link leads anywhere.
 pub fn open_regular(path: &Path) -> std::io::Result<File> {
     const FLAGS: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+    let _using = worker::uses(path);
     let is_link = |error: &std::io::Error| error.raw_os_error() == Some(Errno::ELOOP as i32);
     match OpenOptions::new().read(true).custom_flags(FLAGS.bits()).open(path) {
         Ok(file) if file.metadata()?.is_file() => Ok(file),
@@ -105,11 +109,13 @@ pub fn open_regular(path: &Path) -> std::io::Result<File> {
 /// Opens a private file that is locked, and perhaps read and written, by many processes: made if
 /// it is missing, never emptied by the opening.
 pub fn open_shared(path: &Path) -> std::io::Result<File> {
+    let _using = worker::uses(path);
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 /// Makes a private folder with its parents, if it is missing.
 pub fn make_private_folder(path: &Path) -> Result<()> {
+    let _using = worker::uses(path);
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -128,6 +134,7 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>> {
 
 /// Removes a file; fine if it is not there.
 pub fn remove_if_there(path: &Path) -> Result<()> {
+    let _using = worker::uses(path);
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::io(format!("remove {}", path.display()), &error))

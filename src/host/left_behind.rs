@@ -10,9 +10,21 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// For whoever reads that a process hangs.
+/// For whoever reads that a process hangs on a volume's disk.
 pub const WHAT_ENDS_IT: &str = "it was killed and ends when what it waits for comes back (the \
     kernel's log has the reason); `disk detach --force` gives the disk up";
+
+/// The same of one that hangs on a file of the driver's own.
+const WHAT_ENDS_IT_ON_A_FILE: &str = "the disk of that file hangs, and not the volume's (findmnt -T \
+    FILE names it, the kernel's log has the reason); the process was killed and ends when that disk \
+    answers";
+
+/// What ends these.
+#[must_use]
+pub fn what_ends(left: &[Left]) -> &'static str {
+    let is_on_a_file = left.iter().any(|one| one.file.is_some());
+    if is_on_a_file { WHAT_ENDS_IT_ON_A_FILE } else { WHAT_ENDS_IT }
+}
 
 /// A process that hangs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +41,9 @@ pub struct Left {
     pub call: Option<String>,
     /// Since when it does that, in milliseconds since the machine's start.
     pub since: u64,
+    /// The file of the driver's own that it uses: then it is not the volume's disk that hangs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// The disk, by number.
     pub disk: Option<String>,
     /// The kernel's count of disks, which tells this one from a later one of the same number.
@@ -47,6 +62,7 @@ impl Left {
             doing: doing.to_owned(),
             call: None,
             since,
+            file: None,
             disk: None,
             sequence: None,
         })
@@ -75,7 +91,9 @@ impl std::fmt::Display for Left {
         if let Some(call) = &self.call {
             write!(f, " in {call}")?;
         }
-        if !self.doing.is_empty() {
+        if let Some(file) = &self.file {
+            write!(f, " on {file}, a file of the driver's own,")?;
+        } else if !self.doing.is_empty() {
             write!(f, " ({})", self.doing)?;
         } else if let Some(disk) = self.disk.as_deref().and_then(name_of_disk) {
             write!(f, " on disk {disk}")?;
@@ -151,7 +169,17 @@ fn name_of_disk(number: &str) -> Option<String> {
 /// The names of the calls that hang on disks.
 fn name_of(number: i64) -> Option<&'static str> {
     use nix::libc;
-    const NAMES: [(i64, &str); 31] = [
+    #[cfg(target_arch = "x86_64")]
+    const OLD: &[(i64, &str)] = &[
+        (libc::SYS_open, "open(2)"),
+        (libc::SYS_stat, "stat(2)"),
+        (libc::SYS_mkdir, "mkdir(2)"),
+        (libc::SYS_rename, "rename(2)"),
+        (libc::SYS_unlink, "unlink(2)"),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    const OLD: &[(i64, &str)] = &[];
+    const NAMES: [(i64, &str); 32] = [
         (libc::SYS_mount, "mount(2)"),
         (libc::SYS_umount2, "umount(2)"),
         (libc::SYS_fsconfig, "fsconfig(2), which mounts"),
@@ -183,8 +211,9 @@ fn name_of(number: i64) -> Option<&'static str> {
         (libc::SYS_getdents64, "getdents(2)"),
         (libc::SYS_exit_group, "exit(2)"),
         (libc::SYS_mkdirat, "mkdir(2)"),
+        (libc::SYS_flock, "flock(2)"),
     ];
-    NAMES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+    NAMES.iter().chain(OLD).find(|(known, _)| *known == number).map(|(_, name)| *name)
 }
 
 /// Where the notes of a lock's volume are.
@@ -246,6 +275,11 @@ mod tests {
         assert!(one.is_alive());
         let text = one.to_string();
         assert!(text.starts_with(&format!("process {own} hangs (read a disk) for ")), "{text}");
+        one.file = Some("/var/log/x".to_owned());
+        let text = one.to_string();
+        assert!(text.contains("hangs on /var/log/x, a file of the driver's own, for "), "{text}");
+        let old = serde_json::json!({"pid": 1, "start": 1, "boot": "b", "doing": "", "call": null, "since": 0, "disk": null, "sequence": null});
+        assert_eq!(serde_json::from_value::<Left>(old).unwrap().file, None);
         one.start += 1;
         assert!(!one.is_alive());
     }

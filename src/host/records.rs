@@ -5,7 +5,7 @@
 //! what ends with the boot lies below the run folder, where no write waits for a disk: under the
 //! load that begins an incident a sync takes as long as the disk likes.
 
-use super::files;
+use super::{files, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::record::{FORMAT, OF_THE_BOOT, VolumeRecord};
@@ -75,6 +75,7 @@ impl Records {
 
     /// All that is remembered: an error if it cannot be listed.
     pub fn list(&self) -> Result<Vec<VolumeRecord>> {
+        let using = worker::uses(&self.volumes);
         let entries = match fs::read_dir(&self.volumes) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -84,7 +85,9 @@ impl Records {
         };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let ids = names.filter_map(|name| VolumeId::parse(name.strip_suffix(".json")?).ok());
-        let mut all: Vec<_> = ids.map(|id| self.load(&id)).collect();
+        let ids: Vec<_> = ids.collect();
+        drop(using);
+        let mut all: Vec<_> = ids.iter().map(|id| self.load(id)).collect();
         all.sort_by(|one, other| one.volume.cmp(&other.volume));
         Ok(all)
     }

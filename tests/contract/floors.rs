@@ -18,10 +18,24 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
     ("driver", &["cloud", "host", "model", "failpoints"]),
     // Faces. kubelet's only reads and writes; people's also does what their cloud's console would.
     ("flexvolume", &["model"]),
-    ("operator", &["app", "cli", "cloud", "driver", "host", "log", "model", "watchdog", "wiring"]),
+    (
+        "operator",
+        &[
+            "app",
+            "cli",
+            "cloud",
+            "driver",
+            "host",
+            "log",
+            "model",
+            "failpoints",
+            "watchdog",
+            "wiring",
+        ],
+    ),
     // Roof.
     ("channel", &[]),
-    ("log", &["model"]),
+    ("log", &["host", "model"]),
     ("cli", &["flexvolume", "model"]),
     ("watchdog", &["channel", "flexvolume", "host", "model"]),
     (

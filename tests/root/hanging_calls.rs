@@ -59,13 +59,13 @@ impl Drop for Rereading {
 
 /// A file system that is frozen for a while: by a process of its own, which thaws it even if this one
 /// is killed, for the whole machine's loop devices could wait for it.
-struct Frozen(Child);
+pub struct Frozen(Child);
 
 impl Frozen {
     const LONGEST: &str = "20";
 
     #[track_caller]
-    fn at(folder: &Path) -> Self {
+    pub fn at(folder: &Path) -> Self {
         let script =
             "fsfreeze -f \"$1\" && echo frozen && { read -t \"$2\" _; fsfreeze -u \"$1\"; }";
         let mut command = Command::new("bash");

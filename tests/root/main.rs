@@ -60,6 +60,7 @@ mod mkfs_leftovers;
 mod no_child;
 mod nodes;
 
+mod own_files;
 mod ownership;
 mod pull;
 mod records;

@@ -14,6 +14,7 @@ use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::operation::Outcome;
 use crate::failpoints;
+use crate::host::locks::Locks;
 use crate::host::pace::Change;
 use crate::host::records::Records;
 use crate::model::cloud::attachment_state::{ComputeView, Situation};
@@ -40,6 +41,7 @@ pub enum Force {
 pub struct Detaching<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) attachments: &'a Attachments<'a>,
@@ -347,6 +349,8 @@ impl Detaching<'_> {
     /// had: detached by force, or without the guard. The volume may come back, and the heal then
     /// finds those mounts only by the numbers that are remembered.
     fn forget(&self, id: &VolumeId, name: &VolumeName) {
+        // What hung once and has ended is not listed any more.
+        let _ = self.locks.left(id);
         let done = if self.numbers.is_left_behind(id) {
             tracing::warn!(volume = %id, %name, "mounts of it are left on a disk that is gone: remembered for the heal");
             self.records.update(id, VolumeRecord::is_unmarked)

@@ -2,7 +2,7 @@
 
 use crate::cloud::Cloud;
 use crate::host::Devices;
-use crate::host::left_behind::{Left, WHAT_ENDS_IT};
+use crate::host::left_behind::{Left, what_ends};
 use crate::host::locks::{Lock, Locked, Locks};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
@@ -70,8 +70,9 @@ impl Locking<'_> {
         }
         let disks = self.devices.search(&self.cloud.identity(id))?;
         match left.iter().find(|one| concerns(one, &disks)) {
-            Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {one}"))
-                .hint(format!("nothing new is begun on that disk; {WHAT_ENDS_IT}"))),
+            Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {one}")).hint(
+                format!("nothing new is begun there; {}", what_ends(std::slice::from_ref(one))),
+            )),
             None => Ok(()),
         }
     }
@@ -81,12 +82,16 @@ impl Locking<'_> {
     pub(in crate::driver) fn what_hangs(&self, id: Option<&VolumeId>) -> String {
         let left = id.map(|id| self.locks.left(id)).unwrap_or_default();
         left.first().map_or_else(String::new, |one| {
-            format!("; an earlier call's {one}, which ends when the disk answers")
+            format!("; an earlier call's {one}, which ends when that disk answers")
         })
     }
 }
 
 fn concerns(one: &Left, disks: &[Device]) -> bool {
+    // Each call uses the driver's own files, whatever its disk.
+    if one.file.is_some() {
+        return true;
+    }
     let Some(number) = &one.disk else { return !disks.is_empty() };
     disks.iter().any(|disk| {
         let is_same = |sequence| disk.sequence.is_none_or(|now| now == sequence);

@@ -26,6 +26,8 @@ pub(super) struct Slot {
 pub(super) struct Board {
     /// The worker itself.
     pub(super) own: Slot,
+    /// The file of the driver's own that it uses: that one may lie on a disk that hangs too.
+    pub(super) file: Slot,
     /// The disk that it works on: major, minor, the kernel's count of disks (0 is unknown).
     disk: [AtomicU32; 2],
     sequence: AtomicU64,
@@ -86,6 +88,7 @@ impl Board {
     const fn empty() -> Self {
         Self {
             own: Slot::empty(),
+            file: Slot::empty(),
             disk: [const { AtomicU32::new(0) }; 2],
             sequence: AtomicU64::new(0),
             children: [const { Slot::empty() }; CHILDREN],
@@ -105,6 +108,7 @@ impl Board {
     /// For another worker: what an earlier one left behind is noted elsewhere by now.
     pub(super) fn clear(&self) {
         self.own.clear();
+        self.file.clear();
         self.works_on((0, 0), None);
         for slot in &self.children {
             slot.clear();

@@ -80,6 +80,26 @@ impl Drop for Doing {
     }
 }
 
+/// The file of the driver's own (a setting, a record, the log) that is used until the guard is
+/// dropped: should that hang, its disk is meant, and not the volume's.
+#[must_use]
+pub fn uses(file: &Path) -> Using {
+    board::board().file.write(&file.to_string_lossy());
+    Using { _private: () }
+}
+
+/// A file is being used.
+#[derive(Debug)]
+pub struct Using {
+    _private: (),
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        board::board().file.write("");
+    }
+}
+
 /// The disk that this call works on.
 pub fn works_on(number: DeviceNumber, sequence: Option<u64>) {
     board::board().works_on((number.major, number.minor), sequence);

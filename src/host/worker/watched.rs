@@ -405,7 +405,13 @@ impl Worker {
             std::thread::sleep(Duration::from_millis(2));
         }
         let disk = self.board.disk();
+        let file = Some(self.board.file.read().text).filter(|file| !file.is_empty());
         for one in &mut left {
+            if let (Some(file), true) = (&file, one.pid == self.pid.as_raw()) {
+                one.file = Some(file.clone());
+                one.look();
+                continue;
+            }
             one.disk = disk.map(|((major, minor), _)| format!("{major}:{minor}"));
             one.sequence = disk.and_then(|(_, sequence)| sequence);
             one.look();
