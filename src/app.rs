@@ -222,11 +222,15 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
                 driver.attaching.attach(&volume(options), node, options.sharing)?;
             Ok((Reply::device(&link), outcome))
         }
-        Call::Detach { name, id: None, node } => {
+        Call::Detach { name, id: None, node, .. } => {
             driver.detaching.detach(name, node.as_ref(), Force::No).map(plain)
         }
-        Call::Detach { id: Some(id), node, .. } => {
-            driver.detaching.detach_exactly(id, node.as_ref(), Force::No).map(plain)
+        Call::Detach { id: Some(id), node, settles, .. } => {
+            let outcome = driver.detaching.detach_exactly(id, node.as_ref(), Force::No)?;
+            if let Some(name) = settles {
+                driver.volumes.settle_name(id, name)?;
+            }
+            Ok(plain(outcome))
         }
         Call::IsAttached { options, node } => {
             let attached = driver.attaching.is_attached(&volume(options), node)?;

@@ -18,8 +18,13 @@ pub enum Call {
     /// Attach the volume to a node.
     Attach { options: Options, node: NodeName },
     /// Detach the volume of this name, or of this id, as a person writes it where the name is in
-    /// doubt; without a node from this machine.
-    Detach { name: VolumeName, id: Option<VolumeId>, node: Option<NodeName> },
+    /// doubt, perhaps with the name that is in doubt; without a node from this machine.
+    Detach {
+        name: VolumeName,
+        id: Option<VolumeId>,
+        node: Option<NodeName>,
+        settles: Option<VolumeName>,
+    },
     /// Is the volume attached to a node.
     IsAttached { options: Options, node: NodeName },
     /// Wait for the disk on this machine. The device is what kubelet remembers: a hint.
@@ -104,7 +109,11 @@ impl Call {
                     None | Some("" | THIS_MACHINE) => None,
                     Some(text) => Some(NodeName::parse(text)?),
                 };
-                Call::Detach { name, id, node }
+                let settles = match &id {
+                    Some(_) => arguments.optional()?.map(VolumeName::parse).transpose()?,
+                    None => None,
+                };
+                Call::Detach { name, id, node, settles }
             }
             "waitforattach" => Call::WaitForAttach {
                 device: arguments.next("device")?.to_owned(),

@@ -149,6 +149,11 @@ impl Records {
         VolumeId::parse(text.to_str()?).ok()
     }
 
+    /// Notes that the name means this volume, of which nothing else need be remembered.
+    pub fn note_name(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
+        self.index(name, id)
+    }
+
     /// Other volumes that were seen here and whose virtio disks would show the same serial.
     #[must_use]
     pub fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId> {

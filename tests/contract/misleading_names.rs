@@ -38,6 +38,40 @@ fn a_name_that_is_no_volume_may_be_any_that_is_attached() {
     assert!(is_there(&node, OTHER));
 }
 
+/// An unknown data volume stays where it is, and would keep the name in doubt for ever: the command
+/// that the refusal names ends that. It is told the name too.
+#[test]
+fn the_command_that_a_refusal_names_ends_it() {
+    // The volume that was meant: idle, attached, or deleted in the cloud meanwhile.
+    for meant in ["idle", "attached", "gone"] {
+        let node = match meant {
+            "attached" => with_strangers(&["vol-a", OTHER]),
+            _ => with_strangers(&[OTHER]),
+        };
+        if meant == "idle" {
+            node.create("vol-a", "1M");
+        }
+        let message = node.fails(calls::detach(UUID, "node-b"));
+        let command = format!("disk detach id:<volumeID> <node> {UUID}");
+        assert!(message.contains(OTHER) && message.contains(&command), "{message}");
+        let answer = node.must(["detach", "id:vol-a", "node-b", UUID]);
+        assert_eq!(answer["status"], "Success");
+        assert!(is_there(&node, OTHER), "{meant}: nothing else is touched");
+        node.must(calls::detach(UUID, "node-b"));
+        assert!(is_there(&node, OTHER), "{meant}");
+        if meant != "gone" {
+            assert!(record(&node, "vol-a")["recorded_name"].is_null(), "{meant}");
+            assert!(servers(&node, "vol-a").is_empty(), "{meant}");
+        }
+    }
+    // The name is also the id of a volume that is attached and unknown: that one is not meant.
+    let node = with_strangers(&["vol-a", UUID]);
+    node.fails(calls::detach(UUID, "node-b"));
+    node.must(["detach", "id:vol-a", "node-b", UUID]);
+    node.must(calls::detach(UUID, "node-b"));
+    assert!(is_there(&node, UUID) && !is_there(&node, "vol-a"));
+}
+
 /// At fee4868 the idle volume of that id was detached.
 #[test]
 fn the_volume_of_that_id_is_not_taken_for_the_one_of_that_name() {

@@ -48,11 +48,18 @@ impl Volumes<'_> {
         if recorded.is_empty() {
             return self.unrecorded(name, server);
         }
+        // What is recorded is no longer there, and the other one is nobody's known volume: then there
+        // is nothing to choose from.
+        let is_choice = |own: &CloudVolume, server: &ServerId| {
+            own.attachment_to(server).is_some()
+                && (self.is_known(own)
+                    || recorded.iter().any(|volume| volume.attachment_to(server).is_some()))
+        };
         if let Some(id) = name.as_volume_id()
             && !recorded.iter().any(|volume| volume.id == id)
             && let Some(own) = self.cloud.volume(&id, self.deadline)?
             && own.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
-            && server.is_none_or(|server| own.attachment_to(server).is_some())
+            && server.is_none_or(|server| is_choice(&own, server))
         {
             let ids = recorded.iter().map(|volume| &volume.id).chain([&own.id]);
             return Err(in_doubt(name, ids, "is recorded for one and is the other's id"));
@@ -102,7 +109,8 @@ impl Volumes<'_> {
             return Ok(None);
         }
         let strangers = self.strangers(attached);
-        if strangers.is_empty() {
+        // Which one is meant is known here, if any is noted: one that is not there any more.
+        if strangers.is_empty() || self.records.named(name).is_some() {
             return Ok(None);
         }
         let how = "is no volume's id, and it is not recorded by which name these were attached";
@@ -139,6 +147,16 @@ impl Volumes<'_> {
             volumes.push(volume);
         }
         Ok(volumes)
+    }
+
+    /// A person has said which volume a name means that was in doubt, and that one is detached: the
+    /// orchestrator's next detach of the name is told so. With the volume in the cloud, where every
+    /// machine reads it; of one that is not there any more on this machine.
+    pub fn settle_name(&self, id: &VolumeId, name: &VolumeName) -> Result<()> {
+        if self.cloud.volume(id, self.deadline)?.is_some() {
+            return self.cloud.record_name(id, Some(name), self.deadline);
+        }
+        self.records.note_name(name, id)
     }
 
     /// The volume mounted at a folder, without asking the cloud: by record, else by what the
@@ -239,10 +257,10 @@ fn in_doubt<'a>(
 ) -> Error {
     let ids: Vec<_> = ids.into_iter().map(VolumeId::as_str).collect();
     Error::new(Kind::Refused, format!("the name {name} {how}: it may mean {}", ids.join(" or ")))
-        .hint(
+        .hint(format!(
             "look which volumeID its PersistentVolume has, and detach that one: \
-             disk detach id:<volumeID> <node>",
-        )
+             disk detach id:<volumeID> <node> {name}, also if it is attached no more"
+        ))
 }
 
 fn only_one(
