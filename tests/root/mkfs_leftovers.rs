@@ -179,3 +179,41 @@ fn a_file_system_that_was_finished_and_filled_is_mounted() {
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);
 }
+
+/// As a blank disk is: whoever knows the fixed places cannot know those at random.
+#[test]
+fn data_between_the_fixed_places_is_kept_after_a_killed_format_too() {
+    const SIZE: u64 = 8 << 30;
+    const BLOCK: u64 = 4096;
+    let test = "data_between_the_fixed_places_is_kept_after_a_killed_format_too";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    for fs_type in ["ext4", "xfs", "btrfs"] {
+        let node = Node::new();
+        let volume = Volume::create(&node, fs_type, &SIZE.to_string());
+        node.must(volume.attach());
+        make_folder(&volume.global());
+        kill_at(&node, &volume.stage(), "stage.format.intent");
+        let image = volume.image();
+        let stride = SIZE / 16_384;
+        let run = vec![0x5a; usize::try_from(stride - BLOCK).unwrap()];
+        // No copy of a superblock is looked for there.
+        let strange = |bytes: &[u8]| {
+            for n in 7220..7300 {
+                files::write_at(&image, n * stride + BLOCK, bytes);
+            }
+        };
+        strange(&run);
+        let message = node.fails(volume.stage());
+        assert!(message.contains("unknown data at offset"), "{fs_type}: {message}");
+        assert_eq!(layers_at(&volume.global()), 0);
+        strange(&vec![0; run.len()]);
+        // The kernel keeps what it has read of the disk.
+        node.must(volume.detach());
+        node.must(volume.attach());
+        node.must(volume.stage());
+        volume.take_away();
+        nothing_is_left(&node, &[&volume]);
+    }
+}

@@ -52,6 +52,17 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
         }
         done += batch.len();
     }
+    let found = at_random(size, deadline, |batch| reader.first_data(batch))?;
+    Ok(found.unwrap_or(Contents::Blank))
+}
+
+/// Looks at random places, for as long as a few rounds of them may take; the first thing that is
+/// found there.
+pub(super) fn at_random<T>(
+    size: u64,
+    deadline: Deadline,
+    mut look: impl FnMut(&[Place]) -> Result<Option<T>>,
+) -> Result<Option<T>> {
     let until = deadline.at_most(RANDOM);
     for _ in 0..ROUNDS {
         failpoints::effect("filesystems.read").map_err(unread)?;
@@ -59,14 +70,14 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
         let round: Vec<Place> = blank::random(size, &dice).collect();
         for batch in round.chunks(BATCH) {
             if until.over() {
-                return Ok(Contents::Blank);
+                return Ok(None);
             }
-            if let Some(data) = reader.first_data(batch)? {
-                return Ok(data);
+            if let found @ Some(_) = look(batch)? {
+                return Ok(found);
             }
         }
     }
-    Ok(Contents::Blank)
+    Ok(None)
 }
 
 struct Reader<'a> {

@@ -1,6 +1,6 @@
 //! Reads a disk whose mkfs was killed: whether anybody else wrote to it since.
 
-use super::blank::{BATCH, advise};
+use super::blank::{BATCH, advise, at_random};
 use super::{make, sample};
 use crate::host::{NewFileSystem, device_nodes};
 use crate::model::deadline::Deadline;
@@ -35,37 +35,45 @@ pub(super) fn stranger(
     let uuid = uuid_bytes(&plan.uuid)
         .ok_or_else(|| Error::new(Kind::Bug, "a file system is planned without a UUID"))?;
     let mut read = |at: u64, length: usize| Ok(sample(&disk, device, at, length as u64)?.bytes);
-    // The places that a blank disk is read at; only those at random are left out.
+    let mut strange_in = |batch: &[Place]| -> Result<Option<String>> {
+        for place in batch {
+            advise(&disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+        }
+        for (offset, length) in batch.iter().copied() {
+            let found = read(offset, usize::try_from(length).unwrap_or(0))?;
+            if found.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            let stretch = (offset, found.as_slice());
+            let strange = match &copy {
+                Some(copy) => {
+                    stranger_by_copy(stretch, &copy.read(offset, found.len())?, copy.inodes)
+                }
+                None => stranger_by_marks(kind, &uuid, stretch, size, &mut read)?,
+            };
+            if let Some(at) = strange {
+                return Ok(Some(format!(
+                    "unknown data at offset {at}, which the mkfs.{kind} that was stopped there does not write"
+                )));
+            }
+        }
+        Ok(None)
+    };
+    // The places that a blank disk is read at, those at random included.
     let between = blank::fixed(size).chain(blank::copies(size));
     let places: Vec<Place> = places::edges(size).into_iter().chain(between).collect();
-    for (number, (offset, length)) in places.iter().copied().enumerate() {
+    for batch in places.chunks(BATCH) {
         if deadline.over() {
             return Err(Error::new(
                 Kind::Timeout,
                 format!("{} was not read to its end in time", device.kernel_name),
             ));
         }
-        if number % BATCH == 0 {
-            for place in places[number..].iter().take(BATCH) {
-                advise(&disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
-            }
-        }
-        let found = read(offset, usize::try_from(length).unwrap_or(0))?;
-        if found.iter().all(|byte| *byte == 0) {
-            continue;
-        }
-        let stretch = (offset, found.as_slice());
-        let strange = match &copy {
-            Some(copy) => stranger_by_copy(stretch, &copy.read(offset, found.len())?, copy.inodes),
-            None => stranger_by_marks(kind, &uuid, stretch, size, &mut read)?,
-        };
-        if let Some(at) = strange {
-            return Ok(Some(format!(
-                "unknown data at offset {at}, which the mkfs.{kind} that was stopped there does not write"
-            )));
+        if let strange @ Some(_) = strange_in(batch)? {
+            return Ok(strange);
         }
     }
-    Ok(None)
+    at_random(size, deadline, strange_in)
 }
 
 /// The same file system, made in memory to its end.
