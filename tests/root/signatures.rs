@@ -4,8 +4,11 @@
 use crate::checks::{digest, layers_at, nothing_is_left, only_mount_at};
 use crate::files;
 use crate::holders::run;
+use crate::support::disks::within;
+use crate::support::pods::{Order, Plan, pods_are_possible};
 use crate::support::{Node, private_mounts};
 use crate::volume::{Volume, make_folder};
+use nix::mount::{MntFlags, umount2};
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
@@ -220,6 +223,44 @@ fn an_xfs_clone_beside_its_original_is_called_one() {
     assert!(!original.global().join("g").exists());
     clone.take_away();
     original.take_away();
+    nothing_is_left(&node, &[&original, &clone]);
+}
+
+/// The original is mounted where this machine's own table does not show it: in a container alone, and
+/// in no table at all.
+#[test]
+fn an_xfs_clone_of_what_is_mounted_elsewhere_is_called_one() {
+    let test = "an_xfs_clone_of_what_is_mounted_elsewhere_is_called_one";
+    if !private_mounts(test) || !pods_are_possible(test) {
+        return;
+    }
+    let node = Node::new();
+    let original = Volume::create(&node, "xfs", &SIZE.to_string());
+    original.bring();
+    files::write_synced(&original.global().join("f"), b"of the original");
+    original.take_away();
+    let clone = Volume::create(&node, "xfs", &SIZE.to_string());
+    std::fs::copy(original.image(), clone.image()).unwrap();
+    original.bring();
+    let mut container = Plan::outside().seeing(&original.global(), "/data").start();
+    run("umount", &[original.global().to_str().unwrap()]);
+    node.must(clone.attach());
+    make_folder(&clone.global());
+    let message = node.fails(clone.stage());
+    let disk = format!("disk {} (", original.letter());
+    for words in ["has the same UUID", &disk, &format!("{} (", container.pid()), "/data"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    container.must(&Order::Open { path: "/data/f".into() });
+    within(container.pid(), || umount2("/data", MntFlags::MNT_DETACH).unwrap());
+    let message = node.fails(clone.stage());
+    assert!(message.contains(&disk) && message.contains("no mount table"), "{message}");
+    container.die();
+    node.must(original.unstage());
+    node.must(clone.stage());
+    clone.take_away();
+    node.must(original.detach());
+    std::fs::remove_dir(original.global()).unwrap();
     nothing_is_left(&node, &[&original, &clone]);
 }
 
