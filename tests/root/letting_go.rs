@@ -5,6 +5,7 @@ use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
 use crate::crash::seams_are_built_in;
 use crate::heal::{goes_on, pull, running};
 use crate::support::pods::{Container, Naming, Order, Pod, pods_are_possible};
+use crate::support::tracer::{self, CAN_FORBID, Fate, tracing_is_possible};
 use crate::support::{Answer, Node, has, output_of, private_mounts, spawn, start};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -319,6 +320,54 @@ fn what_is_lost_with_it_is_put_back_and_told() {
     other.die();
     volume.ends_with(&pod, container);
     nothing_is_left(&node, &[&volume]);
+}
+
+/// With its flags and its label, and on a kernel that gives no copy of a mount (before Linux 5.2).
+#[test]
+fn what_is_put_back_is_as_it_was() {
+    let test = "what_is_put_back_is_as_it_was";
+    if !is_possible(test) || !seams_are_built_in(test) || !tracing_is_possible(test) {
+        return;
+    }
+    let old: &[i64] = &[nix::libc::SYS_open_tree, nix::libc::SYS_move_mount];
+    for (access, without) in [("ro", &[][..]), ("rw", &[]), ("ro", old), ("rw", old)] {
+        if !without.is_empty() && !CAN_FORBID {
+            continue;
+        }
+        let node = Node::new();
+        let pod = Pod::new(Naming::Systemd);
+        let volume = Volume::create(&node, "ext4", "64M");
+        volume.bring();
+        let folder = volume.pod(pod.uid());
+        make_folder(&folder);
+        node.must(volume.publish_as(pod.uid(), access));
+        let before = only_mount_at(&folder);
+        assert_eq!(before.is_read_only(), access == "ro");
+        let mut container = pod.container_with(&folder);
+        let held = node.base().join("held");
+        let mut command = node.command(volume.unpublish(pod.uid()));
+        command.env("INCLOUD_DISK_SEAM", format!("unmount.guarded=hold:{}", held.display()));
+        let told = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                eventually("the guard has looked", || held.exists());
+                container.must(&Order::Unmount { place: "/data".into() });
+                fs::remove_file(&held).unwrap();
+            });
+            let fate = Fate { without, ..Fate::default() };
+            tracer::run(command, fate).unwrap().text
+        });
+        has(&told, &["Failure", "that is put back"]);
+        let after = only_mount_at(&folder);
+        assert_eq!(
+            (after.number, &after.root, &after.source, &after.options),
+            (before.number, &before.root, &before.source, &before.options),
+            "{access} {without:?}"
+        );
+        container.die();
+        node.must(volume.unpublish(pod.uid()));
+        volume.take_away();
+        nothing_is_left(&node, &[&volume]);
+    }
 }
 
 /// A call that is killed right after the unmount has let go: it is remembered.

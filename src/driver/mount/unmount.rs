@@ -19,13 +19,14 @@ use crate::host::{Devices, Hidden, Mounts, worker};
 use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
-use crate::model::error::{Kind, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mount::letting_go::LetGoes;
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::target::Target;
 use crate::model::record::VolumeRecord;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Whose mount it is.
@@ -255,8 +256,8 @@ impl Unmounting<'_> {
         let done = unmounted.map_err(|error| self.letting_go.refuse_who_is_in_the_way(one, error));
         let done = done.and_then(|outcome| {
             let again = self.letting_go.look_again(one, &kept);
-            if let (Err(_), Some(copy)) = (&again, copy) {
-                self.mounts.put_back(copy, one.folder)?;
+            if again.is_err() {
+                self.put_back(copy, look, top, one)?;
             }
             again.map(|has_it| (outcome, has_it))
         });
@@ -276,6 +277,27 @@ impl Unmounting<'_> {
             _ => {}
         }
         done.map(|(outcome, _)| outcome)
+    }
+
+    /// A consumer's mount is put back. A kernel that gives no copy of it (before Linux 5.2) binds it
+    /// anew from where else it is.
+    fn put_back(
+        &self,
+        copy: Option<OwnedFd>,
+        look: &Look,
+        top: &Mount,
+        one: &Parting<'_>,
+    ) -> Result<()> {
+        if let Some(copy) = copy {
+            return self.mounts.put_back(copy, one.folder);
+        }
+        let mut others = look.table.of(top.number).filter(|other| other.root == top.root);
+        let other = others.find(|other| other.target != top.target).ok_or_else(|| {
+            let folder = one.folder.display();
+            Error::new(Kind::Host, format!("the mount at {folder} cannot be put back"))
+                .hint("the orchestrator's next `mount` makes it")
+        })?;
+        self.mounts.bind(other, one.folder, top.is_read_only())
     }
 
     /// Takes off every mount that is stacked at the folder, top first.
