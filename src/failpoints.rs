@@ -7,7 +7,8 @@
 //! added; with it `#N=action` means the N-th step of the call. `INCLOUD_DISK_SYSFS` and `INCLOUD_DISK_BY_ID` put other folders in
 //! the place of `/sys` and `/dev/disk/by-id`; `INCLOUD_DISK_SWITCH` names the method by which mounts
 //! are replaced, as an older kernel would have it, and with `INCLOUD_DISK_KEEPER_HANGS` the last one
-//! to let go of a dead disk does not come back. In a release build all this is nothing.
+//! to let go of a dead disk does not come back; `INCLOUD_DISK_NODE_AT_MOST` is how many seconds one time
+//! of `disk node --every` may take. In a release build all this is nothing.
 
 use crate::model::error::Result;
 #[cfg(debug_assertions)]

@@ -1,6 +1,7 @@
 //! `disk node`: a word of this release's `install.sh` on the machine whose root is mounted here. An
 //! image then needs nothing but the unpacked release: the shell is the machine's own.
 
+use crate::failpoints;
 use crate::host::left_behind::Left;
 use crate::host::worker::{self, Signals};
 use crate::model::error::{Error, Kind, Result};
@@ -90,7 +91,9 @@ fn again_and_again(
     let mut signals = Signals::of_the_end()?;
     let mut last = Vec::new();
     let mut left: Vec<Left> = Vec::new();
-    let patience = PartPatience { in_all: AT_MOST, with_hanging: None, after_a_signal: TO_ITS_END };
+    let in_all = failpoints::wish("INCLOUD_DISK_NODE_AT_MOST").and_then(|text| text.parse().ok());
+    let in_all = in_all.map_or(AT_MOST, Duration::from_secs);
+    let patience = PartPatience { in_all, with_hanging: None, after_a_signal: TO_ITS_END };
     loop {
         left.retain(Left::is_alive);
         if left.is_empty() {

@@ -1,10 +1,11 @@
 //! `disk node`: an image without a shell lets the machine's own run the script. The machine here is
 //! a small root of copied files; nothing of the real one is in it.
 
-use crate::support::{DISK, skip};
+use crate::support::{DISK, private_mounts, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
+use std::time::Duration;
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -126,4 +127,105 @@ fn a_folder_that_is_no_machines_root_is_refused() {
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint.contains("is no machine's root"), "{complaint}");
+}
+
+/// What the watch said so far, and how often the script began.
+struct Watch {
+    child: Child,
+    told: PathBuf,
+    begun: PathBuf,
+}
+
+impl Watch {
+    /// Each time may take two seconds, and comes after one.
+    fn start(scene: &Scene, script: &str) -> Self {
+        let told = scene.folder.path().join("told");
+        let begun = scene.root().join("var/begun");
+        fs::write(scene.release().join("install.sh"), format!("echo x >>/var/begun\n{script}"))
+            .unwrap();
+        let mut command = scene.command(&["--every", "1", "verify"]);
+        command.env("INCLOUD_DISK_NODE_AT_MOST", "2");
+        let child = command.stdout(fs::File::create(&told).unwrap()).spawn().unwrap();
+        Self { child, told, begun }
+    }
+
+    fn begun(&self) -> usize {
+        fs::read_to_string(&self.begun).unwrap_or_default().lines().count()
+    }
+
+    #[track_caller]
+    fn until(&self, words: &str) -> String {
+        for _ in 0..3000 {
+            let told = fs::read_to_string(&self.told).unwrap();
+            if told.contains(words) {
+                return told;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("not {words:?}: {:?}", fs::read_to_string(&self.told));
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_time_that_does_not_end_is_given_up_and_the_next_one_comes() {
+    if !is_possible("a_time_that_does_not_end_is_given_up_and_the_next_one_comes") {
+        return;
+    }
+    let scene = Scene::new();
+    nix::unistd::mkfifo(&scene.root().join("var/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let script = "echo $$ >/var/pid; read x </var/pipe\n";
+    let watch = Watch::start(&scene, script);
+    watch.until("not done within 2 s");
+    let pid = fs::read_to_string(scene.root().join("var/pid")).unwrap();
+    let is_gone = || !Path::new("/proc").join(pid.trim()).exists() || watch.begun() > 1;
+    for _ in 0..1000 {
+        if is_gone() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(is_gone(), "the script's process is left");
+    fs::write(scene.release().join("install.sh"), "echo well again\n").unwrap();
+    watch.until("well again");
+}
+
+/// What takes no signal is named and left alone, and nothing is begun beside it.
+#[test]
+fn nothing_new_is_begun_while_something_of_it_hangs() {
+    let test = "nothing_new_is_begun_while_something_of_it_hangs";
+    if !is_possible(test) || !private_mounts(test) {
+        return;
+    }
+    let scene = Scene::new();
+    let folder = scene.root().join("var/frozen");
+    let image = scene.folder.path().join("image");
+    let must = |program: &str, arguments: &[&Path]| {
+        let done = Command::new(program).args(arguments).output().unwrap();
+        assert!(done.status.success(), "{program}: {done:?}");
+    };
+    fs::create_dir(&folder).unwrap();
+    fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    must("mkfs.ext4", &["-q".as_ref(), &image]);
+    must("mount", &["-o".as_ref(), "loop".as_ref(), &image, &folder]);
+    must("fsfreeze", &["-f".as_ref(), &folder]);
+    let watch = Watch::start(&scene, "echo >/var/frozen/x; echo thawed\n");
+    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let told = watch.until("not done within 2 s");
+        std::thread::sleep(Duration::from_secs(5));
+        (told, watch.begun())
+    }));
+    must("fsfreeze", &["-u".as_ref(), &folder]);
+    let (told, begun) = told.unwrap();
+    watch.until("thawed");
+    drop(watch);
+    must("umount", &[&folder]);
+    assert!(told.contains("hangs in"), "{told}");
+    assert_eq!(begun, 1, "one more was begun beside it");
 }
