@@ -157,6 +157,11 @@ impl<'a> LocalCloud<'a> {
         let is_ours = file.attachments.contains_key(&self.this_node);
         // Two disks of one image are a fault of that volume's, and no reason to show none.
         let plugged_in = is_ours && !self.devices.search(&self.identity(&file.id))?.is_empty();
+        Ok(self.view_as(file, plugged_in))
+    }
+
+    /// The same where it was looked at already whether its disk is here.
+    fn view_as(&self, file: &VolumeFile, plugged_in: bool) -> CloudVolume {
         let there = |server: &ServerId| *server != self.this_node || plugged_in;
         let attachments: Vec<_> = file
             .attachments
@@ -170,7 +175,7 @@ impl<'a> LocalCloud<'a> {
             })
             .collect();
         let status = if attachments.is_empty() { "available" } else { "in-use" };
-        Ok(CloudVolume {
+        CloudVolume {
             id: file.id.clone(),
             size: file.size,
             name: file.name.clone(),
@@ -185,7 +190,7 @@ impl<'a> LocalCloud<'a> {
             status: status.to_owned(),
             is_shareable: false,
             attachments,
-        })
+        }
     }
 
     /// The record as it should be: after a reboot, or a kill at the right moment, it lists this
@@ -327,7 +332,10 @@ impl Cloud for LocalCloud<'_> {
 
     fn volume(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<CloudVolume>> {
         let Some(file) = self.shelf.load(id)? else { return Ok(None) };
-        self.view(&self.noticed(file, deadline)?).map(Some)
+        let file = self.noticed(file, deadline)?;
+        // What is noted as attached here was just seen to be.
+        let plugged_in = file.attachments.contains_key(&self.this_node);
+        Ok(Some(self.view_as(&file, plugged_in)))
     }
 
     fn server(&self, node: &NodeName, _: Deadline) -> Result<Option<ServerId>> {
