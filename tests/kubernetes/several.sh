@@ -130,6 +130,9 @@ all_the_same() {
 }
 is_one_same() { [[ ${uid_now[$1]-} == "${uid_then[$1]}" && ${pid_now[$1]-} == "${pid_then[$1]}" ]]; }
 
+all_have_folders() { of_all has_folder; }
+has_folder() { grep -qF " /var/lib/kubelet/pods/${uid_then[$1]}/volumes/incloud~disk/" /proc/self/mountinfo; }
+
 uptime_ms() { awk '{ printf "%d", $1 * 1000 }' /proc/uptime; }
 
 kill_all() {
@@ -162,6 +165,7 @@ is_one_restarted() {
 
 # crash_and_come_again: without a restart of kubelet.
 crash_and_come_again() {
+    expect 'each has its folder' 120 all_have_folders
     kill_all
     expect 'kubelet starts each again by itself' 30 all_run_again
     expect '... within ten seconds' 1 took_no_longer 10

@@ -25,7 +25,7 @@ guarded_incident() {
     expect 'the container runs, while etcd is frozen' 1 lives
     expect '... and writes on' 5 goes_on
     expect '... its volume is mounted' 1 on_first_disk_on_machine
-    expect 'the device is refused, three times' 20 device_is_refused 3
+    expect 'the device is refused, three times' 90 device_is_refused 3
     expect 'nothing was detached' 1 called_never detach
     etcd_returns
     expect 'kubelet mounts it again' 120 called mount Success 2
