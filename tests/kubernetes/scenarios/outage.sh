@@ -212,9 +212,10 @@ name_ten() {
 
 readonly claim_rules=/run/claims
 
-# behind_a_proxy: kubelet asks the API server through it from now on.
+# behind_a_proxy: kubelet asks the API server through it from now on. Python comes with xfsprogs.
 behind_a_proxy() {
     local token
+    command -v python3 >/dev/null || fail 'the proxy is written in python, and the node has none'
     token=$(cut -d , -f 1 /run/kubernetes/tokens)
     sed -e "s|server: \"$api\", insecure-skip-tls-verify: true|server: \"http://$address:8001\"|" "$KUBECONFIG" >/run/kubernetes/behind
     start proxy python3 "$here/claims.py" "$address" 8001 6443 "$token" "$claim_rules"
