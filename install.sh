@@ -676,16 +676,21 @@ config_text() {
     sed -e "s|^kind = .*|$kind|" -e "s|^# kubelet_root = .*|$root|" "$here/examples/config.toml"
 }
 
+# Asked before it is written: what fails in the words of a printf ends nothing.
 note_what_is_installed() {
+    sum=$(checksum "$driver/disk")
     {
-        printf 'sha256=%s\n' "$(checksum "$driver/disk")"
+        printf 'sha256=%s\n' "$sum"
         printf 'version=%s\n' "$(run_driver "$driver/disk" --version 2>/dev/null | head -n 1 || true)"
         printf 'time=%s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
         # As the machine will see it that DESTDIR becomes.
         printf 'plugin_dir=%s\n' "${plugin_folder#"$destdir"}"
         for file in $trigger_files; do
             path=$(place_of "$file")
-            [ ! -f "$path" ] || printf 'trigger=%s  %s\n' "$(checksum "$path")" "$file"
+            if [ -f "$path" ]; then
+                sum=$(checksum "$path")
+                printf 'trigger=%s  %s\n' "$sum" "$file"
+            fi
         done
     } >"$manifest.new"
     flush "$manifest.new"
@@ -815,7 +820,11 @@ differs() {
   $*"
 }
 
-checksum() { sha256sum "$1" | cut -d ' ' -f 1; }
+# A pipe would pass over that the file could not be read.
+checksum() {
+    sum_and_name=$(sha256sum "$1") || return 1
+    printf '%s\n' "${sum_and_name%% *}"
+}
 
 permissions() {
     # shellcheck disable=SC2012 # one file, whose name is not looked at

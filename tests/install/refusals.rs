@@ -3,6 +3,7 @@
 use crate::machine::{Machine, fails, is_same, names_in};
 use crate::support::output_of;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -106,4 +107,23 @@ fn two_at_once_do_not_meet() {
         assert!(started.elapsed().as_millis() > 500, "it waited for the other one");
         holder.wait().unwrap();
     }
+}
+
+/// At 94ff2ff the install succeeded, noted no checksum, and `verify` then called the driver another one.
+#[test]
+fn a_checksum_that_cannot_be_made_is_no_success() {
+    let machine = Machine::new();
+    let driver = machine.make_driver("a");
+    let tools = machine.base().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let broken = tools.join("sha256sum");
+    fs::write(&broken, "#!/bin/sh\necho 'Input/output error' >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let said = fails(machine.put("install", &driver).env("PATH", path));
+    assert!(said.contains("Input/output error"), "{said}");
+    // The next one goes on from there.
+    machine.installed(&driver);
+    crate::machine::must(&mut machine.command(["verify"]));
+    machine.is_tidy();
 }
