@@ -144,6 +144,11 @@ pub fn call_named(name: &str) -> Option<&'static str> {
 pub fn errors_at(name: &str, object: &str) -> &'static [Errno] {
     let is_socket = object.starts_with("socket:");
     match name {
+        "fcntl" if object.ends_with(":0x0") || object.ends_with(":0x406") => &[EMFILE],
+        "fcntl" if [":0x6", ":0x25", ":0x26"].iter().any(|lock| object.ends_with(lock)) => {
+            &[EAGAIN]
+        }
+        "fcntl" => &[],
         // What only shows something has no room that could be used up.
         "open" | "openat" if ["/proc/", "/sys/"].iter().any(|begin| object.starts_with(begin)) => {
             &[EIO, EACCES, EMFILE, EINTR, ENOMEM]

@@ -187,7 +187,7 @@ impl Scene for Called {
 /// refusal says what ends it.
 #[track_caller]
 fn ends_by_its_own_words(volume: &Volume) {
-    volume.bring_to(State::Attached);
+    volume.restart_if_told();
     if let Err(said) = volume.repeat("mountdevice") {
         let end = format!("disk format {}", volume.id);
         assert!(said.contains(&end), "a refusal without an end: {said}");

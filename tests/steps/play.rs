@@ -92,7 +92,5 @@ impl Play {
 pub fn may_be_silent(kind: Kind, point: &Point) -> bool {
     let is_before_all =
         point.nth == 1 && ["/proc/self/maps", "/proc/N/maps"].contains(&point.object.as_str());
-    kind == Kind::Kill
-        || kind == Kind::Term && is_before_all
-        || point.call == "write" && point.object.starts_with("pipe:")
+    kind == Kind::Kill || kind == Kind::Term && is_before_all || point.object.starts_with("pipe:")
 }

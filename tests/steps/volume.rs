@@ -224,8 +224,12 @@ impl Volume {
 
     /// The same call until it succeeds, as kubelet repeats it. The last Failure otherwise.
     pub fn repeat(&self, name: &str) -> Result<(), String> {
+        self.repeat_few(name, REPEATS)
+    }
+
+    fn repeat_few(&self, name: &str, count: usize) -> Result<(), String> {
         let mut said = String::new();
-        for n in 0..REPEATS {
+        for n in 0..count {
             if n > 0 {
                 std::thread::sleep(Duration::from_millis(200));
             }
@@ -261,11 +265,22 @@ impl Volume {
         }
     }
 
+    /// A mount of a dead disk that is not known for ours is not healed: the refusal says that the
+    /// pods are to be restarted, and so they are.
+    #[track_caller]
+    pub fn restart_if_told(&self) {
+        self.through("attach");
+        let is_told = |said: &String| said.contains("restart the pods that use the volume");
+        if self.repeat_few("mountdevice", 1).err().is_some_and(|said| is_told(&said)) {
+            self.take_away();
+        }
+    }
+
     /// Everything back, from wherever it is, with the folders as kubelet removes them.
     #[track_caller]
     pub fn take_away(&self) {
         for (name, folder) in [("unmount", self.pod()), ("unmountdevice", self.global())] {
-            if folder.exists() {
+            if is_there(&folder) {
                 self.through(name);
                 fs::remove_dir(folder).expect("kubelet's rmdir");
             }
@@ -346,6 +361,7 @@ impl Volume {
     /// It is used as ever, keeps what it has, and goes without a trace.
     #[track_caller]
     pub fn lives_on(&self, has_data: bool) {
+        self.restart_if_told();
         self.bring_to(State::Published);
         if has_data {
             self.must_have_data();
@@ -388,6 +404,12 @@ impl Volume {
             }
         }
     }
+}
+
+/// A folder on which a dead file system is mounted gives an error, and is there.
+pub fn is_there(folder: &Path) -> bool {
+    fs::symlink_metadata(folder)
+        .map_or_else(|error| error.kind() != std::io::ErrorKind::NotFound, |_| true)
 }
 
 /// kubelet's `os.MkdirAll` with mode 0750.
