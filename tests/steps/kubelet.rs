@@ -188,6 +188,7 @@ impl Scene for Called {
 #[track_caller]
 fn ends_by_its_own_words(volume: &Volume) {
     volume.restart_if_told();
+    volume.bring_to(State::Attached);
     if let Err(said) = volume.repeat("mountdevice") {
         let end = format!("disk format {}", volume.id);
         assert!(said.contains(&end), "a refusal without an end: {said}");
