@@ -61,6 +61,15 @@ impl Hypervisor {
         self.base.join("images").join(volume)
     }
 
+    /// Makes a file system as another driver would have made it long ago.
+    pub fn format(&self, volume: &str, fs_type: &str) {
+        let image = self.image(volume);
+        enlarge(&image, 1).expect("an image");
+        let mut mkfs = Command::new(format!("mkfs.{fs_type}"));
+        let done = output_of(mkfs.arg("-q").arg(&image));
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
     /// The view of a server; made when it is asked for first.
     pub fn shown_to(&self, server: &str) -> Shown {
         let folder = self.base.join("servers").join(server);

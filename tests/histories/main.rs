@@ -137,7 +137,7 @@ fn search(options: &Options, has_cgroups: bool) -> ExitCode {
             let is_large = options.time > Duration::from_secs(1200) && seed % 20 == 9;
             let volumes = if is_large { 64 } else { options.volumes };
             let length = if is_large { options.steps * 5 } else { options.steps };
-            let steps = Maker::history(seed, length, volumes);
+            let steps = Maker::history(seed, length, volumes, options.only.as_deref());
             let setting = Setting { seed, volumes, has_cgroups };
             let mut own = Tally::default();
             let ended = play(setting, &steps, &mut own);
@@ -183,7 +183,7 @@ fn tell(seed: u64, at: usize, violation: &Violation, steps: &[Step]) {
 /// A seed, or a file that a failure left.
 fn replay(what: &str, options: &Options) -> Result<(u64, usize, Vec<Step>), String> {
     if let Ok(seed) = what.parse() {
-        let steps = Maker::history(seed, options.steps, options.volumes);
+        let steps = Maker::history(seed, options.steps, options.volumes, options.only.as_deref());
         return Ok((seed, options.volumes, steps));
     }
     let text = std::fs::read_to_string(what).map_err(|error| error.to_string())?;

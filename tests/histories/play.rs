@@ -193,7 +193,13 @@ impl World {
     pub fn play(&mut self, step: &Step, tally: &mut Tally) -> Held {
         tally.steps += 1;
         let mut may_kill = takes_disks(step.action);
-        if step.action.is_call() {
+        let is_out_of_order = step.form % 4 == 0 || step.beside.is_some();
+        if step.action.needs_attachment()
+            && !is_out_of_order
+            && !self.is_listed(step.node, step.volume)
+        {
+            tally.count(step.action, "not possible");
+        } else if step.action.is_call() {
             self.asks_for(step);
             if let Some(beside) = &step.beside {
                 self.asks_for(beside);

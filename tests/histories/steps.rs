@@ -78,6 +78,11 @@ impl Action {
         self <= Format || self == StartPod
     }
 
+    /// Whether kubelet makes it only where the volume is attached, by what it knows.
+    pub fn needs_attachment(self) -> bool {
+        matches!(self, WaitForAttach | MountDevice | Mount | StartPod | ExpandFs)
+    }
+
     /// Whether what a Success of this one says may be undone at once by a Success of the other one.
     pub fn is_undone_by(self, other: Self) -> bool {
         let forced = matches!(other, DetachForce | Release | Format);
@@ -216,15 +221,19 @@ pub struct Maker {
     volumes: usize,
     /// Where each volume was sent last.
     place: Vec<usize>,
+    /// Every other scene is this one.
+    often: Option<Scene>,
     made: Vec<Step>,
 }
 
 impl Maker {
     /// The history of a seed.
-    pub fn history(seed: u64, steps: usize, volumes: usize) -> Vec<Step> {
+    pub fn history(seed: u64, steps: usize, volumes: usize, only: Option<&str>) -> Vec<Step> {
         let mut seeded = Seeded::new(seed);
         let place = (0..volumes).map(|_| seeded.below(NODES)).collect();
-        let mut maker = Self { seeded, volumes, place, made: Vec::new() };
+        let named = |scene: &Scene| only.is_some_and(|only| format!("{scene:?}") == only);
+        let often = SCENES.iter().map(|(_, scene)| *scene).find(named);
+        let mut maker = Self { seeded, volumes, place, often, made: Vec::new() };
         while maker.made.len() < steps {
             maker.scene();
         }
@@ -251,7 +260,8 @@ impl Maker {
         let other_pod = (pod + 1) % PODS;
         let node = self.place[volume];
         let there = (node + 1) % NODES;
-        match self.seeded.weighted(SCENES) {
+        let any = self.seeded.weighted(SCENES);
+        match self.often.filter(|_| self.made.len() % 2 == 0).unwrap_or(any) {
             Scene::Bring => {
                 self.bring(volume, pod);
                 if self.seeded.one_in(2) {
@@ -261,10 +271,13 @@ impl Maker {
             Scene::Down => self.down(volume),
             // kubelet takes all down while the pod runs, and learns better.
             Scene::Incident => {
+                self.running(volume, pod);
                 self.row(volume, pod, &[Unmount, UnmountDevice, Detach, Write]);
                 self.row(volume, pod, &[WaitForAttach, MountDevice, Mount, Write]);
             }
             Scene::Pulled => {
+                self.running(volume, other_pod);
+                self.row(volume, pod, &[StartPod, Write]);
                 let how = self.seeded.one_of(&[Pull, Pull, NewLetter]);
                 self.row(volume, pod, &[how]);
                 let then = self.seeded.one_of(&[Attach, Heal, MountDevice]);
@@ -282,7 +295,10 @@ impl Maker {
             Scene::BadLinks => {
                 self.row(volume, pod, &[Attach, SwapLinks, WaitForAttach, MountDevice, StartPod]);
             }
-            Scene::FromAfar => self.row(volume, pod, &[DetachFromAfar, Write, AttachFromAfar]),
+            Scene::FromAfar => {
+                self.running(volume, pod);
+                self.row(volume, pod, &[DetachFromAfar, Write, AttachFromAfar]);
+            }
             Scene::Killed => {
                 let action = self.seeded.weighted(CALLS);
                 let seam = 1 + self.seeded.below(12);
@@ -321,7 +337,11 @@ impl Maker {
                 }
             }
             Scene::Covered => {
-                self.row(volume, pod, &[Cover, MountDevice, StartPod, Write, Unmount]);
+                self.row(
+                    volume,
+                    pod,
+                    &[Attach, MountDevice, Cover, MountDevice, StartPod, Write, Unmount],
+                );
             }
             Scene::LostFormat => {
                 self.row(volume, pod, &[Attach, MountDevice]);
@@ -339,6 +359,7 @@ impl Maker {
             }
             Scene::Tenants => {
                 let trick = self.seeded.one_of(&[UserNamespace, BindStorm, FalsePod]);
+                self.running(volume, pod);
                 self.row(volume, pod, &[trick]);
                 if self.seeded.one_in(2) {
                     self.down(volume);
@@ -361,10 +382,18 @@ impl Maker {
                 self.row(volume, pod, &[Detach, IsAttached, Status, Detach]);
             }
             Scene::ByHand => {
-                self.row(volume, pod, &[MountByHand, Unmount, UnmountDevice, Detach]);
+                self.row(
+                    volume,
+                    pod,
+                    &[Attach, MountDevice, MountByHand, EndPod, Unmount, UnmountDevice, Detach],
+                );
             }
             other => unreachable!("{other:?} is played by its caller"),
         }
+    }
+
+    fn running(&mut self, volume: usize, pod: usize) {
+        self.row(volume, pod, &[Attach, MountDevice, StartPod, Write]);
     }
 
     fn bring(&mut self, volume: usize, pod: usize) {

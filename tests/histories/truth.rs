@@ -223,7 +223,8 @@ impl World {
             Contents::Zeroed => {
                 broken("a format", format!("volume {volume} had data before its disk was zeroed"))
             }
-            Contents::Data => self.has_all(volume, root),
+            Contents::Data if !self.volumes[volume].files.is_empty() => self.has_all(volume, root),
+            Contents::Data => self.confirm(volume, root),
             Contents::Blank | Contents::Unknown => {
                 self.volumes[volume].contents = Contents::Data;
                 self.confirm(volume, root)

@@ -354,7 +354,12 @@ impl World {
             cloud.world().volume_mut(&id).multiattach = seeded.one_in(2);
             let fs_type = seeded.one_of(&["ext4", "ext4", "xfs"]);
             let pv = format!("pvc-{n}-{}", &id[24..]);
-            let (contents, files) = (Contents::Blank, BTreeMap::new());
+            // Most volumes have lived before; a disk that is blank takes its time.
+            let contents = if seeded.one_in(3) { Contents::Blank } else { Contents::Data };
+            if contents == Contents::Data {
+                hypervisor.format(&id, fs_type);
+            }
+            let files = BTreeMap::new();
             Volume { id, pv, fs_type, size: 1, contents, files }
         };
         let volumes = (0..volumes).map(volume).collect();
