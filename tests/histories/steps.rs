@@ -85,7 +85,8 @@ impl Action {
 
     /// Whether what a Success of this one says may be undone at once by a Success of the other one.
     pub fn is_undone_by(self, other: Self) -> bool {
-        let forced = matches!(other, DetachForce | Release | Format);
+        // A disk may go after the last look at it, and before the reply.
+        let forced = matches!(other, DetachForce | Release | Format | Pull | NewLetter);
         let detached = matches!(other, Detach | DetachFromAfar);
         let attached = matches!(other, Attach | AttachFromAfar);
         match self {
