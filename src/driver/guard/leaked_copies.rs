@@ -65,19 +65,22 @@ impl LeakedCopies<'_> {
         numbers: &[DeviceNumber],
         uses: NamespaceUses,
     ) -> Result<Views> {
-        let in_all = self.deadline.at_most(LETS_GO);
-        let mut unchanged = self.deadline.at_most(MOMENT);
         let (mut uses, mut views) = (uses, Views::default());
+        let mut patience: Option<(Deadline, Deadline)> = None;
         loop {
             let Err(kept) = self.judge_once(id, what, numbers, &uses, &mut views)? else {
                 return Ok(views);
             };
+            // From the first failure on: so it is looked anew once in any case.
+            let moment = || self.deadline.at_most(MOMENT);
+            let (in_all, unchanged) =
+                patience.get_or_insert_with(|| (self.deadline.at_most(LETS_GO), moment()));
             if !in_all.over()
                 && unchanged.pause(STEP)
                 && let Answer::Told(again) = self.census.namespaces_with(numbers)
             {
                 if !is_same(&uses, &again) {
-                    unchanged = self.deadline.at_most(MOMENT);
+                    *unchanged = moment();
                 }
                 uses = again;
                 continue;
