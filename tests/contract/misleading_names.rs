@@ -64,6 +64,13 @@ fn the_command_that_a_refusal_names_ends_it() {
             assert!(servers(&node, "vol-a").is_empty(), "{meant}");
         }
     }
+    // What is recorded for another volume is not settled otherwise by a slip.
+    let node = with_strangers(&["vol-a", OTHER]);
+    node.must(calls::is_attached(OTHER, UUID, "node-b"));
+    let message = node.fails(["detach", "id:vol-a", "node-b", UUID]);
+    assert!(message.contains(OTHER) && message.contains("is recorded for"), "{message}");
+    assert!(!is_there(&node, "vol-a") && is_there(&node, OTHER));
+    assert_eq!(record(&node, OTHER)["recorded_name"], UUID);
     // The name is also the id of a volume that is attached and unknown: that one is not meant.
     let node = with_strangers(&["vol-a", UUID]);
     node.fails(calls::detach(UUID, "node-b"));

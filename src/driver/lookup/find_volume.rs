@@ -153,6 +153,15 @@ impl Volumes<'_> {
     /// orchestrator's next detach of the name is told so. With the volume in the cloud, where every
     /// machine reads it; of one that is not there any more on this machine.
     pub fn settle_name(&self, id: &VolumeId, name: &VolumeName) -> Result<()> {
+        // What is recorded comes first, also before what a person says of a name.
+        let recorded = self.cloud.recorded_as(name, self.deadline)?;
+        if let Some(other) = recorded.iter().find(|volume| volume.id != *id) {
+            return Err(Error::refused(format!(
+                "the name {name} is recorded for volume {}, and not for {id}, which is detached",
+                other.id
+            ))
+            .hint(format!("if that one is meant too: disk detach id:{} <node>", other.id)));
+        }
         if self.cloud.volume(id, self.deadline)?.is_some() {
             return self.cloud.record_name(id, Some(name), self.deadline);
         }
