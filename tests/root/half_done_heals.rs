@@ -419,64 +419,6 @@ fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
     take_down(&volume, running);
 }
 
-/// A namespace that has as many mounts as it may have takes no new one: that costs its owner his mount.
-#[test]
-fn a_tenant_who_has_all_mounts_that_he_may_have_holds_up_nobody() {
-    let test = "a_tenant_who_has_all_mounts_that_he_may_have_holds_up_nobody";
-    if !is_possible(test) {
-        return;
-    }
-    let most = fs::read_to_string("/proc/sys/fs/mount-max").unwrap();
-    if most.trim().parse::<u64>().unwrap() > 200_000 {
-        crate::support::skip(test, "needs a smaller fs.mount-max than 200000");
-        return;
-    }
-    let node = Node::new();
-    let area = node.base().join("area");
-    fs::create_dir(&area).unwrap();
-    let tenant = tenant(&area);
-    let (volume, mut running) = in_pods(&node, "ext4", &[], 2);
-    let folder = volume.pod(running[0].0.uid());
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let tree = open_tree(rustix::fs::CWD, &folder, flags).unwrap();
-    let (first, full) = (area.join("0"), area.join("full"));
-    within(tenant.pid(), || {
-        with_files(|| fs::create_dir(&first).unwrap());
-        let from = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        move_mount(&tree, "", rustix::fs::CWD, &first, from).unwrap();
-        fs::create_dir(&full).unwrap();
-        let nothing = None::<&str>;
-        mount(Some("none"), &full, Some("tmpfs"), MsFlags::empty(), nothing).unwrap();
-        // Each takes twice as many along as the one before, and the rest is filled one by one.
-        let bind = |from: &Path, flags| {
-            for place in 0.. {
-                let place = full.join(place.to_string());
-                if !place.exists() {
-                    fs::create_dir(&place).unwrap();
-                    return mount(Some(from), &place, nothing, MsFlags::MS_BIND | flags, nothing);
-                }
-            }
-            unreachable!()
-        };
-        while bind(&full, MsFlags::MS_REC).is_ok() {}
-        while bind(Path::new("/proc"), MsFlags::empty()).is_ok() {}
-    });
-    drop(tree);
-    pull(&volume, &mut running[0].1);
-    node.must(volume.attach());
-    for (_, container) in &mut running {
-        goes_on(container, 3);
-    }
-    let number = number_of(&volume.letter());
-    assert_eq!(only_mount_at(&volume.global()).number, number);
-    assert_eq!(count_on(tenant.pid(), number), 0);
-    let told = node.verb(&["heal", &volume.id]).unwrap_err();
-    assert!(told.contains("fs.mount-max"), "{told}");
-    tenant.die();
-    all_go_on(&volume, &mut running, "a full namespace");
-    take_down(&volume, running);
-}
-
 /// What answers for the folder on the way to a mount may never answer: a FUSE whose server is silent.
 #[test]
 fn a_silent_fuse_in_a_pod_holds_up_nobody() {

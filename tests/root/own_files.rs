@@ -68,6 +68,7 @@ fn the_disk_of_the_drivers_own_files_is_named_and_not_the_volumes() {
         drop(frozen);
         must_end(left);
         node.configure("");
+        node.must(volume.attach());
         node.must(volume.detach());
         drop(own);
         nothing_is_left(&node, &[&volume]);

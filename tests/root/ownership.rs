@@ -20,14 +20,20 @@ fn bind(from: &Path, to: &Path) {
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
 }
 
-/// The folder is let go, and takes nothing from a container that counts as the pod's.
+/// The folder is let go, and takes nothing from a container.
 #[track_caller]
 fn is_let_go(volume: &Volume<'_>, container: &mut Container) {
     volume.node.must(volume.unpublish(POD));
+    let report = container.must_write_on(5);
+    assert_eq!(report.file_systems.len(), 1, "it writes elsewhere: {report:?}");
+    assert_eq!(layers_at(&volume.pod(POD)), 0);
+}
+
+/// What was let go of was let go of for a container that counts as the pod's.
+#[track_caller]
+fn counts_as_the_pods(volume: &Volume<'_>) {
     let folders = &volume.record()["let_go"]["folders"];
     assert!(folders[POD]["at"].is_u64(), "it counts as the pod's: {folders}");
-    assert_eq!(layers_at(&volume.pod(POD)), 0);
-    container.must_write_on(5);
 }
 
 /// The call is refused, names the process, and takes nothing from it.
@@ -56,6 +62,7 @@ fn a_container_in_no_pods_cgroup_keeps_what_it_was_given() {
             container.write("/data/log", Duration::from_millis(1));
             is_let_go(&volume, &mut container);
             is_refused(&node, &volume.unstage(), &mut container, "/data");
+            counts_as_the_pods(&volume);
             node.must(volume.publish(POD));
             let report = container.report();
             assert_eq!((report.errors, report.file_systems.len()), (0, 1), "{report:?}");
@@ -176,6 +183,7 @@ fn without_pods_cgroups_a_container_is_known_by_kubelets_files() {
     is_let_go(&volume, &mut container);
     let message = node.fails(volume.unstage());
     assert!(message.contains(&format!("shop/orders-0 ({POD})")), "{message}");
+    counts_as_the_pods(&volume);
     container.die();
     volume.take_away();
     nothing_is_left(&node, &[&volume]);
@@ -198,6 +206,7 @@ fn a_volumes_own_files_are_no_pods() {
     container.write("/data/log", Duration::from_millis(1));
     is_let_go(&volume, &mut container);
     is_refused(&node, &volume.unstage(), &mut container, "/data");
+    counts_as_the_pods(&volume);
     container.die();
     volume.take_away();
     nothing_is_left(&node, &[&volume]);
