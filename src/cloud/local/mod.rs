@@ -385,6 +385,10 @@ impl Cloud for LocalCloud<'_> {
         failpoints::step("local.attach.recorded");
         if *server == self.this_node {
             let disk = self.plug_in(id).inspect_err(|_| {
+                // What is plugged in all the same, or cannot be told, stays attached: a detach ends it.
+                if !matches!(self.disk(id), Ok(None)) {
+                    return;
+                }
                 file.attachments.remove(server);
                 if let Err(error) = self.shelf.save(&file) {
                     tracing::error!(%error, "the record of a failed attach stays");
