@@ -1,5 +1,6 @@
 //! Connections: a thread for each, one request after another, and what faults make of them.
 
+use super::clock::{Style, stamp};
 use super::fault::{Cut, Fault, page};
 use super::http::{Request, Response};
 use super::route::{Route, Service};
@@ -106,6 +107,15 @@ fn exchange(shared: &Shared, request: &Request, stream: &mut dyn Stream) -> io::
     let Some((response, fault)) = answer(shared, request, &route, stream) else {
         leave(None);
         return Ok(Next::Close);
+    };
+    // As each web server writes it; clients tell by it how far their clocks are apart.
+    let date = {
+        let world = shared.world();
+        world.settings.dates.then(|| stamp(world.clock.unix(), Style::Http))
+    };
+    let response = match date {
+        Some(date) => response.with("Date", date),
+        None => response,
     };
     deliver(&response, &fault, stream, || leave(Some(response.status)))
 }

@@ -66,6 +66,8 @@ pub struct Settings {
     /// The server, by name or id, to which the metadata service says who it is; a real one tells
     /// by the address that asks.
     pub metadata_of: Option<String>,
+    /// Answers have a `Date`, by the world's clock; the recorded ones leave it to the web server.
+    pub dates: bool,
 }
 
 /// A proxy's limit.
@@ -139,6 +141,7 @@ impl Default for Settings {
             page: 1000,
             limit: None,
             metadata_of: None,
+            dates: false,
         }
     }
 }
