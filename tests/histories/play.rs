@@ -456,8 +456,14 @@ impl World {
             }
             (Action::WriteArchive, Contents::Blank) => {
                 let target = disk.map_or(image, |name| Path::new("/dev").join(name));
-                let file = fs::OpenOptions::new().write(true).open(target).expect("the disk");
-                let first = form % 2;
+                let file = fs::OpenOptions::new().write(true).open(&target).expect("the disk");
+                // What a killed call made may be a whole file system, which is rightly mounted: then
+                // its head goes too.
+                let mut head = vec![0; 1 << 20];
+                let read =
+                    fs::File::open(&target).and_then(|file| file.read_exact_at(&mut head, 0));
+                let is_blank = read.is_ok() && head.iter().all(|byte| *byte == 0);
+                let first = if is_blank { form % 2 } else { 0 };
                 for place in &ARCHIVE[first..] {
                     file.write_all_at(&archive(*place), *place).expect("an archive");
                 }

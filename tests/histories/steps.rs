@@ -144,6 +144,7 @@ enum Scene {
     Rebooted,
     BadLinks,
     TwoWriters,
+    LostNote,
     Covered,
     LostFormat,
     Zeroed,
@@ -166,6 +167,7 @@ const SCENES: &[(usize, Scene)] = &[
     (3, Scene::Rebooted),
     (3, Scene::BadLinks),
     (3, Scene::TwoWriters),
+    (2, Scene::LostNote),
     (3, Scene::Covered),
     (3, Scene::LostFormat),
     (3, Scene::Zeroed),
@@ -337,6 +339,15 @@ impl Maker {
                     self.push(action, there, volume, pod);
                 }
             }
+            // The answer to the end of an attach's note is lost.
+            Scene::LostNote => {
+                self.down(volume);
+                self.row(volume, pod, &[LostAnswer]);
+                self.made.last_mut().expect("just pushed").form = 3;
+                self.row(volume, pod, &[Attach]);
+                self.push(AttachByHand, there, volume, pod);
+                self.row(volume, pod, &[Detach]);
+            }
             Scene::Covered => {
                 self.row(
                     volume,
@@ -346,7 +357,7 @@ impl Maker {
             }
             Scene::LostFormat => {
                 self.row(volume, pod, &[Attach, MountDevice]);
-                let seam = 3 + self.seeded.below(20);
+                let seam = 8 + self.seeded.below(18);
                 self.made.last_mut().expect("just pushed").killed_at = Some(seam);
                 let then = self.seeded.one_of(&[Detach, WriteArchive]);
                 self.row(volume, pod, &[then, WriteArchive, Attach, MountDevice]);
