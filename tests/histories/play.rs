@@ -193,7 +193,7 @@ impl World {
     pub fn play(&mut self, step: &Step, tally: &mut Tally) -> Held {
         tally.steps += 1;
         let mut may_kill = takes_disks(step.action);
-        let is_out_of_order = step.form % 4 == 0 || step.beside.is_some();
+        let is_out_of_order = step.form.is_multiple_of(4) || step.beside.is_some();
         if step.action.needs_attachment()
             && !is_out_of_order
             && !self.is_listed(step.node, step.volume)

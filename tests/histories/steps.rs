@@ -264,7 +264,7 @@ impl Maker {
         let node = self.place[volume];
         let there = (node + 1) % NODES;
         let any = self.seeded.weighted(SCENES);
-        match self.often.filter(|_| self.made.len() % 2 == 0).unwrap_or(any) {
+        match self.often.filter(|_| self.made.len().is_multiple_of(2)).unwrap_or(any) {
             Scene::Bring => {
                 self.bring(volume, pod);
                 if self.seeded.one_in(2) {
