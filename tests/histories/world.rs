@@ -337,6 +337,7 @@ impl World {
         // Slow enough to tell who does not wait for the end.
         let delays = Delays { attaching: 60, detaching: 120, ..Delays::default() };
         let mut world = Cloud::demo().hook(hypervisor.hook()).delays(delays);
+        world.settings.dates = true;
         for n in 0..NODES {
             world = world.server(&name_of(n));
         }
