@@ -30,6 +30,7 @@ pub struct World {
 }
 
 /// How the cloud behaves; all can be changed while the server runs.
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub delays: Delays,
