@@ -157,10 +157,10 @@ impl Volumes<'_> {
         let recorded = self.cloud.recorded_as(name, self.deadline)?;
         if let Some(other) = recorded.iter().find(|volume| volume.id != *id) {
             return Err(Error::refused(format!(
-                "the name {name} is recorded for volume {}, and not for {id}, which is detached",
-                other.id
+                "the name {name} is recorded for volume {other}: it may mean that one too; {id} is detached",
+                other = other.id
             ))
-            .hint(format!("if that one is meant too: disk detach id:{} <node>", other.id)));
+            .hint(format!("if that one is meant: disk detach id:{} <node>", other.id)));
         }
         if self.cloud.volume(id, self.deadline)?.is_some() {
             return self.cloud.record_name(id, Some(name), self.deadline);
