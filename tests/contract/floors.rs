@@ -1,6 +1,6 @@
 //! The floors of `src/lib.rs`, kept: imports point down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -239,6 +239,97 @@ fn the_table_has_floors() {
         }
     }
     assert!(below("model").is_empty());
+}
+
+/// The module paths, from the crate's root, that the code names in any way.
+fn named_anyhow(module: &[String], text: &str) -> Vec<String> {
+    let (code, _) = code_of(text);
+    let code = &code[..tests_at(&code)];
+    let children: Vec<_> = code
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(';')?.rsplit_once("mod "))
+        .map(|(_, name)| format!("{name}::"))
+        .collect();
+    let mut found: Vec<String> = ["crate::", "incloud_disk::"]
+        .iter()
+        .flat_map(|prefix| code.match_indices(prefix))
+        // Who may see it is no import.
+        .filter(|(at, _)| !code[..*at].ends_with("(in "))
+        .flat_map(|(at, prefix)| paths_after(&code[at + prefix.len()..]))
+        .collect();
+    for (at, _) in code.match_indices("super::") {
+        if code[..at].ends_with("super::") {
+            continue;
+        }
+        let steps = code[at..].split("super::").take_while(|between| between.is_empty()).count();
+        let steps = steps.min(module.len());
+        let above = module[..module.len() - steps].join("::");
+        let rest = paths_after(&code[at + "super::".len() * steps..]);
+        found.extend(rest.into_iter().map(|path| format!("{above}::{path}")));
+    }
+    for child in children.iter().map(String::as_str).chain(["self::"]) {
+        for (at, _) in code.match_indices(child) {
+            let before = code[..at].chars().next_back().unwrap_or(' ');
+            if before.is_alphanumeric() || before == '_' || before == ':' {
+                continue;
+            }
+            let from = if child == "self::" { at + child.len() } else { at };
+            let above = module.join("::");
+            found.extend(
+                paths_after(&code[from..]).into_iter().map(|path| format!("{above}::{path}")),
+            );
+        }
+    }
+    found
+}
+
+/// For each module those that it imports from.
+fn imports() -> BTreeMap<String, BTreeSet<String>> {
+    let sources: Vec<_> = files(&source()).into_iter().filter(|file| !is_for_tests(file)).collect();
+    let modules: BTreeSet<_> = sources.iter().map(|file| module_of(file).join("::")).collect();
+    let home_of = |path: &str| {
+        let names: Vec<_> = path.split("::").collect();
+        (1..=names.len()).rev().map(|n| names[..n].join("::")).find(|one| modules.contains(one))
+    };
+    let mut all = BTreeMap::new();
+    for file in sources {
+        let module = module_of(&file);
+        let named = named_anyhow(&module, &fs::read_to_string(&file).unwrap());
+        let module = module.join("::");
+        let homes = named.iter().filter_map(|path| home_of(path)).filter(|home| *home != module);
+        all.insert(module.clone(), homes.collect());
+    }
+    all
+}
+
+/// Whether one leads to the other.
+fn leads(imports: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(one) = next.pop() {
+        for other in imports.get(one).into_iter().flatten() {
+            if other == to {
+                return true;
+            }
+            if seen.insert(other) {
+                next.push(other);
+            }
+        }
+    }
+    false
+}
+
+/// Each file of the driver has a type of its own, made of those below it: so a circle of calls is one
+/// of imports.
+#[test]
+fn the_driver_has_no_circle() {
+    let imports = imports();
+    let is_in_one = |module: &&String| leads(&imports, module, module);
+    let mut found: Vec<_> = imports.keys().filter(is_in_one).collect();
+    found.retain(|module| *module == "driver" || module.starts_with("driver::"));
+    assert!(found.is_empty(), "these import each other: {found:?}");
+    let knows = |one: &str, other: &str| imports[one].contains(other);
+    assert!(knows("driver::mount::stage", "driver::lookup::find_disk"), "the reader sees imports");
+    assert!(!leads(&imports, "driver::lookup::find_disk", "driver::mount::stage"));
 }
 
 #[test]
