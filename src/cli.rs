@@ -50,7 +50,7 @@ const AFTER_HELP: &str = "\
 Calls of kubelet and the controller-manager (each answers one line of JSON):
   init | attach JSON NODE | isattached JSON NODE | waitforattach DEVICE JSON
   mountdevice DIR DEVICE JSON | mount DIR JSON | unmount DIR | unmountdevice DIR
-  detach NAME [NODE] | expandfs JSON DEVICE DIR NEW OLD
+  detach NAME [NODE] | detach id:VOLUMEID NODE [NAME] | expandfs JSON DEVICE DIR NEW OLD
 
 Configuration: $INCLOUD_DISK_CONFIG, /etc/incloud-disk/config.toml,
   or .config.toml beside this executable; the first that is there.";

@@ -13,10 +13,25 @@
 //! [`failpoints`] is no floor: it marks steps for tests, and everybody may name it. It names the model
 //! alone.
 //!
+//! # The driver's floors, top to bottom
+//!
+//! | room | what it decides |
+//! | --- | --- |
+//! | [`driver::attachment`] | a volume goes to a server, leaves it, shows its disk; what kubelet forgot is taken down |
+//! | [`driver::mount`] | stage, publish, unmount, format, expand, release |
+//! | [`driver::report`] | what is seen of all volumes |
+//! | [`driver::heal`] | mounts of a dead disk are replaced; what a killed heal left is ended |
+//! | [`driver::guard`] | what may be torn down: refusals, the disk's freedom, the mark in the cloud |
+//! | [`driver::ownership`] | whose a mount is, and what stands at a folder |
+//! | [`driver::lookup`] | the volume, its disk, its numbers, what the cloud says of it, its lock |
+//!
+//! Each file has one small type, which borrows the ports that it needs and the types below it.
+//! `driver/assembly.rs` makes them in the one order in which they can call each other.
+//!
 //! # One call
 //!
-//! `argv` becomes a [`flexvolume::call::Call`], the call becomes one method of
-//! [`driver::Driver`], the driver asks a [`cloud::Cloud`] and the [`host`], and the result becomes
+//! `argv` becomes a [`flexvolume::call::Call`], the call becomes one method of a
+//! room of [`driver::Driver`], which asks a [`cloud::Cloud`] and the [`host`], and the result becomes
 //! one [`flexvolume::reply::Reply`]. Data never turns back: adapters do not call the driver, the
 //! driver does not print, the model does nothing.
 

@@ -30,6 +30,7 @@ mod identity;
 mod init;
 mod journal;
 mod journal_trouble;
+mod last_word;
 mod locks;
 mod looking;
 mod manifests;

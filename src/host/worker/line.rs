@@ -22,8 +22,8 @@ pub(super) enum Word {
     Time(u64),
     /// A lock was taken: its file, its path, and whether it is a volume's.
     Lock(OwnedFd, Vec<u8>, bool),
-    /// All is done.
-    End,
+    /// All is done, with this exit status.
+    End(i32),
     /// Nobody is there any more.
     Closed,
 }
@@ -92,6 +92,6 @@ pub(super) fn receive(line: &OwnedFd) -> nix::Result<Option<Word>> {
         (b'e', _) => Word::Complaint(rest),
         (b't', _) => Word::Time(u64::from_le_bytes(rest.try_into().unwrap_or([0xff; 8]))),
         (b'l' | b'm', Some(file)) => Word::Lock(file, rest, *kind == b'l'),
-        _ => Word::End,
+        _ => Word::End(i32::from_le_bytes(rest.try_into().unwrap_or([1; 4]))),
     }))
 }

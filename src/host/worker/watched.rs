@@ -40,8 +40,8 @@ pub struct Worker {
     end: Option<Instant>,
     total: Duration,
     grace: Duration,
-    /// When a worker that has said its last is no longer waited for.
-    last: Option<Instant>,
+    /// The exit status of a worker that has said its last, and until when its end is waited for.
+    last: Option<(Instant, i32)>,
 }
 
 /// A lock that the worker took.
@@ -62,9 +62,9 @@ pub enum News {
     Complaint(Vec<u8>),
     /// A signal came for the process that was called.
     Signal(Signal),
-    /// The worker ended so.
+    /// The worker ended so, or will, for it has done its work.
     Ended(WaitStatus),
-    /// It has done its work and does not end, or its time is over.
+    /// Its time is over.
     Hangs,
 }
 
@@ -181,7 +181,8 @@ impl Worker {
         match as_result(unsafe { fork() })? {
             ForkResult::Child => {
                 let status = begin(parent, workers, terms, &before).map_or(1, |()| work());
-                let _ = line::send(b'x', &[], None);
+                let _ = line::send(b'x', &status.to_le_bytes(), None);
+                failpoints::step("worker.said");
                 // SAFETY: ends the process at once; what the parent has open is not dropped here.
                 unsafe { nix::libc::_exit(status) }
             }
@@ -227,7 +228,13 @@ impl Worker {
             if let Some(status) = self.status {
                 return Some(News::Ended(status));
             }
-            let limit = self.last.or(self.end);
+            // What is done is done, however long its process takes to end.
+            if let Some((until, status)) = self.last
+                && Instant::now() >= until
+            {
+                return Some(News::Ended(WaitStatus::Exited(self.pid, status)));
+            }
+            let limit = self.last.map(|(until, _)| until).or(self.end);
             if limit.is_some_and(|limit| Instant::now() >= limit) {
                 return Some(News::Hangs);
             }
@@ -265,7 +272,7 @@ impl Worker {
                     let path = PathBuf::from(std::ffi::OsString::from_vec(path));
                     self.locks.push(Lock { file: file.into(), path, is_volumes });
                 }
-                Ok(Some(Word::End)) => self.last = Some(Instant::now() + ENDING),
+                Ok(Some(Word::End(status))) => self.last = Some((Instant::now() + ENDING, status)),
                 Ok(None) => return None,
                 Ok(Some(Word::Closed)) | Err(_) => {
                     self.line = None;

@@ -1,0 +1,22 @@
+//! A worker's exit status is known with its last word, however long its process takes to end.
+
+use crate::scene::{SEAM, has_seams};
+use crate::support::Node;
+
+#[test]
+fn a_verb_that_is_done_says_so_though_its_process_does_not_end() {
+    if !has_seams("a_verb_that_is_done_says_so_though_its_process_does_not_end") {
+        return;
+    }
+    let node = Node::new();
+    let held = node.base().join("held");
+    for words in [&["status"][..], &["explain", "no-such-volume"][..]] {
+        let usual = node.command(words).output().unwrap();
+        let seam = format!("worker.said=hold:{}", held.display());
+        let held_up = node.command(words).env(SEAM, seam).output().unwrap();
+        std::fs::remove_file(&held).expect("the worker was held");
+        let told = String::from_utf8_lossy(&held_up.stderr);
+        assert_eq!(held_up.status.code(), usual.status.code(), "{words:?}: {told}");
+        assert_eq!(held_up.stdout, usual.stdout, "{words:?}: {told}");
+    }
+}
