@@ -143,6 +143,14 @@ impl Locks {
         Self { patience, ..self }
     }
 
+    /// The volumes whose locks have a file, whether or not a process has the lock.
+    #[must_use]
+    pub fn files(&self) -> Vec<VolumeId> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter_map(|name| VolumeId::parse(name.strip_suffix(".lock")?).ok()).collect()
+    }
+
     /// Who has the lock of a volume now, in words. Nothing is locked to find out: the kernel lists
     /// who holds what (proc(5), `/proc/locks`).
     #[must_use]

@@ -3,7 +3,7 @@
 
 use crate::hypervisor::losetup;
 use crate::play::Tally;
-use crate::steps::{Action, NODES, PODS, Step};
+use crate::steps::{Action, BY_TIMER, NODES, PODS, Step};
 use crate::world::{Contents, Held, Seams, World, broken};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
@@ -25,6 +25,7 @@ impl World {
         // From here on each volume is attached again.
         self.away.clear();
         self.take_away(tally)?;
+        self.timers_turn()?;
         self.nothing_is_left()?;
         for volume in 0..self.volumes.len() {
             match self.volumes[volume].contents {
@@ -36,11 +37,22 @@ impl World {
                 _ => self.use_again(volume, tally)?,
             }
         }
+        self.timers_turn()?;
         self.nothing_is_left()?;
         for volume in 0..self.volumes.len() {
             if self.volumes[volume].contents == Contents::Data {
                 self.is_sound(volume)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What no call comes for any more (the lock of a killed one, on a server that it was not about)
+    /// goes within the timer's minute.
+    fn timers_turn(&mut self) -> Held {
+        for node in 0..NODES {
+            let heal = Step { form: BY_TIMER, ..step(Action::Heal, node, 0, 0) };
+            self.call(&heal, &Seams::default())?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! One event after the other.
 
 use crate::server::{Cut, Fault};
-use crate::steps::{Action, Step};
+use crate::steps::{Action, BY_TIMER, Step};
 use crate::support::pods::{Order, Plan};
 use crate::world::{
     Caller, Contents, Ended, Held, Inside, Seams, Violation, World, broken, make_folder, number_at,
@@ -76,6 +76,7 @@ impl World {
             }
             Action::DetachForce => words(&["detach", "--force", id, name]),
             Action::Release => words(&["release", id]),
+            Action::Heal if form == BY_TIMER => words(&["heal"]),
             Action::Heal => words(&["heal", id]),
             Action::Status => words(&["status"]),
             Action::Format => words(&["format", id, "--yes", "--fs-type", volume_of.fs_type]),

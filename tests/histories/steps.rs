@@ -10,6 +10,9 @@ pub const NODES: usize = 2;
 /// Pods of each node; the last one is a container without a pod, as plain Docker starts it.
 pub const PODS: usize = 3;
 
+/// The form of a heal that the timer asks for: of all volumes of the node.
+pub const BY_TIMER: usize = 1000;
+
 /// One kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Action {

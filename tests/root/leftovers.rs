@@ -75,6 +75,24 @@ fn what_a_killed_heal_left_goes_with_the_detach() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// A call that is killed on a server to which nobody comes back for the volume.
+#[test]
+fn the_lock_of_a_killed_call_goes_with_the_timer() {
+    let test = "the_lock_of_a_killed_call_goes_with_the_timer";
+    if !private_mounts(test) || !seams_are_built_in(test) {
+        return;
+    }
+    let node = Node::new();
+    let volume = Volume::create(&node, "ext4", "16M");
+    kill_at(&node, &volume.attach(), "attach.named");
+    let lock = node.own().join("run/locks").join(format!("{}.lock", volume.id));
+    assert!(lock.exists(), "the killed call left it");
+    node.verb(&["heal"]).unwrap();
+    assert!(!lock.exists());
+    node.must(volume.attach());
+    node.must(volume.detach());
+}
+
 /// No call comes at all, and heals have been switched off since.
 #[test]
 fn what_a_killed_heal_left_goes_with_the_timer() {

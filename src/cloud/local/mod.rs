@@ -378,6 +378,10 @@ impl Cloud for LocalCloud<'_> {
         if let Some((other, _)) = file.attachments.iter().find(|(other, _)| *other != server) {
             return Err(Error::new(Kind::Elsewhere, format!("volume {id} is attached to {other}")));
         }
+        if *server == self.this_node {
+            // Where no disk can be looked for none comes either, and nothing is written down.
+            self.disk(id)?;
+        }
         // The record comes first: killed in between, the volume is taken but not plugged in, and
         // the same attach finishes it; the other way round a second node could take it too.
         file.attachments.insert(server.clone(), store::now());

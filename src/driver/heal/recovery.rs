@@ -215,6 +215,8 @@ impl Recovery<'_> {
         };
         let records = self.records.list().unwrap_or_default().into_iter().filter(has_some);
         ids.extend(records.map(|record| record.volume));
+        // A call that was killed leaves its lock's file.
+        ids.extend(self.locks.files());
         ids
     }
 

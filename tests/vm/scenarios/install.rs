@@ -120,8 +120,11 @@ fn without_the_rule(scene: &mut Scene<'_>, life: &Life) -> Outcome {
     )?;
     scene.machine.shell(&format!("systemctl daemon-reload && systemctl restart {TIMER}"))?;
     goes_and_comes(scene, life)?;
-    let said = scene.journal_of("incloud-disk-heal.service")?;
-    scene.check("the timer's service healed", said.contains("switched"), said)?;
+    // The pod may have its disk a moment before the service has said so.
+    scene.check_soon("the timer's service healed", Duration::from_secs(30), |scene| {
+        let said = scene.journal_of("incloud-disk-heal.service")?;
+        Ok((said.contains("switched"), said))
+    })?;
     scene.machine.shell(&format!("rm -r {drop_in} && systemctl daemon-reload"))?;
     Ok(())
 }
