@@ -6,6 +6,7 @@ use crate::files;
 use crate::support::{
     Answer, Node, loop_devices_below, options, output_of, private_mounts, skip, spawn,
 };
+use crate::volume::Volume;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use serde_json::Value;
 use std::fs;
@@ -296,4 +297,40 @@ fn change_file(device: &str, file: &Path) {
     let result =
         unsafe { nix::libc::ioctl(device.as_raw_fd(), LOOP_CHANGE_FD as _, file.as_raw_fd()) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Another program's loop device, which is given back.
+struct Foreign(String);
+
+impl Foreign {
+    /// Its backing file lies deeper than a path can tell: the kernel shows an error for it.
+    fn deep(base: &Path) -> Self {
+        let go_down = "d=$(printf %0220d 0); for i in $(seq 20); do mkdir $d; cd -P $d; done";
+        let make = "truncate -s 1M image; losetup --find --show image";
+        let script = format!("cd {} && {go_down}; {make}", base.display());
+        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Self(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = losetup(&["--detach", &self.0]);
+    }
+}
+
+#[test]
+fn a_foreign_disk_that_cannot_be_told_stands_in_no_volumes_way() {
+    if !private_mounts("a_foreign_disk_that_cannot_be_told_stands_in_no_volumes_way") {
+        return;
+    }
+    let node = Node::new();
+    let foreign = Foreign::deep(&node.base());
+    let name = foreign.0.rsplit('/').next().unwrap();
+    let shown = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+    assert!(shown.is_err(), "the kernel shows {shown:?}");
+    let volume = Volume::create(&node, "ext4", "16M");
+    volume.bring();
+    volume.take_away();
 }

@@ -224,6 +224,7 @@ impl Volumes<'_> {
         let ids = shown.iter().filter_map(|one| match one {
             Shown::Serial { text, .. } => VolumeId::parse(text).ok(),
             Shown::BackingFile(path) => VolumeId::parse(path.file_stem()?.to_str()?).ok(),
+            Shown::LongBackingFile => None,
         });
         // A file of that name may be another's, and a serial of just the length to which one is
         // cut may be: the way back must lead to the same disk, and prove it whole.

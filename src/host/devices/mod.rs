@@ -145,7 +145,7 @@ impl Devices for SysfsDevices {
             let way = way.map(|way| format!(" ({way})")).unwrap_or_default();
             return Ok(Some(format!("{state}: the kernel gives it no work{way}")));
         }
-        if let Some(holder) = folder.entries("holders").first() {
+        if let Some(holder) = folder.entries("holders")?.first() {
             let path = folder.path().join("holders").join(holder);
             let label = fs::read_to_string(path.join("dm/name")).unwrap_or_default();
             let label = label.trim();
@@ -156,7 +156,7 @@ impl Devices for SysfsDevices {
         let is_part = |entry: &String| {
             entry.starts_with(name.as_str()) && folder.has(&format!("{entry}/partition"))
         };
-        if let Some(part) = folder.entries("").into_iter().find(is_part) {
+        if let Some(part) = folder.entries("")?.into_iter().find(is_part) {
             return Ok(Some(format!("{name} has partitions ({part})")));
         }
         in_use_by_the_system(device)

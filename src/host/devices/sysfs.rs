@@ -191,9 +191,18 @@ impl Folder {
         self.path.join(file).exists()
     }
 
-    pub(super) fn entries(&self, folder: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.path.join(folder)) else { return Vec::new() };
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    /// The names in a folder of the disk; none if there is no such folder. A list that breaks off is
+    /// an error: what is not named there is taken for absent.
+    pub(super) fn entries(&self, folder: &str) -> Result<Vec<String>> {
+        let path = self.path.join(folder);
+        let names = fs::read_dir(&path).and_then(|entries| {
+            let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+            names.filter_map(std::io::Result::transpose).collect()
+        });
+        match names {
+            Err(error) if is_absence(errno_of(&error)) => Ok(Vec::new()),
+            names => names.map_err(|error| unread(&path, errno_of(&error))),
+        }
     }
 
     pub(super) fn text(&self, file: &str) -> Result<Option<String>> {
@@ -246,6 +255,8 @@ fn read_shown(folder: impl AsFd, path: &str, file: &'static str) -> Result<Optio
     let is_ours = |errno| matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM);
     match read(folder, path) {
         Ok(bytes) => Ok(bytes.and_then(|bytes| shown_in(&bytes, file))),
+        // Another program's loop device must not stand in the way of all.
+        Err(Errno::ENAMETOOLONG) => Ok(Some(Shown::LongBackingFile)),
         Err(errno) if file == "loop/backing_file" || is_ours(errno) => {
             Err(unread(Path::new(path), errno))
         }

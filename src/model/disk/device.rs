@@ -80,6 +80,8 @@ pub enum Shown {
     },
     /// The file behind a loop device.
     BackingFile(PathBuf),
+    /// One whose path is longer than the kernel shows: no volume's image has such a path.
+    LongBackingFile,
 }
 
 impl fmt::Display for Shown {
@@ -87,6 +89,7 @@ impl fmt::Display for Shown {
         match self {
             Shown::Serial { file, text } => write!(f, "{file} {text:?}"),
             Shown::BackingFile(path) => write!(f, "backing file {}", path.display()),
+            Shown::LongBackingFile => f.write_str("a backing file with a very long path"),
         }
     }
 }
