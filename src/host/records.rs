@@ -126,7 +126,7 @@ impl Records {
             files::replace_until_boot(&self.passing_path(id), &text(&after_keys.passing)?)?;
         }
         match &after.name {
-            Some(name) => self.index(name, id),
+            Some(name) => self.note_name(name, id),
             None => Ok(()),
         }
     }
@@ -149,11 +149,6 @@ impl Records {
         VolumeId::parse(text.to_str()?).ok()
     }
 
-    /// Notes that the name means this volume, of which nothing else need be remembered.
-    pub fn note_name(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
-        self.index(name, id)
-    }
-
     /// Other volumes that were seen here and whose virtio disks would show the same serial.
     #[must_use]
     pub fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId> {
@@ -168,7 +163,8 @@ impl Records {
         ids.filter(|other| other != id && other.virtio_serial() == serial).collect()
     }
 
-    fn index(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
+    /// Notes that the name means this volume, of which nothing else need be remembered.
+    pub fn note_name(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
         if self.named(name).as_ref() == Some(id) {
             return Ok(());
         }

@@ -79,6 +79,23 @@ fn the_command_that_a_refusal_names_ends_it() {
     assert!(is_there(&node, UUID) && !is_there(&node, "vol-a"));
 }
 
+/// This machine remembers a volume under the name that is there and goes by another one by now: then
+/// the name may mean the unknown one, and Success would leave that one attached.
+#[test]
+fn a_name_that_a_volume_had_once_is_in_doubt() {
+    let node = with_strangers(&["vol-a", OTHER]);
+    node.must(calls::is_attached("vol-a", UUID, "node-b"));
+    set(&node, "vol-a", "recorded_name", json!("pv-a"));
+    let message = node.fails(calls::detach(UUID, "node-b"));
+    assert!(message.contains(OTHER) && is_there(&node, OTHER), "{message}");
+    // Of one that is gone from the cloud nothing is left to detach.
+    node.verb(&["local", "delete", "vol-a"]).unwrap_err();
+    set(&node, "vol-a", "attachments", json!({}));
+    node.verb(&["local", "delete", "vol-a"]).unwrap();
+    node.must(calls::detach(UUID, "node-b"));
+    assert!(is_there(&node, OTHER));
+}
+
 /// At fee4868 the idle volume of that id was detached.
 #[test]
 fn the_volume_of_that_id_is_not_taken_for_the_one_of_that_name() {

@@ -109,8 +109,12 @@ impl Volumes<'_> {
             return Ok(None);
         }
         let strangers = self.strangers(attached);
-        // Which one is meant is known here, if any is noted: one that is not there any more.
-        if strangers.is_empty() || self.records.named(name).is_some() {
+        // Which one was meant is known here, if that one is not in the cloud any more. One that is goes
+        // by another name by now.
+        let is_gone = |id: VolumeId| Ok(self.cloud.volume(&id, self.deadline)?.is_none());
+        if strangers.is_empty()
+            || self.records.named(name).map(is_gone).transpose()?.unwrap_or(false)
+        {
             return Ok(None);
         }
         let how = "is no volume's id, and it is not recorded by which name these were attached";
