@@ -1,14 +1,16 @@
 //! Places where a test build can be made to fail, die or wait, by name.
 //!
-//! Every step that changes something names itself here. In a debug build
-//! `INCLOUD_DISK_SEAM=step=action[,step=action…]` makes the named step panic (`panic`), end the
-//! process at once (`kill`), wait (`sleep:MILLISECONDS`), or make a file and wait until somebody
-//! removes it (`hold:PATH`). `INCLOUD_DISK_SEAM_LIST` names a file to which each step that is passed is
-//! added; with it `#N=action` means the N-th step of the call. `INCLOUD_DISK_SYSFS` and `INCLOUD_DISK_BY_ID` put other folders in
-//! the place of `/sys` and `/dev/disk/by-id`; `INCLOUD_DISK_SWITCH` names the method by which mounts
-//! are replaced, as an older kernel would have it, and with `INCLOUD_DISK_KEEPER_HANGS` the last one
-//! to let go of a dead disk does not come back; `INCLOUD_DISK_NODE_AT_MOST` is how many seconds one time
-//! of `disk node --every` may take. In a release build all this is nothing.
+//! Every step that changes something names itself here. In a debug build these variables have a
+//! meaning, in a release build none of them has:
+//!
+//! | `INCLOUD_DISK_…` | what it does |
+//! | --- | --- |
+//! | `SEAM=step=action[,step=action…]` | the named step, or with `#N` for its name the N-th step of a call that has a list, panics (`panic`), ends the process at once (`kill`), waits (`sleep:MILLISECONDS`), or makes a file and waits until it is removed (`hold:PATH`) |
+//! | `SEAM_LIST` | the file to which each step that is passed is added |
+//! | `SYSFS`, `BY_ID` | folders in the place of `/sys` and `/dev/disk/by-id` |
+//! | `SWITCH` | the method by which mounts are replaced, as an older kernel would have it |
+//! | `KEEPER_HANGS` | the last one to let go of a dead disk does not come back |
+//! | `NODE_AT_MOST` | how many seconds one time of `disk node --every` may take |
 
 use crate::model::error::Result;
 #[cfg(debug_assertions)]

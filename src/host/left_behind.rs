@@ -113,15 +113,10 @@ fn seconds_since(since: u64) -> Option<u64> {
     (since > 0).then(|| now.saturating_sub(since / 1000))
 }
 
-/// The state of a process and when it began (proc(5), `/proc/PID/stat`).
+/// The state of a process and when it began.
 #[must_use]
 pub fn state_of(pid: i32) -> Option<(char, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in brackets, and may hold anything.
-    let (_, rest) = text.rsplit_once(") ")?;
-    let mut words = rest.split_whitespace();
-    let state = words.next()?.chars().next()?;
-    Some((state, words.nth(18)?.parse().ok()?))
+    machine::state_in(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Whether a thread of the process waits in the kernel and takes no signal.

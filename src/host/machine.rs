@@ -54,13 +54,18 @@ pub fn lives(caller: &Caller) -> bool {
 
 /// When a process began; nothing if it has ended.
 fn began(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    state_in(&stat).filter(|(state, _)| !matches!(state, 'Z' | 'X')).map(|(_, began)| began)
+}
+
+/// The state of a process and when it began, read from the bytes of `/proc/PID/stat` (proc(5)).
+pub(super) fn state_in(stat: &[u8]) -> Option<(char, u64)> {
+    let text = String::from_utf8_lossy(stat);
     // Its name is in brackets, and may hold any: the rest begins behind the last one.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    let is_over = matches!(state, "Z" | "X");
-    // proc(5): the state is the third field, the start the 22nd.
-    fields.nth(18)?.parse().ok().filter(|_| !is_over)
+    let state = fields.next()?.chars().next()?;
+    // The state is the third field, the start the 22nd.
+    Some((state, fields.nth(18)?.parse().ok()?))
 }
 
 /// Who called us, for acts that a person answers for: behind sudo the one who typed.

@@ -244,9 +244,6 @@ impl<'a> LocalCloud<'a> {
     }
 
     fn plug_in(&self, id: &VolumeId) -> Result<Device> {
-        if let Some(disk) = self.disk(id)? {
-            return Ok(disk);
-        }
         // What a killed pull left.
         crate::host::files::remove_if_there(&self.shelf.copy(id))?;
         let image = self.shelf.image(id);
@@ -378,17 +375,17 @@ impl Cloud for LocalCloud<'_> {
         if let Some((other, _)) = file.attachments.iter().find(|(other, _)| *other != server) {
             return Err(Error::new(Kind::Elsewhere, format!("volume {id} is attached to {other}")));
         }
-        if *server == self.this_node {
-            // Where no disk can be looked for none comes either, and nothing is written down.
-            self.disk(id)?;
-        }
+        // Where no disk can be looked for none comes either, and nothing is written down.
+        let is_here = *server == self.this_node;
+        let known = if is_here { self.disk(id)? } else { None };
         // The record comes first: killed in between, the volume is taken but not plugged in, and
         // the same attach finishes it; the other way round a second node could take it too.
         file.attachments.insert(server.clone(), store::now());
         self.shelf.save(&file)?;
         failpoints::step("local.attach.recorded");
-        if *server == self.this_node {
-            let disk = self.plug_in(id).inspect_err(|_| {
+        if is_here {
+            let plugged_in = known.map_or_else(|| self.plug_in(id), Ok);
+            let disk = plugged_in.inspect_err(|_| {
                 // What is plugged in all the same, or cannot be told, stays attached: a detach ends it.
                 if !matches!(self.disk(id), Ok(None)) {
                     return;

@@ -2,7 +2,7 @@
 
 use super::proc::Proc;
 use super::{namespaces, unowned_namespaces};
-use crate::host::kernel;
+use crate::host::{kernel, machine};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::disk_users::{Keeper, NamespaceUse};
 use crate::model::record::NamespaceSign;
@@ -66,13 +66,9 @@ pub(super) fn is_signed(proc: &Proc, door: &File, sign: &NamespaceSign) -> bool 
     sign.is_of(count, began)
 }
 
-/// When a process began (proc(5), `/proc/PID/stat`).
+/// When a process began.
 fn began(proc: &Proc, pid: u32) -> Option<u64> {
-    let text = proc.read(&format!("{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    // The name stands in brackets, and may hold anything.
-    let (_, rest) = text.rsplit_once(") ")?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    machine::state_in(&proc.read(&format!("{pid}/stat")).ok()?).map(|(_, began)| began)
 }
 
 /// The ordinary user who made the namespace. A runtime that gives a container users of its own is
