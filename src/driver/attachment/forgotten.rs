@@ -16,6 +16,15 @@ use crate::model::mount::target::{Place, Target, place_of, root_above};
 use crate::model::record::VolumeRecord;
 use std::path::Path;
 
+/// What became of a volume that nobody asked for.
+#[derive(Debug)]
+pub struct Forgotten {
+    /// The volume.
+    pub id: VolumeId,
+    /// Whether it was detached too, or what went wrong.
+    pub outcome: Result<bool>,
+}
+
 /// Volumes that kubelet has forgotten are taken down.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct TakingDown<'a> {
@@ -47,11 +56,7 @@ impl TakingDown<'_> {
         forgotten.map(end).collect()
     }
 
-    pub(in crate::driver) fn take_down_forgotten(
-        &self,
-        record: &VolumeRecord,
-        kubelet_attaches: bool,
-    ) -> Result<bool> {
+    fn take_down_forgotten(&self, record: &VolumeRecord, kubelet_attaches: bool) -> Result<bool> {
         let id = &record.volume;
         tracing::warn!(volume = %id, "kubelet let go of it and does not know it any more, and its pods have ended: taken down");
         let name = record.name.clone().unwrap_or_else(|| id.as_name());
@@ -82,15 +87,6 @@ impl TakingDown<'_> {
             }
         }
     }
-}
-
-/// What became of a volume that nobody asked for.
-#[derive(Debug)]
-pub struct Forgotten {
-    /// The volume.
-    pub id: VolumeId,
-    /// Whether it was detached too, or what went wrong.
-    pub outcome: Result<bool>,
 }
 
 pub(in crate::driver) fn is_attached(state: &CloudVolume, server: &ServerId) -> bool {

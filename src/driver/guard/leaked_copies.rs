@@ -23,6 +23,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// How often it is looked again.
+const STEP: Duration = Duration::from_millis(10);
+
+/// A copy that could not be taken down, in words.
+struct Stays(String);
+
 /// Copies of the machine's folders that end with the machine's own mount there.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Views {
@@ -91,14 +97,14 @@ impl LeakedCopies<'_> {
     }
 
     /// The same by one look. What could not be taken down is answered, in words.
-    pub(in crate::driver) fn judge_once(
+    fn judge_once(
         &self,
         id: Option<&VolumeId>,
         what: &str,
         numbers: &[DeviceNumber],
         uses: &NamespaceUses,
         views: &mut Views,
-    ) -> Result<std::result::Result<(), Kept>> {
+    ) -> Result<std::result::Result<(), Stays>> {
         // Some supervisors close their first process to everybody. What hides there makes the
         // unmount busy, or the exclusive open.
         for untold in &uses.untold {
@@ -161,7 +167,7 @@ impl LeakedCopies<'_> {
                     let way = end_of_users(id, &[&copy]);
                     let name = namespace(&copy);
                     let reason = format!("a copy that leaked stays: {name}: {}{way}", error.cause);
-                    kept.get_or_insert(Kept(reason));
+                    kept.get_or_insert(Stays(reason));
                 }
             }
         }
@@ -172,7 +178,7 @@ impl LeakedCopies<'_> {
     }
 
     /// A plain unmount from inside: a process that uses the copy makes it busy.
-    pub(in crate::driver) fn take_down(&self, leak: &NamespaceUse) -> Result<()> {
+    fn take_down(&self, leak: &NamespaceUse) -> Result<()> {
         // Services that have mounts of their own (udevd, on every machine with systemd) follow the
         // machine's: their copy would go with its own, and is no news.
         let follows = leak.mounts.iter().all(|mount| mount.propagation.contains("master:"));
@@ -282,14 +288,8 @@ impl LeakedCopies<'_> {
     }
 }
 
-/// How often it is looked again.
-pub(in crate::driver) const STEP: Duration = Duration::from_millis(10);
-
-/// A copy that could not be taken down, in words.
-pub(in crate::driver) struct Kept(String);
-
 /// Whether two looks show the same mounts and the same processes.
-pub(in crate::driver) fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
+fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
     fn facts(uses: &NamespaceUses) -> impl Iterator<Item = (Vec<u32>, Vec<u32>)> {
         uses.namespaces.iter().map(|one| {
             let mounts = one.mounts.iter().map(|mount| mount.id).collect();

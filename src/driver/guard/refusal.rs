@@ -12,6 +12,15 @@ use crate::model::report::refusal::{Occasion, Refusal};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// The way out that a person has.
+const BY_HAND: &str = "it is refused until they end";
+
+/// This moment, in which a tear-down is refused for the sake of these pods.
+fn occasion(pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Occasion { uptime: uptime(), wall, pods }
+}
+
 /// Tear-downs that are refused.
 pub(in crate::driver) struct Refusals<'a> {
     pub(in crate::driver) records: &'a Records,
@@ -108,7 +117,7 @@ impl Refusals<'_> {
 
     /// What a person can do who gives up what a refusal protects. A release takes off this machine's
     /// mounts, and no container's: those keep the disk until it is taken away.
-    pub(in crate::driver) fn way_out_of(&self, what: &str, id: Option<&VolumeId>) -> String {
+    fn way_out_of(&self, what: &str, id: Option<&VolumeId>) -> String {
         let Some(id) = id else { return "or until a person unmounts it".to_owned() };
         let force = format!("disk detach --force {id}");
         match what {
@@ -118,13 +127,4 @@ impl Refusals<'_> {
             _ => format!("or: disk release {id}"),
         }
     }
-}
-
-/// The way out that a person has.
-pub(in crate::driver) const BY_HAND: &str = "it is refused until they end";
-
-/// This moment, in which a tear-down is refused for the sake of these pods.
-pub(in crate::driver) fn occasion(pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    Occasion { uptime: uptime(), wall, pods }
 }

@@ -8,6 +8,27 @@ use crate::model::mount::disk_users::{Answer, DeviceUses, NamespaceUse};
 use crate::model::mount::replacement::{Outcome, Switched};
 use crate::model::timestamp::{Millis, now, text as in_full};
 
+/// Who lives there may have as many mounts as he likes: no more are named.
+pub(in crate::driver) const NAMED: usize = 4;
+
+pub(in crate::driver) fn place_of(one: &NamespaceUse) -> String {
+    let mut places: Vec<_> =
+        one.mounts.iter().take(NAMED).map(|mount| mount.target.display().to_string()).collect();
+    if let Some(more @ 1..) = one.mounts.len().checked_sub(NAMED) {
+        places.push(format!("and {more} more"));
+    }
+    let who = one.processes.first().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+    format!("{who} at {}", places.join(", "))
+}
+
+/// Of more mounts in one place only the number is logged.
+const LOGGED: usize = 20;
+
+pub(in crate::driver) fn plan_of(patient: &Patient) -> Vec<String> {
+    let own = patient.own.iter().map(|mount| mount.target.display().to_string());
+    own.chain(patient.elsewhere.iter().map(place_of)).collect()
+}
+
 /// What became of a volume's mounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Healed {
@@ -40,27 +61,6 @@ impl Healed {
     pub(in crate::driver) fn is_nothing(&self) -> bool {
         self.places.is_empty() && self.left.is_empty()
     }
-}
-
-/// Who lives there may have as many mounts as he likes: no more are named.
-pub(in crate::driver) const NAMED: usize = 4;
-
-/// Of more mounts in one place only the number is logged.
-pub(in crate::driver) const LOGGED: usize = 20;
-
-pub(in crate::driver) fn plan_of(patient: &Patient) -> Vec<String> {
-    let own = patient.own.iter().map(|mount| mount.target.display().to_string());
-    own.chain(patient.elsewhere.iter().map(place_of)).collect()
-}
-
-pub(in crate::driver) fn place_of(one: &NamespaceUse) -> String {
-    let mut places: Vec<_> =
-        one.mounts.iter().take(NAMED).map(|mount| mount.target.display().to_string()).collect();
-    if let Some(more @ 1..) = one.mounts.len().checked_sub(NAMED) {
-        places.push(format!("and {more} more"));
-    }
-    let who = one.processes.first().map_or_else(|| "nobody".to_owned(), ToString::to_string);
-    format!("{who} at {}", places.join(", "))
 }
 
 pub(in crate::driver) fn listed(numbers: &[DeviceNumber]) -> String {

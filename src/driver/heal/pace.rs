@@ -8,10 +8,10 @@ pub(in crate::driver) const EACH: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(3), Duration::from_secs(2)];
 
 /// Which part of what is left each kind of them may take together.
-pub(in crate::driver) const SHARES: [f64; 3] = [0.6, 0.6, 0.9];
+const SHARES: [f64; 3] = [0.6, 0.6, 0.9];
 
 /// What those who are no pods may take together of a call of kubelet's, which has its own work to do.
-pub(in crate::driver) const OTHERS_ON_THE_WAY: Duration = Duration::from_secs(5);
+const OTHERS_ON_THE_WAY: Duration = Duration::from_secs(5);
 
 /// How much time a heal has.
 #[derive(Debug, Clone, Copy)]

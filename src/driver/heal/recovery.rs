@@ -40,8 +40,8 @@ const MOST_BYTES: usize = 1 << 20;
 const MOST_BYTES_OF_ALL: usize = 6 << 20;
 
 /// Who keeps which dead disk; and those that nobody could keep, and why.
-pub(in crate::driver) type Keepers = Vec<(DeviceNumber, Keeper)>;
-pub(in crate::driver) type Unkept = Vec<(DeviceNumber, Error)>;
+type Keepers = Vec<(DeviceNumber, Keeper)>;
+type Unkept = Vec<(DeviceNumber, Error)>;
 
 /// What killed heals left.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]

@@ -10,6 +10,9 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use std::time::{Duration, Instant};
 
+/// A call whose time is up may ask this long for a better message.
+const LAST_QUESTION: Duration = Duration::from_secs(1);
+
 /// Whose word for a finished attachment is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::driver) enum Trust {
@@ -123,7 +126,7 @@ impl Attachments<'_> {
     }
 
     /// Who holds a volume that does not become free, for a message.
-    pub(in crate::driver) fn claimed_by(&self, state: &CloudVolume) -> String {
+    fn claimed_by(&self, state: &CloudVolume) -> String {
         if !matches!(state.status.as_str(), "reserved" | "attaching") {
             return String::new();
         }
@@ -206,6 +209,3 @@ fn block_view(state: &CloudVolume, server: &ServerId) -> BlockView {
         is_shareable: state.is_shareable,
     }
 }
-
-/// A call whose time is up may ask this long for a better message.
-pub(in crate::driver) const LAST_QUESTION: Duration = Duration::from_secs(1);

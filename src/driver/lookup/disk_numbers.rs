@@ -145,10 +145,7 @@ impl DiskNumbers<'_> {
         })
     }
 
-    pub(in crate::driver) fn in_other_namespaces(
-        &self,
-        numbers: &[DeviceNumber],
-    ) -> Result<Vec<NamespaceUse>> {
+    fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
         match self.census.namespaces_with(numbers) {
             Answer::Told(uses) => Ok(uses.namespaces),
             Answer::CannotTell(why) => Err(Error::refused(format!(
@@ -159,12 +156,7 @@ impl DiskNumbers<'_> {
 
     /// Whether the mounts of a dead number are of the file system that the record tells of, by the
     /// id that the kernel keeps of it.
-    pub(in crate::driver) fn is_file_system(
-        &self,
-        number: DeviceNumber,
-        fs_type: &str,
-        uuid: &str,
-    ) -> bool {
+    fn is_file_system(&self, number: DeviceNumber, fs_type: &str, uuid: &str) -> bool {
         let wanted = FsType::named(fs_type).and_then(|kind| told_by_statfs(kind, uuid));
         wanted.is_some_and(|wanted| {
             self.numbers_with(wanted).is_ok_and(|numbers| numbers.contains(&number))

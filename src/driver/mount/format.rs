@@ -299,10 +299,7 @@ fn plan(volume: &Volume, disk: &Device, kind: FsType, options: &MkfsOptions) -> 
 }
 
 /// The unfinished format of this very plug-in of the disk.
-pub(in crate::driver) fn unfinished_on<'a>(
-    record: &'a VolumeRecord,
-    disk: &Device,
-) -> Option<&'a Formatting> {
+fn unfinished_on<'a>(record: &'a VolumeRecord, disk: &Device) -> Option<&'a Formatting> {
     let formatting = record.formatting.as_ref()?;
     // Without the kernel's count a disk that left and came back could not be told from one that
     // stayed: then there is no unfinished work, only data that we do not know.
