@@ -18,12 +18,13 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 13] = [
+pub const OF_THE_BOOT: [&str; 14] = [
     "seen",
     "staged",
     "unstaged",
     "former",
     "tenure",
+    "mark_asked",
     "healing",
     "healing_from",
     "switching",
@@ -85,6 +86,10 @@ pub struct VolumeRecord {
     /// As which server this one told it beside another, of a volume that readers share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marked_beside: Option<ServerId>,
+    /// As which server this one asked the cloud to keep a mark of it, and has no answer yet: the mark may
+    /// be there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark_asked: Option<ServerId>,
     /// Whether the cloud was told that the volume has data.
     #[serde(default)]
     pub is_life_told: bool,
@@ -125,8 +130,15 @@ impl VolumeRecord {
         self.is_marked || self.marked_beside.is_some()
     }
 
+    /// Whether it may have been told so.
+    #[must_use]
+    pub fn may_have_mark(&self) -> bool {
+        self.has_mark() || self.mark_asked.is_some()
+    }
+
     /// The cloud tells it no more.
     pub fn is_unmarked(&mut self) {
+        self.mark_asked = None;
         self.is_marked = false;
         self.marked_beside = None;
     }
@@ -227,6 +239,7 @@ impl VolumeRecord {
             is_shareable: None,
             is_marked: false,
             marked_beside: None,
+            mark_asked: None,
             is_life_told: false,
             notes_forbidden: None,
             refused: BTreeMap::new(),

@@ -10,7 +10,9 @@ use serde_json::Value;
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A server that the volume can be at.
 #[derive(Debug)]
@@ -67,30 +69,29 @@ impl Machine {
         reading.replace('}', ",\"share\":\"read-only\"}")
     }
 
-    fn call(&self, arguments: &[&str]) -> Answer {
-        let mut command = self.node.command(arguments);
+    /// The driver with this server's disks.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.node.command(words);
         command.env("INCLOUD_DISK_SYSFS", &self.shown.sysfs);
         command.env("INCLOUD_DISK_BY_ID", &self.shown.by_id);
-        Answer::of(command)
+        command
+    }
+
+    fn call(&self, arguments: &[&str]) -> Answer {
+        Answer::of(self.command(arguments))
     }
 
     /// What a verb that looks says, whatever its exit status.
     #[track_caller]
     pub fn look(&self, words: &[&str]) -> String {
-        let mut command = self.node.command(words);
-        command.env("INCLOUD_DISK_SYSFS", &self.shown.sysfs);
-        command.env("INCLOUD_DISK_BY_ID", &self.shown.by_id);
-        let output = crate::support::output_of(&mut command);
+        let output = crate::support::output_of(&mut self.command(words));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// What a person's verb says, and whether it did what it was told.
     pub fn verb(&self, words: &[&str]) -> (bool, String) {
-        let mut command = self.node.command(words);
-        command.env("INCLOUD_DISK_SYSFS", &self.shown.sysfs);
-        command.env("INCLOUD_DISK_BY_ID", &self.shown.by_id);
-        let output = crate::support::output_of(&mut command);
+        let output = crate::support::output_of(&mut self.command(words));
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(said).unwrap())
     }
@@ -139,6 +140,17 @@ impl Machine {
     pub fn stage(&self) {
         make_folder(&self.global());
         self.twice(&["mountdevice", &text(&self.global()), &self.link(), &self.options()]);
+    }
+
+    /// The call is killed at one of its steps.
+    #[track_caller]
+    pub fn stage_killed_at(&self, step: &str) {
+        make_folder(&self.global());
+        let arguments = ["mountdevice", &text(&self.global()), &self.link(), &self.options()];
+        let mut command = self.command(&arguments);
+        command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+        let output = crate::support::output_of(&mut command);
+        assert!(output.status.signal().is_some(), "not killed at {step}: {output:?}");
     }
 
     #[track_caller]

@@ -99,6 +99,45 @@ fn a_mark_that_cannot_be_left_or_removed_fails_nothing() {
     assert_eq!(mark(&life), None);
 }
 
+/// The cloud has the mark, and this machine was not told so: the answer was lost, or the call was killed
+/// before it wrote that down. The mark is taken back all the same, or a controller could detach never.
+#[test]
+fn a_mark_that_was_not_answered_goes_with_the_unmount() {
+    if !can_run("a_mark_that_was_not_answered_goes_with_the_unmount") {
+        return;
+    }
+    for is_killed in [false, true] {
+        for ends_by_timer in [false, true] {
+            let life = Life::new("ext4");
+            let (here, there) = (&life.here, &life.there);
+            here.attach();
+            here.wait("");
+            if is_killed {
+                here.stage_killed_at("mark.left");
+            } else {
+                let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
+                life.cloud.fault(marking.proxy(502).after_effect().times(99));
+                here.stage();
+                life.cloud.world().faults.clear();
+            }
+            assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+            if ends_by_timer {
+                // Its removal failed too, and no call comes any more.
+                life.cloud.fault(Fault::on("DELETE", "/volumes/*/metadata/*").proxy(400).times(9));
+                here.unstage();
+                assert!(mark(&life).is_some());
+                life.cloud.world().faults.clear();
+                here.verb(&["heal"]);
+            } else {
+                here.unstage();
+            }
+            assert_eq!(mark(&life), None, "killed {is_killed}, by timer {ends_by_timer}");
+            there.node.must(["detach".to_owned(), PV.to_owned(), "node-a".to_owned()]);
+            assert!(life.attached_to().is_empty());
+        }
+    }
+}
+
 /// A process with the folder at a place of its own, as a container has it.
 fn container(folder: &Path, place: &Path) -> Child {
     std::fs::create_dir(place).unwrap();

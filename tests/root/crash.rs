@@ -45,7 +45,7 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 4;
 
 /// Steps that no ordinary life comes to: `expand`, `pull` and `letting_go` have their tests.
-const ELSEWHERE: [&str; 23] = [
+const ELSEWHERE: [&str; 24] = [
     // Only of a file system that asks for a check.
     "filesystems.check.begun",
     "heal.attached",
@@ -73,6 +73,8 @@ const ELSEWHERE: [&str; 23] = [
     // Only where another call works on the volume.
     "locks.waits",
     "guard.looked",
+    // Only with a cloud that keeps marks.
+    "mark.left",
     // After the answer, for verbs too.
     "worker.said",
 ];

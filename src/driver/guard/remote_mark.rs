@@ -5,6 +5,7 @@
 use crate::cloud::{Beside, Cloud, CloudVolume};
 use crate::driver::guard::departure::Departures;
 use crate::driver::guard::refusal::Refusals;
+use crate::failpoints;
 use crate::host::records::Records;
 use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::deadline::Deadline;
@@ -73,8 +74,10 @@ impl RemoteMarks<'_> {
                 return;
             }
         };
+        failpoints::step("mark.left");
         let noted = self.records.update(id, |record| {
             record.is_life_told = true;
+            record.mark_asked = None;
             match left {
                 Left::Ours(tenure) => {
                     record.is_marked = true;
@@ -103,6 +106,8 @@ impl RemoteMarks<'_> {
             Some(seen) => Some(seen),
             None => self.cloud.volume(id, deadline)?,
         };
+        // Before it is asked for: a call that is killed, or has no answer, may have left it.
+        self.records.update(id, |record| record.mark_asked = Some(server.clone()))?;
         let marked = state.as_ref().and_then(|state| {
             let other = state.mounted_on.as_ref().filter(|other| **other != server)?;
             state.attachment_to(other).map(|_| other)
@@ -158,7 +163,7 @@ impl RemoteMarks<'_> {
         {
             tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
         }
-        let has_mark = self.leaves_marks() && record.has_mark();
+        let has_mark = self.leaves_marks() && record.may_have_mark();
         if !has_mark || record.staged.is_some() || !self.departures.has_departed(id) {
             return;
         }
@@ -174,7 +179,19 @@ impl RemoteMarks<'_> {
         if let Some(server) = &record.marked_beside {
             self.cloud.mark_beside(id, Beside::Removed(server), deadline)?;
         }
-        if record.is_marked { self.cloud.mark_mounted(id, None, deadline) } else { Ok(()) }
+        let is_first = record.is_marked || self.has_unanswered(record, deadline)?;
+        if is_first { self.cloud.mark_mounted(id, None, deadline) } else { Ok(()) }
+    }
+
+    /// Ends a mark beside another that was asked for without an answer; answers whether the first mark is
+    /// this server's. Which of them was asked for, and whether it came, only the cloud knows.
+    fn has_unanswered(&self, record: &VolumeRecord, deadline: Deadline) -> Result<bool> {
+        let Some(server) = &record.mark_asked else { return Ok(false) };
+        let Some(state) = self.cloud.volume(&record.volume, deadline)? else { return Ok(false) };
+        if state.mounted_beside.contains(server) {
+            self.cloud.mark_beside(&record.volume, Beside::Removed(server), deadline)?;
+        }
+        Ok(state.mounted_on.as_ref() == Some(server))
     }
 
     /// Whether a server that runs says that it has the volume mounted.

@@ -211,7 +211,7 @@ impl Recovery<'_> {
         let named = scratches.filter_map(|entry| entry.file_name().into_string().ok());
         let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
         let has_some = |record: &VolumeRecord| {
-            !record.switching.is_empty() || (record.has_mark() && record.staged.is_none())
+            !record.switching.is_empty() || (record.may_have_mark() && record.staged.is_none())
         };
         let records = self.records.list().unwrap_or_default().into_iter().filter(has_some);
         ids.extend(records.map(|record| record.volume));
