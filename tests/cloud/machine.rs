@@ -1,9 +1,10 @@
 //! A server of the cloud with its kubelet: the volume's calls with kubelet's arguments, and folders
 //! and disks of its own.
 
-use crate::plug::{Plug, Shown};
+use crate::plug::Plug;
 use crate::scene::PV;
 use crate::server::Server;
+use crate::support::server_disks::Shown;
 use crate::support::{Answer, Node, options_with};
 use nix::sys::statvfs::statvfs;
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! The end of each history: all troubles end, all pods end, and kubelet's calls in order must take
 //! everything away; then the volumes are used once more, and their data is read.
 
-use crate::hypervisor::losetup;
 use crate::play::Tally;
 use crate::steps::{Action, BY_TIMER, NODES, PODS, Step};
+use crate::support::server_disks::losetup;
 use crate::world::{Contents, Held, Seams, World, broken};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;

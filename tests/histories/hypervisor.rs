@@ -1,11 +1,9 @@
 //! A hypervisor whose disks are loop devices. A disk that goes while it is in use is dead: its file
 //! system answers with errors, and what the old disk still writes reaches no image.
-//!
-//! The kernel's loop devices show no serial, so each server has a sysfs of its own, in which a disk
-//! shows the first 20 characters of its volume's id, as virtio-blk does.
 
 use crate::server::hook::{Action, Call, Hook};
 use crate::support::output_of;
+use crate::support::server_disks::{Shown, bind, device, losetup};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -25,13 +23,6 @@ pub struct Hypervisor {
     disks: Mutex<BTreeMap<(String, String), String>>,
     /// The name that each volume's disk had last.
     last: Mutex<BTreeMap<String, String>>,
-}
-
-/// What a server's kernel shows of its disks.
-#[derive(Debug, Clone)]
-pub struct Shown {
-    pub sysfs: PathBuf,
-    pub by_id: PathBuf,
 }
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,16 +63,7 @@ impl Hypervisor {
 
     /// The view of a server; made when it is asked for first.
     pub fn shown_to(&self, server: &str) -> Shown {
-        let folder = self.base.join("servers").join(server);
-        let shown = Shown { sysfs: folder.join("sys"), by_id: folder.join("by-id") };
-        if !folder.exists() {
-            fs::create_dir_all(shown.sysfs.join("dev/block")).expect("a sysfs");
-            fs::create_dir(shown.sysfs.join("block")).expect("a sysfs");
-            fs::create_dir_all(&shown.by_id).expect("udev's folder");
-            let root = [("dev", "252:0"), ("serial", "root-of-the-server")];
-            shown.disk("vda", &root).expect("a root disk");
-        }
-        shown
+        Shown::below(&self.base.join("servers").join(server))
     }
 
     /// The kernel's name of a volume's disk that lives at this server.
@@ -101,24 +83,12 @@ impl Hypervisor {
         }
         let image = self.image(volume);
         enlarge(&image, size)?;
-        let bind = || losetup(&[Path::new("--find"), Path::new("--show"), &image]);
-        let mut name = bind()?;
-        // A disk comes back under another name: its old one is taken while it looks for a new one.
-        if lock(&self.last).get(volume) == Some(&name) {
-            let other = bind()?;
-            losetup(&[Path::new("--detach"), &device(&name)])?;
-            name = other;
-        }
+        let before = lock(&self.last).get(volume).cloned();
+        let name = bind(&image, before.as_deref())?;
         lock(&self.last).insert(volume.to_owned(), name.clone());
         let shown = self.shown_to(server);
-        let kernel = Path::new("/sys/block").join(&name);
-        let copied = ["dev", "size", "ro", "diskseq", "loop/backing_file", "queue/rotational"];
-        let text_of = |file: &str| fs::read_to_string(kernel.join(file)).unwrap_or_default();
-        let mut files: Vec<_> = copied.iter().map(|file| (*file, text_of(file))).collect();
-        files.push(("serial", serial(volume).to_owned()));
-        let files: Vec<_> = files.iter().map(|(file, text)| (*file, text.as_str())).collect();
         lock(&self.disks).insert((server.to_owned(), volume.to_owned()), name.clone());
-        shown.disk(&name, &files)?;
+        shown.show(&name, volume)?;
         point(&shown.link(volume), &device(&name))
     }
 
@@ -128,18 +98,14 @@ impl Hypervisor {
         let name = lock(&self.disks).get(&key).cloned().ok_or(io::ErrorKind::NotFound)?;
         let shown = self.shown_to(server);
         let number = fs::read_to_string(Path::new("/sys/block").join(&name).join("dev"))?;
-        let number = number.trim();
-        shut_down(number)?;
+        shut_down(number.trim())?;
         // udev's links of this disk, wherever they were bent to.
         for link in fs::read_dir(&shown.by_id)?.flatten() {
             if fs::read_link(link.path()).is_ok_and(|to| to == device(&name)) {
                 fs::remove_file(link.path())?;
             }
         }
-        let away = shown.sysfs.join(&name);
-        fs::rename(shown.sysfs.join("block").join(&name), &away)?;
-        fs::remove_file(shown.sysfs.join("dev/block").join(number))?;
-        fs::remove_dir_all(away)?;
+        shown.hide(&name)?;
         lock(&self.disks).remove(&key);
         losetup(&[Path::new("--detach"), &device(&name)])?;
         let image = self.image(volume);
@@ -159,13 +125,7 @@ impl Hypervisor {
     fn extend(&self, server: &str, volume: &str, size: u64) -> io::Result<()> {
         enlarge(&self.image(volume), size)?;
         let name = self.disk(server, volume).ok_or(io::ErrorKind::NotFound)?;
-        losetup(&[Path::new("--set-capacity"), &device(&name)])?;
-        let size = fs::read(Path::new("/sys/block").join(&name).join("size"))?;
-        let sysfs = self.shown_to(server).sysfs;
-        // Never half a number.
-        let half = sysfs.join(format!("size-of-{name}"));
-        fs::write(&half, size)?;
-        fs::rename(half, sysfs.join("block").join(name).join("size"))
+        self.shown_to(server).grow(&name)
     }
 
     /// udev's links of two disks are exchanged.
@@ -188,29 +148,6 @@ impl Hypervisor {
         for ((_, volume), name) in disks.iter().filter(|((at, _), _)| at == server) {
             let _ = point(&shown.link(volume), &device(name));
         }
-    }
-}
-
-impl Shown {
-    /// udev's link to a volume's disk.
-    pub fn link(&self, volume: &str) -> PathBuf {
-        self.by_id.join(format!("virtio-{}", serial(volume)))
-    }
-
-    /// Shows a disk with these files, all of it at once.
-    fn disk(&self, name: &str, files: &[(&str, &str)]) -> io::Result<()> {
-        let new = self.sysfs.join(name);
-        fs::create_dir_all(new.join("holders"))?;
-        for (file, text) in files {
-            let path = new.join(file);
-            fs::create_dir_all(path.parent().unwrap_or(&new))?;
-            fs::write(path, text)?;
-            if *file == "dev" {
-                let number = self.sysfs.join("dev/block").join(text.trim());
-                symlink(Path::new("../../block").join(name), number)?;
-            }
-        }
-        fs::rename(new, self.sysfs.join("block").join(name))
     }
 }
 
@@ -267,24 +204,4 @@ fn end_file_system(root: &File) -> io::Result<()> {
         Ok(_) | Err(nix::errno::Errno::EIO) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
-}
-
-/// What virtio-blk shows of an id.
-fn serial(volume: &str) -> &str {
-    &volume[..volume.len().min(20)]
-}
-
-fn device(name: &str) -> PathBuf {
-    Path::new("/dev").join(name)
-}
-
-/// Runs losetup; answers the name of the device that it printed, if it did.
-pub fn losetup(arguments: &[&Path]) -> io::Result<String> {
-    let output = output_of(Command::new("losetup").args(arguments));
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(io::Error::other(format!("losetup {arguments:?}: {text}")));
-    }
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(printed.trim().trim_start_matches("/dev/").to_owned())
 }

@@ -1,12 +1,13 @@
 //! The parts of a world: a cloud, two servers with mounts of their own, volumes, pods, tenants; and
 //! what the model knows of them.
 
-use crate::hypervisor::{Hypervisor, Shown, backing_of};
+use crate::hypervisor::{Hypervisor, backing_of};
 use crate::scene;
 use crate::seeded::Seeded;
 use crate::server::{Delays, Server, World as Cloud};
 use crate::steps::{NODES, PODS};
 use crate::support::pods::{Container, Naming, Plan, Pod};
+use crate::support::server_disks::Shown;
 use crate::support::{DISK, Node, options, spawn};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};

@@ -1,12 +1,13 @@
 //! One volume of one node, in the local cloud or in `OpenStack`'s test server: the calls that kubelet
 //! and the controller-manager make for it, and what is to be seen of it from outside.
 
-use super::plug::{Plug, Shown};
+use super::plug::Plug;
 use super::scene::configure;
 use super::server::{Server, World};
 use super::support::{
     Answer, Node, loop_devices_below, options_with, output_of, spawn, with_files,
 };
+use crate::support::server_disks::Shown;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;

@@ -15,6 +15,7 @@ mod failing_disk;
 pub mod journal;
 pub mod pods;
 mod processes;
+pub mod server_disks;
 pub mod tracer;
 
 pub use failing_disk::{Counts, FailingDisk, private_mounts_and_fuse};
