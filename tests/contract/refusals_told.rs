@@ -1,6 +1,7 @@
 //! The README's table of refusals and the texts of the program are of one kind: no row outlives its
 //! message, and no refusal is left without a row.
 
+use crate::floors::files;
 use regex_lite::Regex;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,24 +32,19 @@ fn fragments() -> Vec<String> {
     all
 }
 
-fn sources(folder: &Path, all: &mut Vec<(PathBuf, String)>) {
-    for entry in fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            sources(&path, all);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            let text = text.split("#[cfg(test)]").next().unwrap().replace("\\\n", "");
-            let path = path.strip_prefix(root()).unwrap().to_owned();
-            all.push((path, text.split_whitespace().collect::<Vec<_>>().join(" ")));
-        }
-    }
+fn sources() -> Vec<(PathBuf, String)> {
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap().replace("\\\n", "");
+        let path = path.strip_prefix(root()).unwrap().to_owned();
+        (path, text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    files(&root().join("src")).into_iter().map(read).collect()
 }
 
 #[test]
 fn every_row_is_a_message_of_the_program() {
-    let mut all = Vec::new();
-    sources(&root().join("src"), &mut all);
+    let all = sources();
     for fragment in fragments() {
         assert!(all.iter().any(|(_, text)| text.contains(&fragment)), "{fragment}");
     }
@@ -56,8 +52,7 @@ fn every_row_is_a_message_of_the_program() {
 
 #[test]
 fn every_refusal_has_a_row() {
-    let mut all = Vec::new();
-    sources(&root().join("src"), &mut all);
+    let all = sources();
     let begin = "(?:Error::refused\\(|\\brefuse\\(|Kind::Refused,) ?(?:format!\\( ?)?";
     let hint = "(?:[^;\"]*\\.hint\\( ?(?:format!\\( ?)?(\"[^\"]*\"))?";
     let refusal = Regex::new(&format!("{begin}(\"[^\"]*\"){hint}")).unwrap();

@@ -138,12 +138,8 @@ impl Scene for Called {
         self.volume.command(&self.volume.call(self.step.call))
     }
 
-    fn base(&self) -> String {
-        self.volume.base()
-    }
-
-    fn hurry(&self, is_on: bool) {
-        hurry(&self.volume, is_on);
+    fn volume(&self) -> Option<&Volume> {
+        Some(&self.volume)
     }
 
     fn end_of(&self, traced: &Traced) -> End {

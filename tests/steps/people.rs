@@ -1,6 +1,5 @@
 //! The verbs of people: what they do is struck at each of its system calls too.
 
-use super::kubelet::hurry;
 use super::play::{End, Play, Scene, SetUp};
 use super::support::pods::{Container, Naming, Pod, pods_are_possible};
 use super::support::{loop_devices_below, output_of};
@@ -105,17 +104,13 @@ impl Scene for Forced {
         self.volume.command(&words(["detach", "--force", &self.volume.pv]))
     }
 
-    fn base(&self) -> String {
-        self.volume.base()
+    fn volume(&self) -> Option<&Volume> {
+        Some(&self.volume)
     }
 
     /// A person sees that it was ended.
     fn must_answer(&self) -> bool {
         false
-    }
-
-    fn hurry(&self, is_on: bool) {
-        hurry(&self.volume, is_on);
     }
 
     fn end_of(&self, traced: &Traced) -> End {
@@ -165,16 +160,12 @@ impl Scene for Renewed {
         self.volume.command(&self.words())
     }
 
-    fn base(&self) -> String {
-        self.volume.base()
+    fn volume(&self) -> Option<&Volume> {
+        Some(&self.volume)
     }
 
     fn must_answer(&self) -> bool {
         false
-    }
-
-    fn hurry(&self, is_on: bool) {
-        hurry(&self.volume, is_on);
     }
 
     fn end_of(&self, traced: &Traced) -> End {
@@ -250,16 +241,12 @@ impl Scene for Looked {
         self.volume.command(&self.words)
     }
 
-    fn base(&self) -> String {
-        self.volume.base()
+    fn volume(&self) -> Option<&Volume> {
+        Some(&self.volume)
     }
 
     fn must_answer(&self) -> bool {
         false
-    }
-
-    fn hurry(&self, is_on: bool) {
-        hurry(&self.volume, is_on);
     }
 
     fn end_of(&self, traced: &Traced) -> End {
@@ -343,16 +330,12 @@ impl Scene for Pulled {
         }
     }
 
-    fn base(&self) -> String {
-        self.volume.base()
+    fn volume(&self) -> Option<&Volume> {
+        Some(&self.volume)
     }
 
     fn must_answer(&self) -> bool {
         self.verb != "heal"
-    }
-
-    fn hurry(&self, is_on: bool) {
-        hurry(&self.volume, is_on);
     }
 
     fn end_of(&self, traced: &Traced) -> End {

@@ -1,7 +1,8 @@
 //! A play: a scene that is set up, one call or verb in it that is struck, and what may follow.
 
+use super::kubelet::hurry;
 use super::trace::{Kind, Point, Traced};
-use super::volume::Templates;
+use super::volume::{Templates, Volume};
 use std::process::Command;
 
 /// How a call ended.
@@ -37,11 +38,22 @@ pub trait Scene {
     /// What is struck.
     fn command(&self) -> Command;
 
+    /// The volume that it is about, if it is about one.
+    fn volume(&self) -> Option<&Volume> {
+        None
+    }
+
     /// The folder of this run alone.
-    fn base(&self) -> String;
+    fn base(&self) -> String {
+        self.volume().expect("a volume, or a folder of its own").base()
+    }
 
     /// Gives all calls a deadline that is over while one of them stands still.
-    fn hurry(&self, _is_on: bool) {}
+    fn hurry(&self, is_on: bool) {
+        if let Some(volume) = self.volume() {
+            hurry(volume, is_on);
+        }
+    }
 
     /// Whether it must say how it ended, unless it is killed.
     fn must_answer(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What must not be done is not done, whatever fails while it is looked at: a question that was not
 //! answered is no permission.
 
-use super::kubelet::{end_of_call, hurry};
+use super::kubelet::end_of_call;
 use super::play::{End, Play, Scene};
 use super::support::output_of;
 use super::support::pods::{Container, Naming, Pod, pods_are_possible};
@@ -133,12 +133,8 @@ impl Scene for Refused {
         self.volume.command(&self.volume.call(self.call()))
     }
 
-    fn base(&self) -> String {
-        self.volume.base()
-    }
-
-    fn hurry(&self, is_on: bool) {
-        hurry(&self.volume, is_on);
+    fn volume(&self) -> Option<&Volume> {
+        Some(&self.volume)
     }
 
     fn end_of(&self, traced: &Traced) -> End {
