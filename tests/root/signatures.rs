@@ -194,6 +194,18 @@ fn what_a_superblock_asks_for_is_measured_as_an_option_is() {
     nothing_is_left(&node, &[]);
 }
 
+/// A volume that is mounted, and another one that is a clone of it.
+fn original_and_clone(node: &Node) -> (Volume<'_>, Volume<'_>) {
+    let original = Volume::create(node, "xfs", &SIZE.to_string());
+    original.bring();
+    files::write_synced(&original.global().join("f"), b"of the original");
+    original.take_away();
+    let clone = Volume::create(node, "xfs", &SIZE.to_string());
+    std::fs::copy(original.image(), clone.image()).unwrap();
+    original.bring();
+    (original, clone)
+}
+
 /// Two volumes, one a clone of the other, on one machine.
 #[test]
 fn an_xfs_clone_beside_its_original_is_called_one() {
@@ -201,13 +213,7 @@ fn an_xfs_clone_beside_its_original_is_called_one() {
         return;
     }
     let node = Node::new();
-    let original = Volume::create(&node, "xfs", &SIZE.to_string());
-    original.bring();
-    files::write_synced(&original.global().join("f"), b"of the original");
-    original.take_away();
-    let clone = Volume::create(&node, "xfs", &SIZE.to_string());
-    std::fs::copy(original.image(), clone.image()).unwrap();
-    original.bring();
+    let (original, clone) = original_and_clone(&node);
     node.must(clone.attach());
     make_folder(&clone.global());
     let message = node.fails(clone.stage());
@@ -235,13 +241,7 @@ fn an_xfs_clone_of_what_is_mounted_elsewhere_is_called_one() {
         return;
     }
     let node = Node::new();
-    let original = Volume::create(&node, "xfs", &SIZE.to_string());
-    original.bring();
-    files::write_synced(&original.global().join("f"), b"of the original");
-    original.take_away();
-    let clone = Volume::create(&node, "xfs", &SIZE.to_string());
-    std::fs::copy(original.image(), clone.image()).unwrap();
-    original.bring();
+    let (original, clone) = original_and_clone(&node);
     let mut container = Plan::outside().seeing(&original.global(), "/data").start();
     run("umount", &[original.global().to_str().unwrap()]);
     node.must(clone.attach());
