@@ -138,6 +138,31 @@ fn a_mark_that_was_not_answered_goes_with_the_unmount() {
     }
 }
 
+/// The disk was taken from this machine by force, and another server has mounted the volume since: its
+/// mark stays when this machine unmounts what is dead.
+#[test]
+fn the_mark_of_the_next_server_is_not_taken_back() {
+    if !can_run("the_mark_of_the_next_server_is_not_taken_back") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    here.stage();
+    let (is_done, said) = there.verb(&["detach", "--force", &life.volume, "node-a"]);
+    assert!(is_done, "{said}");
+    there.attach();
+    there.wait("");
+    there.stage();
+    assert_eq!(mark(&life).as_deref(), Some(there.server.as_str()));
+    here.unstage();
+    here.verb(&["heal"]);
+    assert_eq!(mark(&life).as_deref(), Some(there.server.as_str()));
+    there.unstage();
+    assert_eq!(mark(&life), None);
+}
+
 /// A process with the folder at a place of its own, as a container has it.
 fn container(folder: &Path, place: &Path) -> Child {
     std::fs::create_dir(place).unwrap();

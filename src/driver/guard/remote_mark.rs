@@ -26,7 +26,7 @@ enum Left {
     Beside(ServerId),
 }
 
-/// The marks that a volume was seen with: the first server's, and this one's beside it.
+/// The marks of this server that a volume was seen with: the first one, and one beside another's.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::driver) struct Marks {
     first: bool,
@@ -35,7 +35,10 @@ pub(in crate::driver) struct Marks {
 
 impl Marks {
     pub(in crate::driver) fn of(state: &CloudVolume, server: &ServerId) -> Self {
-        Self { first: state.mounted_on.is_some(), beside: state.mounted_beside.contains(server) }
+        Self {
+            first: state.mounted_on.as_ref() == Some(server),
+            beside: state.mounted_beside.contains(server),
+        }
     }
 }
 
@@ -174,24 +177,23 @@ impl RemoteMarks<'_> {
         }
     }
 
+    /// Removes what the cloud shows as this server's. Another may have the volume, and have left its own
+    /// mark, since ours was left: a detach by force takes ours away without a word to this machine.
     fn remove_marks(&self, record: &VolumeRecord, deadline: Deadline) -> Result<()> {
         let id = &record.volume;
-        if let Some(server) = &record.marked_beside {
-            self.cloud.mark_beside(id, Beside::Removed(server), deadline)?;
+        let server = match record.mark_asked.clone().or_else(|| record.marked_beside.clone()) {
+            Some(server) => Some(server),
+            None => self.cloud.server(self.this_node, deadline)?,
+        };
+        let Some(server) = server else {
+            return Err(Error::new(Kind::Missing, "it knows no server for this node"));
+        };
+        let Some(state) = self.cloud.volume(id, deadline)? else { return Ok(()) };
+        let seen = Marks::of(&state, &server);
+        if seen.beside {
+            self.cloud.mark_beside(id, Beside::Removed(&server), deadline)?;
         }
-        let is_first = record.is_marked || self.has_unanswered(record, deadline)?;
-        if is_first { self.cloud.mark_mounted(id, None, deadline) } else { Ok(()) }
-    }
-
-    /// Ends a mark beside another that was asked for without an answer; answers whether the first mark is
-    /// this server's. Which of them was asked for, and whether it came, only the cloud knows.
-    fn has_unanswered(&self, record: &VolumeRecord, deadline: Deadline) -> Result<bool> {
-        let Some(server) = &record.mark_asked else { return Ok(false) };
-        let Some(state) = self.cloud.volume(&record.volume, deadline)? else { return Ok(false) };
-        if state.mounted_beside.contains(server) {
-            self.cloud.mark_beside(&record.volume, Beside::Removed(server), deadline)?;
-        }
-        Ok(state.mounted_on.as_ref() == Some(server))
+        if seen.first { self.cloud.mark_mounted(id, None, deadline) } else { Ok(()) }
     }
 
     /// Whether a server that runs says that it has the volume mounted.
