@@ -146,6 +146,7 @@ fn call_driver(
         call.within(config.paths.kubelet_root.as_ref())?;
         let tally = Tally::default();
         let setting = Setting {
+            words: &TEAR_DOWNS,
             config: &config,
             origin: origin.as_deref(),
             operation: word,
@@ -195,6 +196,7 @@ fn report(config: &Config, operation: &str) -> Option<Report> {
     Some(Report {
         textfile: config.metrics.textfile.clone()?,
         state_dir: config.paths.state_dir.clone(),
+        words: TEAR_DOWNS,
         sample,
     })
 }
@@ -287,6 +289,9 @@ fn stage_place(options: &Options, config: &Config) -> StagePlace {
     let name = options.name.clone().unwrap_or_else(|| options.volume.as_name());
     StagePlace { root: config.paths.kubelet_root.clone(), below: folders::global_below(&name) }
 }
+
+/// What those who call this program name tear-downs.
+pub use crate::flexvolume::words::TEAR_DOWNS;
 
 const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
 

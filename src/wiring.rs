@@ -21,6 +21,7 @@ use crate::model::config::{CloudKind, Config};
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
+use crate::model::report::tear_down::TearDownWords;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct Setting<'a> {
     pub config: &'a Config,
     /// The file that it came from.
     pub origin: Option<&'a Path>,
+    /// What the caller names tear-downs.
+    pub words: &'a TearDownWords,
     /// The operation's name.
     pub operation: &'a str,
     /// The cloud's region, if the operation names one.
@@ -81,6 +84,7 @@ pub fn with_driver<T>(
         guard: &config.guard,
         operation: setting.operation,
         deadline: setting.deadline,
+        words: setting.words,
         tally: setting.tally,
     };
     driver::with_driver(&ports, work)

@@ -113,6 +113,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         operation,
         deadline,
         tally,
+        words,
     } = ports;
     let attachments = Attachments { cloud, answers, pace, deadline };
     let locking = Locking { cloud, devices, locks, operation, deadline };
@@ -130,7 +131,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         volumes: &volumes,
     };
     let flushing = Flushing { devices, mounts, records, census, deadline };
-    let refusals = Refusals { records, policy, tally, numbers: &numbers };
+    let refusals = Refusals { records, policy, tally, words, numbers: &numbers };
     let users = OrdinaryUsers { census, processes, deadline, numbers: &numbers };
     let departures = Departures {
         cloud,
@@ -433,6 +434,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         locks,
         this_node,
         census,
+        words,
         deadline,
         disks: &disks,
         volumes: &volumes,
@@ -440,7 +442,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         forgetting: &forgetting,
     };
     let usage =
-        Usage { devices, mounts, records, census, volumes: &volumes, ownership: &ownership };
+        Usage { devices, mounts, records, census, words, volumes: &volumes, ownership: &ownership };
     work(&Driver {
         ports,
         attaching: &attaching,

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 /// The counts of one call.
 #[derive(Debug, Default)]
 pub struct Tally {
-    refusals: RefCell<Vec<String>>,
+    refusals: RefCell<Vec<&'static str>>,
     heals: RefCell<Vec<(String, u64)>>,
 }
 
@@ -13,7 +13,7 @@ impl Tally {
     /// The operations that were refused.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
-        self.refusals.borrow().clone()
+        self.refusals.borrow().iter().map(|one| (*one).to_owned()).collect()
     }
 
     /// What became of heals, and how many mounts each replaced.
@@ -22,10 +22,9 @@ impl Tally {
         self.heals.borrow().clone()
     }
 
-    /// A tear-down was refused; `what` begins with its operation.
-    pub(in crate::driver) fn refused(&self, what: &str) {
-        let operation = what.split(' ').next().unwrap_or_default();
-        self.refusals.borrow_mut().push(operation.to_owned());
+    /// A tear-down was refused.
+    pub(in crate::driver) fn refused(&self, operation: &'static str) {
+        self.refusals.borrow_mut().push(operation);
     }
 
     /// A heal came to its end; `is_whole` is whether it left nothing.

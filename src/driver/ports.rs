@@ -11,6 +11,7 @@ use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::deadline::Deadline;
 use crate::model::ids::NodeName;
 use crate::model::mount::aftercare::After;
+use crate::model::report::tear_down::TearDownWords;
 use std::path::Path;
 
 /// What a call works with: ports to the cloud and the machine, and settings.
@@ -51,6 +52,8 @@ pub struct Ports<'a> {
     pub scratch: &'a Path,
     /// Whether tear-downs of volumes in use are refused.
     pub guard: &'a GuardConfig,
+    /// What the caller names tear-downs.
+    pub words: &'a TearDownWords,
     /// The operation's name, for the lock file.
     pub operation: &'a str,
     /// When to answer at the latest.

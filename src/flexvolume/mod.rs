@@ -9,3 +9,4 @@ pub mod call;
 pub mod folders;
 pub mod options;
 pub mod reply;
+pub mod words;

@@ -13,6 +13,7 @@
 use super::files;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::metrics::{Counters, Gauges, Sample, page};
+use crate::model::report::tear_down::TearDownWords;
 use nix::fcntl::OFlag;
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
@@ -38,6 +39,8 @@ pub struct Report {
     pub textfile: PathBuf,
     /// Where the counters are.
     pub state_dir: PathBuf,
+    /// What the caller names tear-downs.
+    pub words: TearDownWords,
     /// What the call adds.
     pub sample: Sample,
 }
@@ -159,7 +162,7 @@ impl Report {
             .map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
         replace(&place, &json, 0o600)?;
         files::remove_if_there(&taken)?;
-        let text = page(&counters, env!("INCLOUD_DISK_VERSION"));
+        let text = page(&counters, &self.words, env!("INCLOUD_DISK_VERSION"));
         // The collector runs as somebody else, and takes only what ends in `.prom`.
         replace(&self.textfile, text.as_bytes(), 0o644)
     }
@@ -190,6 +193,7 @@ mod tests {
 
     fn report(folder: &Path) -> Report {
         Report {
+            words: TearDownWords::PLAIN,
             textfile: folder.join("incloud_disk.prom"),
             state_dir: folder.join("state"),
             sample: Sample {

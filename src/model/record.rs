@@ -9,6 +9,7 @@ use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::letting_go::LetGoes;
 use super::mount::replacement::Standing;
 use super::report::refusal::Refusal;
+use super::report::tear_down::{TearDown, by_tear_down};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -96,9 +97,13 @@ pub struct VolumeRecord {
     /// What the cloud says when notes with the volume are not allowed; nothing if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes_forbidden: Option<String>,
-    /// Tear-downs that are refused now, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub refused: BTreeMap<String, Refusal>,
+    /// Tear-downs that are refused now.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "by_tear_down"
+    )]
+    pub refused: BTreeMap<TearDown, Refusal>,
     /// How many tear-downs were ever refused here.
     #[serde(default)]
     pub refusals: u64,

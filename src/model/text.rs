@@ -19,6 +19,12 @@ pub fn shown(text: &str) -> &str {
     }
 }
 
+/// `1 mount`, `2 mounts`.
+#[must_use]
+pub fn several(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
 /// Whether a terminal obeys the sign, turns the line by it, or shows nothing for it: controls,
 /// newlines, marks of direction, signs without a width, and all that has no picture.
 #[must_use]

@@ -3,6 +3,7 @@
 use super::holders::{self, Holding};
 use super::status::Row;
 use super::terminal::{Paint, Stage, hanging};
+use super::timeline::Entry;
 use super::{history, journal};
 use crate::driver::Driver;
 use crate::host::records::Records;
@@ -12,8 +13,6 @@ use crate::model::error::Result;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::staleness::Verdict;
 use crate::model::report::facts::{CloudFact, DiskFact, MountFact, Role, Standing, VolumeFacts};
-use crate::model::report::health::what_of;
-use crate::model::report::timeline::Entry;
 use crate::model::timestamp;
 use serde::Serialize;
 
@@ -82,7 +81,7 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
     for refusal in &facts.refused {
         let times = format!(
             "{}, {} times since {}, last {}: {}",
-            what_of(facts, &refusal.what),
+            refusal.told,
             refusal.count,
             timestamp::text(refusal.since * 1000),
             timestamp::text(refusal.last * 1000),

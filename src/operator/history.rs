@@ -2,6 +2,8 @@
 
 use super::journal::{self, Older, Story, Wish};
 use super::terminal::{Paint, Stage, hanging};
+use super::timeline::{Ending, Entry};
+use crate::app::TEAR_DOWNS;
 use crate::cli::VolumeNameArgument;
 use crate::cli::views::HistoryArguments;
 use crate::host::machine::uptime;
@@ -10,9 +12,9 @@ use crate::model::config::Config;
 use crate::model::error::Result;
 use crate::model::ids::VolumeName;
 use crate::model::record::VolumeRecord;
-use crate::model::report::health::several;
 use crate::model::report::refusal::Refusal;
-use crate::model::report::timeline::{Ending, Entry};
+use crate::model::report::tear_down::TearDown;
+use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -85,16 +87,8 @@ fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
     let current = record.refused.iter().filter(|(_, refusal)| refusal.is_current(&uptime));
     let current: Vec<_> = current.collect();
     let since = current.iter().map(|(_, refusal)| refusal.since).min()?;
-    let one = |(what, refusal): &(&String, &Refusal)| {
-        let what = match what.split_once(' ') {
-            Some((call, uid)) => {
-                let label = record.consumers.iter().find(|(of, _)| of.as_str() == uid);
-                let label =
-                    label.map(|(_, label)| label.as_str()).filter(|label| !label.is_empty());
-                format!("{call} for {}", label.unwrap_or(uid))
-            }
-            None => (*what).clone(),
-        };
+    let one = |(tear_down, refusal): &(&TearDown, &Refusal)| {
+        let what = TEAR_DOWNS.told(tear_down, |pod| record.consumers.get(pod).cloned());
         let count = usize::try_from(refusal.count).unwrap_or(usize::MAX);
         format!("{what} ({})", several(count, "time", "times"))
     };

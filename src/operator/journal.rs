@@ -1,10 +1,10 @@
 //! The log, read for the calls of a volume or a pod.
 
+use super::timeline::{Ending, Entry, Names, tell};
 use crate::host::files;
 use crate::log;
 use crate::model::error::{Error, Result};
 use crate::model::report::log_line::{self, LogLine, call_id};
-use crate::model::report::timeline::{Ending, Entry, Names, tell};
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};

@@ -4,6 +4,7 @@ mod doctor;
 mod explain;
 mod format;
 mod heal;
+pub mod health;
 mod history;
 mod holders;
 mod journal;
@@ -13,8 +14,10 @@ mod release;
 mod status;
 mod sweep;
 mod terminal;
+pub mod timeline;
 mod views;
 
+use crate::app::TEAR_DOWNS;
 use crate::cli::views::Looking;
 use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
 use crate::driver::Driver;
@@ -155,6 +158,7 @@ fn measured<T>(
     let begin = Instant::now();
     let tally = Tally::default();
     let setting = Setting {
+        words: &TEAR_DOWNS,
         config,
         origin,
         operation: verb,
@@ -181,7 +185,8 @@ fn measured<T>(
             heals: tally.heals(),
             gauges,
         };
-        Report { textfile, state_dir: config.paths.state_dir.clone(), sample }.write();
+        Report { textfile, state_dir: config.paths.state_dir.clone(), words: TEAR_DOWNS, sample }
+            .write();
     }
     done
 }

@@ -1,15 +1,16 @@
 //! `disk status`: every volume of this machine at a glance.
 
+use super::health::{Health, Verdict, judge};
 use super::journal;
 use super::terminal::{Paint, Stage, cell, hanging, line_of};
+use super::timeline::{Ending, Entry};
 use crate::driver::Driver;
 use crate::driver::report::survey::Survey;
 use crate::model::config::Config;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::report::facts::{DiskFact, MountFact, PodFact, Role, Standing, VolumeFacts};
-use crate::model::report::health::{Health, Verdict, judge, several};
-use crate::model::report::timeline::{Ending, Entry};
+use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 

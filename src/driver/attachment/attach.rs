@@ -22,6 +22,7 @@ use crate::model::cloud::attachment_state::{ComputeView, Sharing, Situation};
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::model::report::tear_down::TearDown;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -91,7 +92,7 @@ impl Attaching<'_> {
         }
         let lock = self.locking.lock_if_possible(&volume.id)?;
         if lock.is_some() && node == self.this_node {
-            self.guard.wanted_again(&volume.id, &["detach"]);
+            self.guard.wanted_again(&volume.id, &[TearDown::Detach]);
             self.forgetting.note_caller(&volume.id);
         }
         let attach = |server: Option<&ServerId>| {

@@ -14,6 +14,7 @@ use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::mount::aftercare::After;
+use crate::model::report::tear_down::TearDownWords;
 use std::time::Duration;
 
 /// Short, so that "wait" ends soon; the driver's own patience follows it.
@@ -63,6 +64,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration
             guard: &GuardConfig::default(),
             operation: "test",
             tally: &Tally::default(),
+            words: &TearDownWords::PLAIN,
             deadline: Deadline::after(deadline),
         };
         let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);

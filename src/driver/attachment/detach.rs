@@ -22,6 +22,7 @@ use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
+use crate::model::report::tear_down::TearDown;
 use std::time::Instant;
 
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
@@ -133,7 +134,7 @@ impl Detaching<'_> {
         let (outcome, state) = self.make_detached(state, server, node, force)?;
         self.attachments.forget_answers(id);
         if node == self.this_node {
-            self.refusals.end_refusals(id, &["detach"]);
+            self.refusals.end_refusals(id, &[TearDown::Detach]);
         }
         let was_seen_at = (outcome == Outcome::Done).then_some(server);
         self.forget_everywhere(id, state.as_ref(), was_seen_at, name)?;

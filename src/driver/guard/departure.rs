@@ -22,6 +22,7 @@ use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, Keeper, NamespaceUse, Process, plain};
 use crate::model::mount::staleness::Presence;
+use crate::model::report::tear_down::TearDown;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -167,7 +168,7 @@ impl Departures<'_> {
         disks: &[Device],
         numbers: &[DeviceNumber],
     ) -> Result<bool> {
-        const WHAT: &str = "unmountdevice";
+        const WHAT: &TearDown = &TearDown::Unstage;
         if self.policy.mode == GuardMode::Off {
             return Ok(false);
         }
@@ -195,7 +196,7 @@ impl Departures<'_> {
 
     /// Before a detach. Answers whether the kernel or a look at everything says that it is free.
     pub(in crate::driver) fn must_let_go(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
-        const WHAT: &str = "detach";
+        const WHAT: &TearDown = &TearDown::Detach;
         match self.departure(disk, &[], LETS_GO) {
             Departure::Free => {
                 self.refusals.passed(Some(id), WHAT);

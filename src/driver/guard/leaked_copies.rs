@@ -19,6 +19,7 @@ use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::ownership::{Machine, Standing};
+use crate::model::report::tear_down::TearDown;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,14 +68,14 @@ impl LeakedCopies<'_> {
     pub(in crate::driver) fn judge(
         &self,
         id: Option<&VolumeId>,
-        what: &str,
+        tear_down: &TearDown,
         numbers: &[DeviceNumber],
         uses: NamespaceUses,
     ) -> Result<Views> {
         let (mut uses, mut views) = (uses, Views::default());
         let mut patience: Option<(Deadline, Deadline)> = None;
         loop {
-            let Err(kept) = self.judge_once(id, what, numbers, &uses, &mut views)? else {
+            let Err(kept) = self.judge_once(id, tear_down, numbers, &uses, &mut views)? else {
                 return Ok(views);
             };
             // From the first failure on: so it is looked anew once in any case.
@@ -91,7 +92,7 @@ impl LeakedCopies<'_> {
                 uses = again;
                 continue;
             }
-            self.refusals.refuse(id, what, &kept.0)?;
+            self.refusals.refuse(id, tear_down, &kept.0)?;
             return Ok(views);
         }
     }
@@ -100,7 +101,7 @@ impl LeakedCopies<'_> {
     fn judge_once(
         &self,
         id: Option<&VolumeId>,
-        what: &str,
+        tear_down: &TearDown,
         numbers: &[DeviceNumber],
         uses: &NamespaceUses,
         views: &mut Views,
@@ -111,7 +112,7 @@ impl LeakedCopies<'_> {
             tracing::debug!(%untold, "not told");
         }
         if uses.namespaces.is_empty() {
-            self.refusals.passed(id, what);
+            self.refusals.passed(id, tear_down);
             return Ok(Ok(()));
         }
         let table = self.mounts.table()?;
@@ -127,7 +128,7 @@ impl LeakedCopies<'_> {
             let way = end_of_users(id, &held);
             let reason = format!("{who} still run: {holders}{dead}{way}");
             let pods = Some(pods).filter(|pods| !pods.is_empty());
-            return self.refusals.refuse_for(id, what, pods, &reason).map(Ok);
+            return self.refusals.refuse_for(id, tear_down, pods, &reason).map(Ok);
         }
         let mut copies = Vec::new();
         for one in others {
@@ -172,7 +173,7 @@ impl LeakedCopies<'_> {
             }
         }
         if kept.is_none() && views.folders.is_empty() {
-            self.refusals.passed(id, what);
+            self.refusals.passed(id, tear_down);
         }
         Ok(kept.map_or(Ok(()), Err))
     }
@@ -211,7 +212,7 @@ impl LeakedCopies<'_> {
         }
         if outcome == Outcome::Already {
             let views = self.guard_stage(id, numbers)?;
-            self.end_views(id, "unmountdevice", &self.numbers.numbers_of(id, numbers), &views)?;
+            self.end_views(id, &TearDown::Unstage, &self.numbers.numbers_of(id, numbers), &views)?;
         }
         self.renew_in_doubt(folder);
         Ok(())
@@ -230,7 +231,7 @@ impl LeakedCopies<'_> {
     pub(in crate::driver) fn end_views(
         &self,
         id: Option<&VolumeId>,
-        what: &str,
+        tear_down: &TearDown,
         numbers: &[DeviceNumber],
         views: &Views,
     ) -> Result<()> {
@@ -252,7 +253,7 @@ impl LeakedCopies<'_> {
                 Answer::CannotTell(_) => Vec::new(),
             };
             if uses.is_empty() {
-                self.refusals.passed(id, what);
+                self.refusals.passed(id, tear_down);
                 return Ok(());
             }
             if !until.pause(STEP) {
@@ -263,7 +264,7 @@ impl LeakedCopies<'_> {
         let way = end_of_users(id, &left);
         let reason =
             format!("a copy that leaked stays: {}{why}{way}", named(&left, |one| namespace(one)));
-        self.refusals.refuse(id, what, &reason)
+        self.refusals.refuse(id, tear_down, &reason)
     }
 
     /// Whether the file system may be unmounted for good: not while anybody else has it. Copies
@@ -279,10 +280,10 @@ impl LeakedCopies<'_> {
         }
         let numbers = self.numbers.numbers_of(id, mounted);
         match self.census.namespaces_with(&numbers) {
-            Answer::Told(uses) => self.judge(id, "unmountdevice", &numbers, uses),
+            Answer::Told(uses) => self.judge(id, &TearDown::Unstage, &numbers, uses),
             Answer::CannotTell(why) => self
                 .refusals
-                .refuse(id, "unmountdevice", &cannot_tell(&why))
+                .refuse(id, &TearDown::Unstage, &cannot_tell(&why))
                 .map(|()| Views::default()),
         }
     }

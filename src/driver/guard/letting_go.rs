@@ -21,6 +21,7 @@ use crate::model::mount::letting_go::{Kept, Ruling, in_the_way, judge};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::Machine;
 use crate::model::record::NamespaceSign;
+use crate::model::report::tear_down::TearDown;
 use crate::model::timestamp::now;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,8 +35,8 @@ pub(in crate::driver) struct Parting<'a> {
 }
 
 impl Parting<'_> {
-    fn what(&self) -> String {
-        format!("unmount {}", self.consumer)
+    fn tear_down(&self) -> TearDown {
+        TearDown::Unpublish(self.consumer.clone())
     }
 }
 
@@ -61,7 +62,7 @@ impl LettingGo<'_> {
         if self.policy.mode == GuardMode::Off {
             return Ok(Vec::new());
         }
-        let what = one.what();
+        let tear_down = one.tear_down();
         let numbers = self.numbers.numbers_of(one.id, one.mounted);
         let uses = match self.uses_of(one, &numbers) {
             Answer::Told(Users { unplaced, .. }) if !unplaced.is_empty() => {
@@ -73,7 +74,7 @@ impl LettingGo<'_> {
             Answer::CannotTell(why) => {
                 return self
                     .refusals
-                    .refuse(one.id, &what, &cannot_tell(&why))
+                    .refuse(one.id, &tear_down, &cannot_tell(&why))
                     .map(|()| Vec::new());
             }
         };
@@ -95,7 +96,7 @@ impl LettingGo<'_> {
                 return self.refuse_for_it(one, &reason).map(|()| Vec::new());
             }
         };
-        self.refusals.passed(one.id, &what);
+        self.refusals.passed(one.id, &tear_down);
         Ok(kept)
     }
 
@@ -111,7 +112,7 @@ impl LettingGo<'_> {
             Answer::CannotTell(why) => {
                 return self
                     .refusals
-                    .refuse(one.id, &one.what(), &cannot_tell(&why))
+                    .refuse(one.id, &one.tear_down(), &cannot_tell(&why))
                     .map(|()| true);
             }
         };
@@ -236,7 +237,7 @@ impl LettingGo<'_> {
 
     fn refuse_for_it(&self, one: &Parting<'_>, reason: &str) -> Result<()> {
         let pods = BTreeSet::from([one.consumer.clone()]);
-        self.refusals.refuse_for(one.id, &one.what(), Some(pods), reason)
+        self.refusals.refuse_for(one.id, &one.tear_down(), Some(pods), reason)
     }
 
     fn label_of(&self, one: &Parting<'_>) -> String {

@@ -28,6 +28,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, FileUse, plain};
 use crate::model::mount::mountinfo::Mount;
+use crate::model::report::tear_down::TearDown;
 
 /// Whether what uses a disk could be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,13 +80,13 @@ impl Guard<'_> {
         if let Some(mount) = mounts.first() {
             let place = mount.target.display();
             let reason = format!("disk {} is mounted at {place}", disk.kernel_name);
-            self.refusals.refuse(Some(id), "detach", &reason)?;
+            self.refusals.refuse(Some(id), &TearDown::Detach, &reason)?;
         }
         let numbers = [disk.number];
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
-                let views = self.copies.judge(Some(id), "detach", &numbers, uses)?;
-                self.copies.end_views(Some(id), "detach", &numbers, &views)?;
+                let views = self.copies.judge(Some(id), &TearDown::Detach, &numbers, uses)?;
+                self.copies.end_views(Some(id), &TearDown::Detach, &numbers, &views)?;
             }
             Answer::CannotTell(why) => {
                 tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
@@ -139,8 +140,8 @@ impl Guard<'_> {
 
     /// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
     /// whoever asks is not told that it is. The caller holds the volume's lock.
-    pub(super) fn wanted_again(&self, id: &VolumeId, what: &[&str]) {
-        self.refusals.end_refusals(id, what);
+    pub(super) fn wanted_again(&self, id: &VolumeId, tear_downs: &[TearDown]) {
+        self.refusals.end_refusals(id, tear_downs);
         self.flushing.tell_losses_anew(id);
     }
 }

@@ -9,6 +9,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::{Occasion, Refusal};
+use crate::model::report::tear_down::{TearDown, TearDownWords};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,31 +27,33 @@ pub(in crate::driver) struct Refusals<'a> {
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) policy: &'a GuardConfig,
     pub(in crate::driver) tally: &'a Tally,
+    pub(in crate::driver) words: &'a TearDownWords,
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
 }
 
 impl Refusals<'_> {
     /// The tear-down may go on: an earlier refusal of it is over.
-    pub(in crate::driver) fn passed(&self, id: Option<&VolumeId>, what: &str) {
-        let refused = |id: &&VolumeId| self.records.load(id).refused.remove(what);
+    pub(in crate::driver) fn passed(&self, id: Option<&VolumeId>, tear_down: &TearDown) {
+        let refused = |id: &&VolumeId| self.records.load(id).refused.remove(tear_down);
         if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
-            self.end_refusals(id, &[what]);
+            self.end_refusals(id, std::slice::from_ref(tear_down));
             let seconds = refusal.last.saturating_sub(refusal.since);
+            let what = self.words.name(tear_down);
             tracing::info!(volume = %id, what, count = refusal.count, seconds, "no longer refused");
         }
     }
 
     /// These tear-downs are done, or not asked for any more: the next refusal of one begins a new
     /// series, also one that was given up.
-    pub(in crate::driver) fn end_refusals(&self, id: &VolumeId, what: &[&str]) {
+    pub(in crate::driver) fn end_refusals(&self, id: &VolumeId, tear_downs: &[TearDown]) {
         let refused = self.records.load(id).refused;
-        let what: Vec<_> = what.iter().filter(|what| refused.contains_key(**what)).collect();
-        if what.is_empty() {
+        if !tear_downs.iter().any(|one| refused.contains_key(one)) {
             return;
         }
         let over = |record: &mut VolumeRecord| {
-            record.refused.retain(|refused, _| !what.iter().any(|what| *what == refused));
+            record.refused.retain(|refused, _| !tear_downs.contains(refused));
         };
+        let what: Vec<_> = tear_downs.iter().map(|one| self.words.name(one)).collect();
         match self.records.update(id, over) {
             Ok(()) => tracing::debug!(volume = %id, ?what, "its refusal is over"),
             Err(error) => tracing::warn!(%error, "the end of a refusal is not remembered"),
@@ -61,10 +64,10 @@ impl Refusals<'_> {
     pub(in crate::driver) fn refuse(
         &self,
         id: Option<&VolumeId>,
-        what: &str,
+        tear_down: &TearDown,
         reason: &str,
     ) -> Result<()> {
-        self.refuse_for(id, what, None, reason)
+        self.refuse_for(id, tear_down, None, reason)
     }
 
     /// Refuses, as far as the guard's mode has it, for the sake of these pods. The same refusal again
@@ -72,16 +75,17 @@ impl Refusals<'_> {
     pub(in crate::driver) fn refuse_for(
         &self,
         id: Option<&VolumeId>,
-        what: &str,
+        tear_down: &TearDown,
         pods: Option<BTreeSet<ConsumerId>>,
         reason: &str,
     ) -> Result<()> {
         let volume = id.map_or_else(|| "unknown".to_owned(), ToString::to_string);
+        let what = self.words.name(tear_down);
         if self.policy.mode == GuardMode::Warn {
             tracing::warn!(volume, what, reason, "would be refused");
             return Ok(());
         }
-        let before = id.and_then(|id| self.records.load(id).refused.get(what).cloned());
+        let before = id.and_then(|id| self.records.load(id).refused.get(tear_down).cloned());
         let refusal = Refusal::after(before.as_ref(), reason, &occasion(pods));
         // The record stays as it is until the tear-down is done: this one may fail still.
         if let Some(limit) = self.policy.give_up_after
@@ -96,11 +100,11 @@ impl Refusals<'_> {
             );
             return Ok(());
         }
-        self.tally.refused(what);
+        self.tally.refused(self.words.operation(tear_down));
         if let Some(id) = id {
             let noted = |record: &mut VolumeRecord| {
                 record.refusals = record.refusals.saturating_add(1);
-                record.refused.insert(what.to_owned(), refusal.clone());
+                record.refused.insert(tear_down.clone(), refusal.clone());
             };
             if let Err(error) = self.records.update(id, noted) {
                 tracing::debug!(%error, "a refusal is not counted");
@@ -109,7 +113,7 @@ impl Refusals<'_> {
         if refusal.is_worth_a_line() {
             tracing::warn!(volume, what, reason, count = refusal.count, "refused");
         }
-        let way = self.way_out_of(what, id);
+        let way = self.way_out_of(tear_down, id);
         let mut error = Error::new(Kind::Guarded, reason).hint(format!("{BY_HAND}, {way}"));
         error.is_repeated = refusal.count > 1;
         Err(error)
@@ -117,14 +121,14 @@ impl Refusals<'_> {
 
     /// What a person can do who gives up what a refusal protects. A release takes off this machine's
     /// mounts, and no container's: those keep the disk until it is taken away.
-    fn way_out_of(&self, what: &str, id: Option<&VolumeId>) -> String {
+    fn way_out_of(&self, tear_down: &TearDown, id: Option<&VolumeId>) -> String {
         let Some(id) = id else { return "or until a person unmounts it".to_owned() };
         let force = format!("disk detach --force {id}");
-        match what {
-            "detach" => format!("or: {force}"),
-            "unmountdevice" if !self.numbers.is_mounted_here(id) => format!("or: {force}"),
-            "unmountdevice" => format!("or: disk release {id} and then {force}"),
-            _ => format!("or: disk release {id}"),
+        match tear_down {
+            TearDown::Detach => format!("or: {force}"),
+            TearDown::Unstage if !self.numbers.is_mounted_here(id) => format!("or: {force}"),
+            TearDown::Unstage => format!("or: disk release {id} and then {force}"),
+            TearDown::Unpublish(_) => format!("or: disk release {id}"),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::record::VolumeRecord;
+use crate::model::report::tear_down::TearDown;
 use std::time::Duration;
 
 /// A mount does not wait longer for the cloud to take note of it.
@@ -211,7 +212,7 @@ impl RemoteMarks<'_> {
         }
         let name = view.name.unwrap_or_default();
         let reason = format!("server {server} ({name}, ACTIVE) has the volume mounted");
-        self.refusals.refuse(Some(&state.id), "detach", &reason)
+        self.refusals.refuse(Some(&state.id), &TearDown::Detach, &reason)
     }
 
     fn leaves_marks(&self) -> bool {

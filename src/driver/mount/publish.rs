@@ -16,6 +16,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::target::Target;
+use crate::model::report::tear_down::TearDown;
 use crate::model::timestamp::now;
 use std::path::Path;
 
@@ -57,8 +58,8 @@ impl Publishing<'_> {
         let _lock = self.locking.lock(&volume.id)?;
         self.memory.remember_name(volume);
         self.forgetting.note_caller(&volume.id);
-        let unmount = format!("unmount {}", publication.consumer);
-        self.guard.wanted_again(&volume.id, &[&unmount, "unmountdevice", "detach"]);
+        let unpublish = TearDown::Unpublish(publication.consumer.clone());
+        self.guard.wanted_again(&volume.id, &[unpublish, TearDown::Unstage, TearDown::Detach]);
         let stage = self.mounts.real_path(publication.stage)?;
         let folder = self.mounts.real_path(publication.target)?;
         self.staging.stage_locked(volume, publication.stage, publication.wish, "")?;

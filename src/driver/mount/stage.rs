@@ -24,6 +24,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mount::target::Target;
+use crate::model::report::tear_down::TearDown;
 use crate::model::text::shown;
 use std::path::Path;
 use std::time::Duration;
@@ -94,7 +95,7 @@ impl Staging<'_> {
         hint: &str,
     ) -> Result<Outcome> {
         let folder = self.mounts.real_path(target)?;
-        self.guard.wanted_again(&volume.id, &["unmountdevice", "detach"]);
+        self.guard.wanted_again(&volume.id, &[TearDown::Unstage, TearDown::Detach]);
         self.recovery.end_leftovers(&volume.id);
         let disk = self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
         let unhealed = self.healing.heal_on_the_way(&volume.id, &disk);

@@ -26,6 +26,7 @@ use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::target::Target;
 use crate::model::record::VolumeRecord;
+use crate::model::report::tear_down::TearDown;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -36,11 +37,11 @@ enum Ward<'a> {
 }
 
 impl Ward<'_> {
-    /// The name under which a refusal of it is remembered.
-    fn tear_down(&self) -> String {
+    /// What takes it off.
+    fn tear_down(&self) -> TearDown {
         match self {
-            Self::Consumer(consumer) => format!("unmount {consumer}"),
-            Self::Stage => "unmountdevice".to_owned(),
+            Self::Consumer(consumer) => TearDown::Unpublish((*consumer).clone()),
+            Self::Stage => TearDown::Unstage,
         }
     }
 }
@@ -184,7 +185,7 @@ impl Unmounting<'_> {
             Ward::Consumer(_) => Ok(false),
         };
         if let (Some(id), Ok(_)) = (&id, &is_free) {
-            self.refusals.end_refusals(id, &[&ward.tear_down()]);
+            self.refusals.end_refusals(id, &[ward.tear_down()]);
         }
         // The record may name a mount that is gone since a reboot: it is put right either way.
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
@@ -236,7 +237,7 @@ impl Unmounting<'_> {
             if views.has_peers {
                 views.add(self.copies.guard_stage(id, &mounted)?);
             }
-            self.copies.end_views(id, "unmountdevice", &mounted, &views)?;
+            self.copies.end_views(id, &TearDown::Unstage, &mounted, &views)?;
             return Ok(Outcome::Done);
         };
         self.let_go_of_folder(&look, top, &Parting { id, consumer, folder, mounted: &mounted })

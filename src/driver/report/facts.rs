@@ -7,6 +7,8 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::target::{Place, place_of};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{CloudFact, CloudView, MountFact, PodFact, RefusalFact, Role};
+use crate::model::report::refusal::Refusal;
+use crate::model::report::tear_down::{TearDown, TearDownWords};
 use std::collections::BTreeSet;
 
 /// Whose a mount of this machine is: by its path, else as it was remembered.
@@ -60,10 +62,15 @@ pub(in crate::driver) fn pods_of(
     all.into_iter().map(pod).collect()
 }
 
-pub(in crate::driver) fn refusals_of(record: &VolumeRecord) -> Vec<RefusalFact> {
+pub(in crate::driver) fn refusals_of(
+    record: &VolumeRecord,
+    words: &TearDownWords,
+) -> Vec<RefusalFact> {
     let now = uptime();
-    let fact = |(what, refusal): (&String, &crate::model::report::refusal::Refusal)| RefusalFact {
-        what: what.clone(),
+    let fact = |(tear_down, refusal): (&TearDown, &Refusal)| RefusalFact {
+        what: words.name(tear_down),
+        told: words.told(tear_down, |pod| record.consumers.get(pod).cloned()),
+        tear_down: tear_down.clone(),
         reason: refusal.reason.clone(),
         since: refusal.since,
         last: refusal.last,

@@ -10,6 +10,7 @@ use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, DeviceUses, Process, Tie};
 use crate::model::report::facts::{HolderFact, ProcessFact, Standing, VolumeFacts};
 use crate::model::report::metrics::{Gauges, LetGone, Refused};
+use crate::model::report::tear_down::TearDownWords;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everybody who uses a volume.
@@ -30,6 +31,7 @@ pub struct Usage<'a> {
     pub(in crate::driver) census: &'a dyn Census,
     pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) ownership: &'a Ownership<'a>,
+    pub(in crate::driver) words: &'a TearDownWords,
 }
 
 impl Usage<'_> {
@@ -95,11 +97,19 @@ impl Usage<'_> {
         for record in &records {
             let id = record.volume.as_str();
             let name = record.name.as_ref().map_or("", VolumeName::as_str);
-            for refusal in refusals_of(record).iter().filter(|refusal| refusal.is_current) {
-                let mut one = Refused::of(id, name, refusal, "");
-                let pod = record.consumers.iter().find(|(uid, _)| uid.as_str() == one.pod);
-                one.pod_name = pod.map(|(_, label)| label.clone()).unwrap_or_default();
-                gauges.refused.push(one);
+            for refusal in
+                refusals_of(record, self.words).iter().filter(|refusal| refusal.is_current)
+            {
+                let pod = refusal.tear_down.consumer();
+                let label = pod.and_then(|pod| record.consumers.get(pod));
+                gauges.refused.push(Refused {
+                    volume: id.to_owned(),
+                    name: name.to_owned(),
+                    operation: self.words.operation(&refusal.tear_down).to_owned(),
+                    pod: pod.map(ToString::to_string).unwrap_or_default(),
+                    pod_name: label.cloned().unwrap_or_default(),
+                    since: refusal.since,
+                });
             }
             let let_go = record.let_go.open(&gauges.boot);
             for (pod, one) in

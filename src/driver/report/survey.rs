@@ -24,7 +24,8 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
     CloudFact, Disk, DiskFact, LinkFact, MountFact, RecordFact, Role, VolumeFacts,
 };
-use crate::model::report::health::several;
+use crate::model::report::tear_down::TearDownWords;
+use crate::model::text::several;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -67,6 +68,7 @@ pub struct Surveying<'a> {
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) words: &'a TearDownWords,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) volumes: &'a Volumes<'a>,
@@ -292,7 +294,7 @@ impl Surveying<'_> {
             pods: pods_of(record, &mounts),
             mounts,
             unseen_mounts: unseen_mounts.map(str::to_owned),
-            refused: record.map(refusals_of).unwrap_or_default(),
+            refused: record.map(|record| refusals_of(record, self.words)).unwrap_or_default(),
             let_go: record.map(|record| self.forgetting.let_go_facts(record)).unwrap_or_default(),
             record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
             links: links.collect(),

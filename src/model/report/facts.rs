@@ -7,6 +7,7 @@ use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::staleness::{Here, Verdict};
+use crate::model::report::tear_down::TearDown;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -340,8 +341,14 @@ impl PodFact {
 /// A tear-down that was refused and has not succeeded since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefusalFact {
-    /// Which: a call, and of an `unmount` the pod.
+    /// Which.
+    #[serde(skip)]
+    pub tear_down: TearDown,
+    /// Which, in the caller's words, with the consumer's id.
     pub what: String,
+    /// The same with the name that people know the consumer by.
+    #[serde(skip)]
+    pub told: String,
     /// Why, the last time.
     pub reason: String,
     /// Since when, in seconds since 1970.

@@ -1,7 +1,7 @@
 //! What `node_exporter`'s textfile collector shows of the driver: counters that outlive a call, and
 //! what is so now; and both in Prometheus' text format.
 
-use super::facts::RefusalFact;
+use super::tear_down::TearDownWords;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,10 +10,9 @@ use std::fmt::Write;
 pub const CLASSES: [f64; 12] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
-/// What a heal can come to, and what the guard can refuse. Each has its row from the first page on: a
-/// row that comes with its first event is to Prometheus no increase.
+/// What a heal can come to. Each has its row from the first page on, and so has each tear-down that can be
+/// refused: a row that comes with its first event is to Prometheus no increase.
 const HEALS: [&str; 3] = ["failed", "healed", "partly"];
-const REFUSALS: [&str; 3] = ["detach", "unmount", "unmountdevice"];
 
 /// Counters since they were first written on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -139,25 +138,9 @@ impl Durations {
     }
 }
 
-impl Refused {
-    /// The labels of a refusal: the name of one is a call's, and of an `unmount` the pod follows.
-    #[must_use]
-    pub fn of(volume: &str, name: &str, refusal: &RefusalFact, pod_name: &str) -> Self {
-        let (operation, pod) = refusal.what.split_once(' ').unwrap_or((&refusal.what, ""));
-        Self {
-            volume: volume.to_owned(),
-            name: name.to_owned(),
-            operation: operation.to_owned(),
-            pod: pod.to_owned(),
-            pod_name: pod_name.to_owned(),
-            since: refusal.since,
-        }
-    }
-}
-
 /// The page, in Prometheus' text format.
 #[must_use]
-pub fn page(counters: &Counters, version: &str) -> String {
+pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String {
     let mut page = Page::default();
     page.family("build_info", "gauge", "The version of the driver that wrote this page.");
     page.row("build_info", &[("version", version)], "1");
@@ -199,7 +182,7 @@ pub fn page(counters: &Counters, version: &str) -> String {
         "counter",
         "Tear-downs that the guard refused, each time they were asked for.",
     );
-    for (operation, count) in with_zeros(REFUSALS, &counters.refusals) {
+    for (operation, count) in with_zeros(words.all(), &counters.refusals) {
         page.row("refusals_total", &[("operation", operation)], &count.to_string());
     }
     page.family(
@@ -317,13 +300,13 @@ mod tests {
         let refused = Refused {
             volume: "v\"1".to_owned(),
             name: "pv".to_owned(),
-            operation: "unmount".to_owned(),
+            operation: "unpublish".to_owned(),
             pod: "u".to_owned(),
             pod_name: "shop/orders-0".to_owned(),
             since: 7,
         };
         counters.add(&Sample {
-            refusals: vec!["unmount".to_owned()],
+            refusals: vec!["unpublish".to_owned()],
             heals: vec![("healed".to_owned(), 3)],
             gauges: Some(Gauges {
                 refused: vec![refused],
@@ -342,14 +325,14 @@ mod tests {
         });
         // A call that cannot look leaves what was seen.
         counters.add(&call("config", 0.001));
-        let page = page(&counters, "1");
+        let page = page(&counters, &TearDownWords::PLAIN, "1");
         for line in [
             "incloud_disk_calls_total{operation=\"mount\",outcome=\"done\"} 2",
             "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"0.005\"} 3",
             "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"0.025\"} 4",
             "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"300\"} 4",
             "incloud_disk_call_duration_seconds_bucket{operation=\"mount\",le=\"+Inf\"} 5",
-            "incloud_disk_refusals_total{operation=\"unmount\"} 1",
+            "incloud_disk_refusals_total{operation=\"unpublish\"} 1",
             "incloud_disk_heals_total{outcome=\"healed\"} 1",
             "incloud_disk_heals_total{outcome=\"failed\"} 0",
             "incloud_disk_refusals_total{operation=\"detach\"} 0",
@@ -357,7 +340,7 @@ mod tests {
             "incloud_disk_let_go{volume=\"v1\",persistentvolume=\"pv\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
             "incloud_disk_let_go_since_timestamp_seconds{volume=\"v1\",persistentvolume=\"pv\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 9",
             "incloud_disk_stale_mounts{volume=\"v\"} 4",
-            "incloud_disk_refused{volume=\"v\\\"1\",persistentvolume=\"pv\",operation=\"unmount\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
+            "incloud_disk_refused{volume=\"v\\\"1\",persistentvolume=\"pv\",operation=\"unpublish\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");
         }

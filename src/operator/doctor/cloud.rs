@@ -4,7 +4,7 @@ use crate::driver::Driver;
 use crate::model::config::CloudKind;
 use crate::model::error::Kind;
 use crate::model::report::finding::{Finding, Level};
-use crate::model::report::health::several;
+use crate::model::text::several;
 use crate::operator::views::Configured;
 use std::time::Instant;
 

@@ -5,7 +5,7 @@ use crate::host::system::{self, Kubelet, Room};
 use crate::log;
 use crate::model::config::CloudKind;
 use crate::model::report::finding::Finding;
-use crate::model::report::health::several;
+use crate::model::text::several;
 use crate::operator::views::Configured;
 use std::path::{Path, PathBuf};
 

@@ -12,7 +12,8 @@ use crate::driver::Driver;
 use crate::host::system::{self, Kubelet, System};
 use crate::model::error::Result;
 use crate::model::report::finding::{Finding, Level, worst};
-use crate::model::report::health::{Health, several};
+use crate::model::text::several;
+use crate::operator::health::Health;
 use serde::Serialize;
 
 /// The answer for machines.

@@ -2,10 +2,12 @@
 //! where that is decided; every view of it shares this. What a single mount is, it takes from
 //! [`staleness`], as the heal does.
 
-use super::facts::{
+use crate::model::mount::staleness;
+use crate::model::report::facts::{
     CloudFact, DiskFact, LetGoFact, MountFact, PodFact, Role, Standing, VolumeFacts,
 };
-use crate::model::mount::staleness;
+use crate::model::report::tear_down::TearDown;
+use crate::model::text::several;
 use crate::model::timestamp;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -165,14 +167,15 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
     let mut current = facts.refused.iter().filter(|refusal| refusal.is_current);
     let refusal = current.clone().next()?;
     let times = several(usize::try_from(refusal.count).unwrap_or(usize::MAX), "time", "times");
-    let what = what_of(facts, &refusal.what);
-    let if_kubelet_is_wrong = if current.any(|refusal| refusal.what.starts_with("unmount ")) {
-        RESTART_KUBELET
-    } else if facts.let_go.iter().any(|one| one.back.is_none()) {
-        "it mounts the folder again when the API answers"
-    } else {
-        "nothing"
-    };
+    let what = &refusal.told;
+    let if_kubelet_is_wrong =
+        if current.any(|refusal| matches!(refusal.tear_down, TearDown::Unpublish(_))) {
+            RESTART_KUBELET
+        } else if facts.let_go.iter().any(|one| one.back.is_none()) {
+            "it mounts the folder again when the API answers"
+        } else {
+            "nothing"
+        };
     Some((
         Health::Guarded,
         format!("{what} is asked for and refused ({times}): {}", refusal.reason),
@@ -305,7 +308,7 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
     for refusal in facts.refused.iter().filter(|refusal| !refusal.is_current) {
         notes.push(format!(
             "{} was refused {} and is no longer asked for: {}",
-            what_of(facts, &refusal.what),
+            refusal.told,
             several(usize::try_from(refusal.count).unwrap_or(usize::MAX), "time", "times"),
             refusal.reason
         ));
@@ -316,14 +319,6 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
         );
     }
     notes
-}
-
-/// `unmount for shop/orders-0`, where the pod's name was told.
-#[must_use]
-pub fn what_of(facts: &VolumeFacts, what: &str) -> String {
-    let Some((call, uid)) = what.split_once(' ') else { return what.to_owned() };
-    let pod = facts.pods.iter().find(|pod| pod.uid.as_str() == uid);
-    format!("{call} for {}", pod.map_or(uid, |pod| pod.label()))
 }
 
 /// The name that a command on the next line can take.
@@ -339,12 +334,6 @@ fn who_lives_at(mount: &MountFact) -> String {
     };
     let pod = mount.pod.as_ref().map(|pod| format!(" of pod {pod}")).unwrap_or_default();
     format!("process {} ({}){pod}", process.pid, process.command)
-}
-
-/// `1 mount`, `2 mounts`.
-#[must_use]
-pub fn several(count: usize, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What became of a volume, told from the log's lines: one entry for each call, with what happened
 //! on its way; a call that says the same again is counted with the first.
 
-use super::health::several;
-use super::log_line::LogLine;
+use crate::model::report::log_line::LogLine;
+use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};

@@ -45,7 +45,9 @@ fn facts(disk: DiskFact, mounts: Vec<MountFact>) -> VolumeFacts {
 
 fn refusal(is_current: bool) -> RefusalFact {
     RefusalFact {
+        tear_down: TearDown::Unpublish(ConsumerId::parse("u").unwrap()),
         what: "unmount u".to_owned(),
+        told: "unmount for u".to_owned(),
         reason: "pod shop/orders-0 still runs".to_owned(),
         since: 1,
         last: 2,
@@ -144,7 +146,7 @@ fn a_refusal_guards_as_long_as_it_is_asked_for() {
     is(&seen, Health::Guarded, &["unmount for u", "38 times", "orders-0", "disk release v1"]);
     // kubelet 1.20 neglects a pod whose unmount was refused; of other calls it has no memory.
     is(&seen, Health::Guarded, &["restart it once when the API answers again", "issue 41522"]);
-    seen.refused[0].what = "unmountdevice".to_owned();
+    seen.refused[0].tear_down = TearDown::Unstage;
     is(&seen, Health::Guarded, &["if kubelet is wrong, nothing"]);
     seen.disk = disk("7:2");
     seen.mounts[1] = mount(Role::Pod, Judged::Stale);
