@@ -3,7 +3,7 @@
 use crate::model::deadline::Uptime;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
-use crate::model::mount::letting_go::Caller;
+use crate::model::mount::folders_let_go::Caller;
 use std::sync::OnceLock;
 
 /// The host's name as Kubernetes makes a node name of it: in lower case.

@@ -6,7 +6,7 @@
 
 use super::disk::device::DeviceNumber;
 use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
-use super::mount::letting_go::LetGoes;
+use super::mount::folders_let_go::LetGoes;
 use super::mount::replacement::Standing;
 use super::report::refusal::Refusal;
 use super::report::tear_down::{TearDown, by_tear_down};

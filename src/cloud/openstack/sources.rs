@@ -2,7 +2,8 @@
 //! `clouds.yaml`, or the variables of a person's shell.
 
 use crate::host::files;
-use crate::model::cloud::access::{Access, Clouds, Written};
+use crate::model::cloud::access::clouds_yaml::Clouds;
+use crate::model::cloud::access::{Access, Written};
 use crate::model::error::{Error, Kind, Result};
 use std::path::{Path, PathBuf};
 

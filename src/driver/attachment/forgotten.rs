@@ -11,7 +11,7 @@ use crate::host::records::Records;
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::mount::letting_go::LetGoes;
+use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::target::{Place, Target, place_of, root_above};
 use crate::model::record::VolumeRecord;
 use std::path::Path;

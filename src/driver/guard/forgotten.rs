@@ -9,7 +9,7 @@ use crate::host::{Census, Mounts, machine};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
-use crate::model::mount::letting_go::LetGo;
+use crate::model::mount::folders_let_go::LetGo;
 use crate::model::mount::ownership::{Machine, Standing};
 use crate::model::mount::target::{Place, place_of};
 use crate::model::record::VolumeRecord;

@@ -21,7 +21,7 @@ use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
-use crate::model::mount::letting_go::LetGoes;
+use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::target::Target;

@@ -3,4 +3,5 @@
 pub mod contents;
 pub mod device;
 pub mod exclusive_open;
+pub mod file_system;
 pub mod formatting;

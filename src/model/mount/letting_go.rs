@@ -1,5 +1,4 @@
-//! Whether a consumer's folder may be unmounted while processes of it have the volume, and what is
-//! remembered of it then.
+//! Whether a consumer's folder may be unmounted while processes of it have the volume.
 //!
 //! A container's mount is one of its own: an unmount of the folder takes nothing from it, for an
 //! unmount goes along with what the mount *stands on*, and a container's stands on its own root. So
@@ -10,10 +9,7 @@ use super::disk_users::{FileUse, NamespaceId, NamespaceUse};
 use super::mountinfo::{Mount, MountTable};
 use super::ownership::Machine;
 use super::propagation::may_go_along;
-use crate::model::deadline::Uptime;
 use crate::model::ids::ConsumerId;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What an unmount of a consumer's folder would do to the consumer.
@@ -104,68 +100,6 @@ pub fn in_the_way<'a>(
         |pid: u32| uses.iter().flat_map(|one| &one.processes).any(|one| one.pid == pid);
     let its = files.iter().filter(|one| one.process.owner.pod.as_ref() == Some(consumer));
     its.filter(|one| !has_its_own(one.process.pid)).collect()
-}
-
-/// A process: a number alone is given to another one after it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caller {
-    /// Its id.
-    pub pid: u32,
-    /// When it began, in the kernel's ticks since the machine's start.
-    pub began: u64,
-}
-
-/// A folder that was unmounted while processes of its consumer had the volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LetGo {
-    /// When, in milliseconds since 1970: for people.
-    pub at: u64,
-    /// The same since the machine's start.
-    pub when: Uptime,
-    /// When it was mounted again, in milliseconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub back: Option<u64>,
-}
-
-/// All that is remembered of it of one volume.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LetGoes {
-    /// The folders, by consumer.
-    #[serde(default)]
-    pub folders: BTreeMap<ConsumerId, LetGo>,
-    /// The process that named the volume last: whoever it is brings it to its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_by: Option<Caller>,
-}
-
-impl LetGoes {
-    /// Whether there is nothing.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.folders.is_empty()
-    }
-
-    /// A folder is about to be let go of.
-    pub fn note(&mut self, consumer: &ConsumerId, at: u64, when: &Uptime, by: Option<Caller>) {
-        // Of another start of the machine nothing is left.
-        self.folders.retain(|_, one| one.when.boot == when.boot);
-        let new = LetGo { at, when: when.clone(), back: None };
-        let known = self.folders.get(consumer).filter(|one| one.back.is_none()).cloned();
-        self.folders.insert(consumer.clone(), known.unwrap_or(new));
-        self.asked_by = by;
-    }
-
-    /// The folder is mounted again.
-    pub fn is_back(&mut self, consumer: &ConsumerId, at: u64) {
-        if let Some(one) = self.folders.get_mut(consumer) {
-            one.back.get_or_insert(at);
-        }
-    }
-
-    /// Those of this start of the machine that are not mounted again.
-    pub fn open<'a>(&'a self, boot: &'a str) -> impl Iterator<Item = (&'a ConsumerId, &'a LetGo)> {
-        self.folders.iter().filter(move |(_, one)| one.when.boot == boot && one.back.is_none())
-    }
 }
 
 #[cfg(test)]

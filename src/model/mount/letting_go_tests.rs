@@ -111,24 +111,3 @@ fn in_the_way_is_who_has_no_mount_of_his_own() {
     assert_eq!(in_the_way(&pod, &files, &uses), [&files[1]]);
     assert!(in_the_way(&ConsumerId::parse("v").unwrap(), &files, &uses).is_empty());
 }
-
-#[test]
-fn what_was_let_go_is_of_one_start_of_the_machine() {
-    let (one, two) = (ConsumerId::parse("u").unwrap(), ConsumerId::parse("v").unwrap());
-    let when = |boot: &str, seconds| Uptime { boot: boot.to_owned(), seconds };
-    let caller = |pid| Some(Caller { pid, began: 7 });
-    let mut all = LetGoes::default();
-    all.note(&one, 1000, &when("a", 1), caller(3));
-    // kubelet asks again before it is told that it is done.
-    all.note(&one, 2000, &when("a", 2), caller(4));
-    assert_eq!((all.folders[&one].at, all.asked_by.clone()), (1000, caller(4)));
-    all.is_back(&one, 3000);
-    all.is_back(&one, 4000);
-    assert_eq!((all.folders[&one].back, all.open("a").count()), (Some(3000), 0));
-    all.note(&one, 5000, &when("a", 5), caller(4));
-    assert_eq!((all.folders[&one].at, all.open("a").count(), all.open("b").count()), (5000, 1, 0));
-    all.note(&two, 9000, &when("b", 1), None);
-    assert_eq!(all.folders.len(), 1);
-    let text = serde_json::to_string(&all).unwrap();
-    assert_eq!(serde_json::from_str::<LetGoes>(&text).unwrap(), all);
-}

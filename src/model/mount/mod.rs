@@ -2,6 +2,7 @@
 
 pub mod aftercare;
 pub mod disk_users;
+pub mod folders_let_go;
 pub mod letting_go;
 pub mod mount_options;
 pub mod mount_place;

@@ -3,7 +3,7 @@
 //! Only what is on these lists is passed on: an option can name another device, another root or
 //! somebody's file, and those are not the owner's to choose.
 
-use crate::model::disk::contents::FsType;
+use crate::model::disk::file_system::FsType;
 use crate::model::error::{Error, Result};
 use crate::model::text::shown;
 use std::fmt;

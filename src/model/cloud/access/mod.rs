@@ -2,10 +2,8 @@
 //! a `cloud.conf`, a `clouds.yaml`, or the `OS_*` variables of a person's shell. Credentials of
 //! two sources are never mixed.
 
-mod clouds_yaml;
+pub mod clouds_yaml;
 mod readers;
-
-pub use self::clouds_yaml::Clouds;
 
 use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;

@@ -1,6 +1,9 @@
 //! The superblock of btrfs, 64 KiB from the beginning.
 
-use super::{Contents, FileSystem, FsType, Maker, Read, signatures, uuid_text};
+use super::bytes::uuid_text;
+use super::samples::{Contents, Read};
+use super::signatures;
+use crate::model::disk::file_system::{FileSystem, FsType, Maker};
 
 const OFFSET: u64 = 0x1_0000;
 

@@ -1,6 +1,8 @@
 //! The superblock of the ext family.
 
-use super::{Contents, FileSystem, FsType, Maker, le16, le32, uuid_text};
+use super::bytes::{le16, le32, uuid_text};
+use super::samples::Contents;
+use crate::model::disk::file_system::{FileSystem, FsType, Maker};
 use crate::model::mount::mount_options::MountOptions;
 
 const INCOMPAT_64BIT: u32 = 0x80;

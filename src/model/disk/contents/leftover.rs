@@ -4,7 +4,8 @@
 //! and nothing else is nonzero. The maker of ext does not, but writes the same bytes each time it is
 //! told the same: there the disk is compared with what it makes now.
 
-use super::{FsType, le16, le32};
+use super::bytes::{le16, le32};
+use crate::model::disk::file_system::FsType;
 use crate::model::error::Result;
 
 /// Reads so many bytes of the disk from an offset.

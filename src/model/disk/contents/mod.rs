@@ -5,125 +5,20 @@
 
 pub mod blank;
 mod btrfs;
+mod bytes;
 mod ext;
 pub mod leftover;
 pub mod places;
 mod proofs;
+mod samples;
 mod signatures;
 mod xfs;
 
-use std::fmt;
+pub use self::bytes::{uuid_bytes, uuid_text};
+pub use self::samples::{Contents, Read, Sample};
+pub use super::file_system::{FileSystem, FsType, Maker};
 
-/// A file system that this driver makes and mounts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum FsType {
-    /// The journalled predecessor of ext4.
-    Ext3,
-    /// The default.
-    #[default]
-    Ext4,
-    /// The other one in wide use.
-    Xfs,
-    /// The one with checksums and snapshots.
-    Btrfs,
-}
-
-/// All of them.
-const FS_TYPES: [FsType; 4] = [FsType::Ext3, FsType::Ext4, FsType::Xfs, FsType::Btrfs];
-
-impl FsType {
-    /// The name that mount(2) and the orchestrator use.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            FsType::Ext3 => "ext3",
-            FsType::Ext4 => "ext4",
-            FsType::Xfs => "xfs",
-            FsType::Btrfs => "btrfs",
-        }
-    }
-
-    /// The type of this name, if we have it.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        FS_TYPES.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// Whether a disk with `found` on it serves a wish for `self`: ext3 under ext4 is fine, for
-    /// the ext4 driver of the kernel mounts both.
-    #[must_use]
-    pub fn accepts(self, found: FsType) -> bool {
-        self == found || (self == FsType::Ext4 && found == FsType::Ext3)
-    }
-}
-
-impl fmt::Display for FsType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What a superblock says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileSystem {
-    /// Its type.
-    pub kind: FsType,
-    /// Its UUID, as 32 hexadecimal digits with dashes.
-    pub uuid: String,
-    /// How many bytes of the device it covers.
-    pub size: u64,
-    /// How often it was ever mounted to be written, where it counts that.
-    pub mounts: Option<u16>,
-    /// Whether it asks for a check before it is mounted.
-    pub wants_check: bool,
-    /// Whether it asks for a panic of the whole machine after an error.
-    pub asks_for_panic: bool,
-    /// How far its maker came.
-    pub maker: Maker,
-}
-
-/// How far the program came that made a file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Maker {
-    /// It was stopped: xfs marks that itself.
-    Unfinished,
-    /// It may have been stopped: ext has no mark, and was never mounted since.
-    Unknown,
-    /// It came to its end.
-    Finished,
-}
-
-/// What stands on a disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Contents {
-    /// All that was read is zero.
-    Blank,
-    /// A file system that we can mount.
-    FileSystem(FileSystem),
-    /// Somebody's data of a known kind: never formatted, never mounted. The text says what.
-    Foreign(String),
-    /// Bytes that are not known: not formatted either, except that a format of ours which was
-    /// killed leaves such bytes. The text says where.
-    Unknown(String),
-}
-
-/// Bytes that were read from a disk at one place.
-#[derive(Debug, Clone)]
-pub struct Sample {
-    /// Where.
-    pub offset: u64,
-    /// What.
-    pub bytes: Vec<u8>,
-}
-
-/// The disk, as far as it was read.
-#[derive(Debug, Clone)]
-pub struct Read<'a> {
-    /// The whole disk's size.
-    pub size: u64,
-    /// What was read; the first sample begins at offset 0.
-    pub samples: &'a [Sample],
-}
+use self::bytes::hex;
 
 /// Judges what was read.
 #[must_use]
@@ -176,39 +71,6 @@ fn article(kind: FsType) -> &'static str {
         FsType::Btrfs => "a",
         FsType::Ext3 | FsType::Ext4 | FsType::Xfs => "an",
     }
-}
-
-fn le16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn le32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// The sixteen bytes of a UUID as people write it.
-#[must_use]
-pub fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    if digits.len() != 32 || !digits.is_ascii() {
-        return None;
-    }
-    let mut bytes = [0; 16];
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).ok()?;
-    }
-    Some(bytes)
-}
-
-/// Sixteen bytes as people write a UUID.
-#[must_use]
-pub fn uuid_text(bytes: &[u8]) -> String {
-    let digits = hex(bytes);
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
 #[cfg(test)]

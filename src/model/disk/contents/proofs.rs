@@ -6,8 +6,10 @@
 //! checksum. One that is not is believed where the file system cannot have written it: outside of
 //! what it covers, before its first data, or if the file system does not prove itself.
 
+use super::bytes::{le16, le32};
+use super::samples::Read;
 use super::signatures::{Shape, Signature, bytes_at};
-use super::{FileSystem, FsType, Read, le16, le32};
+use crate::model::disk::file_system::{FileSystem, FsType};
 use crc::{Algorithm, CRC_32_ISO_HDLC, CRC_64_WE, Crc, Table};
 use crc32c::crc32c;
 

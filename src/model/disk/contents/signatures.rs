@@ -1,7 +1,8 @@
 //! Marks by which disks show whose they are. Without a mark of this list a disk with any other byte
 //! than zero is refused all the same: the list makes the refusal say what was found.
 
-use super::{Read, places};
+use super::places;
+use super::samples::Read;
 use std::fmt;
 
 /// From which end a mark's place is counted.

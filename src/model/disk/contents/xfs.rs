@@ -1,6 +1,8 @@
 //! The superblock of xfs.
 
-use super::{Contents, FileSystem, FsType, Maker, uuid_text};
+use super::bytes::uuid_text;
+use super::samples::Contents;
+use crate::model::disk::file_system::{FileSystem, FsType, Maker};
 
 pub(in crate::model::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
     let sb = head.get(..128)?;

@@ -1,0 +1,35 @@
+//! What was read of a disk, and what may be said of it.
+
+use crate::model::disk::file_system::FileSystem;
+
+/// What stands on a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    /// All that was read is zero.
+    Blank,
+    /// A file system that we can mount.
+    FileSystem(FileSystem),
+    /// Somebody's data of a known kind: never formatted, never mounted. The text says what.
+    Foreign(String),
+    /// Bytes that are not known: not formatted either, except that a format of ours which was
+    /// killed leaves such bytes. The text says where.
+    Unknown(String),
+}
+
+/// Bytes that were read from a disk at one place.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// Where.
+    pub offset: u64,
+    /// What.
+    pub bytes: Vec<u8>,
+}
+
+/// The disk, as far as it was read.
+#[derive(Debug, Clone)]
+pub struct Read<'a> {
+    /// The whole disk's size.
+    pub size: u64,
+    /// What was read; the first sample begins at offset 0.
+    pub samples: &'a [Sample],
+}
