@@ -8,7 +8,7 @@
 use crate::channel::Channel;
 use crate::flexvolume::reply::Reply;
 use crate::host::left_behind::{self, Left};
-use crate::host::worker::{News, Terms, Worker};
+use crate::host::worker::watched::{News, Terms, Worker};
 use crate::model::error::{Error, Kind};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::wait::WaitStatus;

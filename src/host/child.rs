@@ -5,6 +5,7 @@
 //! closed, and a child that hangs would keep it waiting.
 #![allow(unsafe_code)]
 
+use super::descriptors::close_range;
 use super::worker::{self, Child};
 use crate::model::deadline::{Deadline, Steps};
 use crate::model::error::{Error, Kind, Result};
@@ -123,7 +124,7 @@ fn enter(work: Work, folder: Option<&OwnedFd>) -> nix::Result<()> {
     if let Some(folder) = folder {
         nix::unistd::fchdir(folder)?;
     }
-    close_everything();
+    close_range(0, RawFd::MAX);
     Ok(())
 }
 
@@ -279,25 +280,6 @@ fn close_all_but(mut kept: [RawFd; 2]) {
     let [low, high] = kept;
     for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
         close_range(first, last);
-    }
-}
-
-fn close_everything() {
-    close_range(0, RawFd::MAX);
-}
-
-pub(super) fn close_range(first: RawFd, last: RawFd) {
-    if last < first {
-        return;
-    }
-    // SAFETY: closing files is always allowed; nothing in the child uses them any more.
-    unsafe {
-        if nix::libc::syscall(nix::libc::SYS_close_range, first, last, 0) != 0 {
-            // Before Linux 5.9 one by one.
-            for descriptor in first..=last.min(4095) {
-                nix::libc::close(descriptor);
-            }
-        }
     }
 }
 

@@ -10,6 +10,7 @@
 
 pub mod census;
 pub mod child;
+mod descriptors;
 pub mod device_nodes;
 pub mod devices;
 pub mod files;

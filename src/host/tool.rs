@@ -28,6 +28,11 @@ pub struct Outcome {
     pub text: String,
 }
 
+/// How a program ended, in words.
+pub(super) fn ended(status: Option<i32>) -> String {
+    status.map_or_else(|| "was killed".to_owned(), |status| format!("ended with status {status}"))
+}
+
 impl Outcome {
     /// The last line with something on it: tools put their verdict there.
     #[must_use]

@@ -3,7 +3,8 @@
 
 use crate::failpoints;
 use crate::host::left_behind::Left;
-use crate::host::worker::{self, Signals};
+use crate::host::worker;
+use crate::host::worker::watched::Signals;
 use crate::model::error::{Error, Kind, Result};
 use crate::watchdog::{self, PartPatience};
 use std::fs;

@@ -13,7 +13,7 @@ use crate::driver::heal::outcome::Healed;
 use crate::driver::heal::sweep::Tended;
 use crate::host::devices::SysfsDevices;
 use crate::host::system::System;
-use crate::host::worker::Signals;
+use crate::host::worker::watched::Signals;
 use crate::host::{Devices, device_nodes, worker};
 use crate::log;
 use crate::model::config::{Config, HealMode};

@@ -6,7 +6,7 @@
 //! leaves open (a mount taken off lazily, working and root folders) is looked at itself, by
 //! somebody who may hang (`patience`).
 
-use super::namespaces::Atlas;
+use super::namespaces::Namespaces;
 use super::proc::{Proc, Task, has_ended};
 use super::{parallel, timeout};
 use crate::model::disk::device::DeviceNumber;
@@ -64,16 +64,20 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(proc: &'a Arc<Proc>, atlas: &'a Atlas, numbers: &'a [DeviceNumber]) -> Self {
+    pub(super) fn new(
+        proc: &'a Arc<Proc>,
+        every: &'a Namespaces,
+        numbers: &'a [DeviceNumber],
+    ) -> Self {
         let in_maps = numbers.iter().map(|n| format!("{:02x}:{:02x}", n.major, n.minor)).collect();
         let mut beside_servers = HashMap::new();
-        for namespace in &atlas.namespaces {
+        for namespace in &every.all {
             if namespace.table.mounts().iter().any(is_of_a_server) {
                 let pids = namespace.tasks.iter().map(|task| task.pid);
                 beside_servers.extend(pids.map(|pid| (pid, &namespace.table)));
             }
         }
-        Self { proc, numbers, mounts: atlas.by_mount(), beside_servers, in_maps }
+        Self { proc, numbers, mounts: every.by_mount(), beside_servers, in_maps }
     }
 
     /// Looks at all these processes.

@@ -1,7 +1,7 @@
 //! ext file systems by the id that statfs(2) tells of them. It is asked of the mount, never of the disk:
 //! a dead file system answers too.
 
-use super::namespaces::{Atlas, Namespace};
+use super::namespaces::{Namespace, Namespaces};
 use super::proc::Proc;
 use crate::host::device_nodes;
 use crate::model::disk::device::DeviceNumber;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The numbers of all mounted file systems with this id.
-pub(super) fn numbers_with(id: u64, proc: &Proc, atlas: &Atlas) -> Vec<DeviceNumber> {
+pub(super) fn numbers_with(id: u64, proc: &Proc, every: &Namespaces) -> Vec<DeviceNumber> {
     let mut told: BTreeMap<DeviceNumber, Option<u64>> = BTreeMap::new();
-    for namespace in &atlas.namespaces {
-        let is_own = namespace.id == Some(atlas.own);
+    for namespace in &every.all {
+        let is_own = namespace.id == Some(every.own);
         // Others tell nothing by it, and a walk into somebody's FUSE may take for ever.
         let mounts =
             namespace.table.mounts().iter().filter(|mount| mount.fs_type.starts_with("ext"));

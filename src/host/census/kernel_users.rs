@@ -1,7 +1,7 @@
 //! Parts of the kernel that use a disk or a file on it: devices made of the disk, loop devices and
 //! swap areas. They have no process that could be named.
 
-use super::namespaces::{Atlas, Namespace};
+use super::namespaces::{Namespace, Namespaces};
 use super::proc::{Proc, has_ended};
 use super::timeout;
 use crate::host::device_nodes::number_of;
@@ -25,7 +25,7 @@ pub(super) struct Kernel<'a> {
     pub(super) proc: &'a Proc,
     pub(super) sysfs: &'a Path,
     pub(super) dev: &'a Path,
-    pub(super) atlas: &'a Atlas,
+    pub(super) every: &'a Namespaces,
     pub(super) numbers: &'a [DeviceNumber],
 }
 
@@ -128,7 +128,7 @@ impl Kernel<'_> {
 
     /// Whether in some namespace the path leads into one of the file systems.
     fn may_be_ours(&self, path: &Path) -> bool {
-        self.atlas.namespaces.iter().any(|namespace| self.leads_to_ours(namespace, path))
+        self.every.all.iter().any(|namespace| self.leads_to_ours(namespace, path))
     }
 
     fn leads_to_ours(&self, namespace: &Namespace, path: &Path) -> bool {

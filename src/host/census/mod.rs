@@ -3,8 +3,8 @@
 //! | question | by |
 //! | --- | --- |
 //! | can everybody be seen from here | `visibility` |
-//! | the processes of a pod, and what is mounted where they live | `cgroups`, `pods` |
-//! | all mount namespaces, also those where nobody lives | `namespaces`, `inside`, `unowned_namespaces` |
+//! | the processes of a pod, and what is mounted where they live | `pod_processes`, `cgroups`, `pods` |
+//! | all mount namespaces, also those where nobody lives | `all_namespaces`, `namespaces`, `inside`, `unowned_namespaces` |
 //! | open files, maps, working and root folders, open nodes | `files`, `timeout`, `parallel` |
 //! | loop devices, swap areas, devices made of the disk | `kernel_users` |
 //!
@@ -12,6 +12,7 @@
 //! folder, a descriptor on its way between two processes. The kernel's answer to an exclusive open
 //! ([`Devices::freedom`](super::Devices::freedom)) knows of them too; it is the last word.
 
+mod all_namespaces;
 mod cgroups;
 mod files;
 mod ids;
@@ -20,6 +21,7 @@ mod kernel_users;
 mod namespaces;
 mod owner;
 mod parallel;
+mod pod_processes;
 mod pods;
 mod proc;
 #[cfg(test)]
@@ -41,8 +43,10 @@ use crate::model::mount::disk_users::{
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, beneath};
 use crate::model::record::NamespaceSign;
-use namespaces::{Atlas, Haste, Namespace};
+use all_namespaces::Haste;
+use namespaces::{Namespace, Namespaces};
 use nix::fcntl::OFlag;
+use pod_processes::CgroupTrees;
 use proc::{Proc, Task};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -106,8 +110,13 @@ impl KernelCensus {
         }
     }
 
-    fn atlas(&self, proc: &Proc, pids: &[u32], numbers: &[DeviceNumber]) -> Result<Atlas> {
-        Atlas::read(proc, pids, numbers, self.walks_namespaces, None)
+    fn namespaces(
+        &self,
+        proc: &Proc,
+        pids: &[u32],
+        numbers: &[DeviceNumber],
+    ) -> Result<Namespaces> {
+        all_namespaces::read(proc, pids, numbers, self.walks_namespaces, None)
     }
 }
 
@@ -131,16 +140,16 @@ impl Census for KernelCensus {
         except: NamespaceId,
     ) -> Answer<PodUsers> {
         self.seeing(|proc, own| {
-            let roll = cgroups::Roll::here(proc, own);
-            pods::Question { proc, pod, numbers, except, own }.answer(&roll)
+            let trees = CgroupTrees::here(proc, own);
+            pods::Question { proc, pod, numbers, except, own }.answer(&trees)
         })
     }
 
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
-            let atlas = self.atlas(proc, &pids(proc)?, numbers)?;
-            let namespaces = Words::of(proc).namespaces(&atlas, numbers);
-            Ok(NamespaceUses { namespaces, untold: atlas.untold })
+            let every = self.namespaces(proc, &pids(proc)?, numbers)?;
+            let namespaces = Words::of(proc).namespaces(&every, numbers);
+            Ok(NamespaceUses { namespaces, untold: every.untold })
         })
     }
 
@@ -153,40 +162,40 @@ impl Census for KernelCensus {
         self.seeing(|proc, _| {
             let haste = Some(Haste { first, deadline });
             let pids = pids(proc)?;
-            let atlas = Atlas::read(proc, &pids, numbers, self.walks_namespaces, haste)?;
-            let namespaces = Words::of(proc).namespaces(&atlas, numbers);
-            Ok(NamespaceUses { namespaces, untold: atlas.untold })
+            let every = all_namespaces::read(proc, &pids, numbers, self.walks_namespaces, haste)?;
+            let namespaces = Words::of(proc).namespaces(&every, numbers);
+            Ok(NamespaceUses { namespaces, untold: every.untold })
         })
     }
 
     fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
-            let atlas = self.atlas(proc, &pids(proc)?, numbers)?;
-            let tables = atlas.namespaces.iter().flat_map(|one| one.table.mounts());
+            let every = self.namespaces(proc, &pids(proc)?, numbers)?;
+            let tables = every.all.iter().flat_map(|one| one.table.mounts());
             let named = tables.filter(|mount| {
                 device_nodes::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
             });
             let mut all: Vec<_> = named.map(|mount| mount.number).chain(numbers.to_vec()).collect();
             all.sort_unstable();
             all.dedup();
-            let namespaces = Words::of(proc).namespaces(&atlas, &all);
-            Ok(NamespaceUses { namespaces, untold: atlas.untold })
+            let namespaces = Words::of(proc).namespaces(&every, &all);
+            Ok(NamespaceUses { namespaces, untold: every.untold })
         })
     }
 
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses> {
         self.seeing(|proc, _| {
             let pids = pids(proc)?;
-            let mut atlas = self.atlas(proc, &pids, numbers)?;
+            let mut every = self.namespaces(proc, &pids, numbers)?;
             // This process, and the one that waits for it.
             let ours = [Some(std::process::id()), waiting_process()];
             let others: Vec<u32> =
                 pids.into_iter().filter(|pid| !ours.contains(&Some(*pid))).collect();
-            let found = files::Search::new(proc, &atlas, numbers).among(&others);
+            let found = files::Search::new(proc, &every, numbers).among(&others);
             let (sysfs, dev) = (self.sysfs.as_path(), self.dev.as_path());
-            let kernel = kernel_users::Kernel { proc, sysfs, dev, atlas: &atlas, numbers }.users();
+            let kernel = kernel_users::Kernel { proc, sysfs, dev, every: &every, numbers }.users();
             let mut words = Words::of(proc);
-            let mut untold = std::mem::take(&mut atlas.untold);
+            let mut untold = std::mem::take(&mut every.untold);
             untold.extend(kernel.untold);
             untold.extend(found.closed.into_iter().map(|(pid, why)| Untold {
                 what: format!("what process {} holds", words.process(pid)),
@@ -197,15 +206,15 @@ impl Census for KernelCensus {
             let node =
                 |(pid, descriptor, path)| NodeUse { process: words.process(pid), descriptor, path };
             let nodes = found.nodes.into_iter().map(node).collect();
-            let namespaces = words.namespaces(&atlas, numbers);
+            let namespaces = words.namespaces(&every, numbers);
             Ok(DeviceUses { namespaces, files, nodes, kernel: kernel.uses, untold })
         })
     }
 
     fn file_systems_with_id(&self, id: u64) -> Answer<Vec<DeviceNumber>> {
         self.seeing(|proc, _| {
-            let atlas = self.atlas(proc, &pids(proc)?, &[])?;
-            Ok(ids::numbers_with(id, proc, &atlas))
+            let every = self.namespaces(proc, &pids(proc)?, &[])?;
+            Ok(ids::numbers_with(id, proc, &every))
         })
     }
 
@@ -248,13 +257,13 @@ impl<'a> Words<'a> {
     }
 
     /// Every namespace but this thread's that mounts one of the file systems.
-    fn namespaces(&mut self, atlas: &Atlas, numbers: &[DeviceNumber]) -> Vec<NamespaceUse> {
+    fn namespaces(&mut self, every: &Namespaces, numbers: &[DeviceNumber]) -> Vec<NamespaceUse> {
         let mut uses = Vec::new();
-        let own = atlas.namespaces.iter().find(|one| one.id == Some(atlas.own));
+        let own = every.all.iter().find(|one| one.id == Some(every.own));
         let machine = own.map(|own| Machine::new(&own.table, None, numbers));
-        for namespace in &atlas.namespaces {
+        for namespace in &every.all {
             let mounts: Vec<_> = namespace.mounts_of(numbers).cloned().collect();
-            if namespace.id == Some(atlas.own) || mounts.is_empty() {
+            if namespace.id == Some(every.own) || mounts.is_empty() {
                 continue;
             }
             let Namespace { id, tasks, keepers, table } = namespace;

@@ -1,7 +1,7 @@
 //! Whether a pod has a file system: its processes, and what is mounted where they live.
 
-use super::cgroups::Roll;
 use super::namespaces::{are_one, closed_table, own_namespace, table_of};
+use super::pod_processes::CgroupTrees;
 use super::proc::{Proc, Task, has_ended};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
@@ -30,10 +30,10 @@ impl Question<'_> {
     /// The pod's processes that have one of the file systems. None is only answered after two
     /// rounds with the same processes: one that was started between the reading of the list and
     /// the reading of its starter is in the next list.
-    pub(super) fn answer(&self, roll: &Roll) -> Result<PodUsers> {
+    pub(super) fn answer(&self, trees: &CgroupTrees) -> Result<PodUsers> {
         let mut last = None;
         for _ in 0..ROUNDS {
-            let called = roll
+            let called = trees
                 .of_pod(self.proc, self.pod)
                 .map_err(|error| Error::io("list the pod's processes", &error))?;
             let holders = self.among(&called.pids)?;

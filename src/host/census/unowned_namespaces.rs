@@ -2,7 +2,7 @@
 //! descriptor, or a thread that left its process's namespace.
 
 use super::inside;
-use super::namespaces::{Atlas, Namespace};
+use super::namespaces::{Namespace, Namespaces};
 use super::proc::{Proc, Task, number_of_link};
 use crate::host::kernel::{Direction, mount_namespace_beside};
 use crate::model::disk::device::DeviceNumber;
@@ -26,26 +26,26 @@ enum Trace {
 /// Adds the namespaces that none of the others' processes live in. Of those that mount one of the
 /// file systems it is also found out what keeps them.
 pub(super) fn add(
-    atlas: &mut Atlas,
+    every: &mut Namespaces,
     proc: &Proc,
     numbers: &[DeviceNumber],
     walk: bool,
     late: &dyn Fn() -> bool,
 ) {
-    let first = atlas.namespaces.len();
-    let unknown = if walk { beside(proc, |id| !atlas.knows(id)) } else { Err(Errno::ENOTTY) };
+    let first = every.all.len();
+    let unknown = if walk { beside(proc, |id| !every.knows(id)) } else { Err(Errno::ENOTTY) };
     if let Ok(doors) = unknown {
         for (id, door) in doors {
             if late() {
-                atlas.miss(format!("mount namespace {id}"), "no time was left to look at it");
+                every.miss(format!("mount namespace {id}"), "no time was left to look at it");
                 return;
             }
-            enter(atlas, proc, id, Ok(door));
+            enter(every, proc, id, Ok(door));
         }
         let is_asked = |namespace: &Namespace| namespace.mounts_of(numbers).next().is_some();
-        if atlas.namespaces[first..].iter().any(is_asked) {
-            for (id, trace) in traces(atlas, proc) {
-                explain(&mut atlas.namespaces, first, proc, id, trace);
+        if every.all[first..].iter().any(is_asked) {
+            for (id, trace) in traces(every, proc) {
+                explain(&mut every.all, first, proc, id, trace);
             }
         }
         return;
@@ -53,20 +53,20 @@ pub(super) fn add(
     // Before Linux 6.12 only a trace leads there; and one may be mounted in another.
     loop {
         if late() {
-            atlas.miss("where no process lives".to_owned(), "no time was left to look");
+            every.miss("where no process lives".to_owned(), "no time was left to look");
             return;
         }
-        let before = atlas.namespaces.len();
-        let traces = traces(atlas, proc);
+        let before = every.all.len();
+        let traces = traces(every, proc);
         for (id, trace) in &traces {
-            if !atlas.knows(*id) {
-                let door = door(atlas, proc, trace);
-                enter(atlas, proc, *id, door);
+            if !every.knows(*id) {
+                let door = door(every, proc, trace);
+                enter(every, proc, *id, door);
             }
         }
-        if atlas.namespaces.len() == before {
+        if every.all.len() == before {
             for (id, trace) in traces {
-                explain(&mut atlas.namespaces, first, proc, id, trace);
+                explain(&mut every.all, first, proc, id, trace);
             }
             return;
         }
@@ -102,17 +102,17 @@ fn beside(
     Ok(found)
 }
 
-fn enter(atlas: &mut Atlas, proc: &Proc, id: NamespaceId, door: io::Result<File>) {
+fn enter(every: &mut Namespaces, proc: &Proc, id: NamespaceId, door: io::Result<File>) {
     let looked = door
         .and_then(|door| inside::table(proc, &door))
         .map_err(|error| errno_text(&error))
         .and_then(|text| MountTable::parse(&text).map_err(|error| error.cause));
-    atlas.add(id, looked);
+    every.add(id, looked);
 }
 
 /// Everything that keeps a mount namespace. Processes are looked at anew: one that was not there
 /// before may have made it.
-fn traces(atlas: &Atlas, proc: &Proc) -> Vec<(NamespaceId, Trace)> {
+fn traces(every: &Namespaces, proc: &Proc) -> Vec<(NamespaceId, Trace)> {
     let mut found = Vec::new();
     for pid in proc.pids().unwrap_or_default() {
         for task in proc.tasks(pid) {
@@ -129,7 +129,7 @@ fn traces(atlas: &Atlas, proc: &Proc) -> Vec<(NamespaceId, Trace)> {
             found.extend(id.map(|id| (id, Trace::Open { task, descriptor })));
         }
     }
-    for (within, namespace) in atlas.namespaces.iter().enumerate() {
+    for (within, namespace) in every.all.iter().enumerate() {
         for mount in namespace.table.mounts().iter().filter(|mount| mount.fs_type == "nsfs") {
             let place = mount.target.clone();
             found.extend(named_by(&mount.root).map(|id| (id, Trace::Mounted { place, within })));
@@ -143,15 +143,15 @@ fn named_by(link: &Path) -> Option<NamespaceId> {
 }
 
 /// Opens what a trace leads to.
-fn door(atlas: &Atlas, proc: &Proc, trace: &Trace) -> io::Result<File> {
+fn door(every: &Namespaces, proc: &Proc, trace: &Trace) -> io::Result<File> {
     match trace {
         Trace::Thread(task) => proc.open(format!("{task}/ns/mnt"), OFlag::O_RDONLY),
         Trace::Open { task, descriptor } => {
             proc.open(format!("{task}/fd/{descriptor}"), OFlag::O_RDONLY)
         }
         Trace::Mounted { place, within } => {
-            let namespace = &atlas.namespaces[*within];
-            if namespace.id == Some(atlas.own) {
+            let namespace = &every.all[*within];
+            if namespace.id == Some(every.own) {
                 return File::open(place);
             }
             let task = namespace.tasks.first().ok_or_else(|| {

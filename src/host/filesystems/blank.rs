@@ -1,7 +1,7 @@
 //! Reads a disk that may be blank. Where it is read says [`crate::model::disk::contents::blank`]; here it
 //! is read, in as few seconds as the disk allows, and nothing is kept of what was read.
 
-use super::{sample, sampled, unread};
+use super::samples::{sample, sampled, unread};
 use crate::failpoints;
 use crate::model::deadline::Deadline;
 use crate::model::disk::contents::blank::{self, Place};

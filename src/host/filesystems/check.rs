@@ -1,7 +1,6 @@
 //! e2fsck, which may take hours: it runs in a process that outlives the call, and what runs is noted
 //! in the run folder, so that later calls find it, leave its disk alone, and take its result.
 
-use super::{KernelFileSystems, verdict_of_e2fsck};
 use crate::failpoints;
 use crate::host::left_behind::Left;
 use crate::host::{device_nodes, files, tool};
@@ -39,7 +38,18 @@ struct Note {
     begun: u64,
 }
 
-impl KernelFileSystems {
+/// The checks of this machine.
+#[derive(Debug, Clone)]
+pub(super) struct Checks {
+    run: PathBuf,
+}
+
+impl Checks {
+    /// With their notes below the run folder.
+    pub(super) fn below(run: &Path) -> Self {
+        Self { run: run.to_path_buf() }
+    }
+
     fn folder(&self) -> PathBuf {
         self.run.join("checks")
     }
@@ -59,7 +69,7 @@ impl KernelFileSystems {
     }
 
     /// Checks and mends. If the time is over before e2fsck ends, it goes on, and that is the error.
-    pub(super) fn run_check(&self, id: &VolumeId, device: &Device, until: Deadline) -> Result<()> {
+    pub(super) fn run(&self, id: &VolumeId, device: &Device, until: Deadline) -> Result<()> {
         if let Some(verdict) = self.await_earlier(id, device, until)? {
             return Err(verdict);
         }
@@ -174,6 +184,19 @@ impl KernelFileSystems {
         let text = String::from_utf8_lossy(&bytes).replace(DISK, &device.kernel_name);
         tool::Outcome { status: None, text }.last_line().to_owned()
     }
+}
+
+/// The gravest bit of its exit status, as e2fsck(8) explains them.
+fn verdict_of_e2fsck(status: i32) -> &'static str {
+    const VERDICTS: [(i32, &str); 5] = [
+        (128, "it could not be loaded"),
+        (32, "it was cancelled"),
+        (16, "it did not understand its arguments"),
+        (8, "it could not do its work"),
+        (4, "there are errors that it does not mend by itself"),
+    ];
+    let found = VERDICTS.iter().find(|(bit, _)| status & bit != 0);
+    found.map_or("it ended in a way that is not documented", |(_, verdict)| verdict)
 }
 
 fn goes_on(note: &Note, device: &Device) -> Error {

@@ -1,7 +1,8 @@
 //! Reads a disk whose mkfs was killed: whether anybody else wrote to it since.
 
 use super::blank::{BATCH, advise, at_random};
-use super::{make, sample};
+use super::make;
+use super::samples::sample;
 use crate::host::{NewFileSystem, device_nodes};
 use crate::model::deadline::Deadline;
 use crate::model::disk::contents::blank::{self, Place};

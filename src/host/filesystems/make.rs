@@ -1,6 +1,5 @@
 //! New file systems, by the tools of each.
 
-use super::ended;
 use crate::failpoints;
 use crate::host::device_nodes::Node;
 use crate::host::{NewFileSystem, tool};
@@ -79,7 +78,7 @@ fn run(plan: &NewFileSystem, path: &str, deadline: Deadline) -> Result<()> {
         Some(0) => Ok(()),
         status => Err(Error::new(
             Kind::Host,
-            format!("{name} {}: {}", ended(status), outcome.last_line()),
+            format!("{name} {}: {}", tool::ended(status), outcome.last_line()),
         )),
     }
 }

@@ -6,30 +6,33 @@ mod check;
 mod grow;
 mod leftover;
 mod make;
+mod samples;
 
+use self::check::Checks;
+use self::samples::sampled;
 use super::device_nodes::{self, Node};
 use super::{FileSystems, NewFileSystem, tool, worker};
 use crate::failpoints;
 use crate::model::deadline::Deadline;
-use crate::model::disk::contents::{self, Contents, FsType, Read, Sample, places};
+use crate::model::disk::contents::{self, Contents, FsType, Read, places};
 use crate::model::disk::device::Device;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// File systems of this machine's kernel and tools.
 #[derive(Debug, Clone)]
 pub struct KernelFileSystems {
-    run: PathBuf,
+    checks: Checks,
 }
 
 impl KernelFileSystems {
     /// With what lives until the machine's next boot below this folder.
     #[must_use]
     pub fn below(run: &Path) -> Self {
-        Self { run: run.to_path_buf() }
+        Self { checks: Checks::below(run) }
     }
 }
 
@@ -76,7 +79,7 @@ impl FileSystems for KernelFileSystems {
             }
             status => Ok(Some(format!(
                 "something that blkid cannot tell ({}: {})",
-                ended(status),
+                tool::ended(status),
                 outcome.last_line()
             ))),
         }
@@ -127,7 +130,7 @@ impl FileSystems for KernelFileSystems {
             return Ok(());
         }
         failpoints::effect("filesystems.check")?;
-        self.run_check(id, device, deadline)
+        self.checks.run(id, device, deadline)
     }
 
     fn await_check(
@@ -136,7 +139,7 @@ impl FileSystems for KernelFileSystems {
         device: &Device,
         deadline: Deadline,
     ) -> Result<Option<Error>> {
-        self.await_earlier(id, device, deadline)
+        self.checks.await_earlier(id, device, deadline)
     }
 
     fn grow(
@@ -150,57 +153,4 @@ impl FileSystems for KernelFileSystems {
         let _doing = worker::doing(&format_args!("grow the {kind} at {}", place.display()));
         grow::grow(self, (root, place), kind, device, deadline)
     }
-}
-
-/// The gravest bit of its exit status, as e2fsck(8) explains them.
-fn verdict_of_e2fsck(status: i32) -> &'static str {
-    const VERDICTS: [(i32, &str); 5] = [
-        (128, "it could not be loaded"),
-        (32, "it was cancelled"),
-        (16, "it did not understand its arguments"),
-        (8, "it could not do its work"),
-        (4, "there are errors that it does not mend by itself"),
-    ];
-    let found = VERDICTS.iter().find(|(bit, _)| status & bit != 0);
-    found.map_or("it ended in a way that is not documented", |(_, verdict)| verdict)
-}
-
-fn ended(status: Option<i32>) -> String {
-    status.map_or_else(|| "was killed".to_owned(), |status| format!("ended with status {status}"))
-}
-
-/// Each place for itself, for only what is asked for must be whole.
-fn sampled(disk: &File, device: &Device, places: &[(u64, u64)]) -> Result<Vec<Sample>> {
-    places.iter().map(|(offset, length)| sample(disk, device, *offset, *length)).collect()
-}
-
-fn sample(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {
-    failpoints::effect("filesystems.read").map_err(unread)?;
-    read(disk, device, offset, length)
-}
-
-fn read(disk: &File, device: &Device, offset: u64, length: u64) -> Result<Sample> {
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    disk.read_exact_at(&mut bytes, offset).map_err(|error| {
-        let at = first_unreadable(disk, offset, length).unwrap_or(offset);
-        let name = &device.kernel_name;
-        unread(Error::io(format!("{name} is unreadable at offset {at}"), &error))
-    })?;
-    Ok(Sample { offset, bytes })
-}
-
-/// A disk that cannot be read is not a blank disk.
-fn unread(error: Error) -> Error {
-    Error { kind: Kind::Refused, ..error }
-        .hint("nothing was changed; look at the disk's health in the kernel's log")
-}
-
-/// Where in a stretch reading begins to fail.
-fn first_unreadable(disk: &File, offset: u64, length: u64) -> Option<u64> {
-    const STEP: usize = 4096;
-    let mut block = [0; STEP];
-    (offset..offset + length).step_by(STEP).find(|at| {
-        let left = usize::try_from(offset + length - at).unwrap_or(STEP).min(STEP);
-        disk.read_exact_at(&mut block[..left], *at).is_err()
-    })
 }

@@ -1,6 +1,8 @@
 //! Mounts through mount(2), for kernels and sandboxes without the newer calls.
 
-use super::{failed, place};
+use super::disk_mount::{data_of, refused};
+use super::failure::failed;
+use super::place;
 use crate::failpoints;
 use crate::host::MountRequest;
 use crate::model::error::Result;
@@ -30,14 +32,14 @@ pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> Result<()> {
             Flag::Sync => MsFlags::MS_SYNCHRONOUS,
         };
     }
-    let words: Vec<String> = super::data_of(request)
+    let words: Vec<String> = data_of(request)
         .map(|(key, value)| value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}")))
         .collect();
     let data = words.join(",");
     let data = (!data.is_empty()).then_some(data.as_str());
     let folder = place::open(request.target)?;
     mount2(Some(source), &place::path_of(&folder), Some(request.kind.name()), flags, data)
-        .map_err(|errno| super::refused(request, errno, ""))
+        .map_err(|errno| refused(request, errno, ""))
 }
 
 /// Binds a folder. Between the two steps of a read-only one it can be written to: a call that is

@@ -1,7 +1,9 @@
 //! Mounts through the kernel's newer calls (fsopen(2) and its family, Linux 5.2): the kernel says
 //! in words what it refuses, and what is mounted is looked at before anybody can reach it.
 
-use super::{EMPTY, Failure, place};
+use super::disk_mount;
+use super::failure::{Failure, failed};
+use super::place;
 use crate::failpoints;
 use crate::host::MountRequest;
 use crate::host::kernel;
@@ -16,6 +18,9 @@ use rustix::mount::{
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+
+/// The path of a descriptor itself.
+const EMPTY: &str = "";
 
 /// `mount_setattr(2)`: the mount refuses writes.
 const READ_ONLY: u64 = 1;
@@ -39,7 +44,7 @@ fn prepare(context: &OwnedFd, request: &MountRequest<'_>, source: &Path) -> rust
     if request.device.read_only || request.untouched {
         fsconfig_set_flag(context, "ro")?;
     }
-    for (key, value) in super::data_of(request) {
+    for (key, value) in disk_mount::data_of(request) {
         match value {
             Some(value) => fsconfig_set_string(context, key, value)?,
             None => fsconfig_set_flag(context, key)?,
@@ -83,7 +88,7 @@ pub(super) fn bind(
 ) -> std::result::Result<(), Failure> {
     let doing = |errno: rustix::io::Errno| match errno {
         rustix::io::Errno::NOSYS => Failure::Unsupported,
-        errno => Failure::Error(super::failed(
+        errno => Failure::Error(failed(
             format!("bind {} to {}", source.target.display(), target.display()),
             Errno::from_raw(errno.raw_os_error()),
         )),
@@ -116,7 +121,7 @@ fn clone(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 pub(super) fn put_back(copy: &OwnedFd, target: &Path) -> std::result::Result<(), Failure> {
     attach(copy, &place::open(target)?).map_err(|errno| {
         let errno = Errno::from_raw(errno.raw_os_error());
-        super::failed(format!("put the mount back at {}", target.display()), errno)
+        failed(format!("put the mount back at {}", target.display()), errno)
     })?;
     place::must_be_seen(copy, target)
 }
@@ -135,7 +140,7 @@ fn unsupported_or(request: &MountRequest<'_>) -> impl FnOnce(rustix::io::Errno) 
             Error::new(Kind::Host, format!("this kernel has no {kind}, which {disk} holds"))
                 .hint("load the file system's module"),
         ),
-        errno => Failure::Error(super::failed(
+        errno => Failure::Error(failed(
             format!("begin to mount the {kind} of {disk}"),
             Errno::from_raw(errno.raw_os_error()),
         )),
@@ -143,7 +148,7 @@ fn unsupported_or(request: &MountRequest<'_>) -> impl FnOnce(rustix::io::Errno) 
 }
 
 fn refused(request: &MountRequest<'_>, errno: rustix::io::Errno, words: &str) -> Failure {
-    Failure::Error(super::refused(request, Errno::from_raw(errno.raw_os_error()), words))
+    Failure::Error(disk_mount::refused(request, Errno::from_raw(errno.raw_os_error()), words))
 }
 
 /// What the kernel said, one message for each read: `e ext4: …`.

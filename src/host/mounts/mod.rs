@@ -3,19 +3,22 @@
 
 mod btrfs;
 mod classic;
+mod disk_mount;
+mod failure;
 mod fresh;
 mod place;
 mod renewal;
+mod table;
 mod twins;
 
+use self::failure::{Failure, failed};
+use self::table::read_table;
 use super::child::{self, Ended, Work};
 use super::device_nodes::Node;
-use super::mount_tables;
 use super::{Hidden, MountRequest, Mounts};
 use super::{left_behind, worker};
 use crate::failpoints;
 use crate::model::deadline::Deadline;
-use crate::model::disk::contents::FsType;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -30,42 +33,6 @@ use std::time::{Duration, Instant};
 /// The kernel's mounts, as this process's namespace has them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelMounts;
-
-fn failed(doing: impl std::fmt::Display, errno: Errno) -> Error {
-    let error = Error::io(doing, &errno.into());
-    match errno {
-        Errno::EBUSY => Error { kind: Kind::Busy, ..error },
-        _ => error,
-    }
-}
-
-/// Why the newer calls did not do it.
-enum Failure {
-    /// This kernel or sandbox does not have them.
-    Unsupported,
-    Error(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Error(error)
-    }
-}
-
-/// The path of a descriptor itself.
-const EMPTY: &str = "";
-
-/// The mounts of this thread's namespace.
-fn read_table() -> Result<MountTable> {
-    // `thread-self`, not `self`: the latter shows the namespace of the main thread.
-    let path = "/proc/thread-self/mountinfo";
-    failpoints::effect("mounts.table")?;
-    let text = File::open(path).and_then(mount_tables::read);
-    let text = text.map_err(|error| Error::io(format!("read {path}"), &error))?;
-    let mut table = MountTable::parse(&text)?;
-    btrfs::find_disks(&mut table);
-    Ok(table)
-}
 
 impl Mounts for KernelMounts {
     fn table(&self) -> Result<MountTable> {
@@ -291,33 +258,6 @@ fn told((ended, pid): (Ended, i32), doing: &str) -> Result<()> {
         )
         .hint(left_behind::WHAT_ENDS_IT)),
     }
-}
-
-/// The options of the file system: what the owner wishes, and what we add.
-fn data_of<'a>(request: &'a MountRequest<'_>) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
-    let wished = request.options.data.iter().map(|(key, value)| (key.as_str(), value.as_deref()));
-    // A journal is replayed on a read-only mount too, which writes to the disk.
-    let untouched = match request.kind {
-        FsType::Ext3 | FsType::Ext4 => ("noload", None),
-        FsType::Xfs => ("norecovery", None),
-        FsType::Btrfs => ("rescue", Some("nologreplay")),
-    };
-    let untouched = (request.untouched || request.device.read_only).then_some(untouched);
-    let twin = request.kind == FsType::Xfs && request.beside_its_twin;
-    // A panic of the whole machine is not for an image to ask; the other answers to an error are.
-    let is_wished = request.options.data.iter().any(|(key, _)| key == "errors");
-    let is_overruled = request.asks_for_panic && !is_wished;
-    let errors = is_overruled.then_some(("errors", Some("remount-ro")));
-    wished.chain(untouched).chain(errors).chain(twin.then_some(("nouuid", None)))
-}
-
-fn refused(request: &MountRequest<'_>, errno: Errno, words: &str) -> Error {
-    let disk = &request.device.kernel_name;
-    let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
-    let doing =
-        format!("mount {} of disk {disk} at {}{said}", request.kind, request.target.display());
-    twins::refusal(request, errno)
-        .unwrap_or_else(|| failed(doing, errno).hint("the kernel's log has the reason"))
 }
 
 /// How long a folder is looked through for what a mount will cover.

@@ -1,7 +1,8 @@
 //! Folders by descriptor: each path is walked once, without links, and what it led to is used.
 //! A path that is walked a second time can lead elsewhere by then.
 
-use super::Failure;
+use super::failure::{Failure, failed};
+use super::table::read_table;
 use crate::host::safe_path::{Way, mount_id};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mount_place::Look;
@@ -93,7 +94,7 @@ pub(super) fn must_be_seen(new: &OwnedFd, folder: &Path) -> std::result::Result<
     {
         return Ok(());
     }
-    let table = super::read_table()?;
+    let table = read_table()?;
     let look = Look::of(folder, None, table);
     let off = nix::mount::umount2(&path_of(new), nix::mount::MntFlags::MNT_DETACH);
     let error = match look.top() {
@@ -105,6 +106,6 @@ pub(super) fn must_be_seen(new: &OwnedFd, folder: &Path) -> std::result::Result<
     };
     Err(Failure::Error(match off {
         Ok(()) => error,
-        Err(errno) => error.and_also(&super::failed("take the new mount off", errno)),
+        Err(errno) => error.and_also(&failed("take the new mount off", errno)),
     }))
 }

@@ -1,8 +1,9 @@
 //! A clone or a snapshot beside its original: two file systems of one UUID on one machine. The kernel
 //! refuses the second one with an error that says nothing of it.
 
+use super::table::read_table;
 use crate::host::census::KernelCensus;
-use crate::host::{Census, MountRequest, Mounts, kernel, worker};
+use crate::host::{Census, MountRequest, kernel, worker};
 use crate::model::disk::contents::{FsType, uuid_text};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::Error;
@@ -39,7 +40,7 @@ pub(super) fn refusal(request: &MountRequest<'_>, errno: Errno) -> Option<Error>
 /// Where an xfs with the UUID of the one that is to be mounted is in use, in words. In this mount
 /// namespace only what the kernel has in memory is asked for; what is mounted elsewhere is read.
 fn xfs_twin(request: &MountRequest<'_>) -> Option<String> {
-    let table = super::KernelMounts.table().ok()?;
+    let table = read_table().ok()?;
     let is_other = |mount: &&Mount| mount.fs_type == "xfs" && mount.disk != request.device.number;
     let uncovered =
         |mount: &&Mount| table.top_at(&mount.target).is_some_and(|top| top.id == mount.id);

@@ -4,9 +4,9 @@
 
 use super::attributes;
 use super::detached::{New, source};
-use super::namespace::{Inside, failed, take_root};
+use super::ground::{Ground, Ready};
+use super::namespace::{Inside, failed, number_of, take_root};
 use super::nested::{Nested, Piece, What, place_in};
-use super::tuck::{Ground, Ready};
 use crate::host::safe_path::is_folder;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -250,7 +250,7 @@ impl<'a> Bench<'a> {
         let Origin { source, fs_type, flags, number } = origin;
         self.inside.mount(&place, source, fs_type, *flags, None)?;
         let top = self.top(&name)?;
-        if super::number_of(&top)? != *number {
+        if number_of(&top)? != *number {
             return Err(Error::refused(
                 "what was mounted in the scratch namespace is another disk",
             ));

@@ -5,6 +5,7 @@
 mod attributes;
 mod by_mount;
 mod detached;
+mod ground;
 mod mount_tree;
 mod namespace;
 mod nested;
@@ -18,15 +19,14 @@ use super::safe_path::Way;
 use super::{SwitchRequest, Switches};
 use crate::failpoints;
 use crate::model::deadline::Deadline;
-use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, Standing, Switched};
 use by_mount::Origin;
-use namespace::{Inside, failed};
+use namespace::{Inside, failed, number_of};
 use replace::Work;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
 
@@ -144,17 +144,6 @@ fn copied(namespace: Option<&File>) -> Result<Option<File>> {
 
 fn descriptor(of: BorrowedFd<'_>) -> Result<OwnedFd> {
     of.try_clone_to_owned().map_err(|error| failed("copy a descriptor", error))
-}
-
-/// The file system that a place is on.
-fn number_of(place: impl AsFd) -> Result<DeviceNumber> {
-    let found = nix::sys::stat::fstat(place.as_fd())
-        .map_err(|errno| failed("look at the new file system", errno))?;
-    let part = |part: u64| u32::try_from(part).unwrap_or(u32::MAX);
-    Ok(DeviceNumber {
-        major: part(nix::sys::stat::major(found.st_dev)),
-        minor: part(nix::sys::stat::minor(found.st_dev)),
-    })
 }
 
 /// Works in a thread of its own, which ends there: whatever it entered or changed of itself,

@@ -8,6 +8,7 @@ use crate::host::files::{LONGEST_OF_KERNEL, read_rest};
 use crate::host::kernel::owner_of_namespace;
 use crate::host::mount_tables;
 use crate::host::safe_path::Way;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::fcntl::{OFlag, openat as nix_openat};
@@ -276,4 +277,15 @@ pub(in crate::host::remount) fn attach(
 ) -> rustix::io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, EMPTY, place, EMPTY, flags | how)
+}
+
+/// The file system that a place is on.
+pub(in crate::host::remount) fn number_of(place: impl AsFd) -> Result<DeviceNumber> {
+    let found = nix::sys::stat::fstat(place.as_fd())
+        .map_err(|errno| failed("look at the new file system", errno))?;
+    let part = |part: u64| u32::try_from(part).unwrap_or(u32::MAX);
+    Ok(DeviceNumber {
+        major: part(nix::sys::stat::major(found.st_dev)),
+        minor: part(nix::sys::stat::minor(found.st_dev)),
+    })
 }

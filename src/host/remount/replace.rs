@@ -2,11 +2,12 @@
 
 use super::by_mount::{self, Origin, Workshop};
 use super::detached::{New, is_peer};
+use super::ground::Ready;
 use super::mount_tree::{ancestors, children, descendants, has, ids_below, in_order};
 use super::namespace::{Inside, attach, failed};
 use super::nested::Nested;
 use super::propagation;
-use super::tuck::{self, Ready};
+use super::tuck;
 use crate::failpoints;
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::DeviceNumber;

@@ -6,100 +6,13 @@
 //! itself undoes everything when the copy goes, also if it goes because this program was killed.
 
 use super::by_mount::Workshop;
+use super::ground::{Ground, Ready};
 use super::namespace::{Inside, attach, clone, failed};
-use super::propagation;
 use crate::failpoints;
 use crate::model::error::{Error, Result};
-use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::replacement::Propagation;
 use nix::mount::MsFlags;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
-use std::path::Path;
-
-/// An old mount for which all is prepared.
-pub(in crate::host::remount) struct Ready<'a> {
-    pub(in crate::host::remount) old: &'a Mount,
-    pub(in crate::host::remount) at: OwnedFd,
-    pub(in crate::host::remount) parent: Option<Mount>,
-    /// The new one with what is nested in it, unless it is made in the scratch namespace.
-    pub(in crate::host::remount) tree: Option<OwnedFd>,
-    /// Whether it or something in it shares with others, as whose peer the new one must come.
-    pub(in crate::host::remount) shares: bool,
-    /// Whether propagation must be put right when it has come.
-    pub(in crate::host::remount) changes: bool,
-    pub(in crate::host::remount) notes: Vec<String>,
-    /// Nested old mounts that go the same way.
-    pub(in crate::host::remount) with: Vec<u32>,
-}
-
-impl Ready<'_> {
-    /// What it stands on.
-    pub(in crate::host::remount) fn ground(&self) -> Option<u32> {
-        self.parent.as_ref().map(|parent| parent.id)
-    }
-
-    /// The way from there.
-    pub(in crate::host::remount) fn below(&self) -> &Path {
-        let ground = self.parent.as_ref().map(|parent| parent.target.as_path());
-        let below = ground.and_then(|ground| self.old.target.strip_prefix(ground).ok());
-        below.unwrap_or(Path::new(""))
-    }
-}
-
-/// What old mounts stand on.
-pub(in crate::host::remount) struct Ground {
-    pub(in crate::host::remount) mount: Mount,
-    place: OwnedFd,
-    was: Propagation,
-    /// Whether it may be the slave of its copy.
-    pub(in crate::host::remount) may_follow: bool,
-    follows: bool,
-    peer: Option<OwnedFd>,
-    /// Why nothing can be sent to it.
-    failure: Option<Error>,
-}
-
-impl Ground {
-    fn share(inside: &Inside, mount: &Mount, may_follow: bool) -> Result<Self> {
-        let place = inside.pin(mount)?;
-        let was = Propagation::of(mount);
-        if !was.is_shared {
-            // Of a slave that is the shared kind that follows its master still.
-            inside.propagate(&place, MsFlags::MS_SHARED)?;
-            failpoints::step("heal.tuck.shared");
-        }
-        let may_follow = may_follow && !was.is_shared && !was.is_unbindable;
-        Ok(Self {
-            mount: mount.clone(),
-            place,
-            was,
-            may_follow,
-            follows: false,
-            peer: None,
-            failure: None,
-        })
-    }
-
-    /// Its only peer becomes its master, which follows the master that it had.
-    pub(in crate::host::remount) fn follow(&mut self, inside: &Inside) -> Result<()> {
-        if self.may_follow {
-            inside.propagate(&self.place, MsFlags::MS_SLAVE)?;
-            self.follows = true;
-        }
-        Ok(())
-    }
-
-    /// The other peer is gone with the scratch namespace.
-    fn restore(&self, inside: &Inside) -> Result<()> {
-        if self.was.is_shared || self.follows {
-            return Ok(());
-        }
-        let now = Propagation { is_shared: true, is_unbindable: false, ..self.was };
-        propagation::restore(inside, &self.place, self.was, now)
-    }
-}
 
 /// Puts the new mounts beneath the old ones. The caller looks whether they came. Answers for each,
 /// and no if the kernel does not let its parent be copied, and nothing was done.

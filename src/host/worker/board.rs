@@ -2,6 +2,8 @@
 //! waits for them reads it when they do not come back, and a hanging process can tell nothing.
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -10,6 +12,12 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 const CHILDREN: usize = 12;
 /// Longer texts are cut.
 const LONGEST: usize = 240;
+
+/// Milliseconds since the machine's start.
+fn now_in_milliseconds() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    now.map_or(0, |now| u64::try_from(now.num_milliseconds()).unwrap_or(0))
+}
 
 /// What one process does.
 #[derive(Debug)]
@@ -58,7 +66,7 @@ impl Slot {
         for (place, byte) in self.text.iter().zip(text.bytes()) {
             place.store(byte, Ordering::Relaxed);
         }
-        self.since.store(super::now_in_milliseconds(), Ordering::Relaxed);
+        self.since.store(now_in_milliseconds(), Ordering::Relaxed);
         let length = u32::try_from(text.len().min(LONGEST)).unwrap_or(0);
         self.length.store(length, Ordering::Release);
     }

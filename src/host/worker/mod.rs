@@ -8,57 +8,30 @@
 //! a lock that it takes is given to the waiting process too, which can free it.
 //!
 //! A worker that hangs was killed: what it waits for is the last thing that it does. So all is as
-//! after `kill -9`, which every call can go on from. What is left is written down (`left.rs`), and
+//! after `kill -9`, which every call can go on from. What is left is written down (`left_behind.rs`), and
 //! a later call does not begin the same on the same disk.
 
 mod board;
+mod caller;
 mod line;
-mod watched;
+pub mod watched;
 
-pub use watched::{Held, News, Signals, Terms, Worker, hold_signals};
+pub use self::caller::{caller, is_seen};
 
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Result};
 use board::Slot;
-use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, getpid, getppid};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::time::Duration;
-
-/// Who called the process that has the worker.
-static CALLER: OnceLock<Pid> = OnceLock::new();
-/// Whether stdout of that process is a terminal.
-static IS_TERMINAL: OnceLock<bool> = OnceLock::new();
-
-/// Who called this program: for a worker that is not its parent.
-#[must_use]
-pub fn caller() -> Pid {
-    CALLER.get().copied().unwrap_or_else(getppid)
-}
 
 /// The process that waits for this worker, if this is one.
 #[must_use]
 pub fn waiting_process() -> Option<u32> {
     line::is_open().then(|| u32::try_from(getppid().as_raw()).unwrap_or(0))
-}
-
-/// Whether what is printed is seen by a person.
-#[must_use]
-pub fn is_seen() -> bool {
-    use std::io::IsTerminal;
-    IS_TERMINAL.get().copied().unwrap_or_else(|| std::io::stdout().is_terminal())
-}
-
-/// Milliseconds since the machine's start.
-fn now_in_milliseconds() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
-    now.map_or(0, |now| u64::try_from(now.num_milliseconds()).unwrap_or(0))
 }
 
 /// What this worker does until the guard is dropped: for people, should it hang.
@@ -201,38 +174,4 @@ impl Write for Out {
     fn flush(&mut self) -> std::io::Result<()> {
         if line::is_open() { Ok(()) } else { std::io::stdout().flush() }
     }
-}
-
-/// Closes all files but these.
-fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
-    let mut kept: Vec<_> = kept.into_iter().collect();
-    kept.sort_unstable();
-    let mut first = 0;
-    for one in kept {
-        super::child::close_range(first, one - 1);
-        first = one + 1;
-    }
-    super::child::close_range(first, RawFd::MAX);
-}
-
-/// Puts nothing in the place of the three streams, which are closed.
-fn open_nothing() {
-    for _ in 0..3 {
-        let nothing = File::options().read(true).write(true).open("/dev/null");
-        // Without a /dev/null a pipe of nobody's: the next two numbers are taken as well then.
-        let file = nothing.or_else(|_| {
-            let (read, write) = nix::unistd::pipe()?;
-            std::mem::forget(write);
-            Ok::<_, std::io::Error>(File::from(read))
-        });
-        std::mem::forget(file);
-    }
-}
-
-fn wrong(errno: nix::errno::Errno) -> Error {
-    Error::io("start the worker's process", &errno.into())
-}
-
-fn as_result<T>(done: nix::Result<T>) -> Result<T> {
-    done.map_err(wrong)
 }

@@ -1,11 +1,12 @@
 //! The waiting process's side.
 
 use super::board::{Board, share};
+use super::caller;
 use super::line::{self, Word};
-use super::{as_result, close_all_but, open_nothing};
 use crate::failpoints;
+use crate::host::descriptors::{close_all_but, open_nothing};
 use crate::host::left_behind::{self, Left};
-use crate::model::error::Result;
+use crate::model::error::{Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
@@ -14,7 +15,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -161,8 +162,7 @@ impl Worker {
     /// must have one thread only.
     #[allow(unsafe_code)]
     pub fn start(terms: Terms, work: impl FnOnce() -> i32) -> Result<Self> {
-        let _ = super::CALLER.set(getppid());
-        let _ = super::IS_TERMINAL.set(std::io::stdout().is_terminal());
+        caller::note();
         let board = as_result(share())?;
         board.clear();
         let mut watched = SigSet::empty();
@@ -482,4 +482,12 @@ fn begin(parent: Pid, line: OwnedFd, terms: Terms, before: &SigSet) -> nix::Resu
     }
     mask.remove(Signal::SIGCHLD);
     mask.thread_set_mask()
+}
+
+fn wrong(errno: nix::errno::Errno) -> Error {
+    Error::io("start the worker's process", &errno.into())
+}
+
+fn as_result<T>(done: nix::Result<T>) -> Result<T> {
+    done.map_err(wrong)
 }

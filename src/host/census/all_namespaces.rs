@@ -1,0 +1,93 @@
+//! Reads all mount namespaces of the machine: those of the pods that are asked for first, and last
+//! those where no process lives.
+
+use super::namespaces::{Namespace, Namespaces, own_namespace, table_of};
+use super::proc::{Proc, Task};
+use super::{parallel, unowned_namespaces};
+use crate::model::deadline::Deadline;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::ConsumerId;
+use crate::model::mount::disk_users::NamespaceId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who is read first, and until when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Haste<'a> {
+    pub(super) first: &'a BTreeSet<ConsumerId>,
+    pub(super) deadline: Deadline,
+}
+
+impl Haste<'_> {
+    /// Where a namespace stands in the row, by some of those who live there.
+    fn place_of(&self, proc: &Proc, tasks: &[Task]) -> u8 {
+        /// A pod's namespace has its processes, and perhaps a watcher or two.
+        const ASKED: usize = 4;
+        let pods = tasks.iter().take(ASKED).map(|task| proc.describe(task.pid).owner.pod);
+        let place = |pod: Option<ConsumerId>| match pod {
+            Some(pod) if self.first.contains(&pod) => 0,
+            Some(_) => 1,
+            None => 2,
+        };
+        pods.map(place).min().unwrap_or(2)
+    }
+}
+
+/// Reads them all. `walk` is whether the kernel may be asked for those where nobody lives.
+pub(super) fn read(
+    proc: &Proc,
+    pids: &[u32],
+    numbers: &[DeviceNumber],
+    walk: bool,
+    haste: Option<Haste<'_>>,
+) -> Result<Namespaces> {
+    let own = own_namespace(proc)?;
+    let (mut by_id, closed) = by_namespace(proc, pids);
+    let tasks = by_id.remove(&own).unwrap_or_default();
+    let first = Namespace::new(Some(own), tasks, proc.own_table()?);
+    let mut every = Namespaces::beginning_with(own, first, by_id.keys().copied());
+    let mut others: Vec<_> = by_id.into_iter().collect();
+    if let Some(haste) = &haste {
+        others.sort_by_cached_key(|(_, tasks)| haste.place_of(proc, tasks));
+    }
+    let late = || haste.is_some_and(|haste| haste.deadline.over());
+    let tables = parallel::each(&others, 16, |others| {
+        let table = |(id, tasks): &(NamespaceId, Vec<Task>)| {
+            if late() {
+                return Err(Error::new(Kind::Timeout, "no time was left to look at it"));
+            }
+            table_of(proc, *id, tasks)
+        };
+        others.iter().map(table).collect::<Vec<_>>()
+    });
+    for ((id, tasks), table) in others.into_iter().zip(tables.into_iter().flatten()) {
+        match table {
+            Ok(Some(table)) => every.all.push(Namespace::new(Some(id), tasks, table)),
+            Ok(None) => {}
+            Err(error) => every.miss(format!("mount namespace {id}"), error.cause),
+        }
+    }
+    if late() {
+        every.miss("where no process lives".to_owned(), "no time was left to look");
+        return Ok(every);
+    }
+    unowned_namespaces::add(&mut every, proc, numbers, walk, &late);
+    for task in closed {
+        every.place_closed(proc, task);
+    }
+    Ok(every)
+}
+
+/// The processes by their namespaces, and those whose links are closed to us.
+fn by_namespace(proc: &Proc, pids: &[u32]) -> (BTreeMap<NamespaceId, Vec<Task>>, Vec<Task>) {
+    let mut by_id: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();
+    let mut closed = Vec::new();
+    for pid in pids {
+        match proc.living(*pid) {
+            Ok(Some((task, id))) => by_id.entry(id).or_default().push(task),
+            Ok(None) => {}
+            Err(_) => closed.push(Task::first_of(*pid)),
+        }
+    }
+    (by_id, closed)
+}

@@ -1,0 +1,28 @@
+//! Who called the process that has the worker, for the worker that is not its child.
+
+use nix::unistd::{Pid, getppid};
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+/// Who called the process that has the worker.
+static CALLER: OnceLock<Pid> = OnceLock::new();
+/// Whether stdout of that process is a terminal.
+static IS_TERMINAL: OnceLock<bool> = OnceLock::new();
+
+/// Notes who called this process, before the worker is made: the worker's own parent is this process.
+pub(super) fn note() {
+    let _ = CALLER.set(getppid());
+    let _ = IS_TERMINAL.set(std::io::stdout().is_terminal());
+}
+
+/// Who called this program: for a worker that is not its parent.
+#[must_use]
+pub fn caller() -> Pid {
+    CALLER.get().copied().unwrap_or_else(getppid)
+}
+
+/// Whether what is printed is seen by a person.
+#[must_use]
+pub fn is_seen() -> bool {
+    IS_TERMINAL.get().copied().unwrap_or_else(|| std::io::stdout().is_terminal())
+}
