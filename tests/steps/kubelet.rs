@@ -103,8 +103,16 @@ const CALLS: [&str; 9] = [
 
 /// Gives all calls a short deadline, or takes it back.
 pub fn hurry(volume: &Volume, is_on: bool) {
-    let calls = CALLS.iter().filter(|_| is_on);
-    volume.configure(&calls.map(|call| format!("deadline.{call} = 1")).collect::<Vec<_>>());
+    hurry_with(volume, is_on, Vec::new());
+}
+
+/// The same, beside settings of the scene's own.
+pub fn hurry_with(volume: &Volume, is_on: bool, mut settings: Vec<String>) {
+    if is_on {
+        settings.retain(|line| !line.starts_with("deadline."));
+        settings.extend(CALLS.map(|call| format!("deadline.{call} = 1")));
+    }
+    volume.configure(&settings);
 }
 
 /// A reply to kubelet: one line of JSON and nothing else, and a Failure says of which volume and why.

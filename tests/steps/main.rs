@@ -19,6 +19,7 @@ mod installer;
 mod kubelet;
 #[path = "../install/machine.rs"]
 mod machine;
+mod misled;
 mod objects;
 mod options;
 mod people;
@@ -95,7 +96,11 @@ fn points(templates: &Templates, play: &Play, is_every: bool) -> Vec<Point> {
     let mut scene = (play.set_up)(templates);
     let traced = run(scene.command(), &scene.base(), None);
     let end = scene.end_of(&traced);
-    assert_eq!(end, play.baseline, "{} without any trouble: {}", play.name, traced.text);
+    assert_eq!(
+        end, play.baseline,
+        "{} without any trouble: {} ({:?}, {:.1?})",
+        play.name, traced.text, traced.status, traced.time
+    );
     if end == End::Success {
         scene.must_be_so(&traced.text);
     }
@@ -222,7 +227,7 @@ fn main() -> ExitCode {
     }
     let templates = Templates::new();
     let plays: Vec<Play> =
-        [kubelet::plays(), refusals::plays(), people::plays(), installer::plays()]
+        [kubelet::plays(), refusals::plays(), people::plays(), installer::plays(), misled::plays()]
             .into_iter()
             .flatten()
             .collect();

@@ -1,14 +1,22 @@
 //! What must not be done is not done, whatever fails while it is looked at: a question that was not
 //! answered is no permission.
 
-use super::kubelet::end_of_call;
+use super::kubelet::{end_of_call, hurry_with};
 use super::play::{End, Play, Scene};
-use super::support::output_of;
+use super::server::Fault;
 use super::support::pods::{Container, Naming, Pod, pods_are_possible};
+use super::support::{Answer, output_of, with_files};
 use super::trace::Traced;
 use super::volume::{Kind, State, Templates, Volume};
+use nix::mount::{MntFlags, umount2};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
+};
 use std::fs;
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,25 +31,76 @@ enum Reason {
     Foreign(u64),
     /// An attach of what another server has.
     Elsewhere,
+    /// The first unmount of a second incident: the refusal of the first one has lasted long enough.
+    Again,
+    /// An unmount of a disk that is in use by what no table shows.
+    Hidden,
+    /// An attach of what the cloud never ends to attach elsewhere, and then does not answer any more.
+    Stuck,
+    /// An attach while the cloud does not end its answers.
+    Endless,
 }
 
-const REASONS: [(&str, Reason); 5] = [
+const REASONS: [(&str, Reason); 9] = [
     ("refuseddetach", Reason::Mounted),
     ("refusedunmountdevice", Reason::Written),
     ("foreignhead", Reason::Foreign(0)),
     ("foreignmiddle", Reason::Foreign(11 << 20)),
     ("refusedattach", Reason::Elsewhere),
+    ("refusedagain", Reason::Again),
+    ("refusedhidden", Reason::Hidden),
+    ("refusedstuck", Reason::Stuck),
+    ("refusedendless", Reason::Endless),
 ];
+
+impl Reason {
+    fn needs_pods(self) -> bool {
+        matches!(self, Self::Written | Self::Again)
+    }
+
+    /// What is on a disk, who uses it and since when does not depend on whose disk it is.
+    fn is_played_on(self, kind: Kind) -> bool {
+        match self {
+            Self::Foreign(_) | Self::Again | Self::Hidden => kind == Kind::Local,
+            Self::Stuck | Self::Endless => kind == Kind::Openstack,
+            _ => true,
+        }
+    }
+
+    /// The settings of the call that is struck.
+    fn settings(self) -> Vec<String> {
+        let lines: &[&str] = match self {
+            Self::Again => &["guard.give_up_after = 1"],
+            Self::Stuck => &["deadline.attach = 3"],
+            _ => &[],
+        };
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+}
+
+/// An open file that is under way between two processes: it keeps the disk, and no table has it.
+fn in_flight(path: &Path) -> [OwnedFd; 2] {
+    let (one, two) =
+        socketpair(AddressFamily::Unix, SockType::Datagram, None, SockFlag::SOCK_CLOEXEC)
+            .expect("two sockets");
+    with_files(|| {
+        let file = fs::File::open(path).expect("the application's file");
+        let files = [file.as_raw_fd()];
+        let message = [ControlMessage::ScmRights(&files)];
+        sendmsg::<()>(one.as_raw_fd(), &[IoSlice::new(b"x")], &message, MsgFlags::empty(), None)
+            .expect("sent");
+    });
+    [one, two]
+}
 
 pub fn plays() -> Vec<Play> {
     let mut plays = Vec::new();
     for (name, reason) in REASONS {
-        if reason == Reason::Written && !pods_are_possible("steps") {
+        if reason.needs_pods() && !pods_are_possible("steps") {
             continue;
         }
         for kind in [Kind::Local, Kind::Openstack] {
-            // What is on a disk does not depend on whose it is.
-            if kind == Kind::Openstack && matches!(reason, Reason::Foreign(_)) {
+            if !reason.is_played_on(kind) {
                 continue;
             }
             plays.push(Play {
@@ -59,6 +118,7 @@ pub fn plays() -> Vec<Play> {
 struct Refused {
     reason: Reason,
     container: Option<Container>,
+    flight: Option<[OwnedFd; 2]>,
     volume: Volume,
     before: String,
 }
@@ -67,10 +127,10 @@ impl Refused {
     fn set_up(templates: &Templates, kind: Kind, reason: Reason) -> Box<dyn Scene> {
         let is_foreign = matches!(reason, Reason::Foreign(_));
         let mut volume = templates.volume(kind, "ext4", !is_foreign);
-        let mut container = None;
+        let (mut container, mut flight) = (None, None);
         match reason {
             Reason::Mounted => volume.bring_to(State::Published),
-            Reason::Written => {
+            Reason::Written | Reason::Again => {
                 let pod = Pod::new(Naming::Systemd);
                 pod.uid().clone_into(&mut volume.uid);
                 volume.bring_to(State::Published);
@@ -88,8 +148,32 @@ impl Refused {
                 let answer = volume.ask_of("attach", "node-b");
                 assert_eq!(answer.json["status"], "Success", "{}", answer.text);
             }
+            Reason::Hidden => {
+                volume.bring_to(State::Staged);
+                flight = Some(in_flight(&volume.global().join("data")));
+                // By a person.
+                umount2(&volume.global(), MntFlags::MNT_DETACH).expect("unmounted");
+            }
+            Reason::Stuck => {
+                let mut world = volume.cloud().expect("a cloud").world();
+                let other = world.server_id("node-b");
+                world.storage_lists(&volume.id, &other, "attaching");
+                world.volume_mut(&volume.id).set_status("attaching");
+            }
+            Reason::Endless => {
+                let answers = Fault::on("*", "/**").service("volume");
+                volume.cloud().expect("a cloud").fault(answers.always().endless());
+            }
         }
-        let mut scene = Self { reason, container, volume, before: String::new() };
+        volume.configure(&reason.settings());
+        if reason == Reason::Again {
+            let answer = volume.ask("unmountdevice");
+            assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+            // It is wanted again, and the next incident comes later.
+            volume.through("mountdevice");
+            std::thread::sleep(Duration::from_millis(1100));
+        }
+        let mut scene = Self { reason, container, flight, volume, before: String::new() };
         scene.before = scene.now();
         Box::new(scene)
     }
@@ -98,7 +182,7 @@ impl Refused {
     fn now(&self) -> String {
         let volume = &self.volume;
         match self.reason {
-            Reason::Mounted | Reason::Written => {
+            Reason::Mounted | Reason::Written | Reason::Again | Reason::Hidden => {
                 let mounts = [volume.pod(), volume.global()].map(|at| volume.is_mounted(&at));
                 format!("mounted: {mounts:?}, with its disk: {}", volume.has_disk())
             }
@@ -107,15 +191,19 @@ impl Refused {
                 String::from_utf8_lossy(&sum.stdout).into_owned()
             }
             Reason::Elsewhere => volume.ask_of("isattached", "node-b").json["attached"].to_string(),
+            Reason::Stuck | Reason::Endless => {
+                let world = volume.cloud().expect("a cloud").world();
+                format!("{:?}", world.storage.volume(&volume.id).expect("the volume").servers())
+            }
         }
     }
 
     fn call(&self) -> &'static str {
         match self.reason {
             Reason::Mounted => "detach",
-            Reason::Written => "unmountdevice",
+            Reason::Written | Reason::Again | Reason::Hidden => "unmountdevice",
             Reason::Foreign(_) => "mountdevice",
-            Reason::Elsewhere => "attach",
+            Reason::Elsewhere | Reason::Stuck | Reason::Endless => "attach",
         }
     }
 
@@ -130,7 +218,15 @@ impl Refused {
 
 impl Scene for Refused {
     fn command(&self) -> Command {
-        self.volume.command(&self.volume.call(self.call()))
+        let mut command = self.volume.command(&self.volume.call(self.call()));
+        if self.reason == Reason::Endless {
+            bound_memory(&mut command);
+        }
+        command
+    }
+
+    fn hurry(&self, is_on: bool) {
+        hurry_with(&self.volume, is_on, self.reason.settings());
     }
 
     fn volume(&self) -> Option<&Volume> {
@@ -147,12 +243,22 @@ impl Scene for Refused {
 
     fn go_on(&mut self, _follow_up: &str) {
         self.must_be_as_before();
+        self.volume.configure(&[]);
+        if self.reason == Reason::Stuck {
+            // It is seen, and then the cloud says nothing more.
+            self.volume.configure(&self.reason.settings());
+            let silent = Fault::on("GET", "/volumes/*").nth(2).always();
+            let silent = silent.delay(Duration::from_secs(20));
+            self.volume.cloud().expect("a cloud").fault(silent);
+        }
         // Now that nothing fails any more it is refused as ever.
-        let answer = self.volume.ask(self.call());
+        let answer = Answer::of(self.command());
         assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
         self.must_be_as_before();
         // And what is in the way goes.
         drop(self.container.take());
+        drop(self.flight.take());
+        self.volume.configure(&[]);
         let volume = &self.volume;
         match self.reason {
             Reason::Elsewhere => {
@@ -165,11 +271,43 @@ impl Scene for Refused {
                 let made = volume.verb(&["format", &volume.id, "--yes"]);
                 assert!(made.is_ok(), "{end}: {made:?}");
             }
+            Reason::Stuck => {
+                let is_told = answer.text.contains("attaching");
+                assert!(is_told, "what was seen is not told: {}", answer.text);
+                let cloud = volume.cloud().expect("a cloud");
+                let mut world = cloud.world();
+                world.faults.clear();
+                let found = world.volume_mut(&volume.id);
+                found.attachments.clear();
+                found.set_status("available");
+            }
+            Reason::Endless => {
+                let is_told = answer.text.contains("does not end its answer");
+                assert!(is_told, "what is wrong is not told: {}", answer.text);
+                volume.cloud().expect("a cloud").world().faults.clear();
+            }
             _ => {}
         }
-        if volume.pod().exists() {
+        if volume.pod().exists() || volume.global().exists() {
             volume.take_away();
         }
         volume.lives_on(!matches!(self.reason, Reason::Foreign(_)));
     }
+}
+
+/// A call that takes in all that it is sent comes to this bound, and dies without an answer.
+#[allow(unsafe_code)]
+fn bound_memory(command: &mut Command) {
+    use nix::libc::{RLIMIT_DATA, rlimit, setrlimit};
+    use std::os::unix::process::CommandExt;
+    let most = rlimit { rlim_cur: 400 << 20, rlim_max: 400 << 20 };
+    let bound = move || {
+        // SAFETY: the kernel reads one structure, which lives until it returns.
+        match unsafe { setrlimit(RLIMIT_DATA, &raw const most) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the child makes one system call before its exec.
+    unsafe { command.pre_exec(bound) };
 }

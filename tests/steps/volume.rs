@@ -139,6 +139,14 @@ impl Volume {
         command
     }
 
+    /// The test server, if it is in that cloud.
+    pub fn cloud(&self) -> Option<&Server> {
+        match &self.cloud {
+            Cloud::Local => None,
+            Cloud::Openstack { server, .. } => Some(server),
+        }
+    }
+
     pub fn base(&self) -> String {
         text(&self.node.base()).to_owned()
     }
