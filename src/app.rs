@@ -16,7 +16,7 @@ use crate::model::cloud::attachment_state::Sharing;
 use crate::model::config::Config;
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mount::target::StagePlace;
+use crate::model::mount::layout::StagePlace;
 use crate::model::report::metrics::Sample;
 use crate::watchdog::{self, Subject};
 use crate::wiring::{self, BESIDE, ETC, Setting};
@@ -147,6 +147,7 @@ fn call_driver(
         let tally = Tally::default();
         let setting = Setting {
             words: &TEAR_DOWNS,
+            layouts: LAYOUTS,
             config: &config,
             origin: origin.as_deref(),
             operation: word,
@@ -290,6 +291,8 @@ fn stage_place(options: &Options, config: &Config) -> StagePlace {
     StagePlace { root: config.paths.kubelet_root.clone(), below: folders::global_below(&name) }
 }
 
+/// Where they have their folders.
+pub use crate::flexvolume::folders::LAYOUTS;
 /// What those who call this program name tear-downs.
 pub use crate::flexvolume::words::TEAR_DOWNS;
 

@@ -21,6 +21,7 @@ use crate::model::config::{CloudKind, Config};
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
+use crate::model::mount::layout::Layouts;
 use crate::model::report::tear_down::TearDownWords;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -38,6 +39,8 @@ pub struct Setting<'a> {
     pub config: &'a Config,
     /// The file that it came from.
     pub origin: Option<&'a Path>,
+    /// Where orchestrators have their folders.
+    pub layouts: Layouts,
     /// What the caller names tear-downs.
     pub words: &'a TearDownWords,
     /// The operation's name.
@@ -68,14 +71,14 @@ pub fn with_driver<T>(
         cloud: cloud.as_ref(),
         devices: &devices,
         file_systems: &KernelFileSystems::below(&config.paths.run_dir),
-        mounts: &KernelMounts,
+        mounts: &KernelMounts { layouts: setting.layouts },
         records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
         answers: is_remote.then_some(&answers),
         pace: is_remote.then_some(&pace),
         locks: &Locks::below(&config.paths.run_dir).with_patience(setting.lock_patience),
         this_node: &this_node,
         takeover: config.attach.takeover,
-        census: &KernelCensus::default(),
+        census: &KernelCensus::default().with_layouts(setting.layouts),
         switches: &KernelSwitches::default(),
         heal: config.heal.mode,
         after: &config.heal.after,
@@ -85,6 +88,7 @@ pub fn with_driver<T>(
         operation: setting.operation,
         deadline: setting.deadline,
         words: setting.words,
+        layouts: setting.layouts,
         tally: setting.tally,
     };
     driver::with_driver(&ports, work)

@@ -113,6 +113,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         operation,
         deadline,
         tally,
+        layouts,
         words,
     } = ports;
     let attachments = Attachments { cloud, answers, pace, deadline };
@@ -121,7 +122,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let numbers = DiskNumbers { cloud, devices, mounts, records, census, disks: &disks };
     let memory = Memory { file_systems, records, locks, operation, deadline };
     let volumes = Volumes { cloud, devices, mounts, records, deadline, memory: &memory };
-    let ownership = Ownership { mounts, records, census, numbers: &numbers };
+    let ownership = Ownership { layouts, mounts, records, census, numbers: &numbers };
     let places = MountPlaces {
         mounts,
         records,
@@ -156,6 +157,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         departures: &departures,
     };
     let copies = LeakedCopies {
+        layouts,
         mounts,
         records,
         census,
@@ -167,6 +169,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         refusals: &refusals,
     };
     let letting_go = LettingGo {
+        layouts,
         records,
         census,
         policy,
@@ -176,7 +179,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         marks: &marks,
     };
     let forgetting =
-        Forgetting { mounts, records, census, numbers: &numbers, ownership: &ownership };
+        Forgetting { layouts, mounts, records, census, numbers: &numbers, ownership: &ownership };
     let guard = Guard {
         file_systems,
         mounts,
@@ -232,6 +235,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     };
     let notification = Notification { records, census, after, processes, deadline };
     let adoption = Adoption {
+        layouts,
         cloud,
         devices,
         file_systems,
@@ -416,6 +420,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         healing: &healing,
     };
     let taking_down = TakingDown {
+        layouts,
         cloud,
         records,
         this_node,
@@ -427,6 +432,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         detaching: &detaching,
     };
     let surveying = Surveying {
+        layouts,
         cloud,
         devices,
         mounts,

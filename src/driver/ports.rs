@@ -11,6 +11,7 @@ use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::deadline::Deadline;
 use crate::model::ids::NodeName;
 use crate::model::mount::aftercare::After;
+use crate::model::mount::layout::Layouts;
 use crate::model::report::tear_down::TearDownWords;
 use std::path::Path;
 
@@ -52,6 +53,8 @@ pub struct Ports<'a> {
     pub scratch: &'a Path,
     /// Whether tear-downs of volumes in use are refused.
     pub guard: &'a GuardConfig,
+    /// Where orchestrators have their folders.
+    pub layouts: Layouts,
     /// What the caller names tear-downs.
     pub words: &'a TearDownWords,
     /// The operation's name, for the lock file.

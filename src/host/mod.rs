@@ -42,12 +42,12 @@ use crate::model::mount::aftercare::Wakeup;
 use crate::model::mount::disk_users::{
     Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers,
 };
+use crate::model::mount::layout::Target;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Method, Standing, Switched};
 use crate::model::mount::staleness::Presence;
-use crate::model::mount::target::Target;
 use crate::model::record::NamespaceSign;
 use child::Keeper;
 use std::collections::BTreeSet;

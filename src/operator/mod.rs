@@ -17,7 +17,7 @@ mod terminal;
 pub mod timeline;
 mod views;
 
-use crate::app::TEAR_DOWNS;
+use crate::app::{LAYOUTS, TEAR_DOWNS};
 use crate::cli::views::Looking;
 use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
 use crate::driver::Driver;
@@ -159,6 +159,7 @@ fn measured<T>(
     let tally = Tally::default();
     let setting = Setting {
         words: &TEAR_DOWNS,
+        layouts: LAYOUTS,
         config,
         origin,
         operation: verb,

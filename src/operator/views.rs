@@ -4,7 +4,7 @@ use super::status::{self, Row};
 use super::terminal::Stage;
 use super::{doctor, explain, history, holders};
 use crate::app;
-use crate::app::TEAR_DOWNS;
+use crate::app::{LAYOUTS, TEAR_DOWNS};
 use crate::cli::VolumeNameArgument;
 use crate::cli::generate;
 use crate::cli::views::{Looking, Subject};
@@ -64,6 +64,7 @@ impl Configured {
         let tally = Tally::default();
         let setting = Setting {
             words: &TEAR_DOWNS,
+            layouts: LAYOUTS,
             config: &self.config,
             origin: self.origin.as_deref(),
             operation: verb,

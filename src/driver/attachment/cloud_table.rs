@@ -14,6 +14,7 @@ use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::mount::aftercare::After;
+use crate::model::mount::layout::Layouts;
 use crate::model::report::tear_down::TearDownWords;
 use std::time::Duration;
 
@@ -64,6 +65,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration
             guard: &GuardConfig::default(),
             operation: "test",
             tally: &Tally::default(),
+            layouts: Layouts::default(),
             words: &TearDownWords::PLAIN,
             deadline: Deadline::after(deadline),
         };

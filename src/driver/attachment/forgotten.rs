@@ -12,7 +12,7 @@ use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::folders_let_go::LetGoes;
-use crate::model::mount::target::{Place, Target, place_of, root_above};
+use crate::model::mount::layout::{Layouts, Place, Target};
 use crate::model::record::VolumeRecord;
 use std::path::Path;
 
@@ -28,6 +28,7 @@ pub struct Forgotten {
 /// Volumes that kubelet has forgotten are taken down.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct TakingDown<'a> {
+    pub(in crate::driver) layouts: Layouts,
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) this_node: &'a NodeName,
@@ -61,7 +62,7 @@ impl TakingDown<'_> {
         tracing::warn!(volume = %id, "kubelet let go of it and does not know it any more, and its pods have ended: taken down");
         let name = record.name.clone().unwrap_or_else(|| id.as_name());
         if let Some(staged) = &record.staged {
-            let (name, target) = global_of(&staged.folder)?;
+            let (name, target) = global_of(self.layouts, &staged.folder)?;
             self.unmounting.unstage_forgotten(&name, &target)?;
             failpoints::step("forgotten.unmounted");
         }
@@ -94,14 +95,17 @@ pub(in crate::driver) fn is_attached(state: &CloudVolume, server: &ServerId) -> 
 }
 
 /// A global folder, taken apart.
-pub(in crate::driver) fn global_of(folder: &Path) -> Result<(VolumeName, Target)> {
+pub(in crate::driver) fn global_of(
+    layouts: Layouts,
+    folder: &Path,
+) -> Result<(VolumeName, Target)> {
     let wrong = || {
         let place = folder.display();
-        Error::new(Kind::Host, format!("{place} is no folder of kubelet's for a volume"))
+        Error::new(Kind::Host, format!("{place} is no folder of the orchestrator's for a volume"))
             .hint("unmount it by hand")
     };
-    let (place, name) = place_of(folder).ok_or_else(wrong)?;
-    let root = root_above(folder).filter(|_| place == Place::Global).ok_or_else(wrong)?;
+    let (place, name) = layouts.place_of(folder).ok_or_else(wrong)?;
+    let root = layouts.root_above(folder).filter(|_| place == Place::Global).ok_or_else(wrong)?;
     let below = folder.strip_prefix(root).map_err(|_| wrong())?;
     Ok((name, Target { root: root.to_path_buf(), below: below.to_path_buf() }))
 }

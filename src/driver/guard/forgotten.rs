@@ -10,8 +10,8 @@ use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::folders_let_go::LetGo;
+use crate::model::mount::layout::{Layouts, Place};
 use crate::model::mount::ownership::{Machine, Standing};
-use crate::model::mount::target::{Place, place_of};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::LetGoFact;
 use crate::model::timestamp::now;
@@ -26,6 +26,7 @@ const TOLD_FOR: u64 = 86_400_000;
 
 /// What kubelet let go of, and whether it knows that still.
 pub(in crate::driver) struct Forgetting<'a> {
+    pub(in crate::driver) layouts: Layouts,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
@@ -61,15 +62,16 @@ impl Forgetting<'_> {
     fn is_nobodys(&self, record: &VolumeRecord) -> bool {
         let numbers: Vec<DeviceNumber> = self.numbers.numbers_of(Some(&record.volume), &[]);
         let Ok(table) = self.mounts.table() else { return false };
-        let is_pods =
-            |place: &Path| matches!(place_of(place), Some((Place::Pod(_) | Place::SubPath(_), _)));
+        let is_pods = |place: &Path| {
+            matches!(self.layouts.place_of(place), Some((Place::Pod(_) | Place::SubPath(_), _)))
+        };
         let mut own = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
         if own.any(|mount| is_pods(&mount.target)) {
             return false;
         }
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
-                let machine = Machine::new(&table, Some(record), &numbers);
+                let machine = Machine::new(self.layouts, &table, Some(record), &numbers);
                 uses.namespaces.iter().all(|one| machine.standing(one) != Standing::Claim)
             }
             Answer::CannotTell(_) => false,

@@ -22,8 +22,8 @@ use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::mount::layout::{Layouts, Place};
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::target::{Place, place_of};
 use crate::model::record::{DiskMoment, VolumeRecord};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -40,6 +40,7 @@ pub struct Found {
 /// Mounts without a record become this driver's.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Adoption<'a> {
+    pub(in crate::driver) layouts: Layouts,
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) file_systems: &'a dyn FileSystems,
@@ -78,9 +79,11 @@ impl Adoption<'_> {
     /// The mounts at global folders that no record tells of.
     fn strays<'t>(&self, table: &'t MountTable) -> Result<Vec<(VolumeName, &'t Mount)>> {
         let boot = crate::host::machine::boot_id();
-        let places = table.mounts().iter().filter_map(|mount| match place_of(&mount.target)? {
-            (Place::Global, name) => Some((name, mount)),
-            (Place::Pod(_) | Place::SubPath(_), _) => None,
+        let places = table.mounts().iter().filter_map(|mount| {
+            match self.layouts.place_of(&mount.target)? {
+                (Place::Global, name) => Some((name, mount)),
+                (Place::Pod(_) | Place::SubPath(_), _) => None,
+            }
         });
         // Of those that are stacked the one that none of the others stands on.
         let is_below = |mount: &Mount| table.at(&mount.target).any(|m| m.parent == mount.id);
@@ -114,10 +117,11 @@ impl Adoption<'_> {
         let _lock = self.locking.lock(&id)?;
         self.disks.prove_again(&id, &disk)?;
         self.memory.remember_found(&id, &disk, mount);
-        let pods = table.of(mount.number).filter_map(|one| match place_of(&one.target)? {
-            (Place::Pod(uid), of) if of == *name => Some((uid, one.target.clone())),
-            _ => None,
-        });
+        let pods =
+            table.of(mount.number).filter_map(|one| match self.layouts.place_of(&one.target)? {
+                (Place::Pod(uid), of) if of == *name => Some((uid, one.target.clone())),
+                _ => None,
+            });
         let pods: Vec<_> = pods.collect();
         self.records.update(&id, |record| {
             for (uid, folder) in pods {
@@ -253,7 +257,7 @@ impl Adoption<'_> {
         let table = self.mounts.table()?;
         let own = table.mounts().iter().find(|mount| {
             dead.contains(&mount.number)
-                && matches!(place_of(&mount.target), Some((Place::Global, _)))
+                && matches!(self.layouts.place_of(&mount.target), Some((Place::Global, _)))
         });
         let folder = own.map(|mount| mount.target.clone()).unwrap_or_default();
         let read_only = own.is_some_and(Mount::is_read_only);

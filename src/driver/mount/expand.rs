@@ -14,8 +14,8 @@ use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::least_disk;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::mount::layout::Target;
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::target::Target;
 use std::path::Path;
 use std::time::Duration;
 

@@ -11,9 +11,9 @@ use crate::model::disk::contents::FsType;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mount::layout::Target;
 use crate::model::mount::mount_place::{Covered, Look, Stands};
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::target::Target;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

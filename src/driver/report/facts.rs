@@ -3,8 +3,8 @@
 use crate::cloud::CloudVolume;
 use crate::host::machine::uptime;
 use crate::model::ids::{ConsumerId, ServerId, VolumeName};
+use crate::model::mount::layout::{Layouts, Place};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::target::{Place, place_of};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{CloudFact, CloudView, MountFact, PodFact, RefusalFact, Role};
 use crate::model::report::refusal::Refusal;
@@ -13,10 +13,11 @@ use std::collections::BTreeSet;
 
 /// Whose a mount of this machine is: by its path, else as it was remembered.
 pub(in crate::driver) fn own_role(
+    layouts: Layouts,
     mount: &Mount,
     record: Option<&VolumeRecord>,
 ) -> (Role, Option<ConsumerId>) {
-    match place_of(&mount.target) {
+    match layouts.place_of(&mount.target) {
         Some((Place::Global, _)) => (Role::Global, None),
         Some((Place::Pod(uid) | Place::SubPath(uid), _)) => (Role::Pod, Some(uid)),
         None => {
@@ -34,6 +35,7 @@ pub(in crate::driver) fn own_role(
 }
 
 pub(in crate::driver) fn name_of(
+    layouts: Layouts,
     record: Option<&VolumeRecord>,
     cloud: &CloudFact,
     mounts: &[MountFact],
@@ -42,7 +44,7 @@ pub(in crate::driver) fn name_of(
         CloudFact::Known(view) => view.recorded_name.clone(),
         CloudFact::Unknown { .. } | CloudFact::Missing => None,
     };
-    let folder = || mounts.iter().find_map(|mount| Some(place_of(&mount.place)?.1));
+    let folder = || mounts.iter().find_map(|mount| Some(layouts.place_of(&mount.place)?.1));
     record.and_then(|record| record.name.clone()).or(recorded).or_else(folder)
 }
 

@@ -16,10 +16,10 @@ use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
+use crate::model::mount::layout::Layouts;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, Standing};
 use crate::model::mount::staleness::{Here, Presence, Verdict, judge};
-use crate::model::mount::target::place_of;
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
     CloudFact, Disk, DiskFact, LinkFact, MountFact, RecordFact, Role, VolumeFacts,
@@ -61,6 +61,7 @@ struct CloudLook {
 /// A look at every volume.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Surveying<'a> {
+    pub(in crate::driver) layouts: Layouts,
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) mounts: &'a dyn Mounts,
@@ -106,7 +107,7 @@ impl Surveying<'_> {
         let is_ours = |mount: &&Mount| {
             numbers.contains(&mount.disk)
                 || device_nodes::owner_of(mount).is_some()
-                || place_of(&mount.target).is_some()
+                || self.layouts.place_of(&mount.target).is_some()
         };
         let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
         numbers.extend(own);
@@ -203,7 +204,7 @@ impl Surveying<'_> {
 
     /// The volume of a mount in one of the orchestrator's folders, if it can be told.
     fn volume_in(&self, mount: &Mount) -> Option<VolumeId> {
-        let (_, name) = place_of(&mount.target)?;
+        let (_, name) = self.layouts.place_of(&mount.target)?;
         self.volumes.volume_mounted_at(&name, &mount.target).ok().flatten()
     }
 
@@ -234,7 +235,7 @@ impl Surveying<'_> {
             }
         }
         for mount in table.mounts() {
-            if let Some((_, name)) = place_of(&mount.target) {
+            if let Some((_, name)) = self.layouts.place_of(&mount.target) {
                 let id = self.volume_in(mount);
                 let subject = id.map_or(Subject::Name(name), Subject::Volume);
                 owners.entry(mount.number).or_insert(subject);
@@ -276,7 +277,9 @@ impl Surveying<'_> {
         let mounts = self.mount_facts(subject, context, record, &disk);
         let name = match subject {
             Subject::Name(name) => Some(name.clone()),
-            Subject::Volume(id) => name_of(record, &cloud, &mounts).filter(|name| !name.is(id)),
+            Subject::Volume(id) => {
+                name_of(self.layouts, record, &cloud, &mounts).filter(|name| !name.is(id))
+            }
         };
         let wanted = id.map(|id| self.cloud.identity(id));
         let links = match (id, &wanted) {
@@ -327,7 +330,7 @@ impl Surveying<'_> {
         };
         let mut mounts = Vec::new();
         for mount in context.table.mounts().iter().filter(is_ours) {
-            let (role, pod) = own_role(mount, record);
+            let (role, pod) = own_role(self.layouts, mount, record);
             let hidden = self.places.out_of_reach(mount, context.table, is_the_volumes);
             let (out_of_reach, way_out) = hidden.unzip();
             let fact = MountFact::new(mount, role, verdict(mount));
@@ -336,7 +339,8 @@ impl Surveying<'_> {
         for one in context.elsewhere {
             let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
             let numbers = numbers_in(one);
-            let standing = Machine::new(context.table, record, &numbers).standing(one);
+            let standing =
+                Machine::new(self.layouts, context.table, record, &numbers).standing(one);
             let is_given = standing == Standing::Claim;
             let role = if is_given { Role::Container } else { Role::Stranger };
             for mount in one.mounts.iter().filter(is_ours) {

@@ -4,22 +4,22 @@ use crate::host::kernel;
 use crate::host::safe_path::mount_id;
 use crate::model::disk::contents::uuid_text;
 use crate::model::disk::device::DeviceNumber;
+use crate::model::mount::layout::Layouts;
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::target::place_of;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Finds the disk of each btrfs of ours. Other people's mounts are not opened: theirs may hang.
-pub(super) fn find_disks(table: &mut MountTable) {
-    for mount in table.mounts_mut().iter_mut().filter(|mount| is_ours(mount)) {
+pub(super) fn find_disks(table: &mut MountTable, layouts: Layouts) {
+    for mount in table.mounts_mut().iter_mut().filter(|mount| is_ours(mount, layouts)) {
         if let Some(disk) = disk_of(mount) {
             mount.disk = disk;
         }
     }
 }
 
-fn is_ours(mount: &Mount) -> bool {
-    mount.fs_type == "btrfs" && place_of(&mount.target).is_some()
+fn is_ours(mount: &Mount, layouts: Layouts) -> bool {
+    mount.fs_type == "btrfs" && layouts.place_of(&mount.target).is_some()
 }
 
 fn disk_of(mount: &Mount) -> Option<DeviceNumber> {

@@ -12,7 +12,7 @@ mod table;
 mod twins;
 
 use self::failure::{Failure, failed};
-use self::table::read_table;
+use self::table::read_table_with_disks;
 use super::child::{self, Ended, Work};
 use super::device_nodes::Node;
 use super::{Hidden, MountRequest, Mounts};
@@ -20,9 +20,9 @@ use super::{left_behind, worker};
 use crate::failpoints;
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::mount::layout::{Layouts, Target};
 use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::target::Target;
 use nix::errno::Errno;
 use nix::mount::MntFlags;
 use std::fs::{self, File};
@@ -32,11 +32,14 @@ use std::time::{Duration, Instant};
 
 /// The kernel's mounts, as this process's namespace has them.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct KernelMounts;
+pub struct KernelMounts {
+    /// Where orchestrators have their folders.
+    pub layouts: Layouts,
+}
 
 impl Mounts for KernelMounts {
     fn table(&self) -> Result<MountTable> {
-        read_table()
+        read_table_with_disks(self.layouts)
     }
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
@@ -62,7 +65,7 @@ impl Mounts for KernelMounts {
         for _ in 0..LOOKS {
             // The table first: what came since is not in it, and is looked for again. The place is
             // not held meanwhile, for that makes other people's unmounts busy.
-            let table = read_table()?;
+            let table = self.table()?;
             let seen = self.leads_to(folder)?;
             let is_told = |id: u32| table.mounts().iter().any(|mount| mount.id == id);
             let is_torn = seen.is_some_and(|id| !is_told(id));
@@ -188,7 +191,7 @@ impl Mounts for KernelMounts {
 
     fn renew_folder(&self, folder: &Path) -> Result<()> {
         failpoints::effect("mounts.renew_folder")?;
-        renewal::renew(folder).map_err(|error| {
+        renewal::renew(folder, self.layouts).map_err(|error| {
             Error::io(format!("end the mounts of others at {}", folder.display()), &error)
         })
     }
@@ -288,21 +291,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir_all(base.join("data/pods/u")).unwrap();
-        std::os::unix::fs::symlink(base.join("data"), base.join("kubelet")).unwrap();
-        let target = |below: &str| Target { root: base.join("kubelet"), below: below.into() };
-        let real = KernelMounts.real_path(&target("pods/u/volumes/x")).unwrap();
+        std::os::unix::fs::symlink(base.join("data"), base.join("root")).unwrap();
+        let target = |below: &str| Target { root: base.join("root"), below: below.into() };
+        let real = KernelMounts::default().real_path(&target("pods/u/volumes/x")).unwrap();
         assert_eq!(real, base.join("data/pods/u/volumes/x"));
         std::os::unix::fs::symlink("/etc", base.join("data/pods/evil")).unwrap();
         for below in ["pods/evil", "pods/evil/volumes"] {
-            let error = KernelMounts.real_path(&target(below)).unwrap_err();
+            let error = KernelMounts::default().real_path(&target(below)).unwrap_err();
             assert!(error.cause.contains("symbolic link"), "{error}");
         }
         for wrong in ["pods/evil/made", "pods/evil"] {
-            let error = KernelMounts.make_folder(&base.join("data").join(wrong)).unwrap_err();
+            let error =
+                KernelMounts::default().make_folder(&base.join("data").join(wrong)).unwrap_err();
             assert!(error.cause.contains("symbolic link"), "{error}");
         }
         assert!(fs::symlink_metadata("/etc/made").is_err());
-        KernelMounts.make_folder(&base.join("data/pods/v/volumes/x")).unwrap();
+        KernelMounts::default().make_folder(&base.join("data/pods/v/volumes/x")).unwrap();
         assert!(fs::metadata(base.join("data/pods/v/volumes/x")).unwrap().is_dir());
     }
 
@@ -312,7 +316,7 @@ mod tests {
         let base = fs::canonicalize(folder.path()).unwrap();
         let kind = |root: PathBuf| {
             let target = Target { root, below: "pods/u".into() };
-            KernelMounts.real_path(&target).unwrap_err().kind
+            KernelMounts::default().real_path(&target).unwrap_err().kind
         };
         fs::write(base.join("file"), "").unwrap();
         for missing in ["none", "file/none"] {
@@ -324,10 +328,13 @@ mod tests {
 
     #[test]
     fn the_table_of_this_thread_is_read() {
-        let look = KernelMounts.standing_at(Path::new("/proc")).unwrap();
+        let look = KernelMounts::default().standing_at(Path::new("/proc")).unwrap();
         let top = look.top().unwrap().unwrap();
         assert_eq!(top.fs_type, "proc");
-        assert_eq!(KernelMounts.leads_to(Path::new("/proc/sys")).unwrap(), Some(top.id));
-        assert_eq!(KernelMounts.standing_at(Path::new("/no/such")).unwrap().top(), Ok(None));
+        assert_eq!(KernelMounts::default().leads_to(Path::new("/proc/sys")).unwrap(), Some(top.id));
+        assert_eq!(
+            KernelMounts::default().standing_at(Path::new("/no/such")).unwrap().top(),
+            Ok(None)
+        );
     }
 }

@@ -2,21 +2,21 @@
 //! unlink(2) detach them, locked or not. They fail where the caller's own namespace has one.
 
 use crate::failpoints;
-use crate::model::mount::target::{Place, place_of};
+use crate::model::mount::layout::{Layouts, Place};
 use nix::errno::Errno;
 use std::fs;
 use std::io::{ErrorKind, Result};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
-pub(super) fn renew(folder: &Path) -> Result<()> {
+pub(super) fn renew(folder: &Path, layouts: Layouts) -> Result<()> {
     let found = match fs::symlink_metadata(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    match place_of(folder) {
+    match layouts.place_of(folder) {
         Some((Place::Global, _)) if found.is_dir() => exchange(folder, &found),
-        // kubelet removes these itself, and takes a folder beside them for a volume.
+        // The orchestrator removes these itself, and takes a folder beside them for a volume.
         Some((Place::Pod(_) | Place::SubPath(_), _)) if found.is_dir() => fs::remove_dir(folder),
         // The place of a file that was mounted.
         Some((Place::SubPath(_), _)) if found.is_file() && found.len() == 0 => {

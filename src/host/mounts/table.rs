@@ -1,11 +1,19 @@
-//! The mount table, with the disk of each btrfs.
+//! The mount table.
 
 use super::btrfs;
 use crate::failpoints;
 use crate::host::mount_tables;
 use crate::model::error::{Error, Result};
+use crate::model::mount::layout::Layouts;
 use crate::model::mount::mountinfo::MountTable;
 use std::fs::File;
+
+/// The mounts of this thread's namespace, with the disk of each btrfs that is in a folder of ours.
+pub(super) fn read_table_with_disks(layouts: Layouts) -> Result<MountTable> {
+    let mut table = read_table()?;
+    btrfs::find_disks(&mut table, layouts);
+    Ok(table)
+}
 
 /// The mounts of this thread's namespace.
 pub(super) fn read_table() -> Result<MountTable> {
@@ -14,7 +22,5 @@ pub(super) fn read_table() -> Result<MountTable> {
     failpoints::effect("mounts.table")?;
     let text = File::open(path).and_then(mount_tables::read);
     let text = text.map_err(|error| Error::io(format!("read {path}"), &error))?;
-    let mut table = MountTable::parse(&text)?;
-    btrfs::find_disks(&mut table);
-    Ok(table)
+    MountTable::parse(&text)
 }

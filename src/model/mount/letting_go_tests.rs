@@ -2,14 +2,15 @@ use super::*;
 use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::disk_users::{Process, Tie};
+use crate::model::mount::layout::OF_TESTS;
 use crate::model::mount::ownership::beneath;
 
-const FOLDER: &str = "/var/lib/kubelet/pods/u/volumes/incloud~disk/pv";
+const FOLDER: &str = "/var/lib/kubelet/pods/u/volumes/ours~disk/pv";
 
 /// The machine as most are: all is shared, and the volume is in the pod's folder.
 const SHARED: &str = "\
 20 1 254:0 / / rw shared:1 - ext4 d rw
-44 20 7:0 / /var/lib/kubelet/pods/u/volumes/incloud~disk/pv rw shared:5 - ext4 v rw
+44 20 7:0 / /var/lib/kubelet/pods/u/volumes/ours~disk/pv rw shared:5 - ext4 v rw
 ";
 
 fn of(lines: &str) -> NamespaceUse {
@@ -35,7 +36,7 @@ fn process(pid: u32) -> Process {
 fn judged(machine: &str, container: &str) -> Option<Vec<u32>> {
     let own = MountTable::parse(machine.as_bytes()).unwrap();
     let numbers = [DeviceNumber { major: 7, minor: 0 }];
-    let machine = Machine::new(&own, None, &numbers);
+    let machine = Machine::new(OF_TESTS, &own, None, &numbers);
     match judge(Path::new(FOLDER), &own, &machine, &[of(container)]) {
         Ruling::Free => panic!("it has the volume"),
         Ruling::LetGo(kept) => Some(kept.iter().map(|one| one.mount.id).collect()),
@@ -74,10 +75,10 @@ fn what_stands_where_the_folder_is_goes_with_it_if_it_is_shared_or_followed() {
     assert_eq!(judged(SHARED, &seen("")), Some(vec![61]));
     assert_eq!(judged(&SHARED.replace("shared:1 ", ""), &seen("master:1 ")), Some(vec![61]));
     // Who sees another of the machine's folders too has nothing of his own there.
-    let global = "/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/";
+    let global = "/plugins/stages/";
     let global = format!("62 60 7:0 / /host/var/lib/kubelet{global}pv rw - ext4 v rw\n");
     assert_eq!(judged(SHARED, &(seen("master:1 ") + &global)), None);
-    let elsewhere = seen("master:1 ").replace("/pods/u/volumes/incloud~disk/", "/elsewhere/");
+    let elsewhere = seen("master:1 ").replace("/pods/u/volumes/ours~disk/", "/elsewhere/");
     assert_eq!(judged(SHARED, &elsewhere), Some(vec![61]));
     // What it stands on is not seen.
     assert_eq!(judged(SHARED, "61 60 7:0 / /data rw - ext4 v rw\n"), None);
@@ -86,7 +87,7 @@ fn what_stands_where_the_folder_is_goes_with_it_if_it_is_shared_or_followed() {
 #[test]
 fn one_that_would_lose_it_is_enough() {
     let own = MountTable::parse(SHARED.as_bytes()).unwrap();
-    let machine = Machine::new(&own, None, &[]);
+    let machine = Machine::new(OF_TESTS, &own, None, &[]);
     let judge = |uses| super::judge(Path::new(FOLDER), &own, &machine, uses);
     assert_eq!(judge(&[]), Ruling::Free);
     let keeps = of("60 50 0:40 / / rw - overlay o rw\n61 60 7:0 / /data rw - ext4 v rw\n");

@@ -3,6 +3,7 @@
 pub mod aftercare;
 pub mod disk_users;
 pub mod folders_let_go;
+pub mod layout;
 pub mod letting_go;
 pub mod mount_options;
 pub mod mount_place;
@@ -11,4 +12,3 @@ pub mod ownership;
 pub mod propagation;
 pub mod replacement;
 pub mod staleness;
-pub mod target;

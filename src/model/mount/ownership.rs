@@ -10,8 +10,8 @@
 //! machine, which no container has unless it sees the machine's. What cannot be told is a claim.
 
 use super::disk_users::NamespaceUse;
+use super::layout::Layouts;
 use super::mountinfo::{Mount, MountTable};
-use super::target::{PODS, place_of, root_above};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
 use crate::model::record::VolumeRecord;
@@ -32,6 +32,7 @@ pub enum Standing {
 /// The machine's side: its own mounts, and what is remembered of the volume.
 #[derive(Debug)]
 pub struct Machine<'a> {
+    layouts: Layouts,
     table: &'a MountTable,
     record: Option<&'a VolumeRecord>,
     numbers: &'a [DeviceNumber],
@@ -43,6 +44,7 @@ impl<'a> Machine<'a> {
     /// or any of its volumes are.
     #[must_use]
     pub fn new(
+        layouts: Layouts,
         table: &'a MountTable,
         record: Option<&'a VolumeRecord>,
         numbers: &'a [DeviceNumber],
@@ -51,9 +53,9 @@ impl<'a> Machine<'a> {
         let published = record.into_iter().flat_map(|one| one.published.values());
         let remembered = staged.map(|staged| &staged.folder).chain(published);
         let mounted = table.mounts().iter().map(|mount| &mount.target);
-        let roots = remembered.chain(mounted).filter_map(|path| root_above(path));
+        let roots = remembered.chain(mounted).filter_map(|path| layouts.root_above(path));
         let roots = roots.map(Path::to_path_buf).collect();
-        Self { table, record, numbers, roots }
+        Self { layouts, table, record, numbers, roots }
     }
 
     /// Whether this driver bound the volume for this pod.
@@ -64,7 +66,10 @@ impl<'a> Machine<'a> {
         };
         let is_in_its_folder = |mount: &Mount| {
             self.numbers.contains(&mount.number)
-                && place_of(&mount.target).is_some_and(|(place, _)| place.consumer() == Some(pod))
+                && self
+                    .layouts
+                    .place_of(&mount.target)
+                    .is_some_and(|(place, _)| place.consumer() == Some(pod))
         };
         self.record.is_some_and(is_remembered) || self.table.mounts().iter().any(is_in_its_folder)
     }
@@ -89,20 +94,23 @@ impl<'a> Machine<'a> {
     pub fn folder_under(&self, mount: &Mount, one: &NamespaceUse) -> Option<PathBuf> {
         let (number, path) = seat_of(mount, &one.beneath)?;
         self.here(number, &path).find(|folder| {
-            place_of(folder).is_some()
-                && root_above(folder).is_some_and(|root| self.roots.contains(root))
+            self.layouts.place_of(folder).is_some()
+                && self.layouts.root_above(folder).is_some_and(|root| self.roots.contains(root))
         })
     }
 
-    /// The pod for which the orchestrator made the files that a runtime mounted into a namespace
-    /// (`etc-hosts`, `containers/<name>/…`): each container has such, in whatever cgroup it runs.
+    /// The pod for which the orchestrator made the files that a runtime mounted into a namespace:
+    /// each container has such, in whatever cgroup it runs.
     /// Nothing if there are none, or several pods'.
     #[must_use]
     pub fn pod_served(&self, table: &MountTable) -> Option<ConsumerId> {
-        let served = table.mounts().iter().filter(|mount| has_word(&mount.root));
+        let served =
+            table.mounts().iter().filter(|mount| self.layouts.names_containers_file(&mount.root));
         let mut pods = served.filter_map(|mount| {
             self.here(mount.number, &mount.root).find_map(|path| {
-                self.roots.iter().find_map(|root| pod_of_file(path.strip_prefix(root).ok()?))
+                self.roots
+                    .iter()
+                    .find_map(|root| self.layouts.consumer_of_file(path.strip_prefix(root).ok()?))
             })
         });
         let first = pods.next()?;
@@ -116,25 +124,6 @@ impl<'a> Machine<'a> {
             Some(own.target.join(below))
         })
     }
-}
-
-/// A file that the orchestrator makes for each container, below its folder of the pod.
-const HOSTS: &str = "etc-hosts";
-/// Its folder of such.
-const CONTAINERS: &str = "containers";
-
-fn has_word(path: &Path) -> bool {
-    path.iter().any(|part| part == HOSTS || part == CONTAINERS)
-}
-
-/// The pod of a path below the orchestrator's root.
-fn pod_of_file(path: &Path) -> Option<ConsumerId> {
-    let mut parts = path.iter();
-    let is_pods = parts.next()? == PODS;
-    let uid = parts.next()?.to_str()?;
-    let what = parts.next()?;
-    let is_its = is_pods && (what == HOSTS || what == CONTAINERS);
-    is_its.then(|| ConsumerId::parse(uid).ok())?
 }
 
 /// The folder that a mount covers: its file system, and its path in that. Under a stack of mounts it

@@ -2,16 +2,17 @@ use super::*;
 use crate::model::cgroup::Owner;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{NamespaceId, Process};
+use crate::model::mount::layout::OF_TESTS;
 
 const UID: &str = "2f399ae2-a3cd-41e8-95ee-5254001f7ecb";
-const GLOBAL: &str = "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/pv";
+const GLOBAL: &str = "/var/lib/kubelet/plugins/stages/pv";
 
 /// The machine: `/` on 254:0, `/var` apart on 254:1, the volume 7:0 at its global folder; a runtime
 /// shows the root of a container.
 const MACHINE: &str = "\
 1 1 254:0 / / rw - ext4 root rw
 2 1 254:1 / /var rw - ext4 var rw
-3 2 7:0 / /var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/pv rw - ext4 v rw
+3 2 7:0 / /var/lib/kubelet/plugins/stages/pv rw - ext4 v rw
 4 1 0:60 / /run/c/rootfs rw - overlay overlay rw
 ";
 
@@ -49,9 +50,9 @@ const ROWS: &str = "\
 1 1 254:0 / / r;2 1 254:1 / /var r;3 2 7:0 / {G} r||View
 # An agent with the machine's root at /host, or kubelet's root, or a part of it, at another place.
 1 1 0:60 / / r;2 1 254:0 / /host r;3 2 254:1 / /host/var r;4 3 7:0 / /host{G} r|a|View
-1 1 0:60 / / r;3 1 254:1 /lib/kubelet /kubelet r;4 3 7:0 / /kubelet/pods/{U}/volumes/incloud~disk/pv r|a|View
-1 1 0:60 / / r;3 1 254:1 /lib/kubelet/pods /pods r;4 3 7:0 / /pods/{U}/volumes/incloud~disk/pv r|a|View
-1 1 0:60 / / r;3 1 254:1 /lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts /mounts r;4 3 7:0 / /mounts/pv r|a|View
+1 1 0:60 / / r;3 1 254:1 /lib/kubelet /kubelet r;4 3 7:0 / /kubelet/pods/{U}/volumes/ours~disk/pv r|a|View
+1 1 0:60 / / r;3 1 254:1 /lib/kubelet/pods /pods r;4 3 7:0 / /pods/{U}/volumes/ours~disk/pv r|a|View
+1 1 0:60 / / r;3 1 254:1 /lib/kubelet/plugins/stages /mounts r;4 3 7:0 / /mounts/pv r|a|View
 1 1 0:60 / / r;3 1 254:1 /lib/kubelet/pods /pods r;4 3 7:0 /x /pods/{U}/volume-subpaths/pv/main/0 r|a|View
 # Two mounts stacked at the folder.
 1 1 254:0 / / r;2 1 254:1 / /var r;3 2 7:0 / {G} r;4 3 7:0 / {G} r|-|View
@@ -61,14 +62,14 @@ const ROWS: &str = "\
 1 1 0:60 / / r;2 1 7:0 / /x/pv r|a|Claim
 1 1 0:60 / / r;2 1 7:0 / /mounts/pv r|a|Claim
 1 1 0:60 / / r;2 1 7:0 / {G} r|a|Claim
-1 1 0:60 / / r;2 1 7:0 / /pods/{U}/volumes/incloud~disk/pv r|a|Claim
-1 1 0:60 / / r;2 1 7:0 / /a/{U}/volumes/incloud~disk/pv r|-|Claim
+1 1 0:60 / / r;2 1 7:0 / /pods/{U}/volumes/ours~disk/pv r|a|Claim
+1 1 0:60 / / r;2 1 7:0 / /a/{U}/volumes/ours~disk/pv r|-|Claim
 1 1 0:60 / / r;2 1 7:0 / /pods/{U}/volume-subpaths/pv/main/0 r|-|Claim
 # It is the root of the namespace.
 1 1 7:0 / / r|-|Claim
 # At the machine's root, elsewhere than in kubelet's folders: a person's bind.
 1 1 254:0 / / r;2 1 7:0 / /mnt/pv r|-|Claim
-1 1 254:0 / / r;2 1 7:0 / /mnt/pods/{U}/volumes/incloud~disk/pv r|-|Claim
+1 1 254:0 / / r;2 1 7:0 / /mnt/pods/{U}/volumes/ours~disk/pv r|-|Claim
 # The same folder of another file system.
 1 1 254:9 / / r;2 1 254:8 / /var r;3 2 7:0 / {G} r|-|Claim
 # A view and a claim together.
@@ -87,7 +88,7 @@ fn every_namespace_is_what_it_is() {
     let id = VolumeId::parse("v").unwrap();
     let mut record = VolumeRecord::new(id);
     record.consumers.insert(ConsumerId::parse("bound").unwrap(), String::new());
-    let machine = Machine::new(&own, Some(&record), &[VOLUME]);
+    let machine = Machine::new(OF_TESTS, &own, Some(&record), &[VOLUME]);
     let rows: Vec<_> = ROWS.lines().filter(|row| !row.starts_with('#')).collect();
     assert!(rows.len() > 20);
     for row in rows {
@@ -115,18 +116,18 @@ fn without_a_root_nothing_is_a_view() {
     let copy = MACHINE.replace("4 1 0:60", "4 1 0:61");
     let one = namespace(&copy, &[None]);
     let own = table(&bare);
-    assert_eq!(Machine::new(&own, None, &[VOLUME]).standing(&one), Standing::Claim);
+    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), Standing::Claim);
     // Any volume of kubelet's tells it.
     let more = bare
         + "9 2 0:70 / /var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/t rw - tmpfs t rw\n";
     let own = table(&more);
-    assert_eq!(Machine::new(&own, None, &[VOLUME]).standing(&one), Standing::View);
+    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), Standing::View);
 }
 
 #[test]
 fn a_pod_is_told_by_the_files_that_kubelet_made_for_it() {
     let own = table(MACHINE);
-    let machine = Machine::new(&own, None, &[VOLUME]);
+    let machine = Machine::new(OF_TESTS, &own, None, &[VOLUME]);
     let root = "1 1 0:60 / / rw - overlay o rw\n";
     let file =
         |id: u32, number: &str, path: &str| format!("{id} 1 {number} {path} /x rw - ext4 v rw\n");

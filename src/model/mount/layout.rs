@@ -1,0 +1,211 @@
+//! Folders that an orchestrator names for mounts, and what a path tells by them.
+
+use crate::model::ids::{ConsumerId, VolumeName};
+use std::path::{Path, PathBuf};
+
+/// Where an orchestrator has its folders: each face of the driver brings its own.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Where it has a volume's one mount for the machine, below its root.
+    pub stages: &'static str,
+    /// Where it has the folders of consumers, below its root.
+    pub consumers: &'static str,
+    /// Where it has the volumes of a consumer, below the consumer's folder. The folder above it has
+    /// those of other drivers too.
+    pub published: &'static str,
+    /// Where it has the parts of volumes that containers ask for, below the consumer's folder:
+    /// `<volume>/<container>/<number of the mount>`.
+    pub parts: &'static str,
+    /// What it makes for each container, below the consumer's folder, and a runtime mounts.
+    pub for_containers: [&'static str; 2],
+}
+
+/// The layouts of all faces: a machine's mounts may be any one's.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Layouts(pub &'static [Layout]);
+
+/// Whose a folder of the orchestrator's is, told by its path alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The machine's.
+    Global,
+    /// A consumer's.
+    Pod(ConsumerId),
+    /// A part of the volume in a consumer's folder (`subPath`).
+    SubPath(ConsumerId),
+}
+
+impl Place {
+    /// The consumer whose folder it is in.
+    #[must_use]
+    pub fn consumer(&self) -> Option<&ConsumerId> {
+        match self {
+            Place::Global => None,
+            Place::Pod(uid) | Place::SubPath(uid) => Some(uid),
+        }
+    }
+}
+
+impl Layouts {
+    /// What a path says of itself: the place and the volume's name, if it is one of ours.
+    #[must_use]
+    pub fn place_of(&self, path: &Path) -> Option<(Place, VolumeName)> {
+        let mut found = self.0.iter().filter_map(|layout| layout.parts_of(path));
+        found.next().map(|(_, place, name)| (place, name))
+    }
+
+    /// The orchestrator's root above a path of one of the volumes that it has in its folders, ours or
+    /// another driver's.
+    #[must_use]
+    pub fn root_above<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        self.0.iter().find_map(|layout| {
+            layout.root_above(path).or_else(|| layout.parts_of(path).map(|(root, ..)| root))
+        })
+    }
+
+    /// Whether the path may be of a file that is made for each container.
+    #[must_use]
+    pub fn names_containers_file(&self, path: &Path) -> bool {
+        let is_one = |part: &std::ffi::OsStr| {
+            self.0.iter().flat_map(|layout| layout.for_containers).any(|name| part == name)
+        };
+        path.iter().any(is_one)
+    }
+
+    /// The consumer for which a file was made, by its path below the orchestrator's root.
+    #[must_use]
+    pub fn consumer_of_file(&self, path: &Path) -> Option<ConsumerId> {
+        self.0.iter().find_map(|layout| {
+            let mut parts = path.strip_prefix(layout.consumers).ok()?.iter();
+            let consumer = parts.next()?.to_str()?;
+            let what = parts.next()?;
+            let is_its = layout.for_containers.iter().any(|name| what == *name);
+            is_its.then(|| ConsumerId::parse(consumer).ok())?
+        })
+    }
+}
+
+impl Layout {
+    fn root_above<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        // <root>/<consumers>/<consumer>/<volumes>/<driver>/<volume>
+        let volumes = Path::new(self.published).parent()?;
+        let above = path.ancestors().nth(2).filter(|above| above.ends_with(volumes))?;
+        let consumer = above.ancestors().nth(volumes.components().count());
+        consumer.and_then(|consumer| self.root_above_consumer(consumer)).map(|(root, _)| root)
+    }
+
+    fn parts_of<'p>(&self, path: &'p Path) -> Option<(&'p Path, Place, VolumeName)> {
+        let named = |path: &Path| VolumeName::parse(path.file_name()?.to_str()?).ok();
+        let above = path.parent()?;
+        if above.ends_with(self.stages) {
+            return Some((without(above, self.stages)?, Place::Global, named(path)?));
+        }
+        if above.ends_with(self.published) {
+            let (root, consumer) = self.root_above_consumer(without(above, self.published)?)?;
+            return Some((root, Place::Pod(consumer), named(path)?));
+        }
+        let is_number = path.file_name()?.to_str()?.parse::<u32>().is_ok();
+        let volume = above.parent().filter(|volume| {
+            is_number && volume.parent().is_some_and(|above| above.ends_with(self.parts))
+        })?;
+        let (root, consumer) = self.root_above_consumer(without(volume.parent()?, self.parts)?)?;
+        Some((root, Place::SubPath(consumer), named(volume)?))
+    }
+
+    /// The root above a consumer's folder, and the consumer.
+    fn root_above_consumer<'p>(&self, folder: &'p Path) -> Option<(&'p Path, ConsumerId)> {
+        let above = folder.parent().filter(|above| above.ends_with(self.consumers))?;
+        let consumer = ConsumerId::parse(folder.file_name()?.to_str()?).ok()?;
+        Some((without(above, self.consumers)?, consumer))
+    }
+}
+
+/// What stands above `tail` in a path that ends with it.
+fn without<'p>(path: &'p Path, tail: &str) -> Option<&'p Path> {
+    path.ancestors().nth(Path::new(tail).components().count())
+}
+
+/// A folder below a root that the administrator vouches for. The root may be reached through
+/// links; below it no link is followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The administrator's part.
+    pub root: PathBuf,
+    /// The orchestrator's part: relative, without dots.
+    pub below: PathBuf,
+}
+
+impl Target {
+    /// The path as the orchestrator wrote it.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.root.join(&self.below)
+    }
+}
+
+/// Where a volume would be staged: by the tail of the path alone when the root is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StagePlace {
+    /// The root, when the configuration binds it.
+    pub root: Option<PathBuf>,
+    /// The rest of the path.
+    pub below: PathBuf,
+}
+
+/// A layout for tests.
+#[cfg(test)]
+pub const OF_TESTS: Layouts = Layouts(&[Layout {
+    stages: "plugins/stages",
+    consumers: "pods",
+    published: "volumes/ours~disk",
+    parts: "volume-subpaths",
+    for_containers: ["etc-hosts", "containers"],
+}]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_tells_whose_it_is() {
+        let of = |path: &str| OF_TESTS.place_of(Path::new(path));
+        let name = VolumeName::parse("pv").unwrap();
+        let global = "/k/plugins/stages/pv".to_owned();
+        assert_eq!(of(&global), Some((Place::Global, name.clone())));
+        let uid = ConsumerId::parse("u-1").unwrap();
+        let pod = Some((Place::Pod(uid.clone()), name.clone()));
+        assert_eq!(of("/k/pods/u-1/volumes/ours~disk/pv"), pod);
+        let part = Some((Place::SubPath(uid), name));
+        assert_eq!(of("/k/pods/u-1/volume-subpaths/pv/main/0"), part);
+        for other in [
+            "/",
+            "/pv",
+            "/0",
+            "/mounts/pv",
+            "/k/pods/u-1/volumes/other~disk/pv",
+            "/volumes/ours~disk/pv",
+            "/k/u-1/volumes/ours~disk/pv",
+            "/k/pods/u-1/volume-subpaths/pv/main/x",
+            "/k/pods/u-1/volume-subpaths/pv/0",
+            "/k/pods/u-1/volume-subpaths/pv/main/sub/0",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_root_stands_above_every_volume() {
+        let global = "/k/plugins/stages/pv".to_owned();
+        for path in [
+            global.as_str(),
+            "/k/pods/u/volumes/ours~disk/pv",
+            "/k/pods/u/volumes/other~projected/token",
+            "/k/pods/u/volume-subpaths/pv/main/0",
+        ] {
+            assert_eq!(OF_TESTS.root_above(Path::new(path)), Some(Path::new("/k")), "{path}");
+        }
+        for path in ["/", "/k/pods/u/etc-hosts", "/k/u/volumes/a/b", "/volumes/a/b"] {
+            assert_eq!(OF_TESTS.root_above(Path::new(path)), None, "{path}");
+        }
+    }
+}
