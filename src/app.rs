@@ -1,6 +1,7 @@
 //! One call: words become an operation, and its result a reply.
 
 use crate::channel::Channel;
+use crate::configuration::Config;
 use crate::driver::attachment::detach::Force;
 use crate::driver::call_counts::Tally;
 use crate::driver::mount::publish::Publication;
@@ -13,7 +14,6 @@ use crate::flexvolume::reply::Reply;
 use crate::host::metrics::Report;
 use crate::host::{machine, worker};
 use crate::model::cloud::attachment_state::Sharing;
-use crate::model::config::Config;
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::layout::StagePlace;

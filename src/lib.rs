@@ -4,8 +4,9 @@
 //!
 //! | floor | rooms | may import |
 //! | --- | --- | --- |
-//! | roof | `main`, [`app`], [`wiring`], [`cli`], [`log`], [`channel`], [`watchdog`] | everything below |
-//! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words; it is wired like the roof, so it may import [`app`], [`wiring`], [`cli`] and [`log`]) | driver and below |
+//! | roof | `main`, [`app`], [`wiring`], [`configuration`], [`cli`], [`log`], [`channel`], [`watchdog`] | everything below |
+//! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words; it is wired like the roof, so it may import [`app`], [`wiring`], [`configuration`], [`cli`] and [`log`]) | driver and below |
+//! | installation | [`node`]: the machine around the driver, kubelet among it | ports and model |
 //! | decisions | [`driver`] | ports and model |
 //! | ports and adapters | [`cloud`], [`host`] | model, each other's port |
 //! | facts | [`model`] | nothing of ours |
@@ -39,12 +40,14 @@ pub mod app;
 pub mod channel;
 pub mod cli;
 pub mod cloud;
+pub mod configuration;
 pub mod driver;
 pub mod failpoints;
 pub mod flexvolume;
 pub mod host;
 pub mod log;
 pub mod model;
+pub mod node;
 pub mod operator;
 pub mod watchdog;
 pub mod wiring;

@@ -6,8 +6,8 @@
 //!
 //! Nothing here can fail a call: without a log it goes on.
 
+use crate::configuration::{Config, LogLevel};
 use crate::host::worker;
-use crate::model::config::{Config, LogLevel};
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
 use nix::fcntl::OFlag;

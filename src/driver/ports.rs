@@ -7,11 +7,11 @@ use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
 use crate::host::{Census, Devices, FileSystems, Mounts, Processes, Switches};
-use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::deadline::Deadline;
 use crate::model::ids::NodeName;
 use crate::model::mount::aftercare::After;
 use crate::model::mount::layout::Layouts;
+use crate::model::policy::{GuardPolicy, HealMode, Takeover};
 use crate::model::report::tear_down::TearDownWords;
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub struct Ports<'a> {
     /// A folder for mounts that nobody is to see.
     pub scratch: &'a Path,
     /// Whether tear-downs of volumes in use are refused.
-    pub guard: &'a GuardConfig,
+    pub guard: &'a GuardPolicy,
     /// Where orchestrators have their folders.
     pub layouts: Layouts,
     /// What the caller names tear-downs.

@@ -28,7 +28,6 @@ pub mod records;
 pub mod remount;
 mod safe_path;
 pub mod shared_answers;
-pub mod system;
 pub mod tool;
 pub mod worker;
 

@@ -2,13 +2,13 @@
 
 pub mod cgroup;
 pub mod cloud;
-pub mod config;
 pub mod deadline;
 pub mod disk;
 pub mod error;
 pub mod ids;
 pub mod mount;
 pub mod path_text;
+pub mod policy;
 pub mod record;
 pub mod report;
 pub mod secret;

@@ -4,10 +4,10 @@ use super::sweep::say;
 use super::terminal::told;
 use super::volume_named;
 use crate::driver::Driver;
-use crate::model::config::HealMode;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeName;
 use crate::model::mount::replacement::{Outcome, Switched};
+use crate::model::policy::HealMode;
 
 pub(super) fn run(
     driver: &Driver<'_>,

@@ -2,8 +2,8 @@
 
 use crate::cli::{LocalVerb, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
+use crate::configuration::{CloudKind, Config};
 use crate::host::devices::SysfsDevices;
-use crate::model::config::{CloudKind, Config};
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::text::visible;

@@ -6,21 +6,22 @@
 
 use super::heal::{notes, word};
 use super::terminal;
+use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::driver::attachment::forgotten::Forgotten;
 use crate::driver::heal::adopt::Found;
 use crate::driver::heal::outcome::Healed;
 use crate::driver::heal::sweep::Tended;
 use crate::host::devices::SysfsDevices;
-use crate::host::system::System;
 use crate::host::worker::watched::Signals;
 use crate::host::{Devices, device_nodes, worker};
 use crate::log;
-use crate::model::config::{Config, HealMode};
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::replacement::Outcome;
+use crate::model::policy::HealMode;
+use crate::node::system::System;
 use crate::watchdog::{self, PartPatience};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use crate::calls::{self, WORKING};
 use crate::scene::VARIABLE;
 use crate::support::Node;
-use incloud_disk::model::config::Config;
+use incloud_disk::configuration::Config;
 use std::fs;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 //! kubelet would call.
 
 use crate::support::Node;
-use incloud_disk::model::config::Config;
+use incloud_disk::configuration::Config;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::machine::{Machine, fails, must};
 use crate::support::DISK;
-use incloud_disk::model::config::Config;
+use incloud_disk::configuration::Config;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

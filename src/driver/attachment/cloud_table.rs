@@ -1,5 +1,5 @@
 //! Every status of the block service, with every listing and every view of the compute service:
-//! what attach, detach and isattached answer. No cell is left out.
+//! what attach, detach and "is it attached" answer. No cell is left out.
 
 use crate::driver::attachment::detach::Force;
 use crate::driver::call_counts::Tally;
@@ -9,12 +9,12 @@ use crate::driver::{Driver, Ports, with_driver};
 use crate::host::locks::Locks;
 use crate::host::records::Records;
 use crate::model::cloud::attachment_state::{ComputeView, STATUSES, Sharing};
-use crate::model::config::{GuardConfig, HealMode, Takeover};
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::mount::aftercare::After;
 use crate::model::mount::layout::Layouts;
+use crate::model::policy::{GuardPolicy, HealMode, Takeover};
 use crate::model::report::tear_down::TearDownWords;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ const VIEWS: [(&str, ComputeView); 3] = [
 
 /// attach and detach: `ok` already so, `ask` one request and then so, `wait` not settled within
 /// the deadline, `refuse` an error that a person must look at, `else` another server has it.
-/// isattached: `yes`, `no`, `doubt`.
+/// "Is it attached": `yes`, `no`, `doubt`.
 fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration) -> String {
     let call = |run: &dyn Fn(&Driver<'_>, &Volume, &NodeName) -> Result<bool, Error>| {
         let folder = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration
             processes: &NoHost,
             heal: HealMode::Off,
             scratch: folder.path(),
-            guard: &GuardConfig::default(),
+            guard: &GuardPolicy::default(),
             operation: "test",
             tally: &Tally::default(),
             layouts: Layouts::default(),

@@ -6,10 +6,10 @@
 use crate::cloud::{Attachment, Cloud, CloudVolume};
 use crate::driver::lookup::attachment_view::Attachments;
 use crate::failpoints;
-use crate::model::config::Takeover;
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
+use crate::model::policy::Takeover;
 use std::time::Duration;
 
 /// Two looks that lie this far apart are not one hiccup of the compute service.

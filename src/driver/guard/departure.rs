@@ -1,6 +1,6 @@
 //! The disk is free: the one rule by which a volume counts as gone from this machine.
 //!
-//! `unmountdevice` succeeds, a detach goes on, and the cloud's mark is taken away only when the
+//! An unmount of the stage folder succeeds, a detach goes on, and the cloud's mark is taken away only when the
 //! kernel lets the disk be opened exclusively, or when it is not here any more. What a mount table
 //! shows proves nothing: a mount that was taken off lazily, a copy in a namespace that cannot be
 //! seen, a device that is made of the disk keep it in use without a mount of ours.
@@ -14,7 +14,6 @@ use crate::driver::ownership::words;
 use crate::driver::ownership::words::NAMED;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
-use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::Freedom;
@@ -22,6 +21,7 @@ use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, Keeper, NamespaceUse, Process, plain};
 use crate::model::mount::staleness::Presence;
+use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(in crate::driver) struct Departures<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) disks: &'a Disks<'a>,

@@ -1,6 +1,6 @@
 //! A kubelet that let go of a folder and was restarted then does not know the volume any more: it
 //! lists the folders of pods, and there is none. If the pod ends before kubelet can read its claim,
-//! nobody asks for `unmountdevice` and `detach` ever again. So the timer does.
+//! it never asks to unmount the volume for good and to detach it. So the timer does.
 
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::ownership::Ownership;

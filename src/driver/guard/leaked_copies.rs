@@ -12,7 +12,6 @@ use crate::driver::ownership::words::{
 use crate::failpoints;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts};
-use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
@@ -20,6 +19,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::layout::Layouts;
 use crate::model::mount::ownership::{Machine, Standing};
+use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub(in crate::driver) struct LeakedCopies<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,

@@ -2,7 +2,7 @@
 //!
 //! kubelet 1.20 does not get over a refused `unmount`: it waits for a mount that is there, until it
 //! is restarted. One that succeeds takes nothing from a container, and kubelet mounts again once it
-//! knows that the pod wants the volume. What must not go is the volume itself: `unmountdevice` and
+//! knows that the pod wants the volume. What must not go is the volume itself: its unmount for good and
 //! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
 
 use crate::driver::guard::refusal::Refusals;
@@ -12,7 +12,6 @@ use crate::driver::ownership::Ownership;
 use crate::driver::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
 use crate::host::records::Records;
 use crate::host::{Census, machine};
-use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -21,6 +20,7 @@ use crate::model::mount::layout::Layouts;
 use crate::model::mount::letting_go::{Kept, Ruling, in_the_way, judge};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::Machine;
+use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::NamespaceSign;
 use crate::model::report::tear_down::TearDown;
 use crate::model::timestamp::now;
@@ -46,7 +46,7 @@ pub(in crate::driver) struct LettingGo<'a> {
     pub(in crate::driver) layouts: Layouts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
     pub(in crate::driver) ownership: &'a Ownership<'a>,
     pub(in crate::driver) refusals: &'a Refusals<'a>,

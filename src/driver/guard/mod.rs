@@ -21,13 +21,13 @@ use crate::driver::lookup::find_disk::Disks;
 use crate::driver::ownership::words::{file_use, kernel_use, named, way_to_end_users};
 use crate::host::records::Records;
 use crate::host::{Census, FileSystems, Mounts};
-use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, FileUse, plain};
 use crate::model::mount::mountinfo::Mount;
+use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
 
 /// Whether what uses a disk could be seen.
@@ -45,7 +45,7 @@ pub(in crate::driver) struct Guard<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) flushing: &'a Flushing<'a>,

@@ -4,9 +4,9 @@ use crate::driver::call_counts::Tally;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
-use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::{Occasion, Refusal};
 use crate::model::report::tear_down::{TearDown, TearDownWords};
@@ -25,7 +25,7 @@ fn occasion(pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
 /// Tear-downs that are refused.
 pub(in crate::driver) struct Refusals<'a> {
     pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) tally: &'a Tally,
     pub(in crate::driver) words: &'a TearDownWords,
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,

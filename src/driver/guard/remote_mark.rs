@@ -7,11 +7,11 @@ use crate::driver::guard::departure::Departures;
 use crate::driver::guard::refusal::Refusals;
 use crate::failpoints;
 use crate::host::records::Records;
-use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::deadline::Deadline;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct RemoteMarks<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) refusals: &'a Refusals<'a>,
     pub(in crate::driver) departures: &'a Departures<'a>,

@@ -2,7 +2,7 @@
 //! program's caches must never meet another one.
 //!
 //! One that is mounted on this machine from this very disk is what a heal before has put there, or a
-//! `mountdevice`: a further mount joins it. Of its counts and marks the disk tells nothing then, and
+//! staging: a further mount joins it. Of its counts and marks the disk tells nothing then, and
 //! no check may run on it: only that it is the same file system is asked.
 
 use crate::cloud::Cloud;

@@ -14,6 +14,7 @@ use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::least_disk;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mountinfo::Mount;
 use std::path::Path;
@@ -34,8 +35,8 @@ pub struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// Makes the volume mounted at the folder at least `bytes` large. Nobody else asks the cloud
-    /// for it: in `FlexVolume` this call is the only one.
+    /// Makes the volume mounted at the folder at least `bytes` large: in the cloud, on this machine,
+    /// and its file system. What cannot grow here is not asked for in the cloud.
     pub fn expand(
         &self,
         volume: &Volume,
@@ -51,25 +52,45 @@ impl Expansion<'_> {
         let _held = self.disks.hold(&volume.id, &disk)?;
         self.growing(&folder, &disk)?;
 
-        let state = self.attachments.existing(&volume.id)?;
-        if state.size < bytes {
-            refuse_failed(&state)?;
-            tracing::info!(volume = %volume.id, from = state.size, to = bytes, "asking the cloud to extend");
-            self.cloud.extend(&volume.id, bytes, self.deadline)?;
-            failpoints::step("expand.requested");
-            self.wait_for_extension(state.clone(), bytes)?;
-        }
-        // An encrypted volume's disk never has all of it.
-        let bytes = least_disk(bytes, state.is_encrypted);
+        let bytes = self.grow_in_cloud(&volume.id, bytes)?;
         let grown = self.wait_for_size(volume, bytes)?;
         failpoints::step("expand.sized");
         self.disks.prove_again(&volume.id, &disk)?;
+        self.grow_file_system(volume, &disk, &grown, &folder, bytes)?;
+        Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
+    }
+
+    /// The cloud's part: it needs nothing of the machine that has the volume. Answers how large the
+    /// disk will be at least.
+    fn grow_in_cloud(&self, id: &VolumeId, bytes: u64) -> Result<u64> {
+        let state = self.attachments.existing(id)?;
+        let is_encrypted = state.is_encrypted;
+        if state.size < bytes {
+            refuse_failed(&state)?;
+            tracing::info!(volume = %id, from = state.size, to = bytes, "asking the cloud to extend");
+            self.cloud.extend(id, bytes, self.deadline)?;
+            failpoints::step("expand.requested");
+            self.wait_for_extension(state, bytes)?;
+        }
+        // An encrypted volume's disk never has all of it.
+        Ok(least_disk(bytes, is_encrypted))
+    }
+
+    /// The file system's part, on the disk that `grown` is now.
+    fn grow_file_system(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        grown: &Device,
+        folder: &Path,
+        bytes: u64,
+    ) -> Result<()> {
         // Looked at again: the cloud took its time, and the folder may lead elsewhere by now.
-        let (mount, kind) = self.growing(&folder, &disk)?;
+        let (mount, kind) = self.growing(folder, disk)?;
         let root = self.mounts.open_root(&mount)?;
-        let covered = self.file_systems.grow((&root, &folder), kind, &grown, self.deadline)?;
+        let covered = self.file_systems.grow((&root, folder), kind, grown, self.deadline)?;
         drop(root);
-        self.disks.prove_again(&volume.id, &disk)?;
+        self.disks.prove_again(&volume.id, disk)?;
         // The last group or allocation group may be too small to be used.
         let slack = (bytes / 100).max(1 << 20);
         if covered + slack < bytes {
@@ -78,7 +99,7 @@ impl Expansion<'_> {
                 format!("the {kind} covers {covered} bytes after growing, {bytes} were asked for"),
             ));
         }
-        Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
+        Ok(())
     }
 
     /// The volume's mount at the folder, and what grows there.

@@ -16,7 +16,6 @@ use crate::driver::ownership::mount_place::MountPlaces;
 use crate::failpoints;
 use crate::host::records::Records;
 use crate::host::{Devices, Hidden, Mounts, worker};
-use crate::model::config::{GuardConfig, GuardMode};
 use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -25,6 +24,7 @@ use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use std::os::fd::OwnedFd;
@@ -83,7 +83,7 @@ pub struct Unmounting<'a> {
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) policy: &'a GuardConfig,
+    pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) volumes: &'a Volumes<'a>,

@@ -5,12 +5,12 @@ use crate::model::mount::disk_users::{Process, Tie};
 use crate::model::mount::layout::OF_TESTS;
 use crate::model::mount::ownership::beneath;
 
-const FOLDER: &str = "/var/lib/kubelet/pods/u/volumes/ours~disk/pv";
+const FOLDER: &str = "/var/lib/nodeagent/pods/u/volumes/ours~disk/pv";
 
 /// The machine as most are: all is shared, and the volume is in the pod's folder.
 const SHARED: &str = "\
 20 1 254:0 / / rw shared:1 - ext4 d rw
-44 20 7:0 / /var/lib/kubelet/pods/u/volumes/ours~disk/pv rw shared:5 - ext4 v rw
+44 20 7:0 / /var/lib/nodeagent/pods/u/volumes/ours~disk/pv rw shared:5 - ext4 v rw
 ";
 
 fn of(lines: &str) -> NamespaceUse {
@@ -76,7 +76,7 @@ fn what_stands_where_the_folder_is_goes_with_it_if_it_is_shared_or_followed() {
     assert_eq!(judged(&SHARED.replace("shared:1 ", ""), &seen("master:1 ")), Some(vec![61]));
     // Who sees another of the machine's folders too has nothing of his own there.
     let global = "/plugins/stages/";
-    let global = format!("62 60 7:0 / /host/var/lib/kubelet{global}pv rw - ext4 v rw\n");
+    let global = format!("62 60 7:0 / /host/var/lib/nodeagent{global}pv rw - ext4 v rw\n");
     assert_eq!(judged(SHARED, &(seen("master:1 ") + &global)), None);
     let elsewhere = seen("master:1 ").replace("/pods/u/volumes/ours~disk/", "/elsewhere/");
     assert_eq!(judged(SHARED, &elsewhere), Some(vec![61]));

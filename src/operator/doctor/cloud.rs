@@ -1,7 +1,7 @@
 //! Whether the cloud answers, knows this machine, and has the same time.
 
+use crate::configuration::CloudKind;
 use crate::driver::Driver;
-use crate::model::config::CloudKind;
 use crate::model::error::Kind;
 use crate::model::report::finding::{Finding, Level};
 use crate::model::text::several;

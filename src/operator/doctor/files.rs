@@ -1,11 +1,11 @@
 //! The driver's own files: who may read what, and whether there is room.
 
+use crate::configuration::CloudKind;
 use crate::host::machine;
-use crate::host::system::{self, Kubelet, Room};
 use crate::log;
-use crate::model::config::CloudKind;
 use crate::model::report::finding::Finding;
 use crate::model::text::several;
+use crate::node::system::{self, Kubelet, Room};
 use crate::operator::views::Configured;
 use std::path::{Path, PathBuf};
 

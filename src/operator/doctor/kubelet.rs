@@ -1,7 +1,7 @@
 //! Whether kubelet will find this driver, and nothing that it takes for another one.
 
-use crate::host::system::{self, Kubelet};
 use crate::model::report::finding::Finding;
+use crate::node::system::{self, Kubelet};
 use crate::operator::views::Configured;
 use std::path::{Path, PathBuf};
 

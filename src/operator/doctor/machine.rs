@@ -2,10 +2,10 @@
 
 use crate::driver::Driver;
 use crate::host::machine;
-use crate::host::system::{self, System};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::replacement::{Method, Propagation};
 use crate::model::report::finding::Finding;
+use crate::node::system::{self, System};
 use std::path::Path;
 
 pub(super) fn look(system: &System) -> Vec<Finding> {

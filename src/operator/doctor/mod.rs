@@ -9,10 +9,10 @@ use super::status;
 use super::terminal::{Paint, Stage, hanging};
 use super::views::Configured;
 use crate::driver::Driver;
-use crate::host::system::{self, Kubelet, System};
 use crate::model::error::Result;
 use crate::model::report::finding::{Finding, Level, worst};
 use crate::model::text::several;
+use crate::node::system::{self, Kubelet, System};
 use crate::operator::health::Health;
 use serde::Serialize;
 

@@ -5,14 +5,14 @@ use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::layout::OF_TESTS;
 
 const UID: &str = "2f399ae2-a3cd-41e8-95ee-5254001f7ecb";
-const GLOBAL: &str = "/var/lib/kubelet/plugins/stages/pv";
+const GLOBAL: &str = "/var/lib/nodeagent/plugins/stages/pv";
 
 /// The machine: `/` on 254:0, `/var` apart on 254:1, the volume 7:0 at its global folder; a runtime
 /// shows the root of a container.
 const MACHINE: &str = "\
 1 1 254:0 / / rw - ext4 root rw
 2 1 254:1 / /var rw - ext4 var rw
-3 2 7:0 / /var/lib/kubelet/plugins/stages/pv rw - ext4 v rw
+3 2 7:0 / /var/lib/nodeagent/plugins/stages/pv rw - ext4 v rw
 4 1 0:60 / /run/c/rootfs rw - overlay overlay rw
 ";
 
@@ -50,10 +50,10 @@ const ROWS: &str = "\
 1 1 254:0 / / r;2 1 254:1 / /var r;3 2 7:0 / {G} r||View
 # An agent with the machine's root at /host, or kubelet's root, or a part of it, at another place.
 1 1 0:60 / / r;2 1 254:0 / /host r;3 2 254:1 / /host/var r;4 3 7:0 / /host{G} r|a|View
-1 1 0:60 / / r;3 1 254:1 /lib/kubelet /kubelet r;4 3 7:0 / /kubelet/pods/{U}/volumes/ours~disk/pv r|a|View
-1 1 0:60 / / r;3 1 254:1 /lib/kubelet/pods /pods r;4 3 7:0 / /pods/{U}/volumes/ours~disk/pv r|a|View
-1 1 0:60 / / r;3 1 254:1 /lib/kubelet/plugins/stages /mounts r;4 3 7:0 / /mounts/pv r|a|View
-1 1 0:60 / / r;3 1 254:1 /lib/kubelet/pods /pods r;4 3 7:0 /x /pods/{U}/volume-subpaths/pv/main/0 r|a|View
+1 1 0:60 / / r;3 1 254:1 /lib/nodeagent /kubelet r;4 3 7:0 / /kubelet/pods/{U}/volumes/ours~disk/pv r|a|View
+1 1 0:60 / / r;3 1 254:1 /lib/nodeagent/pods /pods r;4 3 7:0 / /pods/{U}/volumes/ours~disk/pv r|a|View
+1 1 0:60 / / r;3 1 254:1 /lib/nodeagent/plugins/stages /mounts r;4 3 7:0 / /mounts/pv r|a|View
+1 1 0:60 / / r;3 1 254:1 /lib/nodeagent/pods /pods r;4 3 7:0 /x /pods/{U}/volume-subpaths/pv/main/0 r|a|View
 # Two mounts stacked at the folder.
 1 1 254:0 / / r;2 1 254:1 / /var r;3 2 7:0 / {G} r;4 3 7:0 / {G} r|-|View
 # A container was given it: at a place of its own, whatever that is called.
@@ -118,8 +118,8 @@ fn without_a_root_nothing_is_a_view() {
     let own = table(&bare);
     assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), Standing::Claim);
     // Any volume of kubelet's tells it.
-    let more = bare
-        + "9 2 0:70 / /var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/t rw - tmpfs t rw\n";
+    let more =
+        bare + "9 2 0:70 / /var/lib/nodeagent/pods/u/volumes/other~secret/t rw - tmpfs t rw\n";
     let own = table(&more);
     assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), Standing::View);
 }
@@ -135,9 +135,9 @@ fn a_pod_is_told_by_the_files_that_kubelet_made_for_it() {
         let found = machine.pod_served(&table(&(root.to_owned() + &lines.concat())));
         found.map(|pod| pod.to_string())
     };
-    let hosts = |pod: &str| file(2, "254:1", &format!("/lib/kubelet/pods/{pod}/etc-hosts"));
+    let hosts = |pod: &str| file(2, "254:1", &format!("/lib/nodeagent/pods/{pod}/etc-hosts"));
     let log =
-        |pod: &str| file(3, "254:1", &format!("/lib/kubelet/pods/{pod}/containers/main/1a2b"));
+        |pod: &str| file(3, "254:1", &format!("/lib/nodeagent/pods/{pod}/containers/main/1a2b"));
     assert_eq!(served(&[]), None);
     assert_eq!(served(&[hosts("u-1")]).as_deref(), Some("u-1"));
     assert_eq!(served(&[log("u-1")]).as_deref(), Some("u-1"));
@@ -146,10 +146,10 @@ fn a_pod_is_told_by_the_files_that_kubelet_made_for_it() {
     // A file of that name in a volume, or in a folder of another name, is the tenant's own.
     for (number, path) in [
         ("7:0", "/pods/u-1/etc-hosts"),
-        ("7:0", "/lib/kubelet/pods/u-1/etc-hosts"),
+        ("7:0", "/lib/nodeagent/pods/u-1/etc-hosts"),
         ("254:1", "/tenant/pods/u-1/etc-hosts"),
-        ("254:1", "/lib/kubelet/pods/u-1/volumes/x~y/z/etc-hosts"),
-        ("254:1", "/lib/kubelet/pods/u-1/volumes/x~y/z/pods/u-2/containers/a/b"),
+        ("254:1", "/lib/nodeagent/pods/u-1/volumes/x~y/z/etc-hosts"),
+        ("254:1", "/lib/nodeagent/pods/u-1/volumes/x~y/z/pods/u-2/containers/a/b"),
     ] {
         assert_eq!(served(&[file(2, number, path)]), None, "{number} {path}");
     }

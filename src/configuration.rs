@@ -1,9 +1,10 @@
 //! The configuration file, read from its text: TOML, unknown keys are errors that name the line.
 
-use super::cloud::access::Written;
-use super::error::{Error, Kind, Result};
-use super::ids::{NodeName, ServerId};
-use super::mount::aftercare::After;
+use crate::model::cloud::access::Written;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::{NodeName, ServerId};
+use crate::model::mount::aftercare::After;
+use crate::model::policy::{GuardPolicy, HealMode, Takeover};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ pub struct Config {
     /// The log.
     pub log: LogConfig,
     /// Whether tear-downs of volumes in use are refused.
-    pub guard: GuardConfig,
+    pub guard: GuardPolicy,
     /// Whether mounts of a disk that came back are repaired.
     pub heal: HealConfig,
     /// What is shown to monitoring.
@@ -61,20 +62,6 @@ pub enum CloudKind {
 pub struct AttachConfig {
     /// From which servers a volume may be taken.
     pub takeover: Takeover,
-}
-
-/// `attach.takeover`: a volume that is wanted here may still be on the books of a server that
-/// cannot use it any more.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Takeover {
-    /// From none.
-    #[default]
-    Off,
-    /// From servers that the compute service has deleted.
-    Deleted,
-    /// From those, and from servers that are shut off.
-    Stopped,
 }
 
 /// `[local]`
@@ -156,38 +143,6 @@ pub enum LogLevel {
     Trace,
 }
 
-/// `[guard]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GuardConfig {
-    /// Whether tear-downs of volumes in use are refused.
-    pub mode: GuardMode,
-    /// Seconds after which refusals without a break, for the same pods, turn into consent; never if
-    /// not given.
-    pub give_up_after: Option<u64>,
-    /// Whether other machines are told, through the cloud, where a volume is mounted.
-    pub remote: bool,
-}
-
-impl Default for GuardConfig {
-    fn default() -> Self {
-        Self { mode: GuardMode::Enforce, give_up_after: None, remote: true }
-    }
-}
-
-/// `guard.mode`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GuardMode {
-    /// Refuse.
-    #[default]
-    Enforce,
-    /// Log what would have been refused.
-    Warn,
-    /// Neither.
-    Off,
-}
-
 /// `[heal]`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -196,19 +151,6 @@ pub struct HealConfig {
     pub mode: HealMode,
     /// What is done for those who still hold the dead disk then.
     pub after: After,
-}
-
-/// `heal.mode`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HealMode {
-    /// Repair.
-    #[default]
-    Auto,
-    /// Say what would be done.
-    Report,
-    /// Neither.
-    Off,
 }
 
 /// `[metrics]`
@@ -342,6 +284,7 @@ impl Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::policy::GuardMode;
 
     #[test]
     fn an_empty_file_is_all_defaults() {

@@ -1,8 +1,8 @@
 //! What the operating system around the driver shows of itself: kubelet, udev, systemd, folders.
 //! Nothing is changed.
 
-use super::{files, tool};
 use crate::failpoints;
+use crate::host::{files, tool};
 use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Result, errno_text};
 use serde::Deserialize;

@@ -1,0 +1,62 @@
+//! What the administrator lets the driver do: to refuse, to repair, to take over.
+
+use serde::Deserialize;
+
+/// `attach.takeover`: a volume that is wanted here may still be on the books of a server that
+/// cannot use it any more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Takeover {
+    /// From none.
+    #[default]
+    Off,
+    /// From servers that the compute service has deleted.
+    Deleted,
+    /// From those, and from servers that are shut off.
+    Stopped,
+}
+
+/// `[guard]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardPolicy {
+    /// Whether tear-downs of volumes in use are refused.
+    pub mode: GuardMode,
+    /// Seconds after which refusals without a break, for the same pods, turn into consent; never if
+    /// not given.
+    pub give_up_after: Option<u64>,
+    /// Whether other machines are told, through the cloud, where a volume is mounted.
+    pub remote: bool,
+}
+
+impl Default for GuardPolicy {
+    fn default() -> Self {
+        Self { mode: GuardMode::Enforce, give_up_after: None, remote: true }
+    }
+}
+
+/// `guard.mode`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuardMode {
+    /// Refuse.
+    #[default]
+    Enforce,
+    /// Log what would have been refused.
+    Warn,
+    /// Neither.
+    Off,
+}
+
+/// `heal.mode`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HealMode {
+    /// Repair.
+    #[default]
+    Auto,
+    /// Say what would be done.
+    Report,
+    /// Neither.
+    Off,
+}

@@ -1,0 +1,3 @@
+//! The machine as an installation sees it: its kubelet, its units, its folders.
+
+pub mod system;
