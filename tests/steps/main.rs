@@ -162,6 +162,10 @@ fn play(templates: &Templates, play: &Play, trial: &Trial) -> End {
         traced.time,
         traced.text
     );
+    let is_closed = trial.kind == Kind::Error(nix::errno::Errno::EACCES);
+    if is_closed && trial.point.object.starts_with("/proc/") {
+        scene.was_closed();
+    }
     let outcome = catch_unwind(AssertUnwindSafe(|| scene.go_on(trial.follow_up)));
     if let Err(why) = outcome {
         let why = words_of(why.as_ref());

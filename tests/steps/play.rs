@@ -63,6 +63,10 @@ pub trait Scene {
     /// How it ended, and that its words are as they must be.
     fn end_of(&self, traced: &Traced) -> End;
 
+    /// Something was closed to the call for good, as a security module does it: what hides there is
+    /// noticed later than usual.
+    fn was_closed(&mut self) {}
+
     /// That what a Success says is so.
     fn must_be_so(&mut self, said: &str);
 

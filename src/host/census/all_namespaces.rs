@@ -1,7 +1,7 @@
 //! Reads all mount namespaces of the machine: those of the pods that are asked for first, and last
 //! those where no process lives.
 
-use super::namespaces::{Namespace, Namespaces, own_namespace, table_of};
+use super::namespaces::{Namespace, Namespaces, Unread, own_namespace, table_of};
 use super::proc::{Proc, Task};
 use super::{parallel, unowned_namespaces};
 use crate::model::deadline::Deadline;
@@ -54,7 +54,8 @@ pub(super) fn read(
     let tables = parallel::each(&others, 16, |others| {
         let table = |(id, tasks): &(NamespaceId, Vec<Task>)| {
             if late() {
-                return Err(Error::new(Kind::Timeout, "no time was left to look at it"));
+                let late = Error::new(Kind::Timeout, "no time was left to look at it");
+                return Err(Unread::of(late));
             }
             table_of(proc, *id, tasks)
         };
@@ -64,18 +65,18 @@ pub(super) fn read(
         match table {
             Ok(Some(table)) => every.all.push(Namespace::new(Some(id), tasks, table)),
             Ok(None) => {}
-            Err(error) => every.miss(format!("mount namespace {id}"), error.cause),
+            Err(unread) => every.miss_unread(format!("mount namespace {id}"), unread),
         }
     }
     if late() {
         every.miss("where no process lives".to_owned(), "no time was left to look");
-        return Ok(every);
+        return every.unless_lacking();
     }
     unowned_namespaces::add(&mut every, proc, numbers, walk, &late);
     for task in closed {
         every.place_closed(proc, task);
     }
-    Ok(every)
+    every.unless_lacking()
 }
 
 /// The processes by their namespaces, and those whose links are closed to us.

@@ -8,6 +8,7 @@ use crate::model::mount::disk_users::{Keeper, NamespaceId, Untold};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::fcntl::OFlag;
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::Path;
 
 /// One mount namespace.
@@ -45,6 +46,38 @@ pub(super) struct Namespaces {
     pub(super) untold: Vec<Untold>,
     /// All that were looked at, with or without success.
     looked_at: HashSet<NamespaceId>,
+    /// What this process lacked to read one of them.
+    lack: Option<Error>,
+}
+
+/// Why the mounts of a namespace could not be read.
+#[derive(Debug)]
+pub(super) struct Unread {
+    error: Error,
+    /// This process lacked something. That says nothing of the namespace, and is over with a later
+    /// look; what is closed to us stays so.
+    is_lack: bool,
+}
+
+impl Unread {
+    pub(super) fn io(doing: impl std::fmt::Display, error: &io::Error) -> Self {
+        Self { error: Error::io(doing, error), is_lack: is_lack(error) }
+    }
+
+    pub(super) fn of(error: Error) -> Self {
+        Self { error, is_lack: false }
+    }
+
+    pub(super) fn into_error(self) -> Error {
+        self.error
+    }
+}
+
+/// Whether an error is of whoever looks, and not of what is looked at.
+fn is_lack(error: &io::Error) -> bool {
+    use nix::libc::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM};
+    let lacks = [EMFILE, ENFILE, ENOMEM, EAGAIN, EINTR, EIO];
+    error.raw_os_error().is_some_and(|errno| lacks.contains(&errno))
 }
 
 impl Namespaces {
@@ -55,7 +88,22 @@ impl Namespaces {
         others: impl Iterator<Item = NamespaceId>,
     ) -> Self {
         let looked_at = others.chain([own]).collect();
-        Self { own, all: vec![first], untold: Vec::new(), looked_at }
+        Self { own, all: vec![first], untold: Vec::new(), looked_at, lack: None }
+    }
+
+    /// What hides where we could not look for want of a descriptor may be the one that is looked for.
+    pub(super) fn unless_lacking(mut self) -> Result<Self> {
+        self.lack.take().map_or(Ok(self), Err)
+    }
+
+    /// Notes mounts that could not be read.
+    pub(super) fn miss_unread(&mut self, what: String, unread: Unread) {
+        if unread.is_lack {
+            let cause = format!("{what}: {}", unread.error.cause);
+            self.lack.get_or_insert(Error { cause, ..unread.error });
+        } else {
+            self.miss(what, unread.error.cause);
+        }
     }
 
     /// Notes something that could not be read.
@@ -70,11 +118,11 @@ impl Namespaces {
 
     /// Adds one that was found by other means than its processes, with its mounts if they could
     /// be read.
-    pub(super) fn add(&mut self, id: NamespaceId, table: std::result::Result<MountTable, String>) {
+    pub(super) fn add(&mut self, id: NamespaceId, table: std::result::Result<MountTable, Unread>) {
         self.looked_at.insert(id);
         match table {
             Ok(table) => self.all.push(Namespace::new(Some(id), Vec::new(), table)),
-            Err(why) => self.miss(format!("mount namespace {id}"), why),
+            Err(unread) => self.miss_unread(format!("mount namespace {id}"), unread),
         }
     }
 
@@ -94,11 +142,9 @@ impl Namespaces {
                 }
             }
             Ok(None) => {}
-            Err(error) => {
-                self.miss(
-                    format!("the mounts of process {}", proc.describe(task.pid)),
-                    error.cause,
-                );
+            Err(unread) => {
+                let what = format!("the mounts of process {}", proc.describe(task.pid));
+                self.miss_unread(what, unread);
             }
         }
     }
@@ -116,13 +162,16 @@ pub(super) fn are_one(one: &MountTable, other: &MountTable) -> bool {
     other.mounts().iter().any(|mount| ids.contains(&mount.id))
 }
 
+/// The mounts of a namespace; nothing if all who lived there have ended.
+pub(super) type Looked = std::result::Result<Option<MountTable>, Unread>;
+
 /// The mounts of a process whose links are closed to us: its list of them is open to everybody.
 /// Nothing if it has ended.
-pub(super) fn closed_table(proc: &Proc, task: Task) -> Result<Option<MountTable>> {
+pub(super) fn closed_table(proc: &Proc, task: Task) -> Looked {
     match proc.table(task) {
-        Ok(text) => MountTable::parse(&text).map(Some),
+        Ok(text) => MountTable::parse(&text).map(Some).map_err(Unread::of),
         Err(error) if has_ended(&error) => Ok(None),
-        Err(error) => Err(Error::io("read its mountinfo", &error)),
+        Err(error) => Err(Unread::io("read its mountinfo", &error)),
     }
 }
 
@@ -130,15 +179,15 @@ pub(super) fn closed_table(proc: &Proc, task: Task) -> Result<Option<MountTable>
 ///
 /// A process whose root is a folder further down sees only what is mounted below that. So one at
 /// the namespace's own root is asked; where there is none, we go in and look.
-pub(super) fn table_of(proc: &Proc, id: NamespaceId, tasks: &[Task]) -> Result<Option<MountTable>> {
+pub(super) fn table_of(proc: &Proc, id: NamespaceId, tasks: &[Task]) -> Looked {
     let mut further_down = Vec::new();
     for task in tasks {
         match proc.link(&format!("{task}/root")) {
             // For a process of another namespace the kernel spells the path from the root of that.
             Ok(root) if root == Path::new("/") => match proc.table(*task) {
-                Ok(text) => return MountTable::parse(&text).map(Some),
+                Ok(text) => return MountTable::parse(&text).map(Some).map_err(Unread::of),
                 Err(error) if has_ended(&error) => {}
-                Err(error) => return Err(Error::io("read its mountinfo", &error)),
+                Err(error) => return Err(Unread::io("read its mountinfo", &error)),
             },
             Err(error) if has_ended(&error) => {}
             Ok(_) | Err(_) => further_down.push(*task),
@@ -150,13 +199,40 @@ pub(super) fn table_of(proc: &Proc, id: NamespaceId, tasks: &[Task]) -> Result<O
             Ok(door) if proc.namespace(task).is_ok_and(|now| now == id) => door,
             Ok(_) => continue,
             Err(error) if has_ended(&error) => continue,
-            Err(error) => return Err(Error::io("open it", &error)),
+            Err(error) => return Err(Unread::io("open it", &error)),
         };
         let text = inside::table(proc, &door).map_err(|error| {
             let root = "all who live there have another root than it, and entering it failed";
-            Error::io(root, &error)
+            Unread::io(root, &error)
         })?;
-        return MountTable::parse(&text).map(Some);
+        return MountTable::parse(&text).map(Some).map_err(Unread::of);
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is closed to us is told, and what hides there keeps the disk in use. What we lacked may be
+    /// the very one that is looked for.
+    #[test]
+    fn what_this_process_lacks_is_no_look() {
+        use nix::libc::{EACCES, EINVAL, EMFILE, ENOMEM, EPERM};
+        let read = |errno| {
+            let own = Namespace::new(None, Vec::new(), MountTable::default());
+            let mut every =
+                Namespaces::beginning_with(NamespaceId(1), own, std::iter::empty::<NamespaceId>());
+            let error = io::Error::from_raw_os_error(errno);
+            every.add(NamespaceId(5), Err(Unread::io("open it", &error)));
+            every.unless_lacking()
+        };
+        for errno in [EACCES, EPERM, EINVAL] {
+            assert_eq!(read(errno).unwrap().untold.len(), 1);
+        }
+        for errno in [EMFILE, ENOMEM] {
+            let cause = read(errno).unwrap_err().cause;
+            assert!(cause.starts_with("mount namespace mnt:[5]: open it: "), "{cause}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Whether a pod has a file system: its processes, and what is mounted where they live.
 
-use super::namespaces::{are_one, closed_table, own_namespace, table_of};
+use super::namespaces::{Unread, are_one, closed_table, own_namespace, table_of};
 use super::pod_processes::CgroupTrees;
 use super::proc::{Proc, Task, has_ended};
 use crate::model::disk::device::DeviceNumber;
@@ -54,7 +54,8 @@ impl Question<'_> {
                 Ok(id) => by_namespace.entry(id).or_default().push(task),
                 Err(error) if has_ended(&error) => {}
                 Err(_) => {
-                    if let Some(table) = closed_table(self.proc, task)?
+                    if let Some(table) =
+                        closed_table(self.proc, task).map_err(Unread::into_error)?
                         && !(self.except == own_namespace(self.proc)? && are_one(self.own, &table))
                     {
                         self.add(&mut holders, &[task], &table);
@@ -63,7 +64,7 @@ impl Question<'_> {
             }
         }
         for (id, tasks) in by_namespace {
-            if let Some(table) = table_of(self.proc, id, &tasks)? {
+            if let Some(table) = table_of(self.proc, id, &tasks).map_err(Unread::into_error)? {
                 self.add(&mut holders, &tasks, &table);
             }
         }

@@ -2,11 +2,10 @@
 //! descriptor, or a thread that left its process's namespace.
 
 use super::inside;
-use super::namespaces::{Namespace, Namespaces};
+use super::namespaces::{Namespace, Namespaces, Unread};
 use super::proc::{Proc, Task, number_of_link};
 use crate::host::kernel::{Direction, mount_namespace_beside};
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::errno_text;
 use crate::model::mount::disk_users::{Keeper, NamespaceId};
 use crate::model::mount::mountinfo::MountTable;
 use nix::errno::Errno;
@@ -105,8 +104,8 @@ fn beside(
 fn enter(every: &mut Namespaces, proc: &Proc, id: NamespaceId, door: io::Result<File>) {
     let looked = door
         .and_then(|door| inside::table(proc, &door))
-        .map_err(|error| errno_text(&error))
-        .and_then(|text| MountTable::parse(&text).map_err(|error| error.cause));
+        .map_err(|error| Unread::io("enter it", &error))
+        .and_then(|text| MountTable::parse(&text).map_err(Unread::of));
     every.add(id, looked);
 }
 
