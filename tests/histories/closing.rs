@@ -21,9 +21,10 @@ pub fn step(action: Action, node: usize, volume: usize, pod: usize) -> Step {
 impl World {
     pub fn close(&mut self, tally: &mut Tally) -> Held {
         self.containers.clear();
-        self.calm();
         // From here on each volume is attached again.
         self.away.clear();
+        self.tenants_keep_nothing(tally)?;
+        self.calm();
         self.take_away(tally)?;
         self.timers_turn()?;
         self.nothing_is_left()?;
@@ -44,7 +45,7 @@ impl World {
                 self.is_sound(volume)?;
             }
         }
-        Ok(())
+        self.nothing_is_forged()
     }
 
     /// What no call comes for any more (the lock of a killed one, on a server that it was not about)
@@ -76,7 +77,7 @@ impl World {
         }
     }
 
-    fn take_away(&mut self, tally: &mut Tally) -> Held {
+    pub fn take_away(&mut self, tally: &mut Tally) -> Held {
         for node in 0..NODES {
             for volume in 0..self.volumes.len() {
                 for pod in 0..PODS {

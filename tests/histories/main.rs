@@ -29,6 +29,7 @@ mod shrink;
 mod steps;
 #[path = "../support/mod.rs"]
 mod support;
+mod troubles;
 mod truth;
 mod world;
 

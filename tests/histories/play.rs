@@ -183,7 +183,11 @@ impl World {
         let plan = if is_outside { Plan::outside() } else { self.pod(node, pod).container() };
         // A container mounts where it likes.
         let pv = &self.volumes[volume].pv;
-        let place = if pod == 0 { "/data".to_owned() } else { format!("/x/{pv}") };
+        let place = match pod {
+            0 => "/data".to_owned(),
+            1 => format!("/x/{pv}"),
+            _ => self.forging_place(volume),
+        };
         let container = self.machines[node].start(plan.seeing(&folder, &place));
         let found = number_at(&container.sees(&place));
         let is_live = found.is_some() && found == self.number(node, volume);
@@ -232,6 +236,7 @@ impl World {
             for (step, ended) in all.clone() {
                 tally.count(step.action, how(ended));
                 explain(step, ended);
+                self.blames_who_failed(ended)?;
                 if step.action == Action::Format
                     && ended.is_success()
                     && was_mounted
@@ -331,6 +336,12 @@ impl World {
                 self.cloud.fault(Fault::on("*", "/**").service(service).proxy(503).times(2));
                 true
             }
+            Action::ServiceDown => {
+                self.service_down(form);
+                true
+            }
+            Action::ForgottenMapping => self.forget_mapping(node, volume),
+            Action::FalseMark => self.false_mark(volume),
             Action::CloudClock => {
                 if form % 4 == 0 {
                     self.cloud.world().clock.skew += [-3600, 3600][form / 4 % 2];
@@ -500,7 +511,7 @@ impl World {
             let root = self.pod(node, pod).cgroup_roots()[0].clone();
             let folder = delegated(&root, &format!("pod{}", self.uids[node][pod]));
             let joined = fs::write(folder.join("cgroup.procs"), user.pid().to_string());
-            self.tenants.push((node, user));
+            self.tenants.push((node, action, user));
             return joined.is_ok();
         }
         let mut user = machine.start(Plan::outside().of_user(USER));
@@ -517,13 +528,18 @@ impl World {
                 }
             }
         }
-        self.tenants.push((node, user));
+        self.tenants.push((node, action, user));
         true
     }
 
     /// All troubles end but those that the driver's own calls have to end.
     pub fn calm(&mut self) {
         self.tenants.clear();
+        self.end_troubles();
+    }
+
+    /// The same, and tenants go on.
+    pub fn end_troubles(&mut self) {
         self.cloud.world().faults.clear();
         self.cloud.world().clock.skew = 0;
         for (node, place) in std::mem::take(&mut self.covers) {
@@ -537,6 +553,7 @@ impl World {
         for machine in &self.machines {
             self.hypervisor.mend_links(&machine.server);
         }
+        self.mend_mappings();
         // What is asked for and was not answered is over by then.
         self.cloud.wait_idle();
         self.cloud.advance(Duration::from_secs(300));
@@ -572,8 +589,9 @@ impl Ready {
 
 /// Whether a disk may go by it, or what people force.
 pub fn takes_disks(action: Action) -> bool {
-    use Action::{DetachForce, EndPod, Format, NewLetter, Pull, Reboot, Release};
-    matches!(action, Pull | NewLetter | Reboot | DetachForce | Release | EndPod | Format)
+    use Action::{DetachForce, EndPod, ForgottenMapping, Format, NewLetter, Pull, Reboot, Release};
+    let pulls = matches!(action, Pull | NewLetter | Reboot | ForgottenMapping);
+    pulls || matches!(action, DetachForce | Release | EndPod | Format)
 }
 
 pub fn how(ended: &Ended) -> &'static str {

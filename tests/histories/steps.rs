@@ -49,6 +49,10 @@ pub enum Action {
     LostAnswer,
     LateAnswer,
     BrokenService,
+    /// One of the services, until all troubles end.
+    ServiceDown,
+    /// The compute service forgets an attachment, and the disk goes.
+    ForgottenMapping,
     CloudClock,
     // The machine.
     MountByHand,
@@ -59,6 +63,8 @@ pub enum Action {
     // A volume that is attached nowhere.
     ZeroDisk,
     WriteArchive,
+    /// Its data looks like another thing than a file system.
+    FalseMark,
     // Tenants.
     UserNamespace,
     BindStorm,
@@ -69,10 +75,10 @@ pub enum Action {
 
 use Action::{
     Attach, AttachByHand, AttachFromAfar, BindStorm, BrokenService, Calm, CloudClock, Cover,
-    Detach, DetachForce, DetachFromAfar, EndPod, ExpandFs, FalsePod, Format, Heal, IsAttached,
-    LateAnswer, LostAnswer, Mount, MountByHand, MountDevice, NewLetter, Pull, Reboot, Release,
-    StartPod, Status, SwapLinks, Unmount, UnmountDevice, UserNamespace, WaitForAttach, WipeRecords,
-    WipeRunFolder, Write, WriteArchive, ZeroDisk,
+    Detach, DetachForce, DetachFromAfar, EndPod, ExpandFs, FalseMark, FalsePod, ForgottenMapping,
+    Format, Heal, IsAttached, LateAnswer, LostAnswer, Mount, MountByHand, MountDevice, NewLetter,
+    Pull, Reboot, Release, ServiceDown, StartPod, Status, SwapLinks, Unmount, UnmountDevice,
+    UserNamespace, WaitForAttach, WipeRecords, WipeRunFolder, Write, WriteArchive, ZeroDisk,
 };
 
 impl Action {
@@ -89,7 +95,8 @@ impl Action {
     /// Whether what a Success of this one says may be undone at once by a Success of the other one.
     pub fn is_undone_by(self, other: Self) -> bool {
         // A disk may go after the last look at it, and before the reply.
-        let forced = matches!(other, DetachForce | Release | Format | Pull | NewLetter);
+        let pulled = matches!(other, Pull | NewLetter | ForgottenMapping);
+        let forced = pulled || matches!(other, DetachForce | Release | Format);
         let detached = matches!(other, Detach | DetachFromAfar);
         let attached = matches!(other, Attach | AttachFromAfar);
         match self {
@@ -155,6 +162,9 @@ enum Scene {
     BadCloud,
     LateAttach,
     ByHand,
+    Forgotten,
+    Blamed,
+    Lookalike,
     FromAfar,
     Killed,
     AtOnce,
@@ -178,6 +188,9 @@ const SCENES: &[(usize, Scene)] = &[
     (4, Scene::BadCloud),
     (3, Scene::LateAttach),
     (3, Scene::ByHand),
+    (2, Scene::Forgotten),
+    (2, Scene::Blamed),
+    (2, Scene::Lookalike),
     (4, Scene::FromAfar),
     (8, Scene::Killed),
     (8, Scene::AtOnce),
@@ -395,6 +408,24 @@ impl Maker {
                 let kill = AFTER + 500 + 100 * self.seeded.below(8);
                 self.made.last_mut().expect("just pushed").killed_at = Some(kill);
                 self.row(volume, pod, &[Detach, IsAttached, Status, Detach]);
+            }
+            Scene::Forgotten => {
+                self.running(volume, pod);
+                self.row(volume, pod, &[ForgottenMapping, Attach, WaitForAttach, MountDevice]);
+                let then = self.seeded.one_of(&[Detach, Attach]);
+                self.row(volume, pod, &[then, Calm, Attach, MountDevice]);
+            }
+            // A service fails often enough to be left alone, and then the others are needed.
+            Scene::Blamed => {
+                self.row(volume, pod, &[ServiceDown, Attach, IsAttached, Attach, IsAttached]);
+                self.row(volume, pod, &[AttachFromAfar, DetachFromAfar, Detach, Calm]);
+                self.push(Attach, there, volume, pod);
+            }
+            Scene::Lookalike => {
+                self.bring(volume, pod);
+                self.down(volume);
+                self.row(volume, pod, &[FalseMark]);
+                self.bring(volume, pod);
             }
             Scene::ByHand => {
                 self.row(

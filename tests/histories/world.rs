@@ -5,7 +5,7 @@ use crate::hypervisor::{Hypervisor, backing_of};
 use crate::scene;
 use crate::seeded::Seeded;
 use crate::server::{Delays, Server, World as Cloud};
-use crate::steps::{NODES, PODS};
+use crate::steps::{Action, NODES, PODS};
 use crate::support::pods::{Container, Naming, Plan, Pod};
 use crate::support::server_disks::Shown;
 use crate::support::{DISK, Node, options, spawn};
@@ -91,13 +91,17 @@ pub struct World {
     pub containers: BTreeMap<(usize, usize, usize), Inside>,
     pub pods: BTreeMap<(usize, usize), Pod>,
     pub uids: Vec<Vec<String>>,
-    /// Processes of users without rights, by node.
-    pub tenants: Vec<(usize, Container)>,
+    /// Processes of users without rights, by node, and what each of them tries.
+    pub tenants: Vec<(usize, Action, Container)>,
     pub covers: Vec<(usize, PathBuf)>,
     /// Where a person mounted a volume's disk for himself.
     pub by_hand: Vec<(usize, PathBuf)>,
     /// Node and volume of each detach that succeeded, until it is asked for again.
     pub away: BTreeSet<(usize, usize)>,
+    /// Node and volume of each attachment that the compute service has forgotten.
+    pub forgotten: Vec<(usize, usize)>,
+    /// The services that were down at some time.
+    pub were_down: BTreeSet<&'static str>,
     pub has_cgroups: bool,
     pub written: usize,
     lists: AtomicUsize,
@@ -378,6 +382,8 @@ impl World {
             covers: Vec::new(),
             by_hand: Vec::new(),
             away: BTreeSet::new(),
+            forgotten: Vec::new(),
+            were_down: BTreeSet::new(),
             has_cgroups,
             written: 0,
             lists: AtomicUsize::new(0),
@@ -456,7 +462,7 @@ impl World {
     /// run folder, are gone; its disks come back, each under another letter.
     pub fn reboot(&mut self, node: usize) {
         self.containers.retain(|(at, ..), _| *at != node);
-        self.tenants.retain(|(at, _)| *at != node);
+        self.tenants.retain(|(at, ..)| *at != node);
         self.covers.retain(|(at, _)| *at != node);
         self.by_hand.retain(|(at, _)| *at != node);
         let server = self.machines[node].server.clone();

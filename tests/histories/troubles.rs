@@ -1,0 +1,121 @@
+//! Troubles of the cloud and of images that ordinary use does not make, and what must be so of them.
+
+use crate::play::Tally;
+use crate::steps::{Action, NODES};
+use crate::world::{Contents, Ended, Held, Seams, World, broken};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// The cloud's services, by the test server's word and by the driver's.
+const SERVICES: [(&str, &str); 3] =
+    [("compute", "Nova"), ("volume", "Cinder"), ("identity", "Keystone")];
+
+/// The call id of a row that a container forges.
+const FORGED: &str = "forged";
+
+/// The four bytes by which Linux knows a member of a RAID, and where they stand from a disk's end.
+const RAID: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
+const RAID_FROM_END: u64 = 8192;
+
+impl World {
+    /// The service of a form is down until all troubles end.
+    pub fn service_down(&mut self, form: usize) {
+        let (word, name) = SERVICES[form % SERVICES.len()];
+        self.were_down.insert(name);
+        self.cloud.fault(crate::server::Fault::on("*", "/**").service(word).always().proxy(503));
+    }
+
+    /// A service that is left alone is one that failed.
+    pub fn blames_who_failed(&self, ended: &Ended) -> Held {
+        for (_, name) in SERVICES {
+            let blame = format!("{name} is left alone");
+            if ended.text.contains(&blame) && !self.were_down.contains(name) {
+                let text = format!("{:?} were down: {}", self.were_down, ended.text);
+                return broken("a service that did not fail is blamed", text);
+            }
+        }
+        Ok(())
+    }
+
+    /// The host loses the disk and what it knew of it; the block service goes on to list the server.
+    pub fn forget_mapping(&mut self, node: usize, volume: usize) -> bool {
+        /// An answer of the cloud also serves calls that begin a moment after it was asked for.
+        const FRESH: Duration = Duration::from_millis(1600);
+        self.cloud.wait_idle();
+        let (server, id) = (&self.machines[node].server, &self.volumes[volume].id);
+        if !self.is_listed(node, volume) || self.hypervisor.pull(server, id).is_err() {
+            return false;
+        }
+        self.cloud.world().compute_forgets(id, server);
+        std::thread::sleep(FRESH);
+        self.forgotten.push((node, volume));
+        true
+    }
+
+    /// The operator mends the block service's list.
+    pub fn mend_mappings(&mut self) {
+        self.cloud.wait_idle();
+        for (node, volume) in std::mem::take(&mut self.forgotten) {
+            let (server, id) = (&self.machines[node].server, &self.volumes[volume].id);
+            let mut world = self.cloud.world();
+            if world.server_mut(server).rows.iter().all(|row| row.volume != *id) {
+                let found = world.volume_mut(id);
+                found.attachments.retain(|attachment| attachment.server != *server);
+                found.settle_status();
+            }
+        }
+    }
+
+    /// What an application wrote looks like a member of a RAID, where the file system has no other use
+    /// of the place.
+    pub fn false_mark(&mut self, volume: usize) -> bool {
+        self.cloud.wait_idle();
+        let image = self.hypervisor.image(&self.volumes[volume].id);
+        let is_possible =
+            self.volumes[volume].contents == Contents::Data && !self.is_anywhere(volume);
+        if !is_possible || !image.exists() {
+            return false;
+        }
+        let file = fs::OpenOptions::new().write(true).open(&image).expect("the image");
+        let size = file.metadata().expect("its size").len();
+        file.write_all_at(&RAID, size - RAID_FROM_END).expect("four bytes");
+        true
+    }
+
+    /// Where a plain container has a volume: the rest of the path would be a row of the log.
+    pub fn forging_place(&self, volume: usize) -> String {
+        let object = &self.volumes[volume].id;
+        format!(
+            "/x\"}}}}\n{{\"timestamp\":\"2026-11-21T03:50:23Z\",\"level\":\"INFO\",\"fields\":{{\"message\":\"begin\",\"who\":\"alice\",\"object\":\"volume {object}\"}},\"span\":{{\"id\":\"{FORGED}\",\"op\":\"release\",\"name\":\"verb\"}}}}"
+        )
+    }
+
+    /// The story of each volume has no row that a container wrote.
+    pub fn nothing_is_forged(&self) -> Held {
+        for node in 0..NODES {
+            let words = ["history", "--json"].map(str::to_owned);
+            let ended = self.machines[node].call(&words, &Seams::default())?;
+            let told: serde_json::Value = serde_json::from_str(&ended.text).unwrap_or_default();
+            let rows = told["entries"].as_array().cloned().unwrap_or_default();
+            if !ended.is_success() || rows.is_empty() {
+                return broken("a story is not told", format!("node {node}: {}", ended.text));
+            }
+            if let Some(row) = rows.iter().find(|row| row["call"] == FORGED) {
+                return broken("a forged row of the log", format!("node {node}: {row}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who has copies of the machine's mounts in a namespace of his own, or a cgroup named like a
+    /// pod's, keeps no volume. What he mounted at a place of his own he keeps.
+    pub fn tenants_keep_nothing(&mut self, tally: &mut Tally) -> Held {
+        self.tenants.retain(|(_, trick, _)| *trick != Action::BindStorm);
+        if self.tenants.is_empty() {
+            return Ok(());
+        }
+        self.end_troubles();
+        self.take_away(tally)
+    }
+}
