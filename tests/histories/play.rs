@@ -257,6 +257,17 @@ impl World {
             let done = self.happen(step)?;
             tally.count(step.action, if done { "done" } else { "not possible" });
         }
+        let others = step.beside.iter().map(|other| other.action);
+        if others
+            .chain([step.action])
+            .any(|one| matches!(one, Action::Release | Action::DetachForce))
+        {
+            // They take all of the machine's mounts, a person's own too.
+            let by_hand = std::mem::take(&mut self.by_hand);
+            let stands =
+                |(node, place): &(usize, PathBuf)| !self.machines[*node].layers(place).is_empty();
+            self.by_hand = by_hand.into_iter().filter(stands).collect();
+        }
         self.always_holds(step, may_kill)
     }
 
