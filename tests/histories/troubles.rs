@@ -87,7 +87,7 @@ impl World {
     pub fn forging_place(&self, volume: usize) -> String {
         let object = &self.volumes[volume].id;
         format!(
-            "/x\"}}}}\n{{\"timestamp\":\"2026-11-21T03:50:23Z\",\"level\":\"INFO\",\"fields\":{{\"message\":\"begin\",\"who\":\"alice\",\"object\":\"volume {object}\"}},\"span\":{{\"id\":\"{FORGED}\",\"op\":\"release\",\"name\":\"verb\"}}}}"
+            "/x\"}}}}\n{{\"timestamp\":\"2026-11-21T03:50:23Z\",\"level\":\"INFO\",\"fields\":{{\"message\":\"begin\",\"who\":\"alice\",\"object\":\"volume {object}\"}},\"span\":{{\"id\":\"{FORGED}\",\"op\":\"release\",\"name\":\"verb\"}}}}\nx"
         )
     }
 
