@@ -54,7 +54,8 @@ play() {
 }
 
 why() {
-    { grep -E '^FAILED|panicked at' -A 1 "$scratch/said" || tail -n 3 "$scratch/said"; } |
+    { grep -E '^FAILED|^history [0-9]+, after|panicked at' -A 1 "$scratch/said" ||
+        tail -n 3 "$scratch/said"; } |
         head -n 2 | tr '\n|' '  ' | cut -c 1-300
 }
 
