@@ -417,6 +417,8 @@ switch() {
     if [ -d "$driver" ]; then
         mv -f "$staged" "$driver/disk"
         flush "$driver"
+        # The folder was not seen when the copy was made.
+        rm -rf "$new_driver"
     else
         mv "$new_driver" "$driver"
         flush "$plugin_folder"
