@@ -417,9 +417,13 @@ impl Maker {
             }
             // A service fails often enough to be left alone, and then the others are needed.
             Scene::Blamed => {
-                self.row(volume, pod, &[ServiceDown, Attach, IsAttached, Attach, IsAttached]);
-                self.row(volume, pod, &[AttachFromAfar, DetachFromAfar, Detach, Calm]);
-                self.push(Attach, there, volume, pod);
+                let service = self.seeded.one_of(&[0, 1, 1, 2]);
+                self.push(ServiceDown, node, volume, pod).form = service;
+                self.row(volume, pod, &[Attach, IsAttached, Attach, IsAttached, Attach]);
+                // Of the other server, which this machine has to ask for.
+                self.push(AttachFromAfar, there, volume, pod);
+                self.push(DetachFromAfar, there, volume, pod);
+                self.row(volume, pod, &[Detach, Calm]);
             }
             Scene::Lookalike => {
                 self.bring(volume, pod);
