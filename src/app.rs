@@ -5,7 +5,7 @@ use crate::configuration::Config;
 use crate::driver::attachment::detach::Force;
 use crate::driver::call_counts::Tally;
 use crate::driver::mount::publish::Publication;
-use crate::driver::mount::stage::Wish;
+use crate::driver::mount::stage::StageOptions;
 use crate::driver::{Driver, Outcome, Volume};
 use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
@@ -245,20 +245,20 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
             Ok((Reply::device(&path), Outcome::Already))
         }
         Call::MountDevice { folder, device, options } => {
-            let wish = wish(options)?;
-            driver.staging.stage(&volume(options), &folder.target, &wish, device).map(plain)
+            let how = stage_options(options)?;
+            driver.staging.stage(&volume(options), &folder.target, &how, device).map(plain)
         }
         Call::UnmountDevice { folder } => {
             driver.unmounting.unstage(&folder.name, &folder.target).map(plain)
         }
         Call::Mount { folder, pod, options } => {
-            let wish = &wish(options)?;
+            let stage_options = &stage_options(options)?;
             let publication = Publication {
                 consumer: pod,
                 label: options.pod.as_deref(),
                 target: &folder.target,
                 stage: &folders::global_of(folder),
-                wish,
+                stage_options,
                 read_only: options.access == Access::ReadOnly,
             };
             driver.publishing.publish(&volume(options), &publication).map(plain)
@@ -277,12 +277,12 @@ fn volume(options: &Options) -> Volume {
     Volume::new(options.volume.clone(), options.name.clone())
 }
 
-fn wish(options: &Options) -> Result<Wish> {
-    Ok(Wish {
+fn stage_options(options: &Options) -> Result<StageOptions> {
+    Ok(StageOptions {
         mount_options: options.mount_options.clone(),
         mkfs_options: options.mkfs_options.clone(),
         untouched: options.sharing == Sharing::ReadOnly,
-        ..Wish::for_file_system(&options.fs_type)?
+        ..StageOptions::for_file_system(&options.fs_type)?
     })
 }
 

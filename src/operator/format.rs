@@ -3,7 +3,7 @@
 use super::terminal::told;
 use super::volume_named;
 use crate::driver::mount::format::OnDisk;
-use crate::driver::mount::stage::Wish as Staging;
+use crate::driver::mount::stage::StageOptions;
 use crate::driver::{Driver, Volume};
 use crate::model::error::Result;
 use crate::model::ids::VolumeName;
@@ -17,7 +17,7 @@ pub(super) struct Wish {
 }
 
 pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, wish: &Wish) -> Result<String> {
-    let kind = Staging::for_file_system(&wish.fs_type)?.file_system.unwrap_or_default();
+    let kind = StageOptions::for_file_system(&wish.fs_type)?.file_system.unwrap_or_default();
     let options = MkfsOptions::parse(&wish.mkfs_options)?;
     options.words(kind)?;
     let volume = Volume::new(volume_named(driver, name)?, None);

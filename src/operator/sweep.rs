@@ -9,7 +9,7 @@ use super::terminal;
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::driver::attachment::forgotten::Forgotten;
-use crate::driver::heal::adopt::Found;
+use crate::driver::heal::adopt::FoundMount;
 use crate::driver::heal::outcome::Healed;
 use crate::driver::heal::sweep::Tended;
 use crate::host::devices::SysfsDevices;
@@ -346,7 +346,7 @@ fn tell_forgotten(driver: &Driver<'_>) {
     }
 }
 
-fn told_of_found(one: &Found) -> (String, String) {
+fn told_of_found(one: &FoundMount) -> (String, String) {
     let folder = one.folder.display();
     let line = match &one.outcome {
         Ok(id) => format!("volume {id}: adopted {folder}"),

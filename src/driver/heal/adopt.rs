@@ -30,7 +30,7 @@ use std::path::PathBuf;
 
 /// A mount that was found without a record.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundMount {
     /// The orchestrator's folder.
     pub folder: PathBuf,
     /// The volume that it was adopted for, or why it was not.
@@ -59,7 +59,7 @@ pub struct Adoption<'a> {
 
 impl Adoption<'_> {
     /// Takes every mount at a global folder into the records whose disk proves its volume.
-    pub fn adopt_found(&self) -> Result<Vec<Found>> {
+    pub fn adopt_found(&self) -> Result<Vec<FoundMount>> {
         let table = self.mounts.table()?;
         let strays = self.strays(&table)?;
         let found = strays.into_iter().filter_map(|(name, mount)| {
@@ -71,7 +71,7 @@ impl Adoption<'_> {
                 Ok(_) => return None,
                 Err(error) => Err(error),
             };
-            Some(Found { folder: mount.target.clone(), outcome })
+            Some(FoundMount { folder: mount.target.clone(), outcome })
         });
         Ok(found.collect())
     }

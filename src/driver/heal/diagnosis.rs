@@ -1,6 +1,6 @@
 //! Which mounts of a volume stand on a dead disk.
 
-use crate::driver::heal::pace::Pace;
+use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::ownership::Ownership;
@@ -46,7 +46,7 @@ impl Diagnosis<'_> {
         &self,
         id: &VolumeId,
         disk: Option<&Device>,
-        pace: Pace,
+        shares: TimeShares,
     ) -> Result<Option<Patient>> {
         let disk = match disk {
             Some(disk) => Some(disk.clone()),
@@ -59,7 +59,7 @@ impl Diagnosis<'_> {
             return Ok(None);
         }
         let numbers: Vec<_> = all.iter().map(|(number, _)| *number).collect();
-        let census = pace.part(0.25);
+        let census = shares.part(0.25);
         let consumers = self.ownership.consumers_of(id);
         let (others, untold) = match self.census.namespaces_in_time(&numbers, &consumers, census) {
             Answer::Told(uses) if census.over() => (

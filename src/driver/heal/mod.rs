@@ -11,11 +11,11 @@ pub(in crate::driver) mod diagnosis;
 pub(in crate::driver) mod file_system_check;
 pub(in crate::driver) mod notify;
 pub mod outcome;
-pub(in crate::driver) mod pace;
 pub(in crate::driver) mod peer_groups;
 pub(in crate::driver) mod recovery;
 pub(in crate::driver) mod replacement_plan;
 pub mod sweep;
+pub(in crate::driver) mod time_shares;
 
 use crate::driver::call_counts::Tally;
 use crate::driver::guard::remote_mark::RemoteMarks;
@@ -23,9 +23,9 @@ use crate::driver::heal::diagnosis::Diagnosis;
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{Healed, listed, lost_since, plan_of, still_held};
-use crate::driver::heal::pace::Pace;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::heal::replacement_plan::Replacement;
+use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::operation::{Volume, moment};
@@ -154,8 +154,8 @@ impl Healing<'_> {
         }
         let again = mode != HealMode::Report && self.recovery.set_back(id).is_some();
         // Whoever brings the disk along has other work to do.
-        let pace = Pace::of(self.deadline, disk.is_some());
-        let Some(mut patient) = self.diagnosis.examine(id, disk, pace)? else {
+        let shares = TimeShares::of(self.deadline, disk.is_some());
+        let Some(mut patient) = self.diagnosis.examine(id, disk, shares)? else {
             if again {
                 self.recovery.set_back_for_good(id);
             }
@@ -185,10 +185,10 @@ impl Healing<'_> {
         failpoints::step("heal.mounted");
         let (mut hangs, mut unkept) = (Vec::new(), Vec::new());
         let healed = self.mounts.open_root(&aside).and_then(|fresh| {
-            let (kept, lost) = self.recovery.keep_dead(&patient, pace.part(0.25));
+            let (kept, lost) = self.recovery.keep_dead(&patient, shares.part(0.25));
             unkept = replacement_plan::without(&mut patient, &lost);
             let healed =
-                self.replacement.switch_everywhere(id, (&patient, disk), &fresh, again, pace);
+                self.replacement.switch_everywhere(id, (&patient, disk), &fresh, again, shares);
             hangs = self.recovery.let_go(kept);
             healed
         });
@@ -202,7 +202,7 @@ impl Healing<'_> {
         }
         self.remember_healed(id, disk, &found.uuid);
         // Who holds what is read process by process: not where the time is over.
-        let users = if pace.until.over() {
+        let users = if shares.until.over() {
             Answer::CannotTell("no time was left to look".to_owned())
         } else {
             self.census.device_users(&patient.dead)

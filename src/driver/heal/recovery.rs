@@ -4,7 +4,7 @@
 use crate::driver::guard::flush::Flushing;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::diagnosis::Patient;
-use crate::driver::heal::pace::Pace;
+use crate::driver::heal::time_shares::TimeShares;
 use crate::failpoints;
 use crate::host::child::{Ended, Keeper};
 use crate::host::locks::{Locked, Locks};
@@ -68,13 +68,13 @@ impl Recovery<'_> {
         id: &VolumeId,
         own: &[Mount],
         fresh: &File,
-        pace: Pace,
+        shares: TimeShares,
     ) -> Result<()> {
         tracing::info!(volume = %id, method = %self.switches.method(), "how mounts are replaced");
         if own.is_empty() {
             return Ok(());
         }
-        let (fresh, deadline) = (fresh.as_fd(), pace.until);
+        let (fresh, deadline) = (fresh.as_fd(), shares.until);
         let request = SwitchRequest { namespace: None, stale: own, fresh, group: None, deadline };
         let changes = self.switches.will_change(&request)?;
         self.write_down(id, vec![(self.census.sign_of(None)?, changes)])

@@ -9,9 +9,9 @@
 
 use crate::driver::heal::diagnosis::Patient;
 use crate::driver::heal::outcome::{Healed, place_of, tell};
-use crate::driver::heal::pace::{EACH, Pace};
 use crate::driver::heal::peer_groups::PeerGroups;
 use crate::driver::heal::recovery::{Recovery, bytes_of};
+use crate::driver::heal::time_shares::{EACH, TimeShares};
 use crate::driver::ownership::Ownership;
 use crate::failpoints;
 use crate::host::Census;
@@ -83,7 +83,7 @@ fn in_order(mut all: Vec<NamespaceUse>, consumers: &BTreeSet<ConsumerId>) -> Vec
 
 /// What came of the work so far.
 #[derive(Default)]
-struct Work {
+struct Replacing {
     healed: Healed,
     /// The namespaces of which it is not known what they have.
     unknown: Vec<NamespaceId>,
@@ -92,7 +92,7 @@ struct Work {
     progress: bool,
 }
 
-impl Work {
+impl Replacing {
     fn is_left(&mut self, one: &NamespaceUse, why: &str) {
         self.why.insert(one.id, why.to_owned());
     }
@@ -114,25 +114,25 @@ impl Replacement<'_> {
         (patient, disk): (&Patient, &Device),
         fresh: &File,
         again: bool,
-        pace: Pace,
+        shares: TimeShares,
     ) -> Result<Healed> {
         let consumers = self.ownership.consumers_of(id);
-        let mut work = Work::default();
+        let mut replacing = Replacing::default();
         let mut visits = in_order(patient.elsewhere.clone(), &consumers);
         // Before anything is switched, for as long as may be: what others shared with or followed
         // shows only until then.
-        self.recovery.intend_own(id, &patient.own, fresh, pace)?;
-        self.intend_all(id, &mut visits, fresh, pace.part(0.25))?;
+        self.recovery.intend_own(id, &patient.own, fresh, shares)?;
+        self.intend_all(id, &mut visits, fresh, shares.part(0.25))?;
         if !patient.own.is_empty() {
-            match self.peer_groups.switch_own(id, disk, &patient.own, fresh, pace.until) {
+            match self.peer_groups.switch_own(id, disk, &patient.own, fresh, shares.until) {
                 Ok(done) => {
                     tell(id, "this machine", &done);
-                    work.healed.places.push(("this machine".to_owned(), done));
+                    replacing.healed.places.push(("this machine".to_owned(), done));
                 }
                 Err(error) => {
                     tracing::warn!(volume = %id, %error, "this machine's own mounts are not switched");
-                    work.healed.left.push(format!("this machine's own mounts: {error}"));
-                    work.unknown.extend(self.census.own_namespace().ok());
+                    replacing.healed.left.push(format!("this machine's own mounts: {error}"));
+                    replacing.unknown.extend(self.census.own_namespace().ok());
                 }
             }
             failpoints::step("heal.own");
@@ -143,30 +143,30 @@ impl Replacement<'_> {
                 visits = in_order(next.clone(), &consumers);
             }
             let company = self.peer_groups.company(id, disk);
-            work.progress = false;
+            replacing.progress = false;
             for kind in 0..EACH.len() {
-                let limit = pace.of_kind(kind);
+                let limit = shares.of_kind(kind);
                 for visit in visits.iter_mut().filter(|visit| visit.kind == kind) {
                     if limit.over() {
                         break;
                     }
-                    let limit = limit.at_most(pace.of_one(kind));
-                    self.visit(id, visit, fresh, limit, &mut work, &company);
+                    let limit = limit.at_most(shares.of_one(kind));
+                    self.visit(id, visit, fresh, limit, &mut replacing, &company);
                 }
             }
             if visits.is_empty() && round == 0 && patient.is_all_known {
                 break;
             }
-            let census = pace.part(0.25);
+            let census = shares.part(0.25);
             next = match self.census.namespaces_in_time(&patient.dead, &consumers, census) {
                 Answer::Told(uses) => uses.namespaces,
                 Answer::CannotTell(_) => break,
             };
-            if next.is_empty() || !work.progress || pace.until.over() {
+            if next.is_empty() || !replacing.progress || shares.until.over() {
                 break;
             }
         }
-        let Work { mut healed, unknown, why, .. } = work;
+        let Replacing { mut healed, unknown, why, .. } = replacing;
         self.recovery.is_switched(id, again, unknown);
         let still = next.iter().map(|one| {
             let why = why.get(&one.id).map(|why| format!(": {why}")).unwrap_or_default();
@@ -214,14 +214,14 @@ impl Replacement<'_> {
         visit: &mut Visit,
         fresh: &File,
         limit: Deadline,
-        work: &mut Work,
+        replacing: &mut Replacing,
         company: &super::peer_groups::Company,
     ) {
         let place = place_of(&visit.one);
         while let Some(mounts) = visit.parts.pop_front() {
             if limit.over() {
                 tracing::warn!(volume = %id, place, "no time was left for all of its mounts: the next heal goes on");
-                work.is_left(&visit.one, "no time was left for all of its mounts");
+                replacing.is_left(&visit.one, "no time was left for all of its mounts");
                 break;
             }
             let part = visit.with(mounts);
@@ -230,8 +230,8 @@ impl Replacement<'_> {
             match done.and_then(|()| self.peer_groups.switch_in(company, &part, fresh, limit)) {
                 Ok(done) => {
                     tell(id, &place, &done);
-                    work.progress |= done.iter().any(|one| one.outcome == Outcome::Switched);
-                    work.healed.places.push((place.clone(), done));
+                    replacing.progress |= done.iter().any(|one| one.outcome == Outcome::Switched);
+                    replacing.healed.places.push((place.clone(), done));
                 }
                 // The mounts that change too much are found by halves.
                 Err(error) if error.kind == Kind::Refused && part.mounts.len() > 1 => {
@@ -242,8 +242,8 @@ impl Replacement<'_> {
                 }
                 Err(error) => {
                     tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
-                    work.is_left(&part, &error.to_string());
-                    work.unknown.extend(part.id);
+                    replacing.is_left(&part, &error.to_string());
+                    replacing.unknown.extend(part.id);
                     // One that is only too much must not cost the others.
                     if error.kind != Kind::Refused {
                         break;

@@ -42,7 +42,7 @@ pub struct OnDisk {
 }
 
 /// What stands on a volume's disk, as far as a new file system is concerned.
-pub(in crate::driver) enum Found {
+pub(in crate::driver) enum DiskHolds {
     /// A file system to mount.
     FileSystem(FileSystem),
     /// Nothing.
@@ -70,33 +70,33 @@ pub struct Formatter<'a> {
 
 impl Formatter<'_> {
     /// Judges the disk, for mounts and for people alike. Only what this answers is ever formatted.
-    pub(in crate::driver) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<Found> {
+    pub(in crate::driver) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<DiskHolds> {
         let record = self.records.load(&volume.id);
         let unfinished = unfinished_on(&record, disk);
         let contents = self.file_systems.look(disk, self.deadline)?;
         let plan = match (&contents, unfinished) {
             // A finished file system is never made again, whatever the record says.
             (Contents::FileSystem(found), _) if finished(found, unfinished) => {
-                return Ok(Found::FileSystem(found.clone()));
+                return Ok(DiskHolds::FileSystem(found.clone()));
             }
-            (Contents::Blank, None) => return Ok(Found::Blank),
-            (Contents::Blank, Some(plan)) => return Ok(Found::Unfinished(plan.clone())),
+            (Contents::Blank, None) => return Ok(DiskHolds::Blank),
+            (Contents::Blank, Some(plan)) => return Ok(DiskHolds::Unfinished(plan.clone())),
             (_, Some(plan)) => plan,
             (Contents::FileSystem(found), None) => {
                 let kind = found.kind;
-                return Ok(Found::NotOurs(format!(
+                return Ok(DiskHolds::NotOurs(format!(
                     "an unfinished {kind} that this machine did not begin"
                 )));
             }
             (Contents::Foreign(what) | Contents::Unknown(what), None) => {
-                return Ok(Found::NotOurs(what.clone()));
+                return Ok(DiskHolds::NotOurs(what.clone()));
             }
         };
         // Somebody may have written to the disk since our mkfs was killed.
         let options = MkfsOptions::parse(&plan.options)?;
         let new = new_file_system(plan, &options, true)?;
         let Some(strange) = self.file_systems.stranger(disk, &new, self.deadline)? else {
-            return Ok(Found::Unfinished(plan.clone()));
+            return Ok(DiskHolds::Unfinished(plan.clone()));
         };
         Ok(match contents {
             // mke2fs writes the superblock at the beginning last: it came to its end, and somebody
@@ -104,10 +104,10 @@ impl Formatter<'_> {
             Contents::FileSystem(found)
                 if found.maker == Maker::Unknown && found.uuid == plan.uuid =>
             {
-                Found::FileSystem(found)
+                DiskHolds::FileSystem(found)
             }
-            Contents::Foreign(what) => Found::NotOurs(what),
-            _ => Found::NotOurs(strange),
+            Contents::Foreign(what) => DiskHolds::NotOurs(what),
+            _ => DiskHolds::NotOurs(strange),
         })
     }
 
@@ -116,14 +116,14 @@ impl Formatter<'_> {
         let disk = self.disks.disk(&volume.id)?;
         let _held = self.disks.hold(&volume.id, &disk)?;
         let contents = match self.found_on(volume, &disk) {
-            Ok(Found::Blank) => "nothing: all that was read is zero".to_owned(),
-            Ok(Found::FileSystem(found)) => {
+            Ok(DiskHolds::Blank) => "nothing: all that was read is zero".to_owned(),
+            Ok(DiskHolds::FileSystem(found)) => {
                 format!("{} of {} bytes, UUID {}", found.kind, found.size, found.uuid)
             }
-            Ok(Found::Unfinished(plan)) => {
+            Ok(DiskHolds::Unfinished(plan)) => {
                 format!("what a killed mkfs.{} of ours left, and nothing else", plan.fs_type)
             }
-            Ok(Found::NotOurs(what)) => what,
+            Ok(DiskHolds::NotOurs(what)) => what,
             Err(error) => format!("what cannot be read: {error}"),
         };
         let was_mounted = self.records.load(&volume.id).was_mounted;
@@ -256,9 +256,9 @@ impl Formatter<'_> {
             return Ok(());
         }
         match self.found_on(volume, disk)? {
-            Found::Blank | Found::Unfinished(_) => Ok(()),
-            Found::FileSystem(found) => Err(changed(volume, disk, &found.kind.to_string())),
-            Found::NotOurs(what) => Err(changed(volume, disk, &what)),
+            DiskHolds::Blank | DiskHolds::Unfinished(_) => Ok(()),
+            DiskHolds::FileSystem(found) => Err(changed(volume, disk, &found.kind.to_string())),
+            DiskHolds::NotOurs(what) => Err(changed(volume, disk, &what)),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::driver::guard::forgotten::Forgetting;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::Memory;
-use crate::driver::mount::stage::{Staging, Wish};
+use crate::driver::mount::stage::{StageOptions, Staging};
 use crate::driver::operation::{Outcome, Volume};
 use crate::driver::ownership::mount_place::{MountPlaces, a_part_of_it, belonging, belongs_now};
 use crate::failpoints;
@@ -32,7 +32,7 @@ pub struct Publication<'a> {
     /// The folder where the volume is staged.
     pub stage: &'a Target,
     /// How the volume is to be staged, if it is not.
-    pub wish: &'a Wish,
+    pub stage_options: &'a StageOptions,
     /// Whether the consumer must not write.
     pub read_only: bool,
 }
@@ -62,7 +62,7 @@ impl Publishing<'_> {
         self.guard.wanted_again(&volume.id, &[unpublish, TearDown::Unstage, TearDown::Detach]);
         let stage = self.mounts.real_path(publication.stage)?;
         let folder = self.mounts.real_path(publication.target)?;
-        self.staging.stage_locked(volume, publication.stage, publication.wish, "")?;
+        self.staging.stage_locked(volume, publication.stage, publication.stage_options, "")?;
         let disk = self.disks.disk(&volume.id)?;
 
         let look = self.mounts.standing_at(&folder)?;

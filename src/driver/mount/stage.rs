@@ -11,7 +11,7 @@ use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::{Memory, staged};
-use crate::driver::mount::format::{Formatter, Found, file_system_uuid, not_ours};
+use crate::driver::mount::format::{DiskHolds, Formatter, file_system_uuid, not_ours};
 use crate::driver::mount::sole_writer::SoleWriter;
 use crate::driver::operation::{Outcome, Volume, moment};
 use crate::driver::ownership::mount_place::{MountPlaces, belonging, belongs_now};
@@ -37,7 +37,7 @@ const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
 /// How a volume is to be mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct StageOptions {
     /// The file system asked for; nothing means what is there, ext4 for a blank disk.
     pub file_system: Option<FsType>,
     /// Options of the mount.
@@ -77,13 +77,13 @@ impl Staging<'_> {
         &self,
         volume: &Volume,
         target: &Target,
-        wish: &Wish,
+        options: &StageOptions,
         hint: &str,
     ) -> Result<Outcome> {
         let _lock = self.locking.lock(&volume.id)?;
         self.memory.remember_name(volume);
         self.forgetting.note_caller(&volume.id);
-        self.stage_locked(volume, target, wish, hint)
+        self.stage_locked(volume, target, options, hint)
     }
 
     /// The same for a caller that holds the volume's lock.
@@ -91,7 +91,7 @@ impl Staging<'_> {
         &self,
         volume: &Volume,
         target: &Target,
-        wish: &Wish,
+        options: &StageOptions,
         hint: &str,
     ) -> Result<Outcome> {
         let folder = self.mounts.real_path(target)?;
@@ -116,18 +116,19 @@ impl Staging<'_> {
                 Error::refused(reason).hint("only whole disks that nothing else uses are mounted")
             );
         }
-        let seen = if wish.untouched { None } else { self.sole_writer.sole_writer(&volume.id)? };
-        let found = self.file_system_on(volume, &disk, wish)?;
-        wish.mount_options.check(found.kind)?;
+        let seen =
+            if options.untouched { None } else { self.sole_writer.sole_writer(&volume.id)? };
+        let found = self.file_system_on(volume, &disk, options)?;
+        options.mount_options.check(found.kind)?;
         failpoints::step("stage.looked");
         self.mounts.make_folder(&folder)?;
         self.report_hidden(&volume.id, &folder);
         self.disks.prove_again(&volume.id, &disk)?;
-        let mounts = self.check.mounts_counted(&found, &disk, wish.untouched)?;
-        self.mount_verified(volume, &disk, &found, wish, &folder)?;
+        let mounts = self.check.mounts_counted(&found, &disk, options.untouched)?;
+        self.mount_verified(volume, &disk, &found, options, &folder)?;
         let mut staged = staged(&folder, &moment(&disk), found.kind.name(), &found.uuid);
-        staged.options = wish.mount_options.to_string();
-        staged.untouched = wish.untouched;
+        staged.options = options.mount_options.to_string();
+        staged.untouched = options.untouched;
         staged.mounts = mounts;
         if let Err(error) = self.memory.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
@@ -138,30 +139,35 @@ impl Staging<'_> {
     }
 
     /// The file system to mount: the one that is there, or a new one on a blank disk.
-    fn file_system_on(&self, volume: &Volume, disk: &Device, wish: &Wish) -> Result<FileSystem> {
-        let wished = wish.file_system;
+    fn file_system_on(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        options: &StageOptions,
+    ) -> Result<FileSystem> {
+        let wished = options.file_system;
         if let Some(verdict) = self.file_systems.await_check(&volume.id, disk, self.deadline)? {
             return Err(verdict);
         }
         let found = match self.formatter.found_on(volume, disk)? {
-            Found::FileSystem(found) => found,
-            Found::NotOurs(what) => return Err(not_ours(volume, disk, &what)),
-            Found::Blank if wish.untouched => {
+            DiskHolds::FileSystem(found) => found,
+            DiskHolds::NotOurs(what) => return Err(not_ours(volume, disk, &what)),
+            DiskHolds::Blank if options.untouched => {
                 return Err(Error::refused(format!(
                     "{} is blank, and the volume is shared: nobody may write to it",
                     disk.kernel_name
                 ))
                 .hint("use the volume without the option share first, so that it gets its data"));
             }
-            Found::Blank => {
+            DiskHolds::Blank => {
                 let kind = wished.unwrap_or(FsType::Ext4);
-                return self.formatter.format_blank(volume, disk, kind, &wish.mkfs_options);
+                return self.formatter.format_blank(volume, disk, kind, &options.mkfs_options);
             }
-            Found::Unfinished(_) if wish.untouched => {
+            DiskHolds::Unfinished(_) if options.untouched => {
                 return Err(not_ours(volume, disk, "a format that was not finished"));
             }
-            Found::Unfinished(plan) => {
-                return self.formatter.format_again(volume, disk, &plan, &wish.mkfs_options);
+            DiskHolds::Unfinished(plan) => {
+                return self.formatter.format_again(volume, disk, &plan, &options.mkfs_options);
             }
         };
         if let Some(wished) = wished
@@ -186,7 +192,7 @@ impl Staging<'_> {
             .hint("is it the right volume, and was it made smaller?"));
         }
         let mut found = found;
-        if found.wants_check && !disk.read_only && !wish.untouched {
+        if found.wants_check && !disk.read_only && !options.untouched {
             if self.disks.is_free(disk)? {
                 self.disks.prove_again(&volume.id, disk)?;
                 self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
@@ -226,7 +232,7 @@ impl Staging<'_> {
         volume: &Volume,
         disk: &Device,
         found: &FileSystem,
-        wish: &Wish,
+        options: &StageOptions,
         folder: &Path,
     ) -> Result<()> {
         let request = MountRequest {
@@ -235,8 +241,8 @@ impl Staging<'_> {
             kind: found.kind,
             uuid: &found.uuid,
             asks_for_panic: found.asks_for_panic,
-            options: &wish.mount_options,
-            untouched: wish.untouched,
+            options: &options.mount_options,
+            untouched: options.untouched,
             beside_its_twin: found.kind == FsType::Xfs && self.has_dead_twin(&volume.id)?,
             target: folder,
         };
@@ -260,7 +266,7 @@ impl Staging<'_> {
     }
 }
 
-impl Wish {
+impl StageOptions {
     /// The file system of this name; an empty one means whatever is there.
     pub fn for_file_system(name: &str) -> Result<Self> {
         if name.is_empty() {

@@ -45,7 +45,7 @@ pub struct Survey {
 
 /// Whose a mount is: a volume's, or, where no volume could be told, a name's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
+enum Owner {
     Volume(VolumeId),
     Name(VolumeName),
 }
@@ -127,7 +127,7 @@ impl Surveying<'_> {
             disks.entry(id.clone()).or_insert_with(|| self.disk_fact(&id));
         }
         let owners = self.owners(&disks, &records, &table, &elsewhere, &boot);
-        let mut subjects: BTreeSet<Subject> = disks.keys().cloned().map(Subject::Volume).collect();
+        let mut subjects: BTreeSet<Owner> = disks.keys().cloned().map(Owner::Volume).collect();
         subjects.extend(owners.values().cloned());
         let context =
             Context { records: &records, table: &table, elsewhere: &elsewhere, owners: &owners };
@@ -135,7 +135,7 @@ impl Surveying<'_> {
         for subject in subjects {
             let facts =
                 self.facts(&subject, &context, &disks, &mut cloud, unseen_mounts.as_deref());
-            let is_asked = matches!(&subject, Subject::Volume(id) if also.contains(id));
+            let is_asked = matches!(&subject, Owner::Volume(id) if also.contains(id));
             if !is_asked && is_not_ours(&facts) {
                 let id = facts.id.as_ref().map(ToString::to_string).unwrap_or_default();
                 not_ours.push(format!("{id}: {}", who_has(&facts)));
@@ -218,26 +218,26 @@ impl Surveying<'_> {
         table: &MountTable,
         elsewhere: &[NamespaceUse],
         boot: &str,
-    ) -> BTreeMap<DeviceNumber, Subject> {
+    ) -> BTreeMap<DeviceNumber, Owner> {
         let mut owners = BTreeMap::new();
         for (id, disk) in disks {
             if let Some(number) = number_of(disk) {
-                owners.insert(number, Subject::Volume(id.clone()));
+                owners.insert(number, Owner::Volume(id.clone()));
                 // A file system with a number of its own (btrfs).
                 let on_it = table.mounts().iter().filter(|mount| mount.disk == number);
-                owners.extend(on_it.map(|mount| (mount.number, Subject::Volume(id.clone()))));
+                owners.extend(on_it.map(|mount| (mount.number, Owner::Volume(id.clone()))));
             }
         }
         let others = elsewhere.iter().flat_map(|one| &one.mounts);
         for mount in table.mounts().iter().chain(others) {
             if let Some(id) = device_nodes::owner_of(mount) {
-                owners.entry(mount.number).or_insert(Subject::Volume(id));
+                owners.entry(mount.number).or_insert(Owner::Volume(id));
             }
         }
         for mount in table.mounts() {
             if let Some((_, name)) = self.layouts.place_of(&mount.target) {
                 let id = self.volume_in(mount);
-                let subject = id.map_or(Subject::Name(name), Subject::Volume);
+                let subject = id.map_or(Owner::Name(name), Owner::Volume);
                 owners.entry(mount.number).or_insert(subject);
             }
         }
@@ -247,7 +247,7 @@ impl Surveying<'_> {
                 // What another disk shows by now has been given away.
                 let presence = self.devices.presence(number, &wanted);
                 if !matches!(presence, Ok(Presence::Other(_))) {
-                    owners.entry(number).or_insert(Subject::Volume(record.volume.clone()));
+                    owners.entry(number).or_insert(Owner::Volume(record.volume.clone()));
                 }
             }
         }
@@ -256,15 +256,15 @@ impl Surveying<'_> {
 
     fn facts(
         &self,
-        subject: &Subject,
+        subject: &Owner,
         context: &Context<'_>,
         disks: &BTreeMap<VolumeId, DiskFact>,
         cloud: &mut CloudLook,
         unseen_mounts: Option<&str>,
     ) -> VolumeFacts {
         let id = match subject {
-            Subject::Volume(id) => Some(id),
-            Subject::Name(_) => None,
+            Owner::Volume(id) => Some(id),
+            Owner::Name(_) => None,
         };
         let record = context.records.iter().find(|record| Some(&record.volume) == id);
         let disk = id.and_then(|id| disks.get(id).cloned()).unwrap_or_else(|| DiskFact::Unseen {
@@ -276,8 +276,8 @@ impl Surveying<'_> {
         };
         let mounts = self.mount_facts(subject, context, record, &disk);
         let name = match subject {
-            Subject::Name(name) => Some(name.clone()),
-            Subject::Volume(id) => {
+            Owner::Name(name) => Some(name.clone()),
+            Owner::Volume(id) => {
                 name_of(self.layouts, record, &cloud, &mounts).filter(|name| !name.is(id))
             }
         };
@@ -307,15 +307,15 @@ impl Surveying<'_> {
 
     fn mount_facts(
         &self,
-        subject: &Subject,
+        subject: &Owner,
         context: &Context<'_>,
         record: Option<&VolumeRecord>,
         disk: &DiskFact,
     ) -> Vec<MountFact> {
         let is_ours = |mount: &&Mount| context.owners.get(&mount.number) == Some(subject);
         let id = match subject {
-            Subject::Volume(id) => Some(id),
-            Subject::Name(_) => None,
+            Owner::Volume(id) => Some(id),
+            Owner::Name(_) => None,
         };
         // Five hundred containers may have it from one disk, which is looked at once.
         let mut known = BTreeMap::new();
@@ -399,7 +399,7 @@ struct Context<'a> {
     records: &'a [VolumeRecord],
     table: &'a MountTable,
     elsewhere: &'a [NamespaceUse],
-    owners: &'a BTreeMap<DeviceNumber, Subject>,
+    owners: &'a BTreeMap<DeviceNumber, Owner>,
 }
 
 impl Context<'_> {

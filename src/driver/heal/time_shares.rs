@@ -15,13 +15,13 @@ const OTHERS_ON_THE_WAY: Duration = Duration::from_secs(5);
 
 /// How much time a heal has.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::driver) struct Pace {
+pub(in crate::driver) struct TimeShares {
     /// When it ends.
     pub(in crate::driver) until: Deadline,
     is_on_the_way: bool,
 }
 
-impl Pace {
+impl TimeShares {
     /// That of a heal on the way of another call, or of one for its own sake. Some is kept for what
     /// comes after it.
     pub(in crate::driver) fn of(deadline: Deadline, is_on_the_way: bool) -> Self {
