@@ -3,12 +3,15 @@
 //! Call words are kubelet's and answer JSON, always. Verbs and `--help` are people's and answer
 //! text; clap reads those.
 
+pub mod arguments;
 pub mod generate;
 pub mod views;
 
+pub use self::arguments::{NodeNameArgument, VolumeNameArgument};
+
 use crate::flexvolume::call;
 use crate::model::error::{Error, Result};
-use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::ids::VolumeId;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -234,28 +237,6 @@ impl std::str::FromStr for VolumeIdArgument {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         VolumeId::parse(text).map(Self)
-    }
-}
-
-/// A node's name as clap reads it.
-#[derive(Debug, Clone)]
-pub struct NodeNameArgument(pub NodeName);
-
-impl std::str::FromStr for NodeNameArgument {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        NodeName::parse(text).map(Self)
-    }
-}
-
-/// A volume's name or id as clap reads it.
-#[derive(Debug, Clone)]
-pub struct VolumeNameArgument(pub VolumeName);
-
-impl std::str::FromStr for VolumeNameArgument {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        VolumeName::parse(text).map(Self)
     }
 }
 

@@ -1,19 +1,11 @@
 //! Completions and manual pages, from the same definition as the command line itself.
 
 use super::Line;
+use super::arguments::Shell;
 use crate::model::error::{Error, Result};
-use clap::{Command, CommandFactory, ValueEnum};
+use clap::{Command, CommandFactory};
 use std::fs;
 use std::path::Path;
-
-/// Shells that can complete what is typed.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-#[allow(missing_docs, reason = "each is its own description")]
-pub enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-}
 
 /// The completions of a shell.
 #[must_use]

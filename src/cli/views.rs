@@ -1,6 +1,6 @@
 //! The verbs that look and change nothing.
 
-use super::{VolumeNameArgument, generate};
+use super::arguments::{Shell, VolumeNameArgument};
 use crate::model::timestamp::{self, Millis};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub enum Looking {
     #[command(hide = true, after_help = COMPLETIONS)]
     Completions {
         /// bash, zsh or fish
-        shell: generate::Shell,
+        shell: Shell,
     },
     /// Print the manual page, or write those of all verbs into a folder
     #[command(hide = true, after_help = MAN)]

@@ -1,7 +1,7 @@
 //! `disk format`: the one way to lose what is on a volume's disk, and it is a person's.
 
+use super::acting::volume_named;
 use super::terminal::told;
-use super::volume_named;
 use crate::driver::mount::format::OnDisk;
 use crate::driver::mount::stage::StageOptions;
 use crate::driver::{Driver, Volume};

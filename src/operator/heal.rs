@@ -1,12 +1,13 @@
 //! `disk heal`: what the calls do by themselves, by hand and with the plan first.
 
+use super::acting::volume_named;
 use super::sweep::say;
+use super::switched::{notes, word};
 use super::terminal::told;
-use super::volume_named;
 use crate::driver::Driver;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeName;
-use crate::model::mount::replacement::{Outcome, Switched};
+use crate::model::mount::replacement::Outcome;
 use crate::model::policy::HealMode;
 
 pub(super) fn run(
@@ -53,23 +54,4 @@ pub(super) fn run(
             .hint("the reasons stand above; the next call and the timer go on with them"));
     }
     Ok(if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text })
-}
-
-pub(super) fn word(one: &Switched) -> &'static str {
-    match one.outcome {
-        Outcome::Switched => "switched",
-        Outcome::DetachedOnly => "finished",
-        Outcome::Stacked => "stacked",
-        Outcome::Gone => "gone",
-        Outcome::Skipped(_) => "skipped",
-    }
-}
-
-pub(super) fn notes(one: &Switched) -> String {
-    let why = match &one.outcome {
-        Outcome::Skipped(why) => vec![why.clone()],
-        _ => Vec::new(),
-    };
-    let all: Vec<_> = why.into_iter().chain(one.notes.iter().cloned()).collect();
-    if all.is_empty() { String::new() } else { format!("  ({})", all.join("; ")) }
 }

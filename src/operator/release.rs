@@ -1,8 +1,8 @@
 //! The break-glasses: what the guard protects is given up by a person, who is told first what
 //! breaks.
 
+use super::acting::volume_named;
 use super::terminal::told;
-use super::volume_named;
 use crate::driver::Driver;
 use crate::driver::attachment::detach::Force;
 use crate::model::error::Result;

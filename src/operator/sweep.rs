@@ -4,7 +4,8 @@
 //! Each look has a worker of its own. One that hangs on a volume's disk is given up; what is left of it
 //! is written down beside that volume's lock, and the next look comes to that volume last.
 
-use super::heal::{notes, word};
+use super::acting::measured;
+use super::switched::{notes, word};
 use super::terminal;
 use crate::configuration::Config;
 use crate::driver::Driver;
@@ -135,7 +136,7 @@ impl Looked {
 
 impl Tending<'_> {
     fn with_driver<T>(&self, work: impl FnOnce(&Driver<'_>) -> Result<T>) -> Result<T> {
-        super::measured("heal", self.config, self.origin, Deadline::after(PATIENCE), work)
+        measured("heal", self.config, self.origin, Deadline::after(PATIENCE), work)
     }
 
     fn once(&self, node: Option<&Path>) -> Result<String> {

@@ -1,81 +1,15 @@
 //! The verbs that look: they take no lock, write no log, and change nothing.
 
+use super::configured::Configured;
 use super::status::{self, Row};
 use super::terminal::Stage;
 use super::{doctor, explain, history, holders};
-use crate::app;
-use crate::app::{LAYOUTS, TEAR_DOWNS};
 use crate::cli::VolumeNameArgument;
 use crate::cli::generate;
 use crate::cli::views::{Looking, Subject};
-use crate::configuration::Config;
 use crate::driver::Driver;
-use crate::driver::call_counts::Tally;
-use crate::host::machine;
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::wiring::{self, Setting};
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// How long people wait for a cloud before its view is "unknown".
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// The configuration as far as this user can read it.
-#[derive(Debug)]
-pub(super) struct Configured {
-    pub(super) config: Config,
-    pub(super) origin: Option<PathBuf>,
-    /// Why the defaults stand in for it.
-    pub(super) trouble: Option<Error>,
-}
-
-impl Configured {
-    fn read() -> Self {
-        match app::load_config() {
-            Ok((config, origin)) => Self { config, origin, trouble: None },
-            Err(error) => Self { config: Config::default(), origin: None, trouble: Some(error) },
-        }
-    }
-
-    /// What that hides, in words; an error if it is not only a matter of rights.
-    fn unseen(&self) -> Result<Vec<String>> {
-        let mut unseen = Vec::new();
-        match &self.trouble {
-            Some(error) if !machine::is_root() && error.cause.ends_with("permission denied") => {
-                unseen
-                    .push(format!("the configuration, so the defaults are taken: {}", error.cause));
-            }
-            Some(error) => return Err(error.clone()),
-            None => {}
-        }
-        if !machine::is_root() {
-            unseen.push("what only root may read: run it with sudo".to_owned());
-        }
-        Ok(unseen)
-    }
-
-    /// Lets a driver look.
-    pub(super) fn with_driver<T>(
-        &self,
-        verb: &str,
-        work: impl FnOnce(&Driver<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let tally = Tally::default();
-        let setting = Setting {
-            words: &TEAR_DOWNS,
-            layouts: LAYOUTS,
-            config: &self.config,
-            origin: self.origin.as_deref(),
-            operation: verb,
-            region: None,
-            deadline: Deadline::after(PATIENCE),
-            lock_patience: None,
-            tally: &tally,
-        };
-        wiring::with_driver(&setting, work)
-    }
-}
 
 /// Does what the verb says; answers the exit status.
 pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {

@@ -5,7 +5,7 @@ use crate::driver::Driver;
 use crate::model::error::Kind;
 use crate::model::report::finding::{Finding, Level};
 use crate::model::text::several;
-use crate::operator::views::Configured;
+use crate::operator::configured::Configured;
 use std::time::Instant;
 
 /// A token's times, and certificates, bear a difference of so many seconds.

@@ -6,7 +6,7 @@ use crate::log;
 use crate::model::report::finding::Finding;
 use crate::model::text::several;
 use crate::node::system::{self, Kubelet, Room};
-use crate::operator::views::Configured;
+use crate::operator::configured::Configured;
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use crate::model::report::finding::Finding;
 use crate::node::system::{self, Kubelet};
-use crate::operator::views::Configured;
+use crate::operator::configured::Configured;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "incloud~disk";

@@ -5,9 +5,9 @@ mod files;
 mod kubelet;
 mod machine;
 
+use super::configured::Configured;
 use super::status;
 use super::terminal::{Paint, Stage, hanging};
-use super::views::Configured;
 use crate::driver::Driver;
 use crate::model::error::Result;
 use crate::model::report::finding::{Finding, Level, worst};

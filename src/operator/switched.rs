@@ -1,0 +1,22 @@
+//! What became of a mount that a heal replaced, in words.
+
+use crate::model::mount::replacement::{Outcome, Switched};
+
+pub(super) fn word(one: &Switched) -> &'static str {
+    match one.outcome {
+        Outcome::Switched => "switched",
+        Outcome::DetachedOnly => "finished",
+        Outcome::Stacked => "stacked",
+        Outcome::Gone => "gone",
+        Outcome::Skipped(_) => "skipped",
+    }
+}
+
+pub(super) fn notes(one: &Switched) -> String {
+    let why = match &one.outcome {
+        Outcome::Skipped(why) => vec![why.clone()],
+        _ => Vec::new(),
+    };
+    let all: Vec<_> = why.into_iter().chain(one.notes.iter().cloned()).collect();
+    if all.is_empty() { String::new() } else { format!("  ({})", all.join("; ")) }
+}
