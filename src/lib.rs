@@ -14,6 +14,8 @@
 //! [`failpoints`] is no floor: it marks steps for tests, and everybody may name it. It names the model
 //! alone.
 //!
+//! No file leads back to itself, neither by what it imports nor by the methods that it calls.
+//!
 //! # The driver's floors, top to bottom
 //!
 //! | room | what it decides |

@@ -1,6 +1,6 @@
 //! Which mount a folder leads to is asked in one place: the mount table's text alone does not tell it.
 
-use crate::floors::files;
+use crate::source::files;
 use std::fs;
 use std::path::Path;
 

@@ -1,12 +1,12 @@
 //! The floors of `src/lib.rs`, kept: imports point down.
 
-use std::collections::{BTreeMap, BTreeSet};
+use crate::source::{code, files, folder, for_tests, line_of, module_of, paths_after, tests_at};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Every room, and the rooms that it may name. What is not listed may not be named, and a room
 /// that is not listed may not be there.
-const MAY_NAME: [(&str, &[&str]); 17] = [
+pub const MAY_NAME: [(&str, &[&str]); 17] = [
     // Facts.
     ("model", &[]),
     // A mark in other rooms' code.
@@ -81,94 +81,14 @@ const NOT_FOR_THE_DRIVER: [&str; 10] = [
 /// Longer files are two files.
 const LONGEST_FILE: usize = 500;
 
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
-}
-
-/// The sources in a folder and below.
-pub fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.append(&mut files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-/// The names of a file's module, from the crate's root: `src/cloud/local/mod.rs` is
-/// `["cloud", "local"]`.
-fn module_of(file: &Path) -> Vec<String> {
-    let below = file.strip_prefix(source()).unwrap().with_extension("");
-    let mut names: Vec<_> = below.iter().map(|name| name.to_str().unwrap().to_owned()).collect();
-    if names.last().is_some_and(|name| name == "mod") {
-        names.pop();
-    }
-    names
-}
-
-/// The line without its comment.
-fn code(line: &str) -> &str {
-    line.split("//").next().unwrap_or_default()
-}
-
-/// The file's code without comments, and for each of its bytes the number of its line.
-fn code_of(text: &str) -> (String, Vec<usize>) {
-    let (mut all, mut numbers) = (String::new(), Vec::new());
-    for (number, line) in text.lines().enumerate() {
-        let line = format!("{}\n", code(line));
-        numbers.extend(std::iter::repeat_n(number + 1, line.len()));
-        all.push_str(&line);
-    }
-    (all, numbers)
-}
-
-/// The paths that begin here, braces taken apart: `a::{b, c::{d, e}}` is `a::b`, `a::c::d` and
-/// `a::c::e`.
-fn paths_after(rest: &str) -> Vec<String> {
-    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let stem: String = rest.chars().take_while(|c| is_name(*c)).collect();
-    let Some(inner) = rest[stem.len()..].strip_prefix('{') else { return vec![stem] };
-    let mut depth = 0;
-    let mut parts = vec![String::new()];
-    for c in inner.chars() {
-        match c {
-            ',' if depth == 0 => parts.push(String::new()),
-            '}' if depth == 0 => break,
-            _ => {
-                depth += i32::from(c == '{') - i32::from(c == '}');
-                parts.last_mut().unwrap().push(c);
-            }
-        }
-    }
-    let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
-    parts.flat_map(paths_after).map(|path| format!("{stem}{path}")).collect()
-}
-
-/// Where a file's own tests begin.
-fn tests_at(code: &str) -> usize {
-    code.find("#[cfg(test)]\nmod tests").unwrap_or(code.len())
-}
-
-/// Whether the file is a module for tests alone.
-fn is_for_tests(file: &Path) -> bool {
-    let parent = fs::read_to_string(file.with_file_name("mod.rs")).unwrap_or_default();
-    let name = file.file_stem().unwrap().to_str().unwrap();
-    parent.contains(&format!("#[cfg(test)]\nmod {name};"))
-}
-
 /// Every path from the crate's root that the code names, with its line.
 fn named(module: &[String], text: &str) -> Vec<(usize, String)> {
-    let (code, lines) = code_of(text);
+    let code = code(text);
     let mut found = Vec::new();
     for prefix in ["crate::", "incloud_disk::"] {
         for (at, _) in code.match_indices(prefix) {
             let paths = paths_after(&code[at + prefix.len()..]);
-            found.extend(paths.into_iter().map(|path| (lines[at], path)));
+            found.extend(paths.into_iter().map(|path| (line_of(&code, at), path)));
         }
     }
     // `super::` once for each module is the crate's root too; an inner module, such as the tests,
@@ -181,7 +101,7 @@ fn named(module: &[String], text: &str) -> Vec<(usize, String)> {
         let is_start = !code[..at].ends_with("super::");
         if is_start && steps >= depth {
             let paths = paths_after(&chain["super::".len() * steps..]);
-            found.extend(paths.into_iter().map(|path| (lines[at], path)));
+            found.extend(paths.into_iter().map(|path| (line_of(&code, at), path)));
         }
     }
     found
@@ -193,8 +113,8 @@ fn offences(module: &[String], text: &str, is_for_tests: bool) -> Vec<(usize, St
     let Some((_, allowed)) = MAY_NAME.iter().find(|(name, _)| *name == room) else {
         return vec![(1, format!("`{room}` is on no floor: enter it in this test and src/lib.rs"))];
     };
-    let (code, lines) = code_of(text);
-    let first_test = lines.get(tests_at(&code)).copied().unwrap_or(usize::MAX);
+    let code = code(text);
+    let first_test = line_of(&code, tests_at(&code));
     let mut found = Vec::new();
     for (line, path) in named(module, text) {
         let other = path.split("::").next().unwrap_or_default();
@@ -204,7 +124,7 @@ fn offences(module: &[String], text: &str, is_for_tests: bool) -> Vec<(usize, St
             found.push((line, format!("`{room}` must not name `{path}`")));
         } else if room == "driver"
             && !is_for_tests
-            && line < first_test
+            && line <= first_test
             && NOT_FOR_THE_DRIVER.iter().any(|adapter| is_adapter(&adapter))
         {
             found.push((line, format!("`driver` must not know the adapter `{path}`")));
@@ -217,10 +137,11 @@ fn offences(module: &[String], text: &str, is_for_tests: bool) -> Vec<(usize, St
 fn imports_point_down() {
     let mut wrong = Vec::new();
     let mut rooms = BTreeSet::new();
-    for file in files(&source()) {
+    let tests = for_tests();
+    for file in files(&folder()) {
         let text = fs::read_to_string(&file).unwrap();
         let module = module_of(&file);
-        for (number, offence) in offences(&module, &text, is_for_tests(&file)) {
+        for (number, offence) in offences(&module, &text, tests.contains(&file)) {
             let line = text.lines().nth(number - 1).unwrap_or_default();
             wrong.push(format!("{}:{number}: {offence}: {}", file.display(), line.trim()));
         }
@@ -248,100 +169,9 @@ fn the_table_has_floors() {
     assert!(below("model").is_empty());
 }
 
-/// The module paths, from the crate's root, that the code names in any way.
-fn named_anyhow(module: &[String], text: &str) -> Vec<String> {
-    let (code, _) = code_of(text);
-    let code = &code[..tests_at(&code)];
-    let children: Vec<_> = code
-        .lines()
-        .filter_map(|line| line.trim().strip_suffix(';')?.rsplit_once("mod "))
-        .map(|(_, name)| format!("{name}::"))
-        .collect();
-    let mut found: Vec<String> = ["crate::", "incloud_disk::"]
-        .iter()
-        .flat_map(|prefix| code.match_indices(prefix))
-        // Who may see it is no import.
-        .filter(|(at, _)| !code[..*at].ends_with("(in "))
-        .flat_map(|(at, prefix)| paths_after(&code[at + prefix.len()..]))
-        .collect();
-    for (at, _) in code.match_indices("super::") {
-        if code[..at].ends_with("super::") {
-            continue;
-        }
-        let steps = code[at..].split("super::").take_while(|between| between.is_empty()).count();
-        let steps = steps.min(module.len());
-        let above = module[..module.len() - steps].join("::");
-        let rest = paths_after(&code[at + "super::".len() * steps..]);
-        found.extend(rest.into_iter().map(|path| format!("{above}::{path}")));
-    }
-    for child in children.iter().map(String::as_str).chain(["self::"]) {
-        for (at, _) in code.match_indices(child) {
-            let before = code[..at].chars().next_back().unwrap_or(' ');
-            if before.is_alphanumeric() || before == '_' || before == ':' {
-                continue;
-            }
-            let from = if child == "self::" { at + child.len() } else { at };
-            let above = module.join("::");
-            found.extend(
-                paths_after(&code[from..]).into_iter().map(|path| format!("{above}::{path}")),
-            );
-        }
-    }
-    found
-}
-
-/// For each module those that it imports from.
-fn imports() -> BTreeMap<String, BTreeSet<String>> {
-    let sources: Vec<_> = files(&source()).into_iter().filter(|file| !is_for_tests(file)).collect();
-    let modules: BTreeSet<_> = sources.iter().map(|file| module_of(file).join("::")).collect();
-    let home_of = |path: &str| {
-        let names: Vec<_> = path.split("::").collect();
-        (1..=names.len()).rev().map(|n| names[..n].join("::")).find(|one| modules.contains(one))
-    };
-    let mut all = BTreeMap::new();
-    for file in sources {
-        let module = module_of(&file);
-        let named = named_anyhow(&module, &fs::read_to_string(&file).unwrap());
-        let module = module.join("::");
-        let homes = named.iter().filter_map(|path| home_of(path)).filter(|home| *home != module);
-        all.insert(module.clone(), homes.collect());
-    }
-    all
-}
-
-/// Whether one leads to the other.
-fn leads(imports: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
-    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-    while let Some(one) = next.pop() {
-        for other in imports.get(one).into_iter().flatten() {
-            if other == to {
-                return true;
-            }
-            if seen.insert(other) {
-                next.push(other);
-            }
-        }
-    }
-    false
-}
-
-/// Each file of the driver has a type of its own, made of those below it: so a circle of calls is one
-/// of imports.
-#[test]
-fn the_driver_has_no_circle() {
-    let imports = imports();
-    let is_in_one = |module: &&String| leads(&imports, module, module);
-    let mut found: Vec<_> = imports.keys().filter(is_in_one).collect();
-    found.retain(|module| *module == "driver" || module.starts_with("driver::"));
-    assert!(found.is_empty(), "these import each other: {found:?}");
-    let knows = |one: &str, other: &str| imports[one].contains(other);
-    assert!(knows("driver::mount::stage", "driver::lookup::find_disk"), "the reader sees imports");
-    assert!(!leads(&imports, "driver::lookup::find_disk", "driver::mount::stage"));
-}
-
 #[test]
 fn no_file_is_too_long() {
-    for file in files(&source()) {
+    for file in files(&folder()) {
         let lines = fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines <= LONGEST_FILE, "{} has {lines} lines", file.display());
     }

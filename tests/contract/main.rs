@@ -15,8 +15,10 @@ mod support;
 
 mod calls;
 mod scene;
+mod source;
 
 mod attach;
+mod circles;
 mod config_drive;
 mod configuration;
 mod covered;

@@ -1,7 +1,7 @@
 //! The README's table of refusals and the texts of the program are of one kind: no row outlives its
 //! message, and no refusal is left without a row.
 
-use crate::floors::files;
+use crate::source::files;
 use regex_lite::Regex;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,220 @@
+//! The sources of the program, as text that other tests judge.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where they are.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// The sources in a folder and below.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.append(&mut files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The names of a file's module, from the crate's root: `src/cloud/local/mod.rs` is
+/// `["cloud", "local"]`.
+pub fn module_of(file: &Path) -> Vec<String> {
+    let below = file.strip_prefix(folder()).unwrap().with_extension("");
+    let mut names: Vec<_> = below.iter().map(|name| name.to_str().unwrap().to_owned()).collect();
+    if names.last().is_some_and(|name| name == "mod") {
+        names.pop();
+    }
+    names
+}
+
+/// The files that hold tests alone, by the `#[cfg(test)]` before their `mod`, and what is below them.
+pub fn for_tests() -> BTreeSet<PathBuf> {
+    const TEST: &str = "#[cfg(test)]\n";
+    let all = files(&folder());
+    let mut found = BTreeSet::new();
+    for file in &all {
+        let text = fs::read_to_string(file).unwrap();
+        let is_folder = ["mod", "lib", "main"]
+            .iter()
+            .any(|stem| *file == file.with_file_name(format!("{stem}.rs")));
+        let children =
+            if is_folder { file.parent().unwrap().to_owned() } else { file.with_extension("") };
+        for (at, _) in text.match_indices(TEST) {
+            let mut rest = text[at + TEST.len()..].trim_start();
+            let mut named = None;
+            if let Some(after) = rest.strip_prefix("#[path = \"") {
+                let (name, after) = after.split_once("\"]").unwrap();
+                named = Some(file.with_file_name(name));
+                rest = after.trim_start();
+            }
+            let Some((name, _)) = rest.strip_prefix("mod ").and_then(|rest| rest.split_once(';'))
+            else {
+                continue;
+            };
+            if !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+                continue;
+            }
+            let root = children.join(name);
+            let is_its = |one: &&PathBuf| {
+                **one == root.with_extension("rs")
+                    || one.starts_with(&root)
+                    || Some(*one) == named.as_ref()
+            };
+            found.extend(all.iter().filter(is_its).cloned());
+        }
+    }
+    found
+}
+
+/// The code alone: comments and the insides of texts are spaces, each byte is where it was.
+pub fn code(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = bytes.to_vec();
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = match (bytes[at], bytes.get(at + 1)) {
+            (b'/', Some(b'/')) => line_end(bytes, at),
+            (b'/', Some(b'*')) => comment_end(bytes, at),
+            (b'"', _) => {
+                let end = text_end(bytes, at + 1);
+                blank(&mut out, at + 1, end - 1);
+                at = end;
+                continue;
+            }
+            (b'r', Some(b'"' | b'#')) if !is_name_at(bytes, at.wrapping_sub(1)) => {
+                let hashes = bytes[at + 1..].iter().take_while(|byte| **byte == b'#').count();
+                if bytes.get(at + 1 + hashes) != Some(&b'"') {
+                    at += 1;
+                    continue;
+                }
+                let close = format!("\"{}", "#".repeat(hashes));
+                let from = at + 2 + hashes;
+                let length = text[from..].find(&close).unwrap_or(text.len() - from);
+                blank(&mut out, from, from + length);
+                at = from + length + close.len();
+                continue;
+            }
+            (b'\'', Some(_)) => {
+                // A character, and no lifetime.
+                let mut next = text[at + 1..].chars();
+                let first = next.next().unwrap();
+                let is_one = first == '\\' || next.next() == Some('\'');
+                let from = at + 1 + first.len_utf8() + usize::from(first == '\\');
+                let end = text[from..].find('\'').filter(|_| is_one).map(|n| from + n);
+                match end {
+                    Some(end) => {
+                        blank(&mut out, at + 1, end);
+                        at = end + 1;
+                    }
+                    None => at += 1,
+                }
+                continue;
+            }
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        blank(&mut out, at, end);
+        at = end;
+    }
+    String::from_utf8(out).unwrap()
+}
+
+fn blank(out: &mut [u8], from: usize, to: usize) {
+    for byte in &mut out[from..to.max(from)] {
+        if *byte != b'\n' {
+            *byte = b' ';
+        }
+    }
+}
+
+fn is_name_at(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
+
+fn line_end(bytes: &[u8], at: usize) -> usize {
+    bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |n| at + n)
+}
+
+fn comment_end(bytes: &[u8], at: usize) -> usize {
+    bytes[at..].windows(2).position(|two| two == b"*/").map_or(bytes.len(), |n| at + n + 2)
+}
+
+/// Behind the closing quote.
+fn text_end(bytes: &[u8], mut at: usize) -> usize {
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// Where a file's own tests begin.
+pub fn tests_at(code: &str) -> usize {
+    code.find("#[cfg(test)]\nmod tests").unwrap_or(code.len())
+}
+
+/// The number of the line that a byte is in.
+pub fn line_of(code: &str, at: usize) -> usize {
+    1 + code[..at].matches('\n').count()
+}
+
+/// The paths that begin here, braces taken apart: `a::{b, c::{d, e}}` is `a::b`, `a::c::d` and
+/// `a::c::e`.
+pub fn paths_after(rest: &str) -> Vec<String> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let stem: String = rest.chars().take_while(|c| is_name(*c)).collect();
+    let Some(inner) = rest[stem.len()..].strip_prefix('{') else { return vec![stem] };
+    let mut depth = 0;
+    let mut parts = vec![String::new()];
+    for c in inner.chars() {
+        match c {
+            ',' if depth == 0 => parts.push(String::new()),
+            '}' if depth == 0 => break,
+            _ => {
+                depth += i32::from(c == '{') - i32::from(c == '}');
+                parts.last_mut().unwrap().push(c);
+            }
+        }
+    }
+    let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
+    parts.flat_map(paths_after).map(|path| format!("{stem}{path}")).collect()
+}
+
+#[test]
+fn texts_and_comments_are_no_code() {
+    for (text, expected) in [
+        ("a // b\nc", "a     \nc"),
+        ("f(\"a // {\") /* x */;", "f(\"      \")        ;"),
+        ("f(\"\\\"\", 'x', '\\'', 'a>b)", "f(\"  \", ' ', '  ', 'a>b)"),
+        ("r#\"a \" b\"#.c", "r#\"     \"#.c"),
+    ] {
+        assert_eq!(code(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn files_of_tests_are_known() {
+    let known = for_tests();
+    for file in [
+        "driver/fakes.rs",
+        "driver/fakes/no_host.rs",
+        "host/census/tests/fake.rs",
+        "model/cgroup/tests.rs",
+    ] {
+        assert!(known.contains(&folder().join(file)), "{file}");
+    }
+    assert!(!known.contains(&folder().join("driver/heal/mod.rs")));
+}
