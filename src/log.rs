@@ -7,6 +7,7 @@
 //! Nothing here can fail a call: without a log it goes on.
 
 use crate::configuration::{Config, LogLevel};
+use crate::host::clock;
 use crate::host::worker;
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
@@ -31,7 +32,7 @@ pub fn start(config: &Config) -> bool {
     if fs::create_dir_all(folder).is_err() {
         return false;
     }
-    let today = File::of(timestamp::now());
+    let today = File::of(clock::now());
     let Ok(open) = open(&today.path(folder)) else { return false };
     prune(folder, config.log.max_files, &today);
     let lines = Lines { folder: folder.clone(), today: Mutex::new((today, open)) };
@@ -76,7 +77,7 @@ impl Write for Line<'_> {
     /// for the rest of a line that a full disk cut would stand there as a line of its own.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let mut today = self.0.today.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = File::of(timestamp::now());
+        let now = File::of(clock::now());
         let _using = worker::uses(&now.path(&self.0.folder));
         if today.0 != now {
             let file = open(&now.path(&self.0.folder))?;

@@ -1,6 +1,7 @@
 //! The verbs that look and change nothing.
 
 use super::arguments::{Shell, VolumeNameArgument};
+use crate::host::clock;
 use crate::model::timestamp::{self, Millis};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -78,7 +79,7 @@ pub struct HistoryArguments {
 }
 
 fn since(text: &str) -> Result<Millis, String> {
-    timestamp::since(text, timestamp::now())
+    timestamp::since(text, clock::now())
         .ok_or_else(|| "write 90s, 30m, 2h, 3d, or a moment such as 2026-11-21 03:50".to_owned())
 }
 

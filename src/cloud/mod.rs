@@ -7,9 +7,9 @@ pub mod local;
 pub mod openstack;
 pub mod unconfigured;
 
+use crate::host::clock::Deadline;
 use crate::model::cloud::attachment_state::ComputeView;
 use crate::model::cloud::request::{AttachRequest, Work};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::Identity;
 use crate::model::disk::formatting::Life;
 use crate::model::error::Result;

@@ -1,9 +1,9 @@
 //! Stands in where no cloud is configured: what needs none works, the rest says what to write.
 
 use super::{Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView};
+use crate::host::clock::Deadline;
 use crate::model::cloud::attachment_state::ComputeView;
 use crate::model::cloud::request::Work;
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::Identity;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Result};

@@ -3,12 +3,12 @@
 mod no_host;
 
 use crate::cloud::{Attachment, Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView};
+use crate::host::clock::Deadline;
 use crate::host::{
     Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
 };
 use crate::model::cloud::attachment_state::ComputeView;
 use crate::model::cloud::request::Work;
-use crate::model::deadline::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::disk::exclusive_open::Freedom;

@@ -2,12 +2,12 @@
 
 use crate::cloud::Cloud;
 use crate::driver::call_counts::Tally;
+use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
 use crate::host::{Census, Devices, FileSystems, Mounts, Processes, Switches};
-use crate::model::deadline::Deadline;
 use crate::model::ids::NodeName;
 use crate::model::mount::aftercare::After;
 use crate::model::mount::layout::Layouts;

@@ -7,8 +7,9 @@
 
 use super::descriptors::close_range;
 use super::worker::{self, Child};
-use crate::model::deadline::{Deadline, Steps};
+use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::pauses::Steps;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, umount2};

@@ -8,7 +8,7 @@
 use super::locks::{Lock, Locked, Locks};
 use super::worker;
 use crate::failpoints;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::disk::contents::{FsType, places};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::{Freedom, Meaning, meaning_of};

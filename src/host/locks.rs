@@ -7,9 +7,10 @@
 use super::left_behind::{self, Left};
 use super::{files, worker};
 use crate::failpoints;
-use crate::model::deadline::{Deadline, Steps};
+use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::pauses::Steps;
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;

@@ -1,9 +1,9 @@
 //! Who and where this machine is.
 
-use crate::model::deadline::Uptime;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
 use crate::model::mount::folders_let_go::Caller;
+use crate::model::timestamp::Uptime;
 use std::sync::OnceLock;
 
 /// The host's name as Kubernetes makes a node name of it: in lower case.

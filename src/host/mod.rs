@@ -10,6 +10,7 @@
 
 pub mod census;
 pub mod child;
+pub mod clock;
 mod descriptors;
 pub mod device_nodes;
 pub mod devices;
@@ -31,7 +32,7 @@ pub mod shared_answers;
 pub mod tool;
 pub mod worker;
 
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
 use crate::model::disk::exclusive_open::Freedom;

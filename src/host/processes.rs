@@ -3,7 +3,7 @@
 
 use super::{Processes, kernel, tool};
 use crate::failpoints;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::aftercare::Wakeup;
 use nix::sys::signal::Signal;

@@ -6,7 +6,7 @@
 //! or a moment after, however long it took. It is gone as soon as this machine changes what it is about.
 
 use super::files::{self, LONGEST, read_rest};
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use nix::time::{ClockId, clock_gettime};

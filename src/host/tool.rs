@@ -2,8 +2,9 @@
 //! clean environment, no input, captured output, an end in time.
 
 use super::{left_behind, worker};
-use crate::model::deadline::{Deadline, Steps};
+use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::pauses::Steps;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;

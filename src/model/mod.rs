@@ -2,12 +2,12 @@
 
 pub mod cgroup;
 pub mod cloud;
-pub mod deadline;
 pub mod disk;
 pub mod error;
 pub mod ids;
 pub mod mount;
 pub mod path_text;
+pub mod pauses;
 pub mod policy;
 pub mod record;
 pub mod report;

@@ -1,24 +1,13 @@
-//! Moments as people write them: RFC 3339 in UTC, as the log has them.
+//! Moments: as people write them, RFC 3339 in UTC, as the log has them; and by the clock that no process
+//! can set.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Milliseconds since 1970.
 pub type Millis = u64;
 
 const DAY: u64 = 86_400_000;
-
-/// This moment.
-#[must_use]
-pub fn now() -> Millis {
-    of(SystemTime::now())
-}
-
-/// A moment of the system's clock.
-#[must_use]
-pub fn of(time: SystemTime) -> Millis {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
 
 /// `2026-11-21T03:50:23.5Z`, `2026-11-21 03:50`, `2026-11-21`: always UTC.
 #[must_use]
@@ -120,6 +109,26 @@ pub fn since(text: &str, now: Millis) -> Option<Millis> {
     };
     let count: u64 = text[..text.len() - 1].parse().ok()?;
     now.checked_sub(count.checked_mul(unit)?)
+}
+
+/// A moment by a clock that survives processes and that nobody can set: the time since the machine
+/// was started, sleep included, and which start that was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uptime {
+    /// The start; empty if it cannot be told.
+    pub boot: String,
+    /// Seconds since then.
+    pub seconds: u64,
+}
+
+impl Uptime {
+    /// The time since an earlier moment; nothing if that is of another start, or not earlier.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Option<Duration> {
+        let is_comparable = !self.boot.is_empty() && self.boot == earlier.boot;
+        let seconds = self.seconds.checked_sub(earlier.seconds).filter(|_| is_comparable);
+        seconds.map(Duration::from_secs)
+    }
 }
 
 #[cfg(test)]

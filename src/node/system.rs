@@ -2,8 +2,8 @@
 //! Nothing is changed.
 
 use crate::failpoints;
+use crate::host::clock::Deadline;
 use crate::host::{files, tool};
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Result, errno_text};
 use serde::Deserialize;
 use std::ffi::OsStr;

@@ -7,6 +7,7 @@ use crate::app::TEAR_DOWNS;
 use crate::cli::VolumeNameArgument;
 use crate::cli::views::HistoryArguments;
 use crate::configuration::Config;
+use crate::host::clock;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::error::Result;
@@ -75,7 +76,7 @@ pub(super) fn names_of(name: &VolumeName, records: &Records) -> BTreeSet<String>
 
 /// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.
 fn now_refused(entries: &[Entry], records: &Records) -> Vec<Entry> {
-    let now = timestamp::now();
+    let now = clock::now();
     let told: BTreeSet<_> = entries.iter().filter_map(|entry| entry.volume.clone()).collect();
     let all = records.list().unwrap_or_default();
     let ours = all.iter().filter(|record| told.contains(record.volume.as_str()));

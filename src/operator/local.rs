@@ -3,8 +3,8 @@
 use crate::cli::{LocalVerb, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
 use crate::configuration::{CloudKind, Config};
+use crate::host::clock::Deadline;
 use crate::host::devices::SysfsDevices;
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::text::visible;
 use crate::wiring;

@@ -7,6 +7,7 @@ use super::timeline::{Ending, Entry};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::driver::report::survey::Survey;
+use crate::host::clock;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::report::facts::{DiskFact, MountFact, PodFact, Role, Standing, VolumeFacts};
@@ -66,7 +67,7 @@ pub(super) fn look(
     Status {
         format: 1,
         node: driver.ports.this_node.to_string(),
-        at: timestamp::text(timestamp::now()),
+        at: timestamp::text(clock::now()),
         not_ours,
         cloud_answered: cloud_silence.is_none(),
         cloud_silence,
@@ -87,7 +88,7 @@ pub(super) fn say(status: &Status, json: bool, stage: &mut Stage<'_>) -> Result<
         return stage.say_json(status);
     }
     let paint = stage.paint();
-    Ok(stage.say(&text(status, paint, timestamp::now())))
+    Ok(stage.say(&text(status, paint, clock::now())))
 }
 
 const HEADS: [&str; 7] = ["VOLUME", "DISK", "CLOUD", "GLOBAL", "PODS", "CONTAINERS", "HEALTH"];

@@ -41,6 +41,7 @@ mod names;
 mod old_logs;
 mod panics;
 mod places;
+mod purity;
 mod refusals_told;
 mod replies;
 mod secrets;

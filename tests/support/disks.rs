@@ -2,9 +2,9 @@
 //! a loop device with a file of its own, for on a common one the dead one would still write.
 
 use super::output_of;
+use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::remount::KernelSwitches;
 use incloud_disk::host::{SwitchRequest, Switches};
-use incloud_disk::model::deadline::Deadline;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
 use incloud_disk::model::mount::replacement::{Method, Standing, Switched};

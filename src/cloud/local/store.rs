@@ -7,12 +7,13 @@
 //! <dir>/by-id/virtio-<20>       a link to the loop device of this machine
 //! ```
 
+use crate::host::clock::Deadline;
 use crate::host::files;
-use crate::model::deadline::{Deadline, Steps};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
+use crate::model::pauses::Steps;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

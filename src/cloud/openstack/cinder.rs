@@ -3,7 +3,7 @@
 use super::http::Method;
 use super::services::{Ask, Service, Services, Version, query, refused};
 use super::wire::{Claim, ClaimsBody, Volume, VolumeBody, VolumesBody};
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::error::Result;
 use serde_json::json;
 use std::collections::BTreeMap;

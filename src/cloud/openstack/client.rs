@@ -1,8 +1,8 @@
 //! The HTTP client: whom it trusts, and which way it goes.
 
+use crate::host::clock::Deadline;
 use crate::host::files;
 use crate::model::cloud::access::{Access, Proxy};
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use reqwest::blocking::{Client, ClientBuilder, Response};
 use std::io::{Error as IoError, ErrorKind, Read};

@@ -6,9 +6,10 @@
 
 use super::client::{self, innermost};
 use super::limiter::{Lane, Limiter};
+use crate::host::clock::{Deadline, jittered};
 use crate::model::cloud::access::Access;
-use crate::model::deadline::{Deadline, Steps, jittered};
 use crate::model::error::{Error, Kind, Result};
+use crate::model::pauses::Steps;
 use crate::model::secret::Secret;
 use reqwest::blocking::{Client, Response};
 use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};

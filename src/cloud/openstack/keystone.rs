@@ -3,8 +3,8 @@
 use super::catalog;
 use super::http::{Answer, Http, Method, Request, failed};
 use super::tokens::{Session, now};
+use crate::host::clock::Deadline;
 use crate::model::cloud::access::{Access, Domain, Login, Named, Scope};
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use serde_json::{Value, json};
 

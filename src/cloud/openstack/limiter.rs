@@ -7,9 +7,9 @@
 //! is no limit: a call is worth more than its manners.
 
 use super::queue::{Place, Queue};
+use crate::host::clock::Deadline;
 use crate::host::files;
 use crate::model::cloud::access::Limits;
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@ use super::wire::{
     Action, ActionBody, ActionsBody, AttachmentsBody, Event, Server, ServerAttachment, ServerBody,
     ServersBody,
 };
+use crate::host::clock::Deadline;
 use crate::model::cloud::request::Work;
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Result};
 use serde_json::json;
 

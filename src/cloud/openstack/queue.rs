@@ -4,8 +4,8 @@
 //! A place in it is a file with a number, locked by the process that waits or works. The kernel frees
 //! the lock when the process dies, so a killed process holds up no other.
 
+use crate::host::clock::Deadline;
 use crate::host::files;
-use crate::model::deadline::Deadline;
 use nix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
 use std::io::Write;

@@ -6,9 +6,9 @@
 //! that is not ours, torn, or near its end counts as none.
 
 use super::catalog::Place;
+use crate::host::clock::Deadline;
 use crate::host::files;
 use crate::model::cloud::access::Access;
-use crate::model::deadline::Deadline;
 use crate::model::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::fs::File;

@@ -3,10 +3,10 @@
 
 use super::client;
 use super::tokens::Tokens;
+use crate::host::clock::Deadline;
 use crate::host::{files, machine};
 use crate::model::cloud::access::Access;
 use crate::model::cloud::iso9660;
-use crate::model::deadline::Deadline;
 use crate::model::ids::{NodeName, ServerId, is_uuid};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -6,8 +6,8 @@
 use crate::cloud::{Cloud, CloudVolume, RequestNote, Tenure};
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::operation::Volume;
+use crate::host::clock::Deadline;
 use crate::model::cloud::request::{AttachRequest, Work};
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

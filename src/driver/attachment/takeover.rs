@@ -6,7 +6,7 @@
 use crate::cloud::{Attachment, Cloud, CloudVolume};
 use crate::driver::lookup::attachment_view::Attachments;
 use crate::failpoints;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use crate::model::policy::Takeover;

@@ -2,8 +2,8 @@
 
 use super::{NoHost, nothing};
 use crate::host::child::Keeper;
+use crate::host::clock::Deadline;
 use crate::host::{Census, Processes, SwitchRequest, Switches};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::Result;
 use crate::model::ids::ConsumerId;

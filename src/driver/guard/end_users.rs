@@ -5,12 +5,13 @@
 
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::ownership::words::way_to_end_users;
+use crate::host::clock::Deadline;
 use crate::host::{Census, Processes};
-use crate::model::deadline::{Deadline, Steps};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::aftercare::Wakeup;
 use crate::model::mount::disk_users::{Answer, Keeper, Process};
+use crate::model::pauses::Steps;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -4,9 +4,9 @@
 //! Each unmount for good comes here first, and before any copy of the mount is taken down: a copy
 //! that shares with the machine's own mount takes that along.
 
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;

@@ -4,6 +4,7 @@
 
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::ownership::Ownership;
+use crate::host::clock::now;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts, machine};
 use crate::model::disk::device::DeviceNumber;
@@ -14,7 +15,6 @@ use crate::model::mount::layout::{Layouts, Place};
 use crate::model::mount::ownership::{Machine, Standing};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::LetGoFact;
-use crate::model::timestamp::now;
 use std::path::Path;
 use std::time::Duration;
 

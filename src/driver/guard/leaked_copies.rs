@@ -10,9 +10,9 @@ use crate::driver::ownership::words::{
     at_its_places, cannot_tell, end_of_users, given_to, named, namespace, pods_of,
 };
 use crate::failpoints;
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;

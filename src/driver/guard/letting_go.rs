@@ -10,6 +10,7 @@ use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::ownership::Ownership;
 use crate::driver::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
+use crate::host::clock::now;
 use crate::host::records::Records;
 use crate::host::{Census, machine};
 use crate::model::disk::device::DeviceNumber;
@@ -23,7 +24,6 @@ use crate::model::mount::ownership::Machine;
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::NamespaceSign;
 use crate::model::report::tear_down::TearDown;
-use crate::model::timestamp::now;
 use std::collections::BTreeSet;
 use std::path::Path;
 

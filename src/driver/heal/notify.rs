@@ -2,9 +2,9 @@
 
 use crate::driver::heal::diagnosis::Patient;
 use crate::driver::heal::outcome::Healed;
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Processes};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;

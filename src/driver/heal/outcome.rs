@@ -2,11 +2,12 @@
 
 use crate::driver::heal::diagnosis::Patient;
 use crate::driver::ownership::words;
+use crate::host::clock::now;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, NamespaceUse};
 use crate::model::mount::replacement::{Outcome, Switched};
-use crate::model::timestamp::{Millis, now, text as in_full};
+use crate::model::timestamp::{Millis, text as in_full};
 
 /// Who lives there may have as many mounts as he likes: no more are named.
 pub(in crate::driver) const NAMED: usize = 4;

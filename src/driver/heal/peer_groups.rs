@@ -1,9 +1,9 @@
 //! With whom mounts shared and whom they followed: their new ones go where those are now.
 
 use crate::driver::heal::recovery::Recovery;
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts, PeerGroup, SwitchRequest, Switches};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;

@@ -15,7 +15,7 @@ use crate::driver::heal::time_shares::{EACH, TimeShares};
 use crate::driver::ownership::Ownership;
 use crate::failpoints;
 use crate::host::Census;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};

@@ -2,12 +2,13 @@
 //! far each is believed.
 
 use crate::cloud::{Cloud, CloudVolume};
+use crate::host::clock::Deadline;
 use crate::host::pace::{Change, Pace};
 use crate::host::shared_answers::Answers;
 use crate::model::cloud::attachment_state::{BlockView, ComputeView, Situation, judge};
-use crate::model::deadline::{Deadline, Looks};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::model::pauses::Looks;
 use std::time::{Duration, Instant};
 
 /// A call whose time is up may ask this long for a better message.

@@ -7,9 +7,9 @@
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::lookup::attachment_view::Attachments;
 use crate::driver::operation::Volume;
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, Held};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::{Device, Identity, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, VolumeId};

@@ -4,9 +4,9 @@
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::lookup::memory::Memory;
 use crate::driver::operation::Volume;
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, Mounts, device_nodes};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};

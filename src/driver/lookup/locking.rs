@@ -2,9 +2,9 @@
 
 use crate::cloud::Cloud;
 use crate::host::Devices;
+use crate::host::clock::Deadline;
 use crate::host::left_behind::{Left, what_ends};
 use crate::host::locks::{Lock, Locked, Locks};
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;

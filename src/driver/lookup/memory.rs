@@ -2,16 +2,16 @@
 
 use crate::driver::operation::{Volume, moment};
 use crate::host::FileSystems;
+use crate::host::clock::Deadline;
+use crate::host::clock::now;
 use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
-use crate::model::deadline::Deadline;
 use crate::model::disk::contents::Contents;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::{DiskMoment, Staged};
-use crate::model::timestamp::now;
 use std::path::Path;
 use std::time::Duration;
 

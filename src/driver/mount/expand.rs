@@ -8,8 +8,8 @@ use crate::driver::lookup::memory::Memory;
 use crate::driver::operation::{Outcome, Volume};
 use crate::driver::ownership::mount_place::belonging;
 use crate::failpoints;
+use crate::host::clock::Deadline;
 use crate::host::{Devices, FileSystems, Mounts};
-use crate::model::deadline::{Deadline, Steps};
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::least_disk;
@@ -17,6 +17,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mountinfo::Mount;
+use crate::model::pauses::Steps;
 use std::path::Path;
 use std::time::Duration;
 

@@ -12,9 +12,9 @@ use crate::driver::lookup::locking::Locking;
 use crate::driver::mount::format_consent::FormatConsent;
 use crate::driver::operation::{Volume, moment};
 use crate::failpoints;
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, NewFileSystem};
-use crate::model::deadline::Deadline;
 use crate::model::disk::contents::{Contents, FileSystem, FsType, Maker, uuid_text};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::Asked;
@@ -290,7 +290,7 @@ fn plan(volume: &Volume, disk: &Device, kind: FsType, options: &MkfsOptions) -> 
     Ok(Formatting {
         options: options.text(),
         seed: Some(uuid_text(&seed)),
-        at: crate::model::timestamp::now() / 1000,
+        at: crate::host::clock::now() / 1000,
         disk: moment(disk),
         fs_type: kind.name().to_owned(),
         uuid: file_system_uuid(&volume.id),

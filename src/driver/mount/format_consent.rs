@@ -4,8 +4,8 @@
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::lookup::attachment_view::Attachments;
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::model::deadline::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::{Asked, Facts, Life, Objection, may_format};
 use crate::model::error::{Error, Result};

@@ -10,6 +10,7 @@ use crate::driver::operation::{Outcome, Volume};
 use crate::driver::ownership::mount_place::{MountPlaces, a_part_of_it, belonging, belongs_now};
 use crate::failpoints;
 use crate::host::Mounts;
+use crate::host::clock::now;
 use crate::host::records::Records;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
@@ -17,7 +18,6 @@ use crate::model::ids::ConsumerId;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::report::tear_down::TearDown;
-use crate::model::timestamp::now;
 use std::path::Path;
 
 /// Where a volume is to be published.

@@ -2,8 +2,8 @@
 //! several servers is mounted read-write only while no other server has it.
 
 use crate::cloud::{Cloud, CloudVolume};
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::model::deadline::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, VolumeId};
 use std::time::Duration;

@@ -4,9 +4,9 @@
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
+use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Mounts, device_nodes};
-use crate::model::deadline::Deadline;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};

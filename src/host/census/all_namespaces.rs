@@ -4,7 +4,7 @@
 use super::namespaces::{Namespace, Namespaces, Unread, own_namespace, table_of};
 use super::proc::{Proc, Task};
 use super::{parallel, unowned_namespaces};
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;

@@ -32,7 +32,7 @@ mod visibility;
 
 use super::worker::waiting_process;
 use super::{Census, device_nodes};
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::ConsumerId;

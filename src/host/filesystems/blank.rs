@@ -3,7 +3,7 @@
 
 use super::samples::{sample, sampled, unread};
 use crate::failpoints;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::disk::contents::blank::{self, Place};
 use crate::model::disk::contents::{self, Contents, Read, places};
 use crate::model::disk::device::Device;

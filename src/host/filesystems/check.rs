@@ -2,12 +2,13 @@
 //! in the run folder, so that later calls find it, leave its disk alone, and take its result.
 
 use crate::failpoints;
+use crate::host::clock::Deadline;
 use crate::host::left_behind::Left;
 use crate::host::{device_nodes, files, tool};
-use crate::model::deadline::{Deadline, Steps};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::pauses::Steps;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -1,7 +1,7 @@
 //! Growing a mounted file system, by the kernel's own requests.
 
+use crate::host::clock::Deadline;
 use crate::host::{FileSystems, kernel};
-use crate::model::deadline::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};

@@ -3,8 +3,8 @@
 use super::blank::{BATCH, advise, at_random};
 use super::make;
 use super::samples::sample;
+use crate::host::clock::Deadline;
 use crate::host::{NewFileSystem, device_nodes};
-use crate::model::deadline::Deadline;
 use crate::model::disk::contents::blank::{self, Place};
 use crate::model::disk::contents::leftover::{FirstInodes, stranger_by_copy, stranger_by_marks};
 use crate::model::disk::contents::{FsType, places, uuid_bytes};

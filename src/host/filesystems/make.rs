@@ -1,9 +1,9 @@
 //! New file systems, by the tools of each.
 
 use crate::failpoints;
+use crate::host::clock::Deadline;
 use crate::host::device_nodes::Node;
 use crate::host::{NewFileSystem, tool};
-use crate::model::deadline::Deadline;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};

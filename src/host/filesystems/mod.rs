@@ -13,7 +13,7 @@ use self::samples::sampled;
 use super::device_nodes::{self, Node};
 use super::{FileSystems, NewFileSystem, tool, worker};
 use crate::failpoints;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::disk::contents::{self, Contents, FsType, Read, places};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};

@@ -18,7 +18,7 @@ use super::device_nodes::Node;
 use super::{Hidden, MountRequest, Mounts};
 use super::{left_behind, worker};
 use crate::failpoints;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::layout::{Layouts, Target};
 use crate::model::mount::mount_place::{Look, Stands};

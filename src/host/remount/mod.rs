@@ -18,7 +18,7 @@ use super::child::{self, Keeper};
 use super::safe_path::Way;
 use super::{SwitchRequest, Switches};
 use crate::failpoints;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, Standing, Switched};

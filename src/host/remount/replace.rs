@@ -9,7 +9,7 @@ use super::nested::Nested;
 use super::propagation;
 use super::tuck;
 use crate::failpoints;
-use crate::model::deadline::Deadline;
+use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};

@@ -1,8 +1,8 @@
 //! A tear-down that was refused, and how often.
 
-use crate::model::deadline::Uptime;
 use crate::model::ids::ConsumerId;
 use crate::model::text::shortened;
+use crate::model::timestamp::Uptime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;

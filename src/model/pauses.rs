@@ -1,83 +1,6 @@
-//! The end of a call's time, passed by value into everything that waits.
+//! The pauses between looks at something that takes its time.
 
-use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// The moment after which a call answers rather than waits.
-#[derive(Debug, Clone, Copy)]
-pub struct Deadline {
-    end: Instant,
-    total: Duration,
-}
-
-impl Deadline {
-    /// The deadline of a call that begins now.
-    #[must_use]
-    pub fn after(total: Duration) -> Self {
-        Self { end: Instant::now() + total, total }
-    }
-
-    /// The time that is left; zero when it is over.
-    #[must_use]
-    pub fn remaining(self) -> Duration {
-        self.end.saturating_duration_since(Instant::now())
-    }
-
-    /// Whether the time is over.
-    #[must_use]
-    pub fn over(self) -> bool {
-        self.remaining().is_zero()
-    }
-
-    /// The whole time that the call was given.
-    #[must_use]
-    pub fn total(self) -> Duration {
-        self.total
-    }
-
-    /// The time that has gone since it began.
-    #[must_use]
-    pub fn spent(self) -> Duration {
-        self.total.saturating_sub(self.remaining())
-    }
-
-    /// The earlier of this deadline and one that begins now.
-    #[must_use]
-    pub fn at_most(self, limit: Duration) -> Self {
-        let other = Self::after(limit);
-        if other.end < self.end { other } else { self }
-    }
-
-    /// Sleeps for `step`, or for what is left if that is less; says whether time is left then.
-    #[must_use]
-    pub fn pause(self, step: Duration) -> bool {
-        let nap = step.min(self.remaining());
-        if !nap.is_zero() {
-            std::thread::sleep(nap);
-        }
-        !self.over()
-    }
-}
-
-/// A moment by a clock that survives processes and that nobody can set: the time since the machine
-/// was started, sleep included, and which start that was.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Uptime {
-    /// The start; empty if it cannot be told.
-    pub boot: String,
-    /// Seconds since then.
-    pub seconds: u64,
-}
-
-impl Uptime {
-    /// The time since an earlier moment; nothing if that is of another start, or not earlier.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Option<Duration> {
-        let is_comparable = !self.boot.is_empty() && self.boot == earlier.boot;
-        let seconds = self.seconds.checked_sub(earlier.seconds).filter(|_| is_comparable);
-        seconds.map(Duration::from_secs)
-    }
-}
+use std::time::Duration;
 
 /// Growing steps between two looks at something that takes its time.
 #[derive(Debug, Clone)]
@@ -149,15 +72,6 @@ impl Iterator for Looks {
     }
 }
 
-/// Between three quarters and five quarters of a pause, so that many callers do not come back at
-/// once.
-#[must_use]
-pub fn jittered(pause: Duration) -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let share = f64::from(now.subsec_nanos() % 1000) / 2000.0;
-    pause.mul_f64(0.75 + share)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,26 +102,5 @@ mod tests {
         // A call that has little time looks often.
         let short = Looks::at(None, Duration::from_millis(240));
         assert!(short.take(9).all(|pause| pause <= Duration::from_millis(30)));
-    }
-
-    #[test]
-    fn a_jittered_pause_stays_near_its_length() {
-        for _ in 0..1000 {
-            let pause = jittered(Duration::from_secs(4));
-            assert!((3000..=5000).contains(&pause.as_millis()), "{pause:?}");
-        }
-    }
-
-    #[test]
-    fn a_deadline_that_is_over_does_not_sleep() {
-        let deadline = Deadline::after(Duration::ZERO);
-        assert!(deadline.over());
-        assert!(!deadline.pause(Duration::from_secs(60)));
-    }
-
-    #[test]
-    fn the_earlier_deadline_wins() {
-        let short = Deadline::after(Duration::from_secs(60)).at_most(Duration::from_millis(1));
-        assert!(short.remaining() <= Duration::from_millis(1));
     }
 }

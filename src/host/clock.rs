@@ -1,0 +1,102 @@
+//! The clock: this moment, the end of a call's time, and the sleep until the next look.
+
+use crate::model::timestamp::Millis;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// This moment, in milliseconds since 1970.
+#[must_use]
+pub fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The moment after which a call answers rather than waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    end: Instant,
+    total: Duration,
+}
+
+impl Deadline {
+    /// The deadline of a call that begins now.
+    #[must_use]
+    pub fn after(total: Duration) -> Self {
+        Self { end: Instant::now() + total, total }
+    }
+
+    /// The time that is left; zero when it is over.
+    #[must_use]
+    pub fn remaining(self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// Whether the time is over.
+    #[must_use]
+    pub fn over(self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// The whole time that the call was given.
+    #[must_use]
+    pub fn total(self) -> Duration {
+        self.total
+    }
+
+    /// The time that has gone since it began.
+    #[must_use]
+    pub fn spent(self) -> Duration {
+        self.total.saturating_sub(self.remaining())
+    }
+
+    /// The earlier of this deadline and one that begins now.
+    #[must_use]
+    pub fn at_most(self, limit: Duration) -> Self {
+        let other = Self::after(limit);
+        if other.end < self.end { other } else { self }
+    }
+
+    /// Sleeps for `step`, or for what is left if that is less; says whether time is left then.
+    #[must_use]
+    pub fn pause(self, step: Duration) -> bool {
+        let nap = step.min(self.remaining());
+        if !nap.is_zero() {
+            std::thread::sleep(nap);
+        }
+        !self.over()
+    }
+}
+
+/// Between three quarters and five quarters of a pause, so that many callers do not come back at
+/// once.
+#[must_use]
+pub fn jittered(pause: Duration) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let share = f64::from(now.subsec_nanos() % 1000) / 2000.0;
+    pause.mul_f64(0.75 + share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jittered_pause_stays_near_its_length() {
+        for _ in 0..1000 {
+            let pause = jittered(Duration::from_secs(4));
+            assert!((3000..=5000).contains(&pause.as_millis()), "{pause:?}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_is_over_does_not_sleep() {
+        let deadline = Deadline::after(Duration::ZERO);
+        assert!(deadline.over());
+        assert!(!deadline.pause(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn the_earlier_deadline_wins() {
+        let short = Deadline::after(Duration::from_secs(60)).at_most(Duration::from_millis(1));
+        assert!(short.remaining() <= Duration::from_millis(1));
+    }
+}

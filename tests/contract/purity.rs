@@ -1,0 +1,68 @@
+//! The model does nothing: it neither reads a clock nor sleeps, and knows no file and no process.
+
+use crate::source::{code, files, folder, for_tests, line_of, tests_at};
+use std::fs;
+
+/// What reads or changes anything beside its arguments.
+const DEEDS: [&str; 20] = [
+    "Instant::now",
+    "SystemTime",
+    "sleep",
+    "thread::",
+    "std::fs",
+    "fs::",
+    "std::env",
+    "env::var",
+    "std::process",
+    "process::",
+    "std::net",
+    "File::",
+    "Command",
+    "OpenOptions",
+    "libc",
+    "rustix",
+    "nix::unistd",
+    "nix::fcntl",
+    "nix::sys",
+    "tracing",
+];
+
+/// Where the sources of a room say one of these words, beside their tests.
+fn said(room: &str, words: &[&str]) -> Vec<String> {
+    let tests = for_tests();
+    let mut found = Vec::new();
+    for file in files(&folder().join(room)).iter().filter(|file| !tests.contains(*file)) {
+        let code = code(&fs::read_to_string(file).unwrap());
+        let code = &code[..tests_at(&code)];
+        for (word, at) in words.iter().flat_map(|word| places(code, word)) {
+            found.push(format!("{}:{}: {word}", file.display(), line_of(code, at)));
+        }
+    }
+    found
+}
+
+/// Where a word stands that does not go on from another name.
+fn places<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, usize)> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let all = code.match_indices(word).map(|(at, _)| at);
+    all.filter(move |at| {
+        let rest = &code[at + word.len()..];
+        !code[..*at].ends_with(is_name) && (word.ends_with(':') || !rest.starts_with(is_name))
+    })
+    .map(move |at| (word, at))
+}
+
+#[test]
+fn the_model_does_nothing() {
+    assert_eq!(said("model", &DEEDS), Vec::<String>::new());
+    assert!(!said("host", &DEEDS).is_empty(), "the reader sees such words");
+}
+
+#[test]
+fn words_are_found_whole() {
+    let found = |code, word| places(code, word).count();
+    assert_eq!(found("std::thread::sleep(x); sleepy(); asleep()", "sleep"), 1);
+    assert_eq!(found("use std::fs;\nuse std::fs::File;", "std::fs"), 2);
+    assert_eq!(found("xfs::recognise()", "fs::"), 0);
+    assert_eq!(found("fs::read(p)", "fs::"), 1);
+}
