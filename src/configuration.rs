@@ -56,6 +56,26 @@ pub enum CloudKind {
     OpenStack,
 }
 
+impl CloudKind {
+    /// What people call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "the local cloud",
+            Self::OpenStack => "OpenStack",
+        }
+    }
+
+    /// Whether what says where it is says also how to log in there.
+    #[must_use]
+    pub fn has_secrets(self) -> bool {
+        match self {
+            Self::Local => false,
+            Self::OpenStack => true,
+        }
+    }
+}
+
 /// `[attach]`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

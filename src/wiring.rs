@@ -64,17 +64,14 @@ pub fn with_driver<T>(
     let this_node = this_node(config)?;
     let devices = SysfsDevices::default();
     let cloud = cloud(setting, &this_node, &devices)?;
-    let answers = Answers::below(&config.paths.run_dir, scope_of(setting));
-    let pace = Pace::below(&config.paths.run_dir);
-    let is_remote = config.cloud.kind == Some(CloudKind::OpenStack);
     let ports = Ports {
         cloud: cloud.as_ref(),
         devices: &devices,
         file_systems: &KernelFileSystems::below(&config.paths.run_dir),
         mounts: &KernelMounts { layouts: setting.layouts },
         records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
-        answers: is_remote.then_some(&answers),
-        pace: is_remote.then_some(&pace),
+        answers: &Answers::below(&config.paths.run_dir, scope_of(setting)),
+        pace: &Pace::below(&config.paths.run_dir),
         locks: &Locks::below(&config.paths.run_dir).with_patience(setting.lock_patience),
         this_node: &this_node,
         takeover: config.attach.takeover,

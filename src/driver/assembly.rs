@@ -116,6 +116,8 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         layouts,
         words,
     } = ports;
+    let is_remote = cloud.capabilities().is_remote;
+    let (answers, pace) = (is_remote.then_some(answers), is_remote.then_some(pace));
     let attachments = Attachments { cloud, answers, pace, deadline };
     let locking = Locking { cloud, devices, locks, operation, deadline };
     let disks = Disks { cloud, devices, records, this_node, deadline, attachments: &attachments };

@@ -2,17 +2,14 @@
 
 mod no_host;
 
-use crate::cloud::{Attachment, Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView};
-use crate::host::clock::Deadline;
+use crate::cloud::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
 use crate::host::{
     Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
 };
-use crate::model::cloud::attachment_state::ComputeView;
-use crate::model::cloud::request::Work;
+use crate::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::disk::exclusive_open::Freedom;
-use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::layout::Target;
@@ -20,7 +17,6 @@ use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::Presence;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -31,8 +27,8 @@ use std::time::Duration;
 pub(super) struct FakeCloud {
     pub(super) volumes: RefCell<Vec<CloudVolume>>,
     pub(super) is_down: bool,
-    /// What the compute service says, until a request changes it; else what the volumes say.
-    pub(super) compute: Cell<Option<ComputeView>>,
+    /// What the servers' side says, until a request changes it; else what the volumes say.
+    pub(super) mapping: Cell<Option<Mapping>>,
     /// How many requests changed something.
     pub(super) requests: Cell<u32>,
 }
@@ -49,23 +45,10 @@ impl FakeCloud {
                 is_root: false,
             })
             .collect();
-        let status = if attachments.is_empty() { "available" } else { "in-use" };
-        self.volumes.borrow_mut().push(CloudVolume {
-            id: VolumeId::parse(id).unwrap(),
-            size,
-            name: None,
-            mounted_on: None,
-            mounted_beside: BTreeSet::new(),
-            life: None,
-            origin: None,
-            is_encrypted: false,
-            tenure: None,
-            requested: None,
-            recorded_name: None,
-            status: status.to_owned(),
-            is_shareable: false,
-            attachments,
-        });
+        let status = if attachments.is_empty() { available() } else { in_use() };
+        let id = VolumeId::parse(id).unwrap();
+        let volume = CloudVolume { attachments, ..CloudVolume::new(id, size, status) };
+        self.volumes.borrow_mut().push(volume);
         self
     }
 
@@ -86,13 +69,21 @@ impl FakeCloud {
     }
 }
 
+fn available() -> VolumeStatus {
+    VolumeStatus::new(VolumePhase::Available, "available")
+}
+
+fn in_use() -> VolumeStatus {
+    VolumeStatus::new(VolumePhase::Attached, "in-use")
+}
+
 impl Cloud for FakeCloud {
-    fn identity(&self, id: &VolumeId) -> Identity {
-        Identity::Serial(id.clone())
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of("the made-up cloud")
     }
 
-    fn link(&self, id: &VolumeId) -> PathBuf {
-        Path::new("/dev/disk/by-id").join(id.link_name())
+    fn identity(&self, id: &VolumeId) -> Identity {
+        Identity::Serial(id.clone())
     }
 
     fn volume(&self, id: &VolumeId, _: Deadline) -> Result<Option<CloudVolume>> {
@@ -112,15 +103,15 @@ impl Cloud for FakeCloud {
         Ok(same.cloned().collect())
     }
 
-    fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
+    fn mapping(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<Mapping> {
         self.up()?;
-        if let Some(view) = self.compute.get() {
+        if let Some(view) = self.mapping.get() {
             return Ok(view);
         }
         let volumes = self.volumes.borrow();
         let volume = volumes.iter().find(|volume| volume.id == *id);
         let is_mapped = volume.is_some_and(|volume| volume.attachment_to(server).is_some());
-        Ok(if is_mapped { ComputeView::Mapped } else { ComputeView::NotMapped })
+        Ok(if is_mapped { Mapping::Mapped } else { Mapping::NotMapped })
     }
 
     fn attached_to(&self, server: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
@@ -130,77 +121,53 @@ impl Cloud for FakeCloud {
         Ok(there.cloned().collect())
     }
 
-    fn record_name(&self, id: &VolumeId, name: Option<&VolumeName>, _: Deadline) -> Result<()> {
-        self.change(id, |volume| volume.recorded_name = name.cloned())
+    fn note(&self, id: &VolumeId, notes: &[Note<'_>], _: Deadline) -> Result<()> {
+        self.change(id, |volume| {
+            for note in notes {
+                match note {
+                    Note::Name(name) => volume.recorded_name = name.cloned(),
+                    Note::Life(life) => volume.life = Some((*life).clone()),
+                    other => panic!("a note of a cloud that keeps marks: {other:?}"),
+                }
+            }
+        })
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
         self.requests.set(self.requests.get() + 1);
-        self.compute.set(None);
+        self.mapping.set(None);
         let attachment =
             Attachment { id: None, server: server.clone(), since: None, is_root: false };
         self.change(id, |volume| {
             volume.attachments.push(attachment);
-            "in-use".clone_into(&mut volume.status);
+            volume.status = in_use();
         })
     }
 
     fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
-        if self.compute_view(id, server, deadline)? != ComputeView::Mapped {
+        if self.mapping(id, server, deadline)? != Mapping::Mapped {
             return Err(Error::new(Kind::Missing, "no such attachment"));
         }
         self.requests.set(self.requests.get() + 1);
-        self.compute.set(None);
+        self.mapping.set(None);
         self.change(id, |volume| {
             volume.attachments.retain(|one| one.server != *server);
-            "available".clone_into(&mut volume.status);
+            volume.status = available();
         })
     }
 
-    fn note_request(&self, _: &VolumeId, _: &RequestNote<'_>, _: Deadline) -> Result<()> {
-        Ok(())
-    }
-
-    fn end_request(&self, _: &VolumeId, _: Deadline) -> Result<()> {
-        Ok(())
-    }
-
-    fn work_at(&self, _: &ServerId, _: Deadline) -> Result<Work> {
-        Ok(Work::NoneKnown)
-    }
-
-    fn keeps_marks(&self) -> bool {
-        false
-    }
-
-    fn note_life(&self, id: &VolumeId, life: &Life, _: Deadline) -> Result<()> {
-        self.change(id, |volume| volume.life = Some(life.clone()))
-    }
-
-    fn mark_mounted(&self, _: &VolumeId, _: Option<&ServerId>, _: Deadline) -> Result<()> {
-        Ok(())
-    }
-
-    fn mark_beside(&self, _: &VolumeId, _: Beside<'_>, _: Deadline) -> Result<()> {
-        Ok(())
-    }
-
     fn server_view(&self, server: &ServerId, _: Deadline) -> Result<Option<ServerView>> {
-        let is_gone = self.compute.get() == Some(ComputeView::NoServer);
-        let (name, status) = (Some(server.to_string()), "ACTIVE".to_owned());
-        Ok((!is_gone).then_some(ServerView { name, status, is_stopped: false }))
+        let is_gone = self.mapping.get() == Some(Mapping::NoServer);
+        let (name, word) = (Some(server.to_string()), "ACTIVE".to_owned());
+        Ok((!is_gone).then_some(ServerView { name, state: ServerState::Running, word }))
     }
 
-    fn claims(&self, _: &VolumeId, _: Deadline) -> Result<Vec<Claim>> {
-        Ok(Vec::new())
-    }
-
-    fn drop_attachment(&self, attachment: &str, _: Deadline) -> Result<()> {
+    fn forget_attachment(&self, attachment: &str, _: Deadline) -> Result<()> {
         self.requests.set(self.requests.get() + 1);
         for volume in self.volumes.borrow_mut().iter_mut() {
             volume.attachments.retain(|one| one.id.as_deref() != Some(attachment));
             if volume.attachments.is_empty() {
-                "available".clone_into(&mut volume.status);
+                volume.status = available();
             }
         }
         Ok(())

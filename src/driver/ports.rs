@@ -29,10 +29,10 @@ pub struct Ports<'a> {
     pub mounts: &'a dyn Mounts,
     /// What this machine remembers.
     pub records: &'a Records,
-    /// Answers shared with other processes, where asking the cloud is dear.
-    pub answers: Option<&'a Answers>,
-    /// How long the cloud takes for its changes, where it answers before it is through.
-    pub pace: Option<&'a Pace>,
+    /// Answers shared with other processes, for a cloud that is remote.
+    pub answers: &'a Answers,
+    /// How long a remote cloud takes for its changes.
+    pub pace: &'a Pace,
     /// One lock for each volume.
     pub locks: &'a Locks,
     /// This machine's name.

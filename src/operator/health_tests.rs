@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{
@@ -174,7 +175,7 @@ fn a_copy_that_is_all_that_is_left_has_leaked() {
 fn what_disagrees_is_noted() {
     let mut seen = facts(disk("7:1"), three(&Judged::Healthy));
     seen.cloud = CloudFact::Known(CloudView {
-        status: "in-use".to_owned(),
+        status: VolumeStatus::new(VolumePhase::Attached, "in-use"),
         size: 1,
         servers: vec![("other".to_owned(), None)],
         is_here: false,

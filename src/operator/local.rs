@@ -15,8 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Does what the verb says; answers the text to print.
 pub fn run(verb: LocalVerb, config: &Config) -> Result<String> {
-    if config.cloud.kind == Some(CloudKind::OpenStack) {
-        return Err(Error::new(Kind::Config, "this machine is configured for OpenStack")
+    if let Some(other) = config.cloud.kind.filter(|kind| *kind != CloudKind::Local) {
+        let name = other.name();
+        return Err(Error::new(Kind::Config, format!("this machine is configured for {name}"))
             .hint("the local cloud needs [cloud] kind = \"local\""));
     }
     let devices = SysfsDevices::default();

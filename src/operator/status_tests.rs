@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::ids::{ConsumerId, VolumeName};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::Verdict;
@@ -24,7 +25,7 @@ fn facts(id: &str) -> VolumeFacts {
             shows: Vec::new(),
         }),
         cloud: CloudFact::Known(CloudView {
-            status: "in-use".to_owned(),
+            status: VolumeStatus::new(VolumePhase::Attached, "in-use"),
             size: 1,
             servers: vec![("s".to_owned(), None)],
             is_here: true,

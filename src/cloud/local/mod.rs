@@ -12,17 +12,14 @@ pub mod pull;
 pub mod store;
 
 use self::store::{Shelf, VolumeFile};
-use super::{Attachment, Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView};
+use super::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::{Devices, device_nodes, kernel};
-use crate::model::cloud::attachment_state::ComputeView;
-use crate::model::cloud::request::Work;
+use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::disk::device::{Device, Identity};
-use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -174,22 +171,18 @@ impl<'a> LocalCloud<'a> {
                 is_root: false,
             })
             .collect();
-        let status = if attachments.is_empty() { "available" } else { "in-use" };
+        let status = if attachments.is_empty() {
+            VolumeStatus::new(VolumePhase::Available, "available")
+        } else {
+            VolumeStatus::new(VolumePhase::Attached, "in-use")
+        };
         CloudVolume {
-            id: file.id.clone(),
-            size: file.size,
             name: file.name.clone(),
             recorded_name: file.recorded_name.clone(),
-            mounted_on: None,
-            mounted_beside: BTreeSet::new(),
             life: file.life(),
             origin: file.origin.clone(),
-            is_encrypted: false,
-            tenure: None,
-            requested: None,
-            status: status.to_owned(),
-            is_shareable: false,
             attachments,
+            ..CloudVolume::new(file.id.clone(), file.size, status)
         }
     }
 
@@ -284,6 +277,10 @@ impl<'a> LocalCloud<'a> {
     }
 }
 
+fn no_note(note: &Note<'_>) -> Error {
+    Error::new(Kind::Config, format!("the local cloud keeps no note {}", note.key()))
+}
+
 /// Another process may take the number that the kernel calls free: then the next one is tried.
 fn bind_free_loop(backing: &File) -> Result<()> {
     const CONTROL: &str = "/dev/loop-control";
@@ -319,6 +316,11 @@ fn bind_free_loop(backing: &File) -> Result<()> {
 }
 
 impl Cloud for LocalCloud<'_> {
+    /// An attach here is done when it is answered: none is open, and no mark needs to tell of it.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of("the local cloud")
+    }
+
     fn identity(&self, id: &VolumeId) -> Identity {
         Identity::BackingFile(self.shelf.image(id))
     }
@@ -346,27 +348,9 @@ impl Cloud for LocalCloud<'_> {
         same.map(|file| self.view(file)).collect()
     }
 
-    fn compute_view(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<ComputeView> {
-        let view = self.shelf.load(id)?.map(|file| self.view(&file)).transpose()?;
-        let is_mapped = view.is_some_and(|view| view.attachment_to(server).is_some());
-        Ok(if is_mapped { ComputeView::Mapped } else { ComputeView::NotMapped })
-    }
-
     fn attached_to(&self, server: &ServerId, _: Deadline) -> Result<Vec<CloudVolume>> {
         let volumes = self.list()?.into_iter().map(|(_, view)| view);
         Ok(volumes.filter(|view| view.attachment_to(server).is_some()).collect())
-    }
-
-    fn record_name(
-        &self,
-        id: &VolumeId,
-        name: Option<&VolumeName>,
-        deadline: Deadline,
-    ) -> Result<()> {
-        let _lock = self.shelf.lock(deadline)?;
-        let mut file = self.existing(id)?;
-        file.recorded_name = name.cloned();
-        self.shelf.save(&file)
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
@@ -404,72 +388,44 @@ impl Cloud for LocalCloud<'_> {
     fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
         let _lock = self.shelf.lock(deadline)?;
         let file = self.existing(id)?;
-        if *server == self.this_node
-            && let Some(disk) = self.disk(id)?
-        {
+        let disk = if *server == self.this_node { self.disk(id)? } else { None };
+        if disk.is_none() && !file.attachments.contains_key(server) {
+            return Err(Error::new(
+                Kind::Missing,
+                format!("volume {id} is not attached to {server}"),
+            ));
+        }
+        if let Some(disk) = disk {
             self.unplug(id, &disk)?;
             failpoints::step("local.detach.unplugged");
         }
         self.without(file, server)
     }
 
-    /// An attach here is done when it is answered: none is open.
-    fn note_request(&self, _: &VolumeId, _: &RequestNote<'_>, _: Deadline) -> Result<()> {
-        Ok(())
-    }
-
-    fn end_request(&self, _: &VolumeId, _: Deadline) -> Result<()> {
-        Ok(())
-    }
-
-    fn work_at(&self, _: &ServerId, _: Deadline) -> Result<Work> {
-        Ok(Work::NoneKnown)
-    }
-
-    fn keeps_marks(&self) -> bool {
-        false
-    }
-
-    fn note_life(&self, id: &VolumeId, life: &Life, deadline: Deadline) -> Result<()> {
-        let text = Some(life.to_string());
+    fn note(&self, id: &VolumeId, notes: &[Note<'_>], deadline: Deadline) -> Result<()> {
+        let apply = |mut file: VolumeFile| {
+            for note in notes {
+                match note {
+                    Note::Name(name) => file.recorded_name = name.cloned(),
+                    Note::Life(life) => file.life = Some(life.to_string()),
+                    other => return Err(no_note(other)),
+                }
+            }
+            Ok(file)
+        };
         // Most mounts find it as it is: they wait for no lock, and write nothing.
-        if self.existing(id)?.life == text {
+        let file = self.existing(id)?;
+        if apply(file.clone())? == file {
             return Ok(());
         }
         let _lock = self.shelf.lock(deadline)?;
-        let mut file = self.existing(id)?;
-        file.life = text;
-        self.shelf.save(&file)
-    }
-
-    fn mark_mounted(
-        &self,
-        id: &VolumeId,
-        server: Option<&ServerId>,
-        deadline: Deadline,
-    ) -> Result<()> {
-        server.map_or(Ok(()), |_| self.note_life(id, &Life::HasData, deadline))
-    }
-
-    fn mark_beside(&self, id: &VolumeId, mark: Beside<'_>, deadline: Deadline) -> Result<()> {
-        match mark {
-            Beside::Left(_) => self.note_life(id, &Life::HasData, deadline),
-            Beside::Removed(_) => Ok(()),
-        }
+        self.shelf.save(&apply(self.existing(id)?)?)
     }
 
     /// The shelf knows no servers but by what is attached to them; none of them ever goes.
     fn server_view(&self, server: &ServerId, _: Deadline) -> Result<Option<ServerView>> {
         let name = Some(server.to_string());
-        Ok(Some(ServerView { name, status: "ACTIVE".to_owned(), is_stopped: false }))
-    }
-
-    fn claims(&self, _: &VolumeId, _: Deadline) -> Result<Vec<Claim>> {
-        Ok(Vec::new())
-    }
-
-    fn drop_attachment(&self, attachment: &str, _: Deadline) -> Result<()> {
-        Err(Error::refused(format!("the local cloud has no attachment {attachment}")))
+        Ok(Some(ServerView { name, state: ServerState::Running, word: "ACTIVE".to_owned() }))
     }
 
     fn extend(&self, id: &VolumeId, bytes: u64, deadline: Deadline) -> Result<()> {

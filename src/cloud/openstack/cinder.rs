@@ -41,10 +41,9 @@ impl Services {
     pub(super) fn set_metadata(
         &self,
         id: &str,
-        pairs: &[(&str, &str)],
+        pairs: &BTreeMap<String, String>,
         deadline: Deadline,
     ) -> Result<()> {
-        let pairs: BTreeMap<_, _> = pairs.iter().copied().collect();
         let path = &format!("/volumes/{id}/metadata");
         let body = Some(&json!({"metadata": pairs}));
         let (service, version) = (Service::Volume, Version::Any);

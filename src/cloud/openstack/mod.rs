@@ -16,50 +16,37 @@ mod sources;
 mod tokens;
 mod whoami;
 mod wire;
+pub(crate) mod words;
 
 use self::http::Http;
 pub use self::sources::access;
 
 use self::limiter::Limiter;
-use self::nova::Mapping;
+use self::nova::Row;
 use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
-use super::{Attachment, Beside, Claim, Cloud, CloudVolume, RequestNote, ServerView, Tenure};
+use super::notes::{NAME_KEY, Note, Notes};
+use super::{Attachment, Capabilities, Cloud, CloudVolume, Reservation, ServerView, Trouble};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::cloud::access::Access;
-use crate::model::cloud::attachment_state::ComputeView;
-use crate::model::cloud::request::{AttachRequest, Work};
+use crate::model::cloud::attachment_state::Mapping;
+use crate::model::cloud::request::Work;
 use crate::model::disk::device::Identity;
-use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// The key of a volume's metadata that holds the orchestrator's name of it.
-const NAME_KEY: &str = "incloud-disk-name";
-
-/// The key that holds the server which has the volume mounted.
-const MOUNTED_KEY: &str = "incloud-disk-mounted-on";
-
-/// What the key of each further server that has it mounted begins with; the server's id follows. Each has
-/// a key of its own, so that none takes away another's.
-const BESIDE_KEY: &str = "incloud-disk-mounted-on.";
-
-/// The key that holds how often the volume went to another server, and to which it went last.
-const TENURE_KEY: &str = "incloud-disk-tenure";
-
-/// The key that holds an attach that was asked for, until its outcome was seen.
-const REQUEST_KEY: &str = "incloud-disk-attach-asked";
-
-/// The key that holds how far the volume has come. What any server once mounted is formatted by none.
-const LIFE_KEY: &str = "incloud-disk-life";
+use std::time::Duration;
 
 /// Cinder counts in these.
 const GIB: u64 = 1 << 30;
+
+/// Nova gives a request up after its RPC timeout, 60 s: this is twice that. It counts from the last work
+/// of the server's host, which takes its requests one after the other.
+const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
 /// An `OpenStack` cloud, as one call sees it.
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
@@ -242,35 +229,33 @@ impl OpenStack {
                 attachments.push(Attachment { id, server, since, is_root: one.is_root() });
             }
         }
-        let recorded_name = volume.metadata.get(NAME_KEY);
-        let mounted_on = volume.metadata.get(MOUNTED_KEY);
-        let mounted_on = mounted_on.and_then(|server| ServerId::parse(server).ok());
-        let beside = volume.metadata.keys().filter_map(|key| key.strip_prefix(BESIDE_KEY));
-        let mounted_beside = beside.filter_map(|server| ServerId::parse(server).ok()).collect();
-        let tenure = volume.metadata.get(TENURE_KEY).and_then(|text| {
-            let (count, server) = text.split_once(' ')?;
-            Some(Tenure { server: ServerId::parse(server).ok()?, count: count.parse().ok()? })
-        });
+        let pairs = volume.metadata.iter().map(|(key, text)| (key.as_str(), text.as_str()));
+        let notes = Notes::read(pairs);
+        let size = volume.size.saturating_mul(GIB);
+        let status = words::volume_status(&volume.status);
         Ok(CloudVolume {
-            id,
-            tenure,
-            requested: volume.metadata.get(REQUEST_KEY).and_then(|text| AttachRequest::read(text)),
-            life: volume.metadata.get(LIFE_KEY).map(|text| Life::read(text)),
             origin: volume.origin(),
-            is_encrypted: volume.encrypted,
-            size: volume.size.saturating_mul(GIB),
             name: volume.name.filter(|name| !name.is_empty()),
-            recorded_name: recorded_name.and_then(|name| VolumeName::parse(name).ok()),
-            mounted_on,
-            mounted_beside,
-            status: volume.status,
+            is_encrypted: volume.encrypted,
             is_shareable: volume.multiattach,
             attachments,
+            ..CloudVolume::new(id, size, status).with_notes(notes)
         })
     }
 }
 
 impl Cloud for OpenStack {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            is_remote: true,
+            keeps_marks: true,
+            longest_silence: LONGEST_SILENCE,
+            volumes_side: "the block service",
+            servers_side: "the compute service",
+            ..Capabilities::of("OpenStack")
+        }
+    }
+
     fn identity(&self, id: &VolumeId) -> Identity {
         Identity::Serial(id.clone())
     }
@@ -299,18 +284,13 @@ impl Cloud for OpenStack {
         found.into_iter().map(|volume| self.view(volume)).collect()
     }
 
-    fn compute_view(
-        &self,
-        id: &VolumeId,
-        server: &ServerId,
-        deadline: Deadline,
-    ) -> Result<ComputeView> {
+    fn mapping(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<Mapping> {
         match self.services.mapping(server.as_str(), id.as_str(), deadline)? {
-            Mapping::There => Ok(ComputeView::Mapped),
-            Mapping::NotAtServer => Ok(ComputeView::NotMapped),
-            Mapping::Missing => {
+            Row::There => Ok(Mapping::Mapped),
+            Row::NotAtServer => Ok(Mapping::NotMapped),
+            Row::Missing => {
                 let exists = self.exists(server, deadline)?;
-                Ok(if exists { ComputeView::NotMapped } else { ComputeView::NoServer })
+                Ok(if exists { Mapping::NotMapped } else { Mapping::NoServer })
             }
         }
     }
@@ -328,79 +308,22 @@ impl Cloud for OpenStack {
         Ok(attached)
     }
 
-    fn record_name(
-        &self,
-        id: &VolumeId,
-        name: Option<&VolumeName>,
-        deadline: Deadline,
-    ) -> Result<()> {
-        match name {
-            Some(name) => {
-                self.services.set_metadata(id.as_str(), &[(NAME_KEY, name.as_str())], deadline)
-            }
-            None => self.services.remove_metadata(id.as_str(), NAME_KEY, deadline),
+    fn note(&self, id: &VolumeId, notes: &[Note<'_>], deadline: Deadline) -> Result<()> {
+        let pairs = || notes.iter().map(|note| (note.key(), note.value()));
+        let texts: BTreeMap<_, _> =
+            pairs().filter_map(|(key, text)| Some((key.into_owned(), text?))).collect();
+        if !texts.is_empty() {
+            self.services.set_metadata(id.as_str(), &texts, deadline)?;
         }
-    }
-
-    fn note_request(
-        &self,
-        id: &VolumeId,
-        note: &RequestNote<'_>,
-        deadline: Deadline,
-    ) -> Result<()> {
-        let request = note.request.to_string();
-        let tenure = note.tenure.map(|tenure| format!("{} {}", tenure.count, tenure.server));
-        let name = note.name.map(|name| (NAME_KEY, name.as_str()));
-        let tenure = tenure.as_deref().map(|text| (TENURE_KEY, text));
-        let pairs: Vec<_> =
-            [(REQUEST_KEY, request.as_str())].into_iter().chain(name).chain(tenure).collect();
-        self.services.set_metadata(id.as_str(), &pairs, deadline)
-    }
-
-    fn end_request(&self, id: &VolumeId, deadline: Deadline) -> Result<()> {
-        self.services.remove_metadata(id.as_str(), REQUEST_KEY, deadline)
+        // One request removes one key.
+        for (key, _) in pairs().filter(|(_, text)| text.is_none()) {
+            self.services.remove_metadata(id.as_str(), &key, deadline)?;
+        }
+        Ok(())
     }
 
     fn work_at(&self, server: &ServerId, deadline: Deadline) -> Result<Work> {
         self.services.work_at(server.as_str(), deadline)
-    }
-
-    fn keeps_marks(&self) -> bool {
-        true
-    }
-
-    fn note_life(&self, id: &VolumeId, life: &Life, deadline: Deadline) -> Result<()> {
-        let text = life.to_string();
-        self.services.set_metadata(id.as_str(), &[(LIFE_KEY, text.as_str())], deadline)
-    }
-
-    fn mark_mounted(
-        &self,
-        id: &VolumeId,
-        server: Option<&ServerId>,
-        deadline: Deadline,
-    ) -> Result<()> {
-        match server {
-            Some(server) => {
-                let life = Life::HasData.to_string();
-                let pairs = [(MOUNTED_KEY, server.as_str()), (LIFE_KEY, life.as_str())];
-                self.services.set_metadata(id.as_str(), &pairs, deadline)
-            }
-            None => self.services.remove_metadata(id.as_str(), MOUNTED_KEY, deadline),
-        }
-    }
-
-    fn mark_beside(&self, id: &VolumeId, mark: Beside<'_>, deadline: Deadline) -> Result<()> {
-        let (Beside::Left(server) | Beside::Removed(server)) = mark;
-        let key = format!("{BESIDE_KEY}{server}");
-        match mark {
-            Beside::Left(_) => {
-                let life = Life::HasData.to_string();
-                let pairs = [(key.as_str(), server.as_str()), (LIFE_KEY, life.as_str())];
-                self.services.set_metadata(id.as_str(), &pairs, deadline)
-            }
-            Beside::Removed(_) => self.services.remove_metadata(id.as_str(), &key, deadline),
-        }
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
@@ -416,22 +339,22 @@ impl Cloud for OpenStack {
         let found = self.services.compute_server(server.as_str(), deadline)?;
         Ok(found.map(|server| ServerView {
             name: Some(server.name).filter(|name| !name.is_empty()),
-            is_stopped: server.status == "SHUTOFF",
-            status: server.status,
+            state: words::server_state(&server.status),
+            word: server.status,
         }))
     }
 
-    fn claims(&self, id: &VolumeId, deadline: Deadline) -> Result<Vec<Claim>> {
+    fn reservations(&self, id: &VolumeId, deadline: Deadline) -> Result<Vec<Reservation>> {
         let found = self.services.claims_on(id.as_str(), deadline)?.into_iter();
         found
             .map(|one| {
                 let server = one.instance.as_deref().map(ServerId::parse).transpose()?;
-                Ok(Claim { id: one.id, server, status: one.status })
+                Ok(Reservation { id: one.id, server, word: one.status })
             })
             .collect()
     }
 
-    fn drop_attachment(&self, attachment: &str, deadline: Deadline) -> Result<()> {
+    fn forget_attachment(&self, attachment: &str, deadline: Deadline) -> Result<()> {
         self.services.drop_attachment(attachment, deadline)
     }
 
@@ -441,5 +364,9 @@ impl Cloud for OpenStack {
 
     fn extend(&self, id: &VolumeId, bytes: u64, deadline: Deadline) -> Result<()> {
         self.services.extend(id.as_str(), bytes.div_ceil(GIB), deadline)
+    }
+
+    fn advice(&self, trouble: Trouble<'_>) -> Option<String> {
+        Some(words::advice(trouble))
     }
 }

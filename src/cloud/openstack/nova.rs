@@ -27,7 +27,7 @@ const MOST_UNDER_WAY: usize = 4;
 
 /// What the service says of a volume and a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mapping {
+pub(super) enum Row {
     /// The volume is mapped to the server.
     There,
     /// The server exists, and has no such volume.
@@ -69,23 +69,18 @@ impl Services {
     }
 
     /// Whether the volume is mapped to the server.
-    pub(super) fn mapping(
-        &self,
-        server: &str,
-        volume: &str,
-        deadline: Deadline,
-    ) -> Result<Mapping> {
+    pub(super) fn mapping(&self, server: &str, volume: &str, deadline: Deadline) -> Result<Row> {
         let path = &format!("/servers/{server}/os-volume_attachments/{volume}");
         let (service, version) = (Service::Compute, Version::Any);
         let ask = Ask { service, method: Method::GET, path, version, body: None };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
-            200 => Ok(Mapping::There),
+            200 => Ok(Row::There),
             // Only the service's own 404 is an answer; a proxy's page is not.
             404 if answer.body.is_object() => {
                 // It looks for the server first: these words say that it has found it.
                 let has_server = words(&answer.body).contains("is not attached to volume");
-                Ok(if has_server { Mapping::NotAtServer } else { Mapping::Missing })
+                Ok(if has_server { Row::NotAtServer } else { Row::Missing })
             }
             _ => Err(refused(Service::Compute, &answer)),
         }

@@ -2,7 +2,7 @@
 
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
-use crate::driver::attachment::takeover::{Takeovers, contradiction};
+use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::Guard;
 use crate::driver::guard::forgotten::Forgetting;
 use crate::driver::guard::remote_mark::{Marks, RemoteMarks};
@@ -19,7 +19,7 @@ use crate::host::Devices;
 use crate::host::clock::Deadline;
 use crate::host::pace::Change;
 use crate::host::shared_answers::Answers;
-use crate::model::cloud::attachment_state::{ComputeView, Sharing, Situation};
+use crate::model::cloud::attachment_state::{Mapping, Sharing, Situation};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::report::tear_down::TearDown;
@@ -131,8 +131,8 @@ impl Attaching<'_> {
         Ok(outcome)
     }
 
-    /// Whether the compute service knows of an attachment that the block service lists: it can lose
-    /// it. Where the volume's disk is on this machine, no service need be asked.
+    /// Whether the servers' side knows of an attachment that the volume lists: it can lose it. Where the
+    /// volume's disk is on this machine, it need not be asked.
     fn is_mapped(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<bool> {
         if node == self.this_node {
             let disks = self.devices.search(&self.cloud.identity(&state.id));
@@ -141,8 +141,8 @@ impl Attaching<'_> {
             }
         }
         let ask = || {
-            let view = self.cloud.compute_view(&state.id, server, self.deadline)?;
-            Ok(view == ComputeView::Mapped)
+            let mapping = self.cloud.mapping(&state.id, server, self.deadline)?;
+            Ok(mapping == Mapping::Mapped)
         };
         match self.answers {
             Some(answers) => answers.shared(&state.id, &mapped_at(server), self.deadline, ask),
@@ -202,7 +202,7 @@ impl Attaching<'_> {
         // Another server's attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
         loop {
-            // What this call asked for and the block service lists, the compute service has made.
+            // What this call asked for and the volume lists, the servers' side has made.
             let trust = match attempt {
                 Attempt { tries: 0, .. } => Trust::Both,
                 Attempt { refusal: None, .. } => Trust::Own,
@@ -215,7 +215,7 @@ impl Attaching<'_> {
             };
             let tries_before = attempt.tries;
             if last.replace(situation) != Some(situation) {
-                tracing::info!(volume = %volume.id, %server, status = state.status, ?situation, "looked");
+                tracing::info!(volume = %volume.id, %server, status = state.status.word, ?situation, "looked");
             }
             match situation {
                 Situation::Attached | Situation::AttachedBusy => {
@@ -234,7 +234,7 @@ impl Attaching<'_> {
                 Situation::Shareable if sharing == Sharing::Alone => {
                     return Err(self.takeovers.elsewhere(&state, server)?.hint(SHARE));
                 }
-                Situation::Unusable => return Err(unusable(&state)),
+                Situation::Unusable => return Err(self.attachments.unusable(&state)),
                 Situation::Free | Situation::Shareable if attempt.tries == 0 || settle.over() => {
                     if attempt.tries == TRIES {
                         return Err(undone(volume, server, attempt.refusal.clone()));
@@ -248,7 +248,9 @@ impl Attaching<'_> {
                         looks = self.attachments.looks_at(Change::Attach);
                     }
                 }
-                Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
+                Situation::Ghost if settle.over() => {
+                    return Err(self.attachments.ghost(&state, server));
+                }
                 Situation::Forgotten | Situation::ServerGone if settle.over() => {
                     self.takeovers.take_over(&state, server)?;
                     settle = self.attachments.settle();
@@ -292,7 +294,7 @@ impl Attaching<'_> {
         self.requests.note_request(volume, state, server)?;
         self.memory.remember_name(volume);
         failpoints::step("attach.named");
-        attempt.is_noted = self.cloud.keeps_marks();
+        attempt.is_noted = self.cloud.capabilities().keeps_marks;
         attempt.tries += 1;
         let is_answered = self.request_attach(&volume.id, server, attempt)?;
         attempt.is_open |= !is_answered;
@@ -372,11 +374,11 @@ impl Attaching<'_> {
             | Situation::Shareable
             | Situation::BusyElsewhere => false,
             Situation::Busy => return Err(self.attachments.still_moving(&state, None)),
-            Situation::Ghost => return Err(ghost(&state, server)),
+            Situation::Ghost => return Err(self.attachments.ghost(&state, server)),
             Situation::Forgotten | Situation::ServerGone => {
-                return Err(contradiction(&state, server));
+                return Err(self.attachments.contradiction(&state, server));
             }
-            Situation::Unusable => return Err(unusable(&state)),
+            Situation::Unusable => return Err(self.attachments.unusable(&state)),
         };
         if is_attached {
             self.requests.record_pair(volume, &state)?;
@@ -396,14 +398,9 @@ fn has_note_of(state: &CloudVolume, server: &ServerId) -> bool {
     state.requested.as_ref().is_some_and(|request| request.server == *server)
 }
 
-/// The question whether the compute service has the volume at this server.
+/// The question whether the servers' side has the volume at this server.
 fn mapped_at(server: &ServerId) -> String {
     format!("mapped-{server}")
-}
-
-fn unusable(state: &CloudVolume) -> Error {
-    Error::refused(format!("volume {} is in status {} in the cloud", state.id, state.status))
-        .hint("an operator of the cloud must mend it: openstack volume show has the details")
 }
 
 fn undone(volume: &Volume, server: &ServerId, refusal: Option<Error>) -> Error {
@@ -416,12 +413,4 @@ fn undone(volume: &Volume, server: &ServerId, refusal: Option<Error>) -> Error {
         format!("for volume {} and server {server} the cloud {why}", volume.id),
     )
     .hint("the server's actions in the cloud have the reason")
-}
-
-pub(in crate::driver) fn ghost(state: &CloudVolume, server: &ServerId) -> Error {
-    Error::refused(format!(
-        "the compute service maps volume {} to {server}, the block service calls it {}",
-        state.id, state.status
-    ))
-    .hint("an operator of the cloud must remove the mapping")
 }

@@ -1,6 +1,7 @@
-//! Every status of the block service, with every listing and every view of the compute service:
-//! what attach, detach and "is it attached" answer. No cell is left out.
+//! Every status that `OpenStack` has for a volume, with every listing and every answer of the servers'
+//! side: what attach, detach and "is it attached" answer. No cell is left out.
 
+use crate::cloud::openstack::words::{STATUSES, volume_status};
 use crate::driver::attachment::detach::Force;
 use crate::driver::call_counts::Tally;
 use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
@@ -8,8 +9,10 @@ use crate::driver::operation::Volume;
 use crate::driver::{Driver, Ports, with_driver};
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
+use crate::host::pace::Pace;
 use crate::host::records::Records;
-use crate::model::cloud::attachment_state::{ComputeView, STATUSES, Sharing};
+use crate::host::shared_answers::Answers;
+use crate::model::cloud::attachment_state::{Mapping, Sharing};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::mount::aftercare::After;
@@ -29,21 +32,18 @@ const PATIENT: Duration = Duration::from_secs(5);
 const LISTINGS: [(&str, &[&str]); 3] =
     [("none", &[]), ("here", &["server"]), ("other", &["other"])];
 
-const VIEWS: [(&str, ComputeView); 3] = [
-    ("mapped", ComputeView::Mapped),
-    ("not", ComputeView::NotMapped),
-    ("no-server", ComputeView::NoServer),
-];
+const VIEWS: [(&str, Mapping); 3] =
+    [("mapped", Mapping::Mapped), ("not", Mapping::NotMapped), ("no-server", Mapping::NoServer)];
 
 /// attach and detach: `ok` already so, `ask` one request and then so, `wait` not settled within
 /// the deadline, `refuse` an error that a person must look at, `else` another server has it.
 /// "Is it attached": `yes`, `no`, `doubt`.
-fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration) -> String {
+fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) -> String {
     let call = |run: &dyn Fn(&Driver<'_>, &Volume, &NodeName) -> Result<bool, Error>| {
         let folder = tempfile::tempdir().unwrap();
         let cloud = FakeCloud::default().with("volume", 1, servers);
-        status.clone_into(&mut cloud.volumes.borrow_mut()[0].status);
-        cloud.compute.set(Some(view));
+        cloud.volumes.borrow_mut()[0].status = volume_status(status);
+        cloud.mapping.set(Some(view));
         let devices = FakeDevices::default();
         let ports = Ports {
             cloud: &cloud,
@@ -51,8 +51,8 @@ fn answers(status: &str, servers: &[&str], view: ComputeView, deadline: Duration
             file_systems: &NoHost,
             mounts: &NoHost,
             records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),
-            answers: None,
-            pace: None,
+            answers: &Answers::below(folder.path(), ""),
+            pace: &Pace::below(folder.path()),
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse("another-node").unwrap(),
             takeover: Takeover::Off,

@@ -1,9 +1,8 @@
 //! Detach a volume from a server.
 
-use crate::cloud::{Beside, Cloud, CloudVolume};
-use crate::driver::attachment::attach::ghost;
+use crate::cloud::{Cloud, CloudVolume, Note};
 use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
-use crate::driver::attachment::takeover::{Takeovers, contradiction};
+use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::guard::{Guard, Sight};
@@ -18,7 +17,7 @@ use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::pace::Change;
 use crate::host::records::Records;
-use crate::model::cloud::attachment_state::{ComputeView, Situation};
+use crate::model::cloud::attachment_state::{Mapping, Situation};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
@@ -162,7 +161,7 @@ impl Detaching<'_> {
         // An attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
         loop {
-            // The compute service is asked to end the attachment: it then says if it has none.
+            // The servers' side is asked to end the attachment: it then says if it has none.
             let trust = match &refusal {
                 Some(error) if error.kind == Kind::Missing => Trust::Both,
                 None if tries > 0 => Trust::Own,
@@ -175,7 +174,7 @@ impl Detaching<'_> {
             };
             let tries_before = tries;
             if last.replace(situation) != Some(situation) {
-                tracing::info!(volume = %id, %server, status = state.status, ?situation, "looked");
+                tracing::info!(volume = %id, %server, status = state.status.word, ?situation, "looked");
             }
             let now = state.attachment_to(server).and_then(|one| one.id.as_ref());
             if let (Some(meant), Some(now)) = (&meant, now)
@@ -224,9 +223,11 @@ impl Detaching<'_> {
                     }
                     awaited = open;
                 }
-                Situation::Ghost if settle.over() => return Err(ghost(&state, server)),
+                Situation::Ghost if settle.over() => {
+                    return Err(self.attachments.ghost(&state, server));
+                }
                 Situation::Forgotten | Situation::ServerGone if settle.over() => {
-                    return Err(contradiction(&state, server));
+                    return Err(self.attachments.contradiction(&state, server));
                 }
                 Situation::Attaching
                 | Situation::AttachedBusy
@@ -294,8 +295,8 @@ impl Detaching<'_> {
         name: &VolumeName,
     ) -> Result<Outcome> {
         for attachment in &state.attachments {
-            let view = self.cloud.compute_view(&state.id, &attachment.server, self.deadline)?;
-            if view == ComputeView::NoServer {
+            let mapping = self.cloud.mapping(&state.id, &attachment.server, self.deadline)?;
+            if mapping == Mapping::NoServer {
                 self.takeovers.end_attachment_of_gone_server(state, attachment)?;
             }
         }
@@ -318,14 +319,14 @@ impl Detaching<'_> {
             // Who does not have it any more has no mark beside another's.
             let gone = |server: &&ServerId| state.attachment_to(server).is_none();
             for server in state.mounted_beside.iter().filter(gone) {
-                self.cloud.mark_beside(id, Beside::Removed(server), self.deadline)?;
+                self.cloud.note(id, &[Note::NotMountedBeside(server)], self.deadline)?;
             }
             // A request of the server that the volume was seen at has its outcome, whoever else has
             // the volume.
             let is_outcome =
                 state.requested.as_ref().is_some_and(|request| was_at == Some(&request.server));
             if is_outcome {
-                self.cloud.end_request(id, self.deadline)?;
+                self.cloud.note(id, &[Note::Request(None)], self.deadline)?;
             }
             if !state.attachments.is_empty()
                 || (!is_outcome && self.requests.open_request(state).is_some())
@@ -333,13 +334,13 @@ impl Detaching<'_> {
                 return Ok(());
             }
             if state.recorded_name.is_some() {
-                self.cloud.record_name(id, None, self.deadline)?;
+                self.cloud.note(id, &[Note::Name(None)], self.deadline)?;
             }
             if state.mounted_on.is_some() {
-                self.cloud.mark_mounted(id, None, self.deadline)?;
+                self.cloud.note(id, &[Note::MountedOn(None)], self.deadline)?;
             }
             if state.requested.is_some() && !is_outcome {
-                self.cloud.end_request(id, self.deadline)?;
+                self.cloud.note(id, &[Note::Request(None)], self.deadline)?;
             }
         }
         self.forget(id, name);

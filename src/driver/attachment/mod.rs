@@ -2,7 +2,7 @@
 
 pub mod attach;
 #[cfg(test)]
-pub(in crate::driver) mod cloud_table;
+mod cloud_table;
 pub mod detach;
 pub mod forgotten;
 pub(in crate::driver) mod open_requests;

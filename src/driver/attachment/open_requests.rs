@@ -3,7 +3,7 @@
 //! The note of a request is written before the request is sent, and ends when its outcome was seen.
 //! While it is open, "attached to nobody" is not certain: the volume may come in a moment.
 
-use crate::cloud::{Cloud, CloudVolume, RequestNote, Tenure};
+use crate::cloud::{Cloud, CloudVolume, Note, Tenure};
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::operation::Volume;
 use crate::host::clock::Deadline;
@@ -46,7 +46,8 @@ impl OpenRequests<'_> {
             let age = Duration::from_secs(now.saturating_sub(request.at));
             OpenRequest { request: request.clone(), age, left }
         };
-        if let Some(left) = request.open_for(now, Work::NoneKnown) {
+        let silence = self.cloud.capabilities().longest_silence;
+        if let Some(left) = request.open_for(now, Work::NoneKnown, silence) {
             return Some(open(left));
         }
         // It would be over if the server's host had nothing else to do.
@@ -63,7 +64,7 @@ impl OpenRequests<'_> {
                 Work::UnderWay
             }
         };
-        request.open_for(now, work).map(open)
+        request.open_for(now, work, silence).map(open)
     }
 
     /// The same for requests of other servers than this one.
@@ -87,7 +88,7 @@ impl OpenRequests<'_> {
         state: &CloudVolume,
         server: &ServerId,
     ) -> Result<()> {
-        if !self.cloud.keeps_marks() {
+        if !self.cloud.capabilities().keeps_marks {
             return self.record_pair(volume, state);
         }
         let last = state.tenure.as_ref();
@@ -96,9 +97,10 @@ impl OpenRequests<'_> {
         let tenure = is_new.then(|| Tenure { server: server.clone(), count });
         let request = AttachRequest { server: server.clone(), at: self.cloud_time() };
         // The name is written each time: a detach that ends in this moment may take it away.
-        let note =
-            RequestNote { request: &request, tenure: tenure.as_ref(), name: volume.name.as_ref() };
-        match self.cloud.note_request(&volume.id, &note, self.deadline) {
+        let mut notes = vec![Note::Request(Some(&request))];
+        notes.extend(volume.name.as_ref().map(|name| Note::Name(Some(name))));
+        notes.extend(tenure.as_ref().map(Note::Tenure));
+        match self.cloud.note(&volume.id, &notes, self.deadline) {
             Err(error) if error.kind == Kind::Config && is_found_without_notes(volume, state) => {
                 tracing::warn!(volume = %volume.id, %error, "the cloud allows no notes with the volume: an attach whose caller is killed is not waited for");
                 Ok(())
@@ -110,10 +112,10 @@ impl OpenRequests<'_> {
     /// The request's outcome was seen. If its note cannot be removed, the next call that sees the
     /// outcome removes it.
     pub(in crate::driver) fn end_request(&self, volume: &Volume) {
-        if !self.cloud.keeps_marks() {
+        if !self.cloud.capabilities().keeps_marks {
             return;
         }
-        if let Err(error) = self.cloud.end_request(&volume.id, self.deadline) {
+        if let Err(error) = self.cloud.note(&volume.id, &[Note::Request(None)], self.deadline) {
             tracing::warn!(volume = %volume.id, %error, "the note of the attach stays; a later call removes it");
         }
     }
@@ -137,11 +139,12 @@ impl OpenRequests<'_> {
             if let Some(former) = &state.recorded_name {
                 tracing::warn!(volume = %volume.id, %former, %name, "the volume goes by another name now");
             }
-            self.cloud.record_name(&volume.id, Some(name), self.deadline)?;
+            self.cloud.note(&volume.id, &[Note::Name(Some(name))], self.deadline)?;
         }
         // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
         if volume.name.is_none() && !self.volumes.is_known(state) {
-            self.cloud.record_name(&volume.id, Some(&volume.id.as_name()), self.deadline)?;
+            let name = volume.id.as_name();
+            self.cloud.note(&volume.id, &[Note::Name(Some(&name))], self.deadline)?;
         }
         Ok(())
     }

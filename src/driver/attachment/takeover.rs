@@ -12,15 +12,15 @@ use crate::model::ids::ServerId;
 use crate::model::policy::Takeover;
 use std::time::Duration;
 
-/// Two looks that lie this far apart are not one hiccup of the compute service.
+/// Two looks that lie this far apart are not one hiccup of the cloud.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 /// What may be done about an attachment.
 enum Way {
-    /// The compute service detaches it.
+    /// The cloud detaches it.
     Detach,
-    /// It has no server: the block service's books are put right.
-    Drop(String),
+    /// It has no server: the volumes' side forgets it.
+    Forget(String),
 }
 
 /// Volumes that another server has.
@@ -43,7 +43,9 @@ impl Takeovers<'_> {
         for attachment in &state.attachments {
             match self.way_to_end(attachment)? {
                 Some(way) => ways.push((attachment, way)),
-                None if attachment.server == *server => return Err(contradiction(state, server)),
+                None if attachment.server == *server => {
+                    return Err(self.attachments.contradiction(state, server));
+                }
                 None => return self.elsewhere(state, server).and_then(Err),
             }
         }
@@ -56,7 +58,7 @@ impl Takeovers<'_> {
             self.attachments.forget_answers(volume);
             match way {
                 Way::Detach => self.cloud.detach(volume, from, self.deadline)?,
-                Way::Drop(id) => self.cloud.drop_attachment(&id, self.deadline)?,
+                Way::Forget(id) => self.cloud.forget_attachment(&id, self.deadline)?,
             }
             failpoints::step("takeover.requested");
         }
@@ -71,7 +73,7 @@ impl Takeovers<'_> {
         let look = || self.cloud.server_view(&attachment.server, self.deadline);
         let first = look()?;
         let is_gone = first.is_none();
-        let is_stopped = first.is_some_and(|view| view.is_stopped);
+        let is_stopped = first.is_some_and(|view| view.is_stopped());
         let may_be_ended = is_gone || (is_stopped && self.takeover == Takeover::Stopped);
         if !may_be_ended {
             return Ok(None);
@@ -80,8 +82,8 @@ impl Takeovers<'_> {
             return Ok(None);
         }
         Ok(match (look()?, &attachment.id) {
-            (None, Some(id)) if is_gone => Some(Way::Drop(id.clone())),
-            (Some(view), _) if view.is_stopped && is_stopped => Some(Way::Detach),
+            (None, Some(id)) if is_gone => Some(Way::Forget(id.clone())),
+            (Some(view), _) if view.is_stopped() && is_stopped => Some(Way::Detach),
             _ => None,
         })
     }
@@ -100,7 +102,7 @@ impl Takeovers<'_> {
                 Some(view) => {
                     is_used = true;
                     let name = view.name.map_or_else(String::new, |name| format!("{name}, "));
-                    format!("{} ({name}{})", one.server, view.status)
+                    format!("{} ({name}{})", one.server, view.word)
                 }
                 None => format!("{} (which does not exist any more)", one.server),
             };
@@ -118,19 +120,18 @@ impl Takeovers<'_> {
         .hint(hint))
     }
 
-    /// Ends what the block service still lists of servers that the compute service does not have,
-    /// if the policy allows it.
+    /// Ends what the cloud still lists of servers that do not exist, if the policy allows it.
     pub(in crate::driver) fn end_attachment_of_gone_server(
         &self,
         state: &CloudVolume,
         attachment: &Attachment,
     ) -> Result<()> {
         match self.way_to_end(attachment)? {
-            Some(Way::Drop(id)) => {
+            Some(Way::Forget(id)) => {
                 tracing::warn!(volume = %state.id, server = %attachment.server, "removing the attachment of a server that does not exist");
-                self.cloud.drop_attachment(&id, self.deadline)
+                self.cloud.forget_attachment(&id, self.deadline)
             }
-            _ => Err(contradiction(state, &attachment.server)),
+            _ => Err(self.attachments.contradiction(state, &attachment.server)),
         }
     }
 }
@@ -138,19 +139,3 @@ impl Takeovers<'_> {
 const GONE: &str = "attach.takeover = \"deleted\" lets this driver end the attachments of servers that do \
     not exist";
 const NEVER: &str = "a volume is never taken from a server that may use it; detach it there first";
-
-/// The two services do not agree, and have not come to agree by themselves.
-pub(in crate::driver) fn contradiction(state: &CloudVolume, server: &ServerId) -> Error {
-    let error = Error::refused(format!(
-        "the block service lists volume {} at {server}, the compute service does not know of it",
-        state.id
-    ));
-    let attachment = state.attachment_to(server).and_then(|one| one.id.as_deref());
-    match attachment {
-        Some(id) => error.hint(format!(
-            "once that server certainly does not use it: openstack --os-volume-api-version 3.27 \
-             volume attachment delete {id}; if it was deleted, attach.takeover = \"deleted\" does that"
-        )),
-        None => error.hint("an operator of the cloud must remove the volume's attachment there"),
-    }
-}

@@ -2,7 +2,7 @@
 //! has it. A detach that is called elsewhere (the orchestrator's forced one, after six minutes)
 //! finds it there. The mark never fails a mount.
 
-use crate::cloud::{Beside, Cloud, CloudVolume};
+use crate::cloud::{Cloud, CloudVolume, Note, ServerState};
 use crate::driver::guard::departure::Departures;
 use crate::driver::guard::refusal::Refusals;
 use crate::failpoints;
@@ -118,14 +118,19 @@ impl RemoteMarks<'_> {
         });
         if let Some(other) = marked {
             tracing::info!(volume = %id, %other, "another server has its mark with the volume: this one's is left beside it");
-            let left = self.cloud.mark_beside(id, Beside::Left(&server), deadline);
+            let left = self.note_mounted(id, Note::MountedBeside(&server), deadline);
             self.noted(id, left.clone()).and(left)?;
             return Ok(Left::Beside(server));
         }
-        let left = self.cloud.mark_mounted(id, Some(&server), deadline);
+        let left = self.note_mounted(id, Note::MountedOn(Some(&server)), deadline);
         // It says of a refusal what a person must know, once.
         self.noted(id, left.clone()).and(left)?;
         Ok(Left::Ours(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
+    }
+
+    /// What was mounted has data: that is noted in the same request, and stays.
+    fn note_mounted(&self, id: &VolumeId, mark: Note<'_>, deadline: Deadline) -> Result<()> {
+        self.cloud.note(id, &[mark, Note::Life(&Life::HasData)], deadline)
     }
 
     /// Whether the cloud has the mark, after one more try; or nobody can leave one there.
@@ -192,9 +197,9 @@ impl RemoteMarks<'_> {
         let Some(state) = self.cloud.volume(id, deadline)? else { return Ok(()) };
         let seen = Marks::of(&state, &server);
         if seen.beside {
-            self.cloud.mark_beside(id, Beside::Removed(&server), deadline)?;
+            self.cloud.note(id, &[Note::NotMountedBeside(&server)], deadline)?;
         }
-        if seen.first { self.cloud.mark_mounted(id, None, deadline) } else { Ok(()) }
+        if seen.first { self.cloud.note(id, &[Note::MountedOn(None)], deadline) } else { Ok(()) }
     }
 
     /// Whether a server that runs says that it has the volume mounted.
@@ -207,11 +212,11 @@ impl RemoteMarks<'_> {
             return Ok(());
         }
         let Some(view) = self.cloud.server_view(server, self.deadline)? else { return Ok(()) };
-        if view.status != "ACTIVE" {
+        if view.state != ServerState::Running {
             return Ok(());
         }
         let name = view.name.unwrap_or_default();
-        let reason = format!("server {server} ({name}, ACTIVE) has the volume mounted");
+        let reason = format!("server {server} ({name}, {}) has the volume mounted", view.word);
         self.refusals.refuse(Some(&state.id), &TearDown::Detach, &reason)
     }
 
@@ -228,16 +233,16 @@ impl RemoteMarks<'_> {
         if !self.policy.remote {
             return Some("guard.remote is off");
         }
-        (!self.cloud.keeps_marks()).then_some("this cloud keeps no marks")
+        (!self.cloud.capabilities().keeps_marks).then_some("this cloud keeps no marks")
     }
 
     /// Notes that the volume has data, where no mark of its mount says so.
     pub(in crate::driver) fn note_data(&self, id: &VolumeId) -> Result<()> {
-        let told = self.cloud.note_life(id, &Life::HasData, self.deadline);
+        let told = self.cloud.note(id, &[Note::Life(&Life::HasData)], self.deadline);
         let was_told = told.is_ok();
         self.noted(id, told)?;
         // Where it costs no request it is repeated, rather than remembered.
-        if was_told && self.cloud.keeps_marks() {
+        if was_told && self.cloud.capabilities().keeps_marks {
             self.records.update(id, |record| record.is_life_told = true)?;
         }
         Ok(())

@@ -118,7 +118,7 @@ impl FileSystemCheck<'_> {
     fn refuse_if_it_was_elsewhere(&self, id: &VolumeId, counts_mounts: bool) -> Result<()> {
         let record = self.records.load(id);
         let knows = record.is_marked || record.tenure.is_some();
-        if !self.cloud.keeps_marks() || !knows {
+        if !self.cloud.capabilities().keeps_marks || !knows {
             return Ok(());
         }
         let server = self.attachments.existing_server(self.this_node)?;

@@ -1,11 +1,11 @@
-//! What the cloud says of a volume and a server: one view, put together of both of its halves, and how
+//! What the cloud says of a volume and a server: one view, put together of both of its sides, and how
 //! far each is believed.
 
-use crate::cloud::{Cloud, CloudVolume};
+use crate::cloud::{Capabilities, Cloud, CloudVolume, Reservation, Trouble};
 use crate::host::clock::Deadline;
 use crate::host::pace::{Change, Pace};
 use crate::host::shared_answers::Answers;
-use crate::model::cloud::attachment_state::{BlockView, ComputeView, Situation, judge};
+use crate::model::cloud::attachment_state::{Listing, Mapping, Situation, VolumePhase, judge};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::pauses::Looks;
@@ -17,11 +17,11 @@ const LAST_QUESTION: Duration = Duration::from_secs(1);
 /// Whose word for a finished attachment is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::driver) enum Trust {
-    /// The block service's, which lists it.
+    /// The volumes' side's, which lists it.
     Listing,
-    /// The same, and what it is busy with is the request of this call, which the compute service took.
+    /// The same, and what it is busy with is the request of this call, which the servers' side took.
     Own,
-    /// Not one without the other: the compute service may have lost it.
+    /// Not one without the other: the servers' side may have lost it.
     Both,
 }
 
@@ -76,26 +76,27 @@ impl Attachments<'_> {
         }
     }
 
-    /// What the two halves of the cloud say together. The compute service is asked only where
-    /// its word matters.
+    /// What the two sides of the cloud say together. The servers' side is asked only where its word
+    /// matters.
     pub(in crate::driver) fn situation(
         &self,
         state: &CloudVolume,
         server: &ServerId,
         trust: Trust,
     ) -> Result<Situation> {
-        let is_moving = matches!(state.status.as_str(), "reserved" | "attaching" | "detaching");
+        let is_moving =
+            matches!(state.status.phase, VolumePhase::Attaching | VolumePhase::Detaching);
         let is_certain = match trust {
             Trust::Both => false,
             Trust::Listing => is_settled(state, server),
             Trust::Own => is_settled(state, server) || is_moving,
         };
-        let compute = if is_certain {
-            ComputeView::Mapped
+        let mapping = if is_certain {
+            Mapping::Mapped
         } else {
-            self.cloud.compute_view(&state.id, server, self.deadline)?
+            self.cloud.mapping(&state.id, server, self.deadline)?
         };
-        Ok(judge(&block_view(state, server), compute))
+        Ok(judge(&listing(state, server), mapping))
     }
 
     /// The volume as the cloud has it; a missing one is an error.
@@ -117,7 +118,7 @@ impl Attachments<'_> {
     ) -> Error {
         let seconds = self.deadline.total().as_secs();
         let (id, status) = (&state.id, &state.status);
-        let holders = self.claimed_by(state);
+        let holders = self.held_by(state);
         let last = refusal.map_or_else(String::new, |error| format!(" (it said: {})", error.cause));
         Error::new(
             Kind::Timeout,
@@ -127,23 +128,54 @@ impl Attachments<'_> {
     }
 
     /// Who holds a volume that does not become free, for a message.
-    fn claimed_by(&self, state: &CloudVolume) -> String {
-        if !matches!(state.status.as_str(), "reserved" | "attaching") {
+    fn held_by(&self, state: &CloudVolume) -> String {
+        if state.status.phase != VolumePhase::Attaching {
             return String::new();
         }
-        let claims = match self.cloud.claims(&state.id, Deadline::after(LAST_QUESTION)) {
-            Ok(claims) => claims,
+        let held = match self.cloud.reservations(&state.id, Deadline::after(LAST_QUESTION)) {
+            Ok(held) => held,
             Err(error) => {
                 tracing::debug!(%error, "who holds the volume is not known");
                 return String::new();
             }
         };
-        let describe = |claim: crate::cloud::Claim| {
-            let server = claim.server.map_or_else(|| "nobody".to_owned(), |s| s.to_string());
-            format!("attachment {} ({}) for server {server}", claim.id, claim.status)
+        let describe = |one: Reservation| {
+            let server = one.server.map_or_else(|| "nobody".to_owned(), |s| s.to_string());
+            format!("attachment {} ({}) for server {server}", one.id, one.word)
         };
-        let claims: Vec<_> = claims.into_iter().map(describe).collect();
-        if claims.is_empty() { String::new() } else { format!(", held by {}", claims.join(", ")) }
+        let held: Vec<_> = held.into_iter().map(describe).collect();
+        if held.is_empty() { String::new() } else { format!(", held by {}", held.join(", ")) }
+    }
+
+    /// A volume to which no attach will come true.
+    pub(in crate::driver) fn unusable(&self, state: &CloudVolume) -> Error {
+        let advice = self.cloud.advice(Trouble::FailedVolume);
+        Error::refused(format!("volume {} is in status {} in the cloud", state.id, state.status))
+            .hint(advice.unwrap_or_else(|| "an operator of the cloud must mend it".to_owned()))
+    }
+
+    /// A mapping that has outlived its attachment.
+    pub(in crate::driver) fn ghost(&self, state: &CloudVolume, server: &ServerId) -> Error {
+        let Capabilities { volumes_side, servers_side, .. } = self.cloud.capabilities();
+        let (id, status) = (&state.id, &state.status);
+        Error::refused(format!(
+            "{servers_side} maps volume {id} to {server}, {volumes_side} calls it {status}"
+        ))
+        .hint("an operator of the cloud must remove the mapping")
+    }
+
+    /// The two sides do not agree, and have not come to agree by themselves.
+    pub(in crate::driver) fn contradiction(&self, state: &CloudVolume, server: &ServerId) -> Error {
+        let Capabilities { volumes_side, servers_side, .. } = self.cloud.capabilities();
+        let attachment = state.attachment_to(server).and_then(|one| one.id.as_deref());
+        let advice = attachment.and_then(|id| self.cloud.advice(Trouble::ForgottenAttachment(id)));
+        Error::refused(format!(
+            "{volumes_side} lists volume {} at {server}, {servers_side} does not know of it",
+            state.id
+        ))
+        .hint(advice.unwrap_or_else(|| {
+            "an operator of the cloud must remove the volume's attachment there".to_owned()
+        }))
     }
 
     /// What was answered about the volume is about to change.
@@ -154,7 +186,7 @@ impl Attachments<'_> {
     }
 
     /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
-    /// Nova's row of a mapping dies moments after Cinder calls the volume available; a ghost stays.
+    /// A mapping may go moments after the volume is shown free; a ghost stays.
     pub(in crate::driver) fn settle(&self) -> Deadline {
         const LONG_ENOUGH: Duration = Duration::from_secs(10);
         Deadline::after(LONG_ENOUGH.min(self.deadline.total() / 2))
@@ -199,12 +231,12 @@ pub(in crate::driver) fn after_all(
 
 /// Finished, and by the one word that is certain.
 pub(in crate::driver) fn is_settled(state: &CloudVolume, server: &ServerId) -> bool {
-    state.status == "in-use" && state.attachment_to(server).is_some()
+    state.status.phase == VolumePhase::Attached && state.attachment_to(server).is_some()
 }
 
-fn block_view(state: &CloudVolume, server: &ServerId) -> BlockView {
-    BlockView {
-        status: state.status.clone(),
+fn listing(state: &CloudVolume, server: &ServerId) -> Listing {
+    Listing {
+        phase: state.status.phase,
         lists_server: state.attachment_to(server).is_some(),
         lists_others: state.attachments.iter().any(|one| one.server != *server),
         is_shareable: state.is_shareable,

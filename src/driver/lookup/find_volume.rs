@@ -1,7 +1,7 @@
 //! From the orchestrator's name of a volume to the volume. A wrong guess would detach somebody
 //! else's disk, so whatever is not certain is an error.
 
-use crate::cloud::{Cloud, CloudVolume};
+use crate::cloud::{Cloud, CloudVolume, Note};
 use crate::driver::lookup::memory::Memory;
 use crate::driver::operation::Volume;
 use crate::host::clock::Deadline;
@@ -167,7 +167,7 @@ impl Volumes<'_> {
             .hint(format!("if that one is meant: disk detach id:{} <node>", other.id)));
         }
         if self.cloud.volume(id, self.deadline)?.is_some() {
-            return self.cloud.record_name(id, Some(name), self.deadline);
+            return self.cloud.note(id, &[Note::Name(Some(name))], self.deadline);
         }
         self.records.note_name(name, id)
     }
@@ -214,7 +214,7 @@ impl Volumes<'_> {
         self.memory.remember_name(&Volume::new(id.clone(), Some(name.clone())));
         let recorded = self.cloud.volume(id, self.deadline).and_then(|state| match state {
             Some(state) if state.recorded_name.is_none() => {
-                self.cloud.record_name(id, Some(name), self.deadline)
+                self.cloud.note(id, &[Note::Name(Some(name))], self.deadline)
             }
             _ => Ok(()),
         });

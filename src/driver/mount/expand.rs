@@ -10,6 +10,7 @@ use crate::driver::ownership::mount_place::belonging;
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::{Devices, FileSystems, Mounts};
+use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::least_disk;
@@ -158,9 +159,9 @@ impl Expansion<'_> {
     }
 }
 
-/// A volume in an error state is not asked to grow: the cloud would refuse in words of its own.
+/// A volume that has failed is not asked to grow: the cloud would refuse in words of its own.
 fn refuse_failed(state: &CloudVolume) -> Result<()> {
-    if !state.status.starts_with("error") {
+    if state.status.phase != VolumePhase::Failed {
         return Ok(());
     }
     Err(Error::refused(format!(

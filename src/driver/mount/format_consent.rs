@@ -1,7 +1,7 @@
 //! Whether a disk may get a new file system: the facts are gathered here, and judged by
 //! [`may_format`]. Also the notes that the cloud keeps of how far a volume has come.
 
-use crate::cloud::{Cloud, CloudVolume};
+use crate::cloud::{Cloud, CloudVolume, Note};
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::lookup::attachment_view::Attachments;
 use crate::host::clock::Deadline;
@@ -74,7 +74,7 @@ impl FormatConsent<'_> {
     /// the cloud does not allow notes the other proofs decide, and `disk doctor` says so.
     pub(in crate::driver) fn note_begin(&self, id: &VolumeId, consent: &Consent) -> Result<()> {
         let life = Life::Begun(consent.server.clone());
-        let told = self.cloud.note_life(id, &life, self.deadline);
+        let told = self.cloud.note(id, &[Note::Life(&life)], self.deadline);
         if self.records.load(id).is_life_told {
             self.records.update(id, |record| record.is_life_told = false)?;
         }

@@ -1,8 +1,60 @@
-//! What the two halves of a cloud say of a volume and a server, put together.
+//! What the two sides of a cloud say of a volume and a server, put together.
 //!
-//! The block service (Cinder) knows the volume's status and its finished attachments; the compute
-//! service (Nova) lists what it has mapped to a server, in flight included. Each can be behind,
-//! and they can contradict each other for good. This is the one table that says what follows.
+//! The volumes' side knows what each volume is doing and its finished attachments; the servers' side
+//! knows what it has mapped to a server, in flight included. Each can be behind, and they can
+//! contradict each other for good. This is the one table that says what follows.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// What a volume is doing, whoever has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VolumePhase {
+    /// It is at rest, and free to be attached.
+    Available,
+    /// It is on its way to a server.
+    Attaching,
+    /// It is at rest, attached.
+    Attached,
+    /// It is leaving a server.
+    Detaching,
+    /// The cloud works on it. What an adapter does not know counts as this: it is waited for.
+    #[default]
+    Working,
+    /// Something went wrong with it, and it does not come right by itself.
+    Failed,
+    /// It is about to go, or to be another owner's.
+    Leaving,
+}
+
+/// A volume's phase, and the cloud's own word for it: that one is for people alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VolumeStatus {
+    /// What it is doing.
+    pub phase: VolumePhase,
+    /// What the cloud calls that.
+    pub word: String,
+}
+
+impl VolumeStatus {
+    /// A phase under the cloud's word for it.
+    #[must_use]
+    pub fn new(phase: VolumePhase, word: &str) -> Self {
+        Self { phase, word: word.to_owned() }
+    }
+}
+
+impl fmt::Display for VolumeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.word)
+    }
+}
+
+impl Serialize for VolumeStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.word)
+    }
+}
 
 /// Whether a volume may be attached to several servers at once. No file system that we make
 /// survives two writers.
@@ -14,11 +66,11 @@ pub enum Sharing {
     ReadOnly,
 }
 
-/// The volume as the block service shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BlockView {
-    /// Its status, in the service's words.
-    pub status: String,
+/// What the volumes' side says of the volume, as far as it matters to one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listing {
+    /// What the volume is doing.
+    pub phase: VolumePhase,
     /// Whether the server asked about is among its finished attachments.
     pub lists_server: bool,
     /// Whether another server is.
@@ -27,9 +79,9 @@ pub struct BlockView {
     pub is_shareable: bool,
 }
 
-/// What the compute service says of the pair.
+/// What the servers' side says of the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ComputeView {
+pub enum Mapping {
     /// The volume is mapped to the server.
     Mapped,
     /// It is not.
@@ -55,133 +107,103 @@ pub enum Situation {
     Shareable,
     /// Attached to the server, while the cloud works on it (a backup, a new size): a detach waits.
     AttachedBusy,
-    /// The cloud works on it, and its own halves do not agree yet: wait.
+    /// The cloud works on it, and its two sides do not agree yet: wait.
     Busy,
     /// The cloud works on it, and by both accounts not at this server: an attach waits.
     BusyElsewhere,
-    /// The volume is in an error state, or on its way out, and at no server: no attach will come
-    /// true.
+    /// The volume has failed, or is about to go, and is at no server: no attach will come true.
     Unusable,
-    /// Mapped, but free or broken by the volume's status: the moment after a detach, or a ghost.
+    /// Mapped, but free or failed by the volume's phase: the moment after a detach, or a ghost.
     /// Wait, then an operator.
     Ghost,
-    /// The block service lists the server, the compute service does not know of it.
+    /// The volumes' side lists the server, the servers' side does not know of it.
     Forgotten,
-    /// The block service lists a server that does not exist any more.
+    /// The volumes' side lists a server that does not exist any more.
     ServerGone,
 }
 
-/// The table. Every status is answered for: one that nobody knows counts as busy.
+/// The table. Every phase is answered for.
 #[must_use]
 #[expect(clippy::match_same_arms, reason = "rows stand where they are read, not where they agree")]
-pub fn judge(block: &BlockView, compute: ComputeView) -> Situation {
-    use ComputeView::{Mapped, NoServer, NotMapped};
-    let status = block.status.as_str();
-    let is_lost = status.starts_with("error") || matches!(status, "deleting" | "awaiting-transfer");
-    match (status, block.lists_server, compute) {
+pub fn judge(listing: &Listing, mapping: Mapping) -> Situation {
+    use Mapping::{Mapped, NoServer, NotMapped};
+    use VolumePhase::{Attached, Attaching, Available, Detaching, Failed, Leaving};
+    match (listing.phase, listing.lists_server, mapping) {
         // A detach that is under way ends in either of these by itself.
-        ("detaching", true, Mapped | NotMapped) => Situation::Detaching,
-        ("in-use", true, Mapped) => Situation::Attached,
+        (Detaching, true, Mapped | NotMapped) => Situation::Detaching,
+        (Attached, true, Mapped) => Situation::Attached,
         (_, true, NoServer) => Situation::ServerGone,
         (_, true, NotMapped) => Situation::Forgotten,
-        ("reserved" | "attaching", _, Mapped) => Situation::Attaching,
+        (Attaching, _, Mapped) => Situation::Attaching,
         // Lost in an error, but there by both accounts: that much is certain.
-        (_, true, Mapped) if is_lost => Situation::Attached,
-        ("available", true, Mapped) => Situation::Busy,
+        (Failed | Leaving, true, Mapped) => Situation::Attached,
+        (Available, true, Mapped) => Situation::Busy,
         (_, true, Mapped) => Situation::AttachedBusy,
 
         // A shareable volume at another server: this server's own attach may be in flight.
-        ("in-use", false, Mapped) => Situation::Attaching,
-        ("in-use", false, _) if block.is_shareable => Situation::Shareable,
-        ("in-use", false, _) => Situation::Elsewhere,
-        ("available", false, Mapped) => Situation::Ghost,
-        ("available", false, _) if block.lists_others => Situation::BusyElsewhere,
-        ("available", false, _) => Situation::Free,
-        (_, false, Mapped) if is_lost => Situation::Ghost,
-        (_, false, _) if is_lost => Situation::Unusable,
+        (Attached, false, Mapped) => Situation::Attaching,
+        (Attached, false, _) if listing.is_shareable => Situation::Shareable,
+        (Attached, false, _) => Situation::Elsewhere,
+        (Available, false, Mapped) => Situation::Ghost,
+        (Available, false, _) if listing.lists_others => Situation::BusyElsewhere,
+        (Available, false, _) => Situation::Free,
+        (Failed | Leaving, false, Mapped) => Situation::Ghost,
+        (Failed | Leaving, false, _) => Situation::Unusable,
         (_, false, Mapped) => Situation::Busy,
         (_, false, NotMapped | NoServer) => Situation::BusyElsewhere,
     }
 }
 
-/// Every status that the block service has, and one that it has not.
-#[cfg(test)]
-pub(crate) const STATUSES: [&str; 23] = [
-    "creating",
-    "available",
-    "reserved",
-    "attaching",
-    "in-use",
-    "detaching",
-    "maintenance",
-    "retyping",
-    "extending",
-    "downloading",
-    "uploading",
-    "backing-up",
-    "restoring-backup",
-    "awaiting-transfer",
-    "managing",
-    "deleting",
-    "error",
-    "error_deleting",
-    "error_extending",
-    "error_restoring",
-    "error_backing-up",
-    "error_managing",
-    "never-heard-of",
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ComputeView::{Mapped, NoServer, NotMapped};
+    use Mapping::{Mapped, NoServer, NotMapped};
+    use VolumePhase::{Attached, Attaching, Available, Detaching, Failed, Leaving, Working};
+
+    const PHASES: [VolumePhase; 7] =
+        [Available, Attaching, Attached, Detaching, Working, Failed, Leaving];
 
     fn judged(
-        status: &str,
+        phase: VolumePhase,
         lists_server: bool,
         lists_others: bool,
-        compute: ComputeView,
+        mapping: Mapping,
     ) -> Situation {
-        let block = BlockView {
-            status: status.to_owned(),
-            lists_server,
-            lists_others,
-            is_shareable: false,
-        };
-        judge(&block, compute)
+        judge(&Listing { phase, lists_server, lists_others, is_shareable: false }, mapping)
     }
 
     #[test]
     fn the_usual_states_are_what_they_seem() {
-        assert_eq!(judged("available", false, false, NotMapped), Situation::Free);
-        assert_eq!(judged("reserved", false, false, Mapped), Situation::Attaching);
-        assert_eq!(judged("attaching", false, false, Mapped), Situation::Attaching);
-        assert_eq!(judged("in-use", true, false, Mapped), Situation::Attached);
-        assert_eq!(judged("detaching", true, false, Mapped), Situation::Detaching);
-        assert_eq!(judged("in-use", false, true, NotMapped), Situation::Elsewhere);
+        assert_eq!(judged(Available, false, false, NotMapped), Situation::Free);
+        assert_eq!(judged(Attaching, false, false, Mapped), Situation::Attaching);
+        assert_eq!(judged(Attached, true, false, Mapped), Situation::Attached);
+        assert_eq!(judged(Detaching, true, false, Mapped), Situation::Detaching);
+        assert_eq!(judged(Attached, false, true, NotMapped), Situation::Elsewhere);
+        assert_eq!(judged(Working, false, false, NotMapped), Situation::BusyElsewhere);
     }
 
     #[test]
     fn contradictions_have_names() {
-        assert_eq!(judged("available", false, false, Mapped), Situation::Ghost);
-        assert_eq!(judged("in-use", true, false, NotMapped), Situation::Forgotten);
-        assert_eq!(judged("in-use", true, false, NoServer), Situation::ServerGone);
+        assert_eq!(judged(Available, false, false, Mapped), Situation::Ghost);
+        assert_eq!(judged(Attached, true, false, NotMapped), Situation::Forgotten);
+        assert_eq!(judged(Attached, true, false, NoServer), Situation::ServerGone);
     }
 
     #[test]
     fn nothing_is_free_while_a_server_is_listed_or_the_cloud_is_busy() {
-        for status in STATUSES {
-            for compute in [Mapped, NotMapped, NoServer] {
+        for phase in PHASES {
+            for mapping in [Mapped, NotMapped, NoServer] {
                 for (lists_server, lists_others) in [(true, false), (true, true), (false, true)] {
-                    let found = judged(status, lists_server, lists_others, compute);
-                    let may_be_free = status == "available";
-                    assert!(may_be_free || found != Situation::Free, "{status} {compute:?}");
+                    let found = judged(phase, lists_server, lists_others, mapping);
+                    assert!(
+                        phase == Available || found != Situation::Free,
+                        "{phase:?} {mapping:?}"
+                    );
                 }
-                let found = judged(status, false, false, compute);
+                let found = judged(phase, false, false, mapping);
                 assert!(
                     found != Situation::Attached,
-                    "{status} {compute:?}: without an attachment"
+                    "{phase:?} {mapping:?}: without an attachment"
                 );
             }
         }

@@ -1,16 +1,11 @@
 //! An attach that was asked for, as it is noted with the volume before the request is sent.
 //!
-//! The process that asked may be killed, and its answer may be lost: the compute service goes on
-//! all the same. Until the outcome was seen the request is open: it may still come true.
+//! The process that asked may be killed, and its answer may be lost: the cloud goes on all the same.
+//! Until the outcome was seen the request is open: it may still come true.
 
 use crate::model::ids::ServerId;
 use std::fmt;
 use std::time::Duration;
-
-/// A request that has not come true by then never arrived. The compute service gives a request up
-/// after its RPC timeout, 60 s: this is twice that. It counts from the last work of the server's host,
-/// which takes its requests one after the other.
-pub const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
 /// A request to attach.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,16 +25,16 @@ impl AttachRequest {
     }
 
     /// How much longer it may come true if the server's host last worked at some moment; nothing when
-    /// it cannot any more.
+    /// it cannot any more. A request that has not come true after the longest silence never arrived.
     #[must_use]
-    pub fn open_for(&self, now: u64, work: Work) -> Option<Duration> {
+    pub fn open_for(&self, now: u64, work: Work, longest_silence: Duration) -> Option<Duration> {
         let last = match work {
             Work::UnderWay => now,
             Work::EndedAt(end) => end.max(self.at),
             Work::NoneKnown => self.at,
         };
         let silent = Duration::from_secs(now.saturating_sub(last));
-        LONGEST_SILENCE.checked_sub(silent).filter(|left| !left.is_zero())
+        longest_silence.checked_sub(silent).filter(|left| !left.is_zero())
     }
 }
 
@@ -78,7 +73,9 @@ mod tests {
 
     #[test]
     fn a_request_is_open_until_the_silence_is_too_long() {
-        let open_for = |now, work| request().open_for(now, work).map(|left| left.as_secs());
+        let silence = Duration::from_secs(120);
+        let open_for =
+            |now, work| request().open_for(now, work, silence).map(|left| left.as_secs());
         assert_eq!(open_for(1000, Work::NoneKnown), Some(120));
         assert_eq!(open_for(1119, Work::NoneKnown), Some(1));
         assert_eq!(open_for(1120, Work::NoneKnown), None);

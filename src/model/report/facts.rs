@@ -1,6 +1,7 @@
 //! What was seen of one volume at one moment, and where it was read: for people and machines to
 //! look at. Nothing is decided here; [`super::health`] judges it.
 
+use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::disk::device::{Device, DeviceNumber, Proof};
 use crate::model::disk::formatting::Life;
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
@@ -137,8 +138,8 @@ pub enum CloudFact {
 /// The volume as the cloud shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CloudView {
-    /// Its status, in the cloud's words.
-    pub status: String,
+    /// What it is doing, in the cloud's word.
+    pub status: VolumeStatus,
     /// Its size in bytes.
     pub size: u64,
     /// Its name there.
@@ -169,10 +170,12 @@ impl CloudFact {
             Self::Unknown { .. } => "unknown".to_owned(),
             Self::Missing => "missing".to_owned(),
             Self::Known(view) => match (view.is_here, view.servers.is_empty()) {
-                (true, _) if view.status == "in-use" => "attached".to_owned(),
-                (false, true) if view.status == "available" => "detached".to_owned(),
+                (true, _) if view.status.phase == VolumePhase::Attached => "attached".to_owned(),
+                (false, true) if view.status.phase == VolumePhase::Available => {
+                    "detached".to_owned()
+                }
                 (false, false) => "elsewhere".to_owned(),
-                _ => view.status.clone(),
+                _ => view.status.to_string(),
             },
         }
     }
@@ -445,9 +448,9 @@ mod tests {
 
     #[test]
     fn the_clouds_view_is_never_detached_by_silence() {
-        let view = |status: &str, servers: usize, is_here| {
+        let view = |phase, word: &str, servers: usize, is_here| {
             CloudFact::Known(CloudView {
-                status: status.to_owned(),
+                status: VolumeStatus::new(phase, word),
                 size: 1,
                 servers: vec![("s".to_owned(), None); servers],
                 is_here,
@@ -455,10 +458,10 @@ mod tests {
             })
         };
         assert_eq!(CloudFact::Unknown { why: "x".to_owned() }.word(), "unknown");
-        assert_eq!(view("in-use", 1, true).word(), "attached");
-        assert_eq!(view("in-use", 1, false).word(), "elsewhere");
-        assert_eq!(view("available", 0, false).word(), "detached");
-        assert_eq!(view("detaching", 1, true).word(), "detaching");
-        assert_eq!(view("error", 0, false).word(), "error");
+        assert_eq!(view(VolumePhase::Attached, "in-use", 1, true).word(), "attached");
+        assert_eq!(view(VolumePhase::Attached, "in-use", 1, false).word(), "elsewhere");
+        assert_eq!(view(VolumePhase::Available, "available", 0, false).word(), "detached");
+        assert_eq!(view(VolumePhase::Detaching, "detaching", 1, true).word(), "detaching");
+        assert_eq!(view(VolumePhase::Failed, "error", 0, false).word(), "error");
     }
 }

@@ -1,20 +1,18 @@
 //! Whether the cloud answers, knows this machine, and has the same time.
 
-use crate::configuration::CloudKind;
 use crate::driver::Driver;
 use crate::model::error::Kind;
 use crate::model::report::finding::{Finding, Level};
 use crate::model::text::several;
-use crate::operator::configured::Configured;
 use std::time::Instant;
 
 /// A token's times, and certificates, bear a difference of so many seconds.
 const A_LITTLE: u64 = 5;
 const FAR: u64 = 300;
 
-pub(super) fn look(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
-    let mut found = vec![answer(driver, configured)];
-    let is_remote = configured.config.cloud.kind == Some(CloudKind::OpenStack);
+pub(super) fn look(driver: &Driver<'_>) -> Vec<Finding> {
+    let mut found = vec![answer(driver)];
+    let is_remote = driver.ports.cloud.capabilities().is_remote;
     match driver.ports.cloud.clock_ahead() {
         Some(ahead) => found.push(clock(ahead)),
         None if is_remote && found.iter().all(|one| one.level == Level::Ok) => {
@@ -25,13 +23,9 @@ pub(super) fn look(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding>
     found
 }
 
-fn answer(driver: &Driver<'_>, configured: &Configured) -> Finding {
+fn answer(driver: &Driver<'_>) -> Finding {
     const CHECK: &str = "cloud";
-    let kind = match configured.config.cloud.kind {
-        Some(CloudKind::Local) => "the local cloud",
-        Some(CloudKind::OpenStack) => "OpenStack",
-        None => "no cloud",
-    };
+    let kind = driver.ports.cloud.capabilities().name;
     let begin = Instant::now();
     let asked = driver.ports.cloud.server(driver.ports.this_node, driver.ports.deadline).and_then(
         |server| {

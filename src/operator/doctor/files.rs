@@ -29,7 +29,7 @@ pub(super) fn look(configured: &Configured, kubelet: Option<&Kubelet>) -> Vec<Fi
 fn credentials(configured: &Configured) -> Vec<Finding> {
     const CHECK: &str = "credentials";
     let access = &configured.config.openstack;
-    let is_remote = configured.config.cloud.kind == Some(CloudKind::OpenStack);
+    let has_secrets = configured.config.cloud.kind.is_some_and(CloudKind::has_secrets);
     let files = [&configured.origin, &access.cloud_conf, &access.clouds_file, &access.key_file];
     let files: Vec<&PathBuf> = files.into_iter().flatten().collect();
     let mut found = Vec::new();
@@ -40,10 +40,10 @@ fn credentials(configured: &Configured) -> Vec<Finding> {
                 format!("{} is not there, or its folder is closed to this user", path.display()),
                 "the configuration names it: put it there",
             )),
-            Some((owner, mode)) => found.extend(rights(path, owner, mode, is_remote)),
+            Some((owner, mode)) => found.extend(rights(path, owner, mode, has_secrets)),
         }
     }
-    if found.is_empty() && is_remote {
+    if found.is_empty() && has_secrets {
         let names: Vec<_> = files.iter().map(|path| path.display().to_string()).collect();
         found.push(Finding::ok(CHECK, format!("only their owner may read {}", names.join(", "))));
     }

@@ -8,6 +8,7 @@ mod machine;
 use super::configured::Configured;
 use super::status;
 use super::terminal::{Paint, Stage, hanging};
+use crate::cloud::Trouble;
 use crate::driver::Driver;
 use crate::model::error::Result;
 use crate::model::report::finding::{Finding, Level, worst};
@@ -51,7 +52,7 @@ fn findings(configured: &Configured) -> Vec<Finding> {
     let by_driver = configured.with_driver("doctor", |driver| {
         Ok([
             machine::by_driver(driver, &root),
-            cloud::look(driver, configured),
+            cloud::look(driver),
             volumes(driver, configured),
             marks(driver, running.as_ref()).into_iter().collect(),
         ]
@@ -113,7 +114,7 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
             format!("{count} on this machine, and nothing is wrong with any"),
         ));
     }
-    found.extend(notes(&status.volumes));
+    found.extend(notes(driver, &status.volumes));
     found
 }
 
@@ -144,9 +145,10 @@ fn marks(driver: &Driver<'_>, kubelet: Option<&Kubelet>) -> Option<Finding> {
 
 /// Where the cloud allows no notes, that a volume has data is known to the machine alone that mounted
 /// it.
-fn notes(rows: &[status::Row]) -> Option<Finding> {
+fn notes(driver: &Driver<'_>, rows: &[status::Row]) -> Option<Finding> {
     let mut refused = rows.iter().filter_map(|row| row.facts.record.notes_forbidden.as_deref());
     let first = refused.next()?;
+    let advice = driver.ports.cloud.advice(Trouble::NotesForbidden);
     Some(Finding::warning(
         "notes",
         format!(
@@ -154,7 +156,7 @@ fn notes(rows: &[status::Row]) -> Option<Finding> {
              reading of the disk keep a volume with data from being formatted",
             several(1 + refused.count(), "volume", "volumes")
         ),
-        "let this user change the metadata of volumes (volume:create_volume_metadata in Cinder's policy)",
+        advice.unwrap_or_else(|| "let this user note things with the cloud's volumes".to_owned()),
     ))
 }
 

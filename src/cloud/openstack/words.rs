@@ -1,0 +1,96 @@
+//! `OpenStack`'s words for what volumes and servers do, and its people's commands.
+
+use crate::cloud::{ServerState, Trouble};
+use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
+
+/// The status of a volume. One that is not known counts as work, which is waited for.
+pub(crate) fn volume_status(word: &str) -> VolumeStatus {
+    let phase = match word {
+        "available" => VolumePhase::Available,
+        "reserved" | "attaching" => VolumePhase::Attaching,
+        "in-use" => VolumePhase::Attached,
+        "detaching" => VolumePhase::Detaching,
+        "deleting" | "awaiting-transfer" => VolumePhase::Leaving,
+        error if error.starts_with("error") => VolumePhase::Failed,
+        _ => VolumePhase::Working,
+    };
+    VolumeStatus::new(phase, word)
+}
+
+/// The status of a server.
+pub(super) fn server_state(word: &str) -> ServerState {
+    match word {
+        "ACTIVE" => ServerState::Running,
+        "SHUTOFF" => ServerState::Stopped,
+        _ => ServerState::Other,
+    }
+}
+
+/// What a person does about it.
+pub(super) fn advice(trouble: Trouble<'_>) -> String {
+    match trouble {
+        Trouble::FailedVolume => {
+            "an operator of the cloud must mend it: openstack volume show has the details"
+                .to_owned()
+        }
+        Trouble::ForgottenAttachment(id) => format!(
+            "once that server certainly does not use it: openstack --os-volume-api-version 3.27 \
+             volume attachment delete {id}; if it was deleted, attach.takeover = \"deleted\" does that"
+        ),
+        Trouble::NotesForbidden => "let this user change the metadata of volumes \
+            (volume:create_volume_metadata in Cinder's policy)"
+            .to_owned(),
+    }
+}
+
+/// Every status that a volume can have, and one that it cannot.
+#[cfg(test)]
+pub(crate) const STATUSES: [&str; 23] = [
+    "creating",
+    "available",
+    "reserved",
+    "attaching",
+    "in-use",
+    "detaching",
+    "maintenance",
+    "retyping",
+    "extending",
+    "downloading",
+    "uploading",
+    "backing-up",
+    "restoring-backup",
+    "awaiting-transfer",
+    "managing",
+    "deleting",
+    "error",
+    "error_deleting",
+    "error_extending",
+    "error_restoring",
+    "error_backing-up",
+    "error_managing",
+    "never-heard-of",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ServerState::{Other, Running, Stopped};
+
+    #[test]
+    fn a_word_that_is_not_known_is_waited_for() {
+        for (word, phase) in [
+            ("available", VolumePhase::Available),
+            ("reserved", VolumePhase::Attaching),
+            ("error_extending", VolumePhase::Failed),
+            ("deleting", VolumePhase::Leaving),
+            ("extending", VolumePhase::Working),
+            ("never-heard-of", VolumePhase::Working),
+            ("", VolumePhase::Working),
+        ] {
+            assert_eq!(volume_status(word), VolumeStatus::new(phase, word));
+        }
+        let certain: Vec<_> =
+            ["ACTIVE", "SHUTOFF", "REBOOT", ""].into_iter().map(server_state).collect();
+        assert_eq!(certain, [Running, Stopped, Other, Other]);
+    }
+}
