@@ -206,3 +206,21 @@ fn a_note_whose_outcome_a_detach_saw_ends_though_another_server_has_the_volume()
     scene.node.must(scene.detach("node-b"));
     assert_eq!(note(&scene.cloud, &scene.volume, NAME), None);
 }
+
+/// A cloud that allows no notes: what a detach finds without them is attached, and nothing else is.
+#[test]
+fn without_notes_a_volume_is_attached_only_where_its_detach_finds_it() {
+    let scene = Scene::of(World::demo().delays(Delays::none()));
+    let forbidden = || Fault::on("POST", "/volumes/*/metadata").always().proxy(403);
+    scene.cloud.fault(forbidden());
+    let message = scene.node.fails(scene.attach("node-b"));
+    assert!(message.contains("403"), "{message}");
+    assert!(scene.attached_to().is_empty(), "{:?}", scene.attached_to());
+    PV.clone_into(&mut scene.cloud.world().volume_mut(&scene.volume).name);
+    scene.node.must(scene.attach("node-b"));
+    scene.node.must(scene.attach("node-b"));
+    assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], true);
+    assert_eq!(note(&scene.cloud, &scene.volume, NAME), None);
+    scene.neighbour("node-c").must(scene.detach("node-b"));
+    assert!(scene.attached_to().is_empty());
+}

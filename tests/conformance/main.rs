@@ -21,6 +21,7 @@ mod support;
 mod suite;
 
 mod broken;
+mod driver;
 mod local;
 mod openstack;
 mod shelf;

@@ -9,7 +9,7 @@ use crate::driver::operation::Volume;
 use crate::host::clock::Deadline;
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::ServerId;
+use crate::model::ids::{ServerId, VolumeName};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A request that may still come true.
@@ -139,21 +139,39 @@ impl OpenRequests<'_> {
             if let Some(former) = &state.recorded_name {
                 tracing::warn!(volume = %volume.id, %former, %name, "the volume goes by another name now");
             }
-            self.cloud.note(&volume.id, &[Note::Name(Some(name))], self.deadline)?;
+            self.note_name(volume, state, name)?;
         }
         // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
         if volume.name.is_none() && !self.volumes.is_known(state) {
-            let name = volume.id.as_name();
-            self.cloud.note(&volume.id, &[Note::Name(Some(&name))], self.deadline)?;
+            self.note_name(volume, state, &volume.id.as_name())?;
         }
         Ok(())
     }
+
+    /// A cloud that allows no notes is no hindrance where a detach finds the volume all the same.
+    fn note_name(&self, volume: &Volume, state: &CloudVolume, name: &VolumeName) -> Result<()> {
+        match self.cloud.note(&volume.id, &[Note::Name(Some(name))], self.deadline) {
+            Err(error) if error.kind == Kind::Config && is_found_without_notes(volume, state) => {
+                tracing::debug!(volume = %volume.id, %name, %error, "the name is not noted");
+                Ok(())
+            }
+            Err(error) if error.kind == Kind::Config && error.hint.is_none() => Err(error.hint(
+                "without notes a detach finds a volume only by its id or its name in the cloud: \
+                 give the PersistentVolume one of these names",
+            )),
+            other => other,
+        }
+    }
 }
 
-/// Whether a detach, which is told the name alone, finds the volume in the cloud.
+/// Whether a detach, which is told the name alone, finds the volume though nothing more is noted: by its
+/// id, by the name that is noted, or by the name that people gave it.
 fn is_found_without_notes(volume: &Volume, state: &CloudVolume) -> bool {
-    let name = volume.name.as_ref();
-    name.is_none_or(|name| state.name.as_deref() == Some(name.as_str()))
+    let Some(name) = &volume.name else { return true };
+    match &state.recorded_name {
+        Some(recorded) => recorded == name,
+        None => state.name.as_deref() == Some(name.as_str()),
+    }
 }
 
 impl OpenRequest {
