@@ -19,6 +19,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, SystemTime};
 
 pub(super) use reqwest::Method;
+use reqwest::Url;
 
 /// A pause that a service asks for is kept up to this long; longer ones become a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -331,10 +332,11 @@ fn unreachable(request: &Request<'_>, error: &reqwest::Error) -> Error {
         .hint("is the cloud's address right and reachable from this machine?")
 }
 
-/// Host and port of an address.
-fn host_of(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split('/').next().unwrap_or_default()
+/// Host and port of an address, without what may stand before them.
+fn host_of(url: &str) -> String {
+    let Ok(url) = Url::parse(url) else { return "an address that cannot be read".to_owned() };
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
 /// Whether the service's certificate is not trusted: asking again would not change that.
@@ -360,6 +362,19 @@ fn distrusted(request: &Request<'_>, error: &reqwest::Error) -> Error {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_address_is_named_by_host_and_port() {
+        for (url, name) in [
+            ("http://127.0.0.1:4711/identity/v3/auth/tokens", "127.0.0.1:4711"),
+            ("https://cloud.example/v3?name=a:b", "cloud.example"),
+            ("http://[::1]:80/compute", "[::1]"),
+            ("http://user:secret@cloud.example:8774/", "cloud.example:8774"),
+            ("cloud.example/v3", "an address that cannot be read"),
+        ] {
+            assert_eq!(host_of(url), name);
+        }
+    }
 
     #[test]
     fn a_pause_is_read_in_both_forms() {

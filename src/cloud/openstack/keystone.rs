@@ -6,6 +6,8 @@ use super::tokens::{Session, now};
 use crate::host::clock::Deadline;
 use crate::model::cloud::access::{Access, Domain, Login, Named, Scope};
 use crate::model::error::{Error, Kind, Result};
+use crate::model::timestamp;
+use reqwest::Url;
 use serde_json::{Value, json};
 
 const KEYSTONE: &str = "Keystone";
@@ -80,12 +82,9 @@ fn version_3(body: &Value) -> Option<&str> {
 
 /// The path of one address at the host of another.
 fn rebased(host: &str, href: &str) -> Option<String> {
-    let after_host = |url: &str| -> Option<usize> {
-        let begin = url.find("://")? + 3;
-        Some(url[begin..].find('/').map_or(url.len(), |at| begin + at))
-    };
-    let path = href[after_host(href)?..].trim_end_matches('/');
-    Some(format!("{}{path}", &host[..after_host(host)?]))
+    let mut address = Url::parse(host).ok()?;
+    address.set_path(Url::parse(href).ok()?.path());
+    Some(address.as_str().trim_end_matches('/').to_owned())
 }
 
 /// Wrong secrets, unknown users and unknown projects all get the same answer: the message says
@@ -129,28 +128,12 @@ fn session(access: &Access, answer: &Answer) -> Result<Session> {
 
 /// How long the token lives, by the service's own two times: its clock need not be ours.
 fn life(token: &Value) -> u64 {
-    let seconds = |key: &str| token[key].as_str().and_then(seconds_of);
-    match (seconds("issued_at"), seconds("expires_at")) {
-        (Some(issued), Some(expires)) => expires.saturating_sub(issued),
+    // Both are UTC, however the end of the text says so.
+    let moment = |key: &str| token[key].as_str()?.get(..19).and_then(timestamp::parse);
+    match (moment("issued_at"), moment("expires_at")) {
+        (Some(issued), Some(expires)) => expires.saturating_sub(issued) / 1000,
         _ => SHORT_LIFE,
     }
-}
-
-/// Days of the civil calendar before 1970, counted from March of the year 0.
-const DAYS_TO_1970: u64 = 719_468;
-
-/// Seconds since 1970 of `2026-11-21T03:50:23.000000Z`.
-fn seconds_of(text: &str) -> Option<u64> {
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Days of the civil calendar, counted from March so that leap days come last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    Some(((days - DAYS_TO_1970) * 24 + hour) * 3600 + minute * 60 + second)
 }
 
 fn login_body(login: &Login) -> Value {
@@ -213,12 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_the_service_writes_them() {
-        assert_eq!(seconds_of("1970-01-01T00:00:00.000000Z"), Some(0));
-        assert_eq!(seconds_of("2026-11-21T03:50:23.000000Z"), Some(1_795_233_023));
-        assert_eq!(seconds_of("2024-02-29T12:00:00Z"), Some(1_709_208_000));
+    fn a_token_lives_as_long_as_the_service_says() {
+        let life = |issued: &str, expires: &str| {
+            life(&json!({"issued_at": issued, "expires_at": expires}))
+        };
+        assert_eq!(life("2026-11-21T03:50:23.000000Z", "2026-11-21T04:50:23.000000Z"), 3600);
+        assert_eq!(life("2024-02-28T23:59:59Z", "2024-03-01T00:00:00+00:00"), 86_401);
+        assert_eq!(life("2026-11-21T03:50:23Z", "2026-11-21T03:50:22Z"), 0);
         for wrong in ["", "2026", "2026-13-01T00:00:00Z", "x026-11-21T03:50:23Z"] {
-            assert_eq!(seconds_of(wrong), None, "{wrong}");
+            assert_eq!(life("2026-11-21T03:50:23Z", wrong), SHORT_LIFE, "{wrong}");
         }
     }
 
