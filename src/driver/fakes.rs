@@ -3,6 +3,7 @@
 mod no_host;
 
 use crate::cloud::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
+use crate::host::clock::Deadline;
 use crate::host::{
     Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
 };

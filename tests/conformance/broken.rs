@@ -7,8 +7,8 @@ use crate::tagged::Tagged;
 use incloud_disk::cloud::{
     Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView,
 };
+use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
-use incloud_disk::model::deadline::Deadline;
 use incloud_disk::model::disk::device::Identity;
 use incloud_disk::model::error::{Error, Kind, Result};
 use incloud_disk::model::ids::{NodeName, ServerId, VolumeId, VolumeName};

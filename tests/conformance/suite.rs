@@ -1,9 +1,9 @@
 //! The checks. Each gets a cloud of its own, asks it as the driver does, and answers what is wrong.
 
 use incloud_disk::cloud::{Cloud, CloudVolume, Note, ServerState, Tenure};
+use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::cloud::attachment_state::{Mapping, VolumePhase};
 use incloud_disk::model::cloud::request::AttachRequest;
-use incloud_disk::model::deadline::Deadline;
 use incloud_disk::model::disk::formatting::Life;
 use incloud_disk::model::error::{Kind, Result};
 use incloud_disk::model::ids::{NodeName, ServerId, VolumeId, VolumeName};

@@ -3,7 +3,7 @@
 
 use crate::shelf::{OnShelf, Shelf};
 use incloud_disk::cloud::{Capabilities, Cloud, CloudVolume, Note, Notes};
-use incloud_disk::model::deadline::Deadline;
+use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::disk::device::Identity;
 use incloud_disk::model::error::{Error, Kind, Result};
 use incloud_disk::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
