@@ -20,11 +20,11 @@ use incloud_disk::host::records::Records;
 use incloud_disk::host::remount::KernelSwitches;
 use incloud_disk::host::shared_answers::Answers;
 use incloud_disk::model::cloud::attachment_state::Sharing;
-use incloud_disk::model::config::{GuardConfig, HealMode, Takeover};
 use incloud_disk::model::error::{Kind, Result};
 use incloud_disk::model::ids::{NodeName, VolumeId, VolumeName};
 use incloud_disk::model::mount::aftercare::After;
 use incloud_disk::model::mount::layout::Layouts;
+use incloud_disk::model::policy::{GuardPolicy, HealMode, Takeover};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -49,7 +49,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         after: &After::Nothing,
         processes: &KernelProcesses,
         scratch: path,
-        guard: &GuardConfig::default(),
+        guard: &GuardPolicy::default(),
         layouts: Layouts::default(),
         words: &TEAR_DOWNS,
         operation: "test",
