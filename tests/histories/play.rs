@@ -551,7 +551,7 @@ impl World {
 
     /// The same, and tenants go on.
     pub fn end_troubles(&mut self) {
-        self.cloud.world().faults.clear();
+        self.services_up();
         self.cloud.world().clock.skew = 0;
         for (node, place) in std::mem::take(&mut self.covers) {
             let done = self.machines[node].inside(|| umount2(&place, MntFlags::MNT_DETACH));

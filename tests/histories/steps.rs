@@ -418,8 +418,9 @@ impl Maker {
             // A service fails often enough to be left alone, and then the others are needed.
             Scene::Blamed => {
                 let service = self.seeded.one_of(&[0, 1, 1, 2]);
+                self.row(volume, pod, &[Attach]);
                 self.push(ServiceDown, node, volume, pod).form = service;
-                self.row(volume, pod, &[Attach, IsAttached, Attach, IsAttached, Attach]);
+                self.row(volume, pod, &[Detach, IsAttached, Attach, IsAttached]);
                 // Of the other server, which this machine has to ask for.
                 self.push(AttachFromAfar, there, volume, pod);
                 self.push(DetachFromAfar, there, volume, pod);

@@ -5,7 +5,7 @@ use crate::steps::{Action, NODES};
 use crate::world::{Contents, Ended, Held, Seams, World, broken};
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The cloud's services, by the test server's word and by the driver's.
 const SERVICES: [(&str, &str); 3] =
@@ -22,16 +22,27 @@ impl World {
     /// The service of a form is down until all troubles end.
     pub fn service_down(&mut self, form: usize) {
         let (word, name) = SERVICES[form % SERVICES.len()];
-        self.were_down.insert(name);
+        self.were_down.insert(name, None);
         self.cloud.fault(crate::server::Fault::on("*", "/**").service(word).always().proxy(503));
     }
 
     /// A service that is left alone is one that failed.
     pub fn blames_who_failed(&self, ended: &Ended) -> Held {
+        /// It is left alone for a while after it is well again, and a call takes its time.
+        const LEFT_ALONE: Duration = Duration::from_secs(30);
         for (_, name) in SERVICES {
-            let blame = format!("{name} is left alone");
-            if ended.text.contains(&blame) && !self.were_down.contains(name) {
-                let text = format!("{:?} were down: {}", self.were_down, ended.text);
+            let is_known = match self.were_down.get(name) {
+                Some(Some(end)) => end.elapsed() < LEFT_ALONE,
+                Some(None) => true,
+                None => false,
+            };
+            let mut words = ended.text.split(&format!("{name} at ")).skip(1);
+            // `Nova at HOST is left alone`
+            let is_blamed = words.any(|rest| {
+                rest.split_once(' ').is_some_and(|(_, rest)| rest.starts_with("is left alone"))
+            });
+            if is_blamed && !is_known {
+                let text = format!("{:?} were down: {}", self.were_down.keys(), ended.text);
                 return broken("a service that did not fail is blamed", text);
             }
         }
@@ -51,6 +62,14 @@ impl World {
         std::thread::sleep(FRESH);
         self.forgotten.push((node, volume));
         true
+    }
+
+    /// All services are well again.
+    pub fn services_up(&mut self) {
+        self.cloud.world().faults.clear();
+        for end in self.were_down.values_mut() {
+            end.get_or_insert_with(Instant::now);
+        }
     }
 
     /// The operator mends the block service's list.

@@ -100,8 +100,8 @@ pub struct World {
     pub away: BTreeSet<(usize, usize)>,
     /// Node and volume of each attachment that the compute service has forgotten.
     pub forgotten: Vec<(usize, usize)>,
-    /// The services that were down at some time.
-    pub were_down: BTreeSet<&'static str>,
+    /// The services that were down, and until when: none if they still are.
+    pub were_down: BTreeMap<&'static str, Option<Instant>>,
     pub has_cgroups: bool,
     pub written: usize,
     lists: AtomicUsize,
@@ -383,7 +383,7 @@ impl World {
             by_hand: Vec::new(),
             away: BTreeSet::new(),
             forgotten: Vec::new(),
-            were_down: BTreeSet::new(),
+            were_down: BTreeMap::new(),
             has_cgroups,
             written: 0,
             lists: AtomicUsize::new(0),

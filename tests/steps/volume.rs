@@ -421,9 +421,11 @@ pub fn is_there(folder: &Path) -> bool {
         .map_or_else(|error| error.kind() != std::io::ErrorKind::NotFound, |_| true)
 }
 
-/// kubelet's `os.MkdirAll` with mode 0750.
+/// kubelet's `os.MkdirAll` with mode 0750. On a dead file system the folder is there, and cannot be
+/// looked at.
 pub fn make_folder(path: &Path) {
-    fs::DirBuilder::new().recursive(true).mode(0o750).create(path).expect("kubelet's folder");
+    let made = fs::DirBuilder::new().recursive(true).mode(0o750).create(path);
+    assert!(made.is_ok() || is_there(path), "kubelet's folder: {made:?}");
 }
 
 /// Waits for what the kernel or the cloud does a moment later.
