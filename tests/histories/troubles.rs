@@ -36,9 +36,9 @@ impl World {
                 Some(None) => true,
                 None => false,
             };
-            let mut words = ended.text.split(&format!("{name} at ")).skip(1);
             // `Nova at HOST is left alone`
-            let is_blamed = words.any(|rest| {
+            let begin = format!("{name} at ");
+            let is_blamed = ended.text.split(&begin).skip(1).any(|rest| {
                 rest.split_once(' ').is_some_and(|(_, rest)| rest.starts_with("is left alone"))
             });
             if is_blamed && !is_known {
