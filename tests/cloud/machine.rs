@@ -143,6 +143,24 @@ impl Machine {
         self.twice(&["mountdevice", &text(&self.global()), &self.link(), &self.options()]);
     }
 
+    /// The call is held at one of its steps while something happens; how it ends.
+    #[track_caller]
+    pub fn stage_held_at(&self, step: &str, meanwhile: impl FnOnce()) -> Answer {
+        make_folder(&self.global());
+        let arguments = ["mountdevice", &text(&self.global()), &self.link(), &self.options()];
+        let (mut command, held) = (self.command(&arguments), self.node.base().join("held"));
+        command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
+        let (child, output) = crate::support::spawn(command);
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !held.exists() {
+            assert!(std::time::Instant::now() < end, "it does not come to {step}");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        meanwhile();
+        std::fs::remove_file(held).unwrap();
+        Answer::finish(child, output)
+    }
+
     /// The call is killed at one of its steps.
     #[track_caller]
     pub fn stage_killed_at(&self, step: &str) {

@@ -48,6 +48,30 @@ fn a_mounted_volume_is_not_detached_by_another_machine() {
     assert!(life.attached_to().is_empty());
 }
 
+/// A controller's detach that comes between the mount and its mark finds no mark, and takes the disk.
+#[test]
+fn what_was_detached_before_the_mark_is_no_mount() {
+    if !can_run("what_was_detached_before_the_mark_is_no_mount") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    let answer = here.stage_held_at("stage.remembered", || {
+        there.node.must(["detach", PV, "node-a"]);
+    });
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    assert!(answer.text.contains("it is gone"), "{}", answer.text);
+    let table = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    assert!(!table.contains(here.global().to_str().unwrap()), "{table}");
+    assert_eq!(mark(&life), None);
+    // After the mark it is refused.
+    life.up(here, "ext4");
+    assert!(there.node.fails(["detach", PV, "node-a"]).contains("mounted"));
+    life.down(here);
+}
+
 /// The mark of a server that is not running protects nobody.
 #[test]
 fn a_mark_counts_while_its_server_runs() {

@@ -26,6 +26,7 @@ const STEPS: &[(&str, &str)] = &[
     ("mountdevice", "stage.looked"),
     ("mountdevice", "nodes.made"),
     ("mountdevice", "stage.mounted"),
+    ("mountdevice", "stage.remembered"),
     ("mount", "begin"),
     ("mount", "publish.bound"),
     ("unmount", "begin"),

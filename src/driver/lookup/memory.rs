@@ -11,7 +11,7 @@ use crate::model::disk::device::Device;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
-use crate::model::record::{DiskMoment, Staged};
+use crate::model::record::{DiskMoment, Staged, VolumeRecord};
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,6 +49,13 @@ impl Memory<'_> {
             record.is_staged(staged);
             record.seen = Some(now());
         })
+    }
+
+    /// The mount was undone. What cannot be written down is put right by the next call.
+    pub(in crate::driver) fn forget_staged(&self, id: &VolumeId) {
+        if let Err(error) = self.records.update(id, VolumeRecord::is_unstaged) {
+            tracing::warn!(volume = %id, %error, "the end of a mount is not remembered");
+        }
     }
 
     /// A mount that is there without its record: of a call that was killed, of the predecessor,

@@ -134,7 +134,16 @@ impl Staging<'_> {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.places.undo_mount(&folder, disk.number, error));
         }
+        failpoints::step("stage.remembered");
         self.marks.mark_mounted(&volume.id, seen);
+        // Before the mark a controller elsewhere could not know of the mount: its detach may have come
+        // in between. From now on it is refused.
+        if let Err(error) = self.disks.prove_again(&volume.id, &disk) {
+            self.memory.forget_staged(&volume.id);
+            let error = self.places.undo_mount(&folder, disk.number, error);
+            self.marks.unmark_mounted(&volume.id);
+            return Err(error);
+        }
         Ok(Outcome::Done)
     }
 
