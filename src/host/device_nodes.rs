@@ -274,3 +274,8 @@ pub fn freedom(device: &Device) -> Result<Freedom> {
         Meaning::Nothing => Err(told),
     }
 }
+/// Whether a link, perhaps through others, leads to this node.
+#[must_use]
+pub fn leads_to(link: &Path, node: &Path) -> bool {
+    std::fs::canonicalize(link).is_ok_and(|target| target == node)
+}

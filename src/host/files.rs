@@ -143,6 +143,19 @@ pub fn remove_if_there(path: &Path) -> Result<()> {
     }
 }
 
+/// The names in a folder; none if it cannot be read.
+#[must_use]
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Whether it is certain that nothing is at a path: what does not answer may be there.
+#[must_use]
+pub fn is_missing(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,11 +6,11 @@
 use crate::cloud::{Cloud, CloudVolume, Note, Tenure};
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::operation::Volume;
-use crate::host::clock::Deadline;
+use crate::host::clock::{Deadline, now};
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeName};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A request that may still come true.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl OpenRequests<'_> {
 
     /// Seconds since 1970 by the clock of the cloud's services.
     fn cloud_time(&self) -> u64 {
-        let ours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let ours = now() / 1000;
         ours.saturating_add_signed(self.cloud.clock_ahead().unwrap_or_default())
     }
 

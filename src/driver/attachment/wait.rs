@@ -8,6 +8,7 @@ use crate::driver::operation::Volume;
 use crate::driver::ownership::mount_place::{belonging, strangers_on};
 use crate::host::Mounts;
 use crate::host::clock::Deadline;
+use crate::host::device_nodes;
 use crate::host::locks::{Locked, Locks};
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
@@ -96,8 +97,5 @@ fn check_at(volume: &Volume, disk: &Device, look: &Look, folder: &Path) -> Resul
 /// The link, if it points to the proven disk; else the kernel's own node.
 fn path_of(disk: &Device, link: &Path) -> PathBuf {
     let node = disk.kernel_node();
-    match std::fs::canonicalize(link) {
-        Ok(target) if target == node => link.to_path_buf(),
-        _ => node,
-    }
+    if device_nodes::leads_to(link, &node) { link.to_path_buf() } else { node }
 }

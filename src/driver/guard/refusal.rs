@@ -2,6 +2,7 @@
 
 use crate::driver::call_counts::Tally;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::host::clock::now;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::error::{Error, Kind, Result};
@@ -11,14 +12,14 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::{Occasion, Refusal};
 use crate::model::report::tear_down::{TearDown, TearDownWords};
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The way out that a person has.
 const BY_HAND: &str = "it is refused until they end";
 
 /// This moment, in which a tear-down is refused for the sake of these pods.
 fn occasion(pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let wall = now() / 1000;
     Occasion { uptime: uptime(), wall, pods }
 }
 

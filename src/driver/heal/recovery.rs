@@ -8,6 +8,7 @@ use crate::driver::heal::time_shares::TimeShares;
 use crate::failpoints;
 use crate::host::child::{Ended, Keeper};
 use crate::host::clock::Deadline;
+use crate::host::files;
 use crate::host::locks::{Locked, Locks};
 use crate::host::machine::boot_id;
 use crate::host::records::Records;
@@ -207,8 +208,7 @@ impl Recovery<'_> {
     }
 
     fn volumes_with_leftovers(&self) -> BTreeSet<VolumeId> {
-        let scratches = std::fs::read_dir(self.scratch).into_iter().flatten().flatten();
-        let named = scratches.filter_map(|entry| entry.file_name().into_string().ok());
+        let named = files::names_in(self.scratch).into_iter();
         let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
         let has_some = |record: &VolumeRecord| {
             !record.switching.is_empty() || (record.may_have_mark() && record.staged.is_none())
@@ -228,8 +228,7 @@ impl Recovery<'_> {
     fn clear_scratch(&self, id: &VolumeId) -> Result<()> {
         let folder = self.scratch_of(id);
         // Where there is no folder nothing is mounted.
-        let looked = std::fs::symlink_metadata(&folder);
-        if matches!(looked, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
+        if files::is_missing(&folder) {
             return Ok(());
         }
         loop {
