@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// What the child does.
 #[derive(Debug, Clone, Copy)]
-pub enum Work {
+pub enum ChildWork {
     /// Writes out the file system that is mounted at the path, if the mount of this id is what is
     /// there.
     Flush {
@@ -58,7 +58,7 @@ pub enum Work {
     },
 }
 
-impl Work {
+impl ChildWork {
     fn word(self) -> &'static str {
         match self {
             Self::Flush { .. } => "write out the file system at",
@@ -83,7 +83,7 @@ pub enum Ended {
 /// Does the work at the path, which begins in this folder if one is given. Answers how it ended, and
 /// the child's number.
 pub fn run(
-    work: Work,
+    work: ChildWork,
     folder: Option<&OwnedFd>,
     path: &Path,
     deadline: Deadline,
@@ -112,13 +112,15 @@ pub fn run(
 }
 
 /// Into the namespace and the folder of the work, with no file left open.
-fn enter(work: Work, folder: Option<&OwnedFd>) -> nix::Result<()> {
-    if let Work::UnmountInside { namespace, .. } | Work::FlushInside { namespace, .. } = work {
+fn enter(work: ChildWork, folder: Option<&OwnedFd>) -> nix::Result<()> {
+    if let ChildWork::UnmountInside { namespace, .. } | ChildWork::FlushInside { namespace, .. } =
+        work
+    {
         // SAFETY: the parent holds the descriptor open, and so have we its copy.
         let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
         // One that is being torn down takes nobody in: that is no failed write.
         setns(namespace, CloneFlags::CLONE_NEWNS).map_err(|errno| match work {
-            Work::FlushInside { .. } => Errno::ESTALE,
+            ChildWork::FlushInside { .. } => Errno::ESTALE,
             _ => errno,
         })?;
     }
@@ -132,25 +134,25 @@ fn enter(work: Work, folder: Option<&OwnedFd>) -> nix::Result<()> {
 /// How a folder is opened to be written out.
 const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-fn in_child(work: Work, path: &CString) -> nix::Result<()> {
+fn in_child(work: ChildWork, path: &CString) -> nix::Result<()> {
     match work {
-        Work::Flush { mount } => {
+        ChildWork::Flush { mount } => {
             must_be(mount, path)?;
             let folder = open(path.as_c_str(), FOLDER, Mode::empty())?;
             nix::unistd::syncfs(folder)
         }
-        Work::FlushInside { mount, .. } => {
+        ChildWork::FlushInside { mount, .. } => {
             // Whatever is in the way is said by one error, which no flush has.
             let unreached = |_| Errno::ESTALE;
             must_be(mount, path).map_err(unreached)?;
             let folder = open(path.as_c_str(), FOLDER, Mode::empty()).map_err(unreached)?;
             nix::unistd::syncfs(folder)
         }
-        Work::Unmount { mount, flags } => {
+        ChildWork::Unmount { mount, flags } => {
             must_be(mount, path)?;
             umount2(path.as_c_str(), flags)
         }
-        Work::UnmountInside { mount, .. } => {
+        ChildWork::UnmountInside { mount, .. } => {
             // Those who live there may have moved something else to the path.
             must_be(mount, path)?;
             umount2(path.as_c_str(), MntFlags::UMOUNT_NOFOLLOW)
@@ -312,16 +314,17 @@ mod tests {
 
     #[test]
     fn the_childs_errors_come_back() {
-        let unmount = Work::Unmount { mount: 1, flags: MntFlags::UMOUNT_NOFOLLOW };
+        let unmount = ChildWork::Unmount { mount: 1, flags: MntFlags::UMOUNT_NOFOLLOW };
         let ended = run(unmount, None, Path::new("/no/such/folder"), soon()).unwrap().0;
         assert!(matches!(ended, Ended::Failed(Errno::ENOENT | Errno::EPERM)), "{ended:?}");
         let proc = std::fs::File::open("/proc").unwrap();
         let mount = crate::host::safe_path::mount_id(&proc).unwrap();
-        let flush = |mount, path: &str| run(Work::Flush { mount }, None, Path::new(path), soon());
+        let flush =
+            |mount, path: &str| run(ChildWork::Flush { mount }, None, Path::new(path), soon());
         assert_eq!(flush(mount, "/proc").unwrap().0, Ended::Done);
         assert_eq!(flush(mount + 1, "/proc").unwrap().0, Ended::Failed(Errno::ESTALE));
         let root = OwnedFd::from(std::fs::File::open("/").unwrap());
-        let flush = run(Work::Flush { mount }, Some(&root), Path::new("proc"), soon());
+        let flush = run(ChildWork::Flush { mount }, Some(&root), Path::new("proc"), soon());
         assert_eq!(flush.unwrap().0, Ended::Done);
         let path = CString::new("/proc").unwrap();
         assert_eq!(mount_id_by_descriptor(&path), Ok(mount));

@@ -27,7 +27,7 @@ pub struct Locks {
 
 /// Who has a lock that is not given back.
 #[derive(Debug)]
-pub struct Holder {
+pub struct LockHolder {
     pid: i32,
     operation: String,
     /// Since when, in seconds.
@@ -45,7 +45,7 @@ enum State {
     Unseen,
 }
 
-impl Holder {
+impl LockHolder {
     /// Whether it does nothing more by itself.
     #[must_use]
     pub fn hangs(&self) -> bool {
@@ -69,7 +69,7 @@ impl Holder {
     }
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for LockHolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { pid, operation, seconds, state } = self;
         write!(f, "process {pid} ({operation}), which has the lock for {seconds} s")?;
@@ -176,8 +176,8 @@ impl Locks {
     /// Who has the lock of a volume, and whether it still does something; nothing if it is not
     /// signed.
     #[must_use]
-    pub fn holder_state(&self, id: &VolumeId) -> Option<Holder> {
-        Holder::of(&self.folder.join(format!("{id}.lock")))
+    pub fn holder_state(&self, id: &VolumeId) -> Option<LockHolder> {
+        LockHolder::of(&self.folder.join(format!("{id}.lock")))
     }
 
     /// Processes that earlier calls on the volume left behind, and that still hang. The caller holds
@@ -229,7 +229,7 @@ impl Locks {
                 break;
             }
         }
-        let (holder, end) = match Holder::of(&path) {
+        let (holder, end) = match LockHolder::of(&path) {
             Some(holder) => (holder.to_string(), holder.end()),
             None => ("an unknown call".to_owned(), "it is repeated by kubelet".to_owned()),
         };
@@ -237,7 +237,7 @@ impl Locks {
     }
 }
 
-impl Holder {
+impl LockHolder {
     /// How it signed the lock, and what the kernel says of it now.
     fn of(path: &Path) -> Option<Self> {
         let text = fs::read_to_string(path).ok()?;

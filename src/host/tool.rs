@@ -22,7 +22,7 @@ const LONGEST_OUTPUT: usize = 64 * 1024;
 
 /// How a program ended.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct ProgramOutput {
     /// Its exit status; nothing if a signal ended it.
     pub status: Option<i32>,
     /// What it printed, both streams together.
@@ -34,7 +34,7 @@ pub(super) fn ended(status: Option<i32>) -> String {
     status.map_or_else(|| "was killed".to_owned(), |status| format!("ended with status {status}"))
 }
 
-impl Outcome {
+impl ProgramOutput {
     /// The last line with something on it: tools put their verdict there.
     #[must_use]
     pub fn last_line(&self) -> &str {
@@ -54,7 +54,7 @@ pub fn locate(program: &str) -> Result<PathBuf> {
 }
 
 /// Runs a program to its end, or kills it at the deadline.
-pub fn run(program: &str, arguments: &[&str], deadline: Deadline) -> Result<Outcome> {
+pub fn run(program: &str, arguments: &[&str], deadline: Deadline) -> Result<ProgramOutput> {
     launch(&locate(program)?, arguments, &[], deadline)
 }
 
@@ -64,7 +64,7 @@ pub fn launch(
     arguments: &[&str],
     environment: &[(&str, String)],
     deadline: Deadline,
-) -> Result<Outcome> {
+) -> Result<ProgramOutput> {
     let program = &path.file_name().unwrap_or_default().to_string_lossy();
     let io = |error: std::io::Error| Error::io(format!("run {program}"), &error);
     let (output, writer) = std::io::pipe().map_err(io)?;
@@ -100,7 +100,7 @@ pub fn launch(
     // All that the program said is in the pipe by now. A process that it left behind may have the
     // other end open for ever, and is not waited for.
     output.take();
-    Ok(Outcome { status: status?, text: String::from_utf8_lossy(&output.text).into_owned() })
+    Ok(ProgramOutput { status: status?, text: String::from_utf8_lossy(&output.text).into_owned() })
 }
 
 /// What a program says, taken while it runs: it must never wait for us.

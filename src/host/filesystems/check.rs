@@ -183,7 +183,7 @@ impl Checks {
     fn said(&self, id: &VolumeId, device: &Device) -> String {
         let bytes = fs::read(self.file(id, "out")).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes).replace(DISK, &device.kernel_name);
-        tool::Outcome { status: None, text }.last_line().to_owned()
+        tool::ProgramOutput { status: None, text }.last_line().to_owned()
     }
 }
 

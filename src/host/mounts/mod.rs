@@ -13,7 +13,7 @@ mod twins;
 
 use self::failure::{Failure, failed};
 use self::table::read_table_with_disks;
-use super::child::{self, Ended, Work};
+use super::child::{self, ChildWork, Ended};
 use super::device_nodes::Node;
 use super::{Hidden, MountRequest, Mounts};
 use super::{left_behind, worker};
@@ -157,7 +157,7 @@ impl Mounts for KernelMounts {
     fn flush(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         failpoints::effect("mounts.flush")?;
         self.helped_at(
-            Work::Flush { mount: mount.id },
+            ChildWork::Flush { mount: mount.id },
             "write out the file system at",
             mount,
             deadline,
@@ -166,7 +166,7 @@ impl Mounts for KernelMounts {
 
     fn flush_inside(&self, namespace: &File, mount: &Mount, deadline: Deadline) -> Result<bool> {
         failpoints::effect("mounts.flush_inside")?;
-        let work = Work::FlushInside { namespace: namespace.as_raw_fd(), mount: mount.id };
+        let work = ChildWork::FlushInside { namespace: namespace.as_raw_fd(), mount: mount.id };
         let doing = "write out, in another namespace, the file system at";
         match child::run(work, None, &mount.target, deadline)? {
             (Ended::Failed(Errno::ESTALE), _) => Ok(false),
@@ -176,14 +176,15 @@ impl Mounts for KernelMounts {
 
     fn unmount(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         failpoints::effect("mounts.unmount")?;
-        let work = Work::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
+        let work = ChildWork::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
         self.helped_at(work, "unmount", mount, deadline)
     }
 
     fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()> {
         failpoints::effect("mounts.unmount_inside")?;
         for mount in mounts {
-            let work = Work::UnmountInside { namespace: namespace.as_raw_fd(), mount: mount.id };
+            let work =
+                ChildWork::UnmountInside { namespace: namespace.as_raw_fd(), mount: mount.id };
             helped(work, "unmount, in another namespace,", &mount.target, deadline)?;
         }
         Ok(())
@@ -220,7 +221,7 @@ impl Mounts for KernelMounts {
     fn unmount_dead(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         failpoints::effect("mounts.unmount_dead")?;
         let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
-        let work = Work::Unmount { mount: mount.id, flags };
+        let work = ChildWork::Unmount { mount: mount.id, flags };
         self.helped_at(work, "unmount (lazily)", mount, deadline)
     }
 }
@@ -228,7 +229,13 @@ impl Mounts for KernelMounts {
 impl KernelMounts {
     /// Work on a mount, if its path still leads to it: the child looks, in the folder above, which
     /// is open and by that the same one whatever is mounted over it.
-    fn helped_at(self, work: Work, doing: &str, mount: &Mount, deadline: Deadline) -> Result<()> {
+    fn helped_at(
+        self,
+        work: ChildWork,
+        doing: &str,
+        mount: &Mount,
+        deadline: Deadline,
+    ) -> Result<()> {
         let (Some(above), Some(name)) = (mount.target.parent(), mount.target.file_name()) else {
             return Err(Error::bad_call(format!("{} is no folder's path", mount.target.display())));
         };
@@ -246,7 +253,7 @@ impl KernelMounts {
 }
 
 /// Work on a file system whose disk may hang.
-fn helped(work: Work, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
+fn helped(work: ChildWork, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
     told(child::run(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
 }
 

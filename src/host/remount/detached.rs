@@ -26,7 +26,7 @@ pub(in crate::host::remount) enum New {
 }
 
 /// The new mounts by the old ones' ids, and why there is none of some.
-pub(in crate::host::remount) type News = (BTreeMap<u32, New>, HashMap<u32, String>);
+pub(in crate::host::remount) type NewMounts = (BTreeMap<u32, New>, HashMap<u32, String>);
 
 /// The new file system, as the machine has it mounted.
 pub(in crate::host::remount) struct Family<'a> {
@@ -48,9 +48,9 @@ impl Family<'_> {
         stale: &[Mount],
         namespace: Option<&File>,
         method: Method,
-    ) -> Result<News> {
+    ) -> Result<NewMounts> {
         let here = self.here;
-        let (mut news, mut refusals) = News::default();
+        let (mut news, mut refusals) = NewMounts::default();
         let mut sort = |old: &Mount, made: Result<New>| match made {
             Ok(new) => drop(news.insert(old.id, new)),
             Err(error) => drop(refusals.insert(old.id, error.to_string())),

@@ -24,7 +24,7 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, Standing, Switched};
 use by_mount::Origin;
 use namespace::{Inside, failed, number_of};
-use replace::Work;
+use replace::NamespaceWork;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc;
@@ -74,7 +74,7 @@ impl Switches for KernelSwitches {
             };
             let table = inside.table()?;
             let (inside, stale) = (&inside, &stale);
-            let work = Work {
+            let work = NamespaceWork {
                 inside,
                 table,
                 stale,

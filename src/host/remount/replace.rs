@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 /// The work in one namespace.
-pub(in crate::host::remount) struct Work<'a> {
+pub(in crate::host::remount) struct NamespaceWork<'a> {
     pub(in crate::host::remount) inside: &'a Inside,
     /// The mounts there: before the work, then before each switch.
     pub(in crate::host::remount) table: MountTable,
@@ -62,7 +62,7 @@ enum Step<'a> {
     Switch(Ready<'a>),
 }
 
-impl<'a> Work<'a> {
+impl<'a> NamespaceWork<'a> {
     pub(in crate::host::remount) fn run(mut self) -> Vec<Switched> {
         let mut answers: HashMap<u32, Switched> = HashMap::new();
         self.uncover(&mut answers);

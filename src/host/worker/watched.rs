@@ -93,16 +93,16 @@ const THAT_END: [Signal; 7] = [
 
 /// Signals that wait until somebody reads them.
 #[derive(Debug)]
-pub struct Held(SigSet);
+pub struct HeldSignals(SigSet);
 
 /// Holds the signals that would end this process: the first thing that it does, for a call answers
 /// whenever it is told to end.
 #[must_use]
-pub fn hold_signals() -> Held {
+pub fn hold_signals() -> HeldSignals {
     let (mut held, mut before) = (SigSet::empty(), SigSet::empty());
     held.extend(THAT_END);
     let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&held), Some(&mut before));
-    Held(before)
+    HeldSignals(before)
 }
 
 /// Signals that would end a process that stays, for the time between two workers.
@@ -150,7 +150,7 @@ impl AsFd for Signals {
     }
 }
 
-impl Held {
+impl HeldSignals {
     /// As it was before: a person ends a program that only speaks at once.
     pub fn release(self) {
         let _ = self.0.thread_set_mask();
