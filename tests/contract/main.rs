@@ -47,3 +47,4 @@ mod replies;
 mod secrets;
 mod streams;
 mod verbs;
+mod walks;
