@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// The targets of a line's links to Rust sources, each with the words in backticks that follow it at
-/// once: `[x](../../src/x.rs): `one`, `two``.
+/// once, behind a colon.
 fn named(line: &str) -> Vec<(&str, Vec<&str>)> {
     let mut found = Vec::new();
     for link in line.split("](../../").skip(1) {
