@@ -9,7 +9,7 @@ use crate::driver::mount::stage::StageOptions;
 use crate::driver::{Driver, Outcome, Volume};
 use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
-use crate::flexvolume::options::{Access, Options};
+use crate::flexvolume::options::{AccessMode, Options};
 use crate::flexvolume::reply::Reply;
 use crate::host::clock::Deadline;
 use crate::host::metrics::Report;
@@ -259,7 +259,7 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
                 target: &folder.target,
                 stage: &folders::global_of(folder),
                 stage_options,
-                read_only: options.access == Access::ReadOnly,
+                read_only: options.access == AccessMode::ReadOnly,
             };
             driver.publishing.publish(&volume(options), &publication).map(plain)
         }

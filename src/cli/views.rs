@@ -22,13 +22,13 @@ pub enum Looking {
     },
     /// Show every fact about one volume, where it was read, and what to do
     #[command(after_help = EXPLAIN)]
-    Explain(Subject),
+    Explain(VolumeChoice),
     /// Tell what became of a volume or a pod, out of the log
     #[command(after_help = HISTORY)]
     History(HistoryArguments),
     /// Show who uses a volume: process, container, pod, and what it holds
     #[command(after_help = HOLDERS)]
-    Holders(Subject),
+    Holders(VolumeChoice),
     /// Look whether this machine is fit for the driver
     #[command(after_help = DOCTOR)]
     Doctor {
@@ -53,7 +53,7 @@ pub enum Looking {
 
 /// One volume.
 #[derive(Debug, Args)]
-pub struct Subject {
+pub struct VolumeChoice {
     /// The volume: its id in the cloud, or its name in the cluster
     pub volume: VolumeNameArgument,
     /// Answer in JSON

@@ -9,7 +9,7 @@ use std::fmt;
 
 /// Whether the consumer may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessMode {
     /// It may.
     ReadWrite,
     /// It must not.
@@ -29,7 +29,7 @@ pub struct Options {
     /// The file system asked for; empty means what is there.
     pub fs_type: String,
     /// Whether the consumer may write.
-    pub access: Access,
+    pub access: AccessMode,
     /// Whether several nodes may have the volume.
     pub sharing: Sharing,
     /// What the volume's disk is mounted with.
@@ -71,8 +71,8 @@ impl Options {
             (None, None) => return Err(Error::bad_call("the options name no volume")),
         };
         let access = match get(READ_WRITE) {
-            None | Some("rw") => Access::ReadWrite,
-            Some("ro") => Access::ReadOnly,
+            None | Some("rw") => AccessMode::ReadWrite,
+            Some("ro") => AccessMode::ReadOnly,
             Some(_) => return Err(Error::bad_call(format!("{READ_WRITE} is neither rw nor ro"))),
         };
         let sharing = match get(SHARE) {
@@ -164,7 +164,7 @@ mod tests {
         .unwrap();
         assert_eq!(options.volume.as_str(), "v1");
         assert_eq!(options.name.as_ref().unwrap().as_str(), "pv-1");
-        assert_eq!((options.fs_type.as_str(), options.access), ("xfs", Access::ReadOnly));
+        assert_eq!((options.fs_type.as_str(), options.access), ("xfs", AccessMode::ReadOnly));
         assert_eq!((options.region.as_deref(), options.sharing), (Some("r"), Sharing::Alone));
         assert!(!format!("{options:?}").contains("c2VjcmV0"));
     }

@@ -221,14 +221,14 @@ fn mount_id_of(path: &CString) -> nix::Result<u32> {
 /// A process that has a place open, and by that keeps its file system from being let go of by
 /// anybody else: the last one who lets go of a dead disk may wait for it for good.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct FileSystemKeeper {
     child: Option<(Pid, Child)>,
     /// Whose end the child waits for: also if this process is killed.
     line: Option<OwnedFd>,
 }
 
 /// Lets a child process keep this place.
-pub fn keep(place: OwnedFd) -> Result<Keeper> {
+pub fn keep(place: OwnedFd) -> Result<FileSystemKeeper> {
     let wrong = |errno: Errno| Error::io("start a child process", &errno.into());
     let (wait_for, line) = pipe2(OFlag::O_CLOEXEC).map_err(wrong)?;
     let kept = [place.as_raw_fd(), wait_for.as_raw_fd()];
@@ -249,12 +249,12 @@ pub fn keep(place: OwnedFd) -> Result<Keeper> {
         }
         ForkResult::Parent { child: pid } => {
             drop(place);
-            Ok(Keeper { child: Some((pid, child)), line: Some(line) })
+            Ok(FileSystemKeeper { child: Some((pid, child)), line: Some(line) })
         }
     }
 }
 
-impl Keeper {
+impl FileSystemKeeper {
     /// Lets go of the place. The process that hangs then is left alone with it.
     #[must_use]
     pub fn release(mut self, deadline: Deadline) -> Ended {
@@ -269,7 +269,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for FileSystemKeeper {
     fn drop(&mut self) {
         self.line = None;
         if let Some((pid, child)) = self.child.take() {

@@ -237,7 +237,7 @@ pub struct MountNamespaceInfo {
 
 /// Where a file is, and what it is if it is a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct FileLocation {
     /// The file system.
     pub file_system: DeviceNumber,
     /// The disk whose node it is.
@@ -310,7 +310,7 @@ pub fn mount_namespace_beside(namespace: &File, direction: Direction) -> Result<
 
 /// Where the thing is that a path leads to, links followed. No attributes are brought up to date:
 /// a server or a daemon behind the file system is not asked for them.
-pub fn place_of(folder: impl AsFd, path: &str) -> Result<Place> {
+pub fn place_of(folder: impl AsFd, path: &str) -> Result<FileLocation> {
     let path = CString::new(path).map_err(|_| Errno::EINVAL)?;
     let flags = libc::AT_NO_AUTOMOUNT | libc::AT_STATX_DONT_SYNC;
     let mut found = MaybeUninit::<libc::statx>::zeroed();
@@ -324,7 +324,7 @@ pub fn place_of(folder: impl AsFd, path: &str) -> Result<Place> {
     };
     let is_disk = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFBLK;
     let disk = DeviceNumber { major: found.stx_rdev_major, minor: found.stx_rdev_minor };
-    Ok(Place {
+    Ok(FileLocation {
         file_system: DeviceNumber { major: found.stx_dev_major, minor: found.stx_dev_minor },
         disk: is_disk.then_some(disk),
     })

@@ -46,10 +46,10 @@ use crate::model::mount::layout::Target;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::replacement::{Method, Standing, Switched};
+use crate::model::mount::replacement::{Method, MountIntent, Switched};
 use crate::model::mount::staleness::Presence;
 use crate::model::record::NamespaceSign;
-use child::Keeper;
+use child::FileSystemKeeper;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -369,13 +369,13 @@ pub trait Switches {
     fn switch(&self, request: &SwitchRequest<'_>) -> Result<Vec<Switched>>;
     /// The mounts whose propagation a switch will change for a moment, with what it is to be in the
     /// end. To be remembered before: a switch that is killed leaves them changed.
-    fn will_change(&self, request: &SwitchRequest<'_>) -> Result<Vec<Standing>>;
+    fn will_change(&self, request: &SwitchRequest<'_>) -> Result<Vec<MountIntent>>;
     /// Gives mounts that a killed switch left otherwise the propagation that they are to have. One
     /// that is gone, or that is as it is to be, is left alone.
     fn set_back(
         &self,
         namespace: Option<&File>,
-        mounts: &[Standing],
+        mounts: &[MountIntent],
         deadline: Deadline,
     ) -> Result<()>;
     /// Keeps the file system of one of these mounts from being the last that anybody of this
@@ -385,5 +385,5 @@ pub trait Switches {
         namespace: Option<&File>,
         mounts: &[Mount],
         deadline: Deadline,
-    ) -> Result<Option<Keeper>>;
+    ) -> Result<Option<FileSystemKeeper>>;
 }

@@ -7,7 +7,7 @@
 use super::disk::device::DeviceNumber;
 use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::folders_let_go::LetGoes;
-use super::mount::replacement::Standing;
+use super::mount::replacement::MountIntent;
 use super::report::refusal::Refusal;
 use super::report::tear_down::{TearDown, by_tear_down};
 use serde::{Deserialize, Serialize};
@@ -207,7 +207,7 @@ impl VolumeRecord {
     /// Remembers what a heal is about to change in one mount namespace. What an earlier one wrote
     /// of a mount stays: that one may have been killed, and what is there now is its half of the
     /// work.
-    pub fn will_switch(&mut self, boot: &str, sign: NamespaceSign, mounts: Vec<Standing>) {
+    pub fn will_switch(&mut self, boot: &str, sign: NamespaceSign, mounts: Vec<MountIntent>) {
         self.switching.retain(|one| one.boot == boot);
         let known = self.switching.iter_mut().find(|one| one.sign == sign);
         let Some(known) = known else {
@@ -267,7 +267,7 @@ pub struct Switching {
     #[serde(flatten)]
     pub sign: NamespaceSign,
     /// What is to be in the end.
-    pub mounts: Vec<Standing>,
+    pub mounts: Vec<MountIntent>,
 }
 
 /// By what a mount namespace is known again. Its number is given away when it has gone: so there is
@@ -391,7 +391,7 @@ mod tests {
     fn what_the_first_of_two_heals_found_is_what_is_to_be() {
         let mut record = VolumeRecord::new(VolumeId::parse("v1").unwrap());
         let number = DeviceNumber { major: 7, minor: 1 };
-        let standing = |id, target: &str, propagation: &str| Standing {
+        let standing = |id, target: &str, propagation: &str| MountIntent {
             id,
             number,
             target: target.into(),

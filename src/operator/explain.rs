@@ -11,8 +11,8 @@ use crate::host::records::Records;
 use crate::model::disk::formatting::{self, Asked};
 use crate::model::error::Result;
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::mount::staleness::Verdict;
-use crate::model::report::facts::{CloudFact, DiskFact, MountFact, Role, Standing, VolumeFacts};
+use crate::model::mount::staleness::MountVerdict;
+use crate::model::report::facts::{CloudFact, DiskFact, MountFact, MountedOn, Role, VolumeFacts};
 use crate::model::timestamp;
 use serde::Serialize;
 
@@ -54,7 +54,8 @@ pub(super) fn run(
 
 fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
-    let wish = journal::Wish { volume: history::names_of(name, &records), ..Default::default() };
+    let wish =
+        journal::LogQuery { volume: history::names_of(name, &records), ..Default::default() };
     let mut entries = journal::story(&config.paths.log_dir, &wish).unwrap_or_default().entries;
     entries.drain(..entries.len().saturating_sub(LAST));
     entries
@@ -219,8 +220,8 @@ fn mounts(page: &mut Page, facts: &VolumeFacts) {
         let paint = page.paint;
         page.fact(role(mount.role), &mount_text(mount), |line| match mount.on {
             _ if mount.out_of_reach.is_some() => paint.bad(line),
-            Standing::Gone | Standing::Halted | Standing::Other => paint.bad(line),
-            Standing::Disk | Standing::Unknown => line.to_owned(),
+            MountedOn::Gone | MountedOn::Halted | MountedOn::Other => paint.bad(line),
+            MountedOn::Disk | MountedOn::Unknown => line.to_owned(),
         });
     }
     if facts.mounts.is_empty() {
@@ -244,19 +245,19 @@ fn role(role: Role) -> &'static str {
 /// What the disk shows, where that is what is wrong.
 fn why(mount: &MountFact) -> String {
     match &mount.verdict {
-        Some(Verdict::NotProvenDead(doubt)) => format!(", {}", doubt.state),
-        Some(Verdict::Foreign(why)) => format!(", {why}"),
+        Some(MountVerdict::NotProvenDead(doubt)) => format!(", {}", doubt.state),
+        Some(MountVerdict::Foreign(why)) => format!(", {why}"),
         _ => String::new(),
     }
 }
 
 fn mount_text(mount: &MountFact) -> String {
     let on = match mount.on {
-        Standing::Disk => "the disk".to_owned(),
-        Standing::Gone => "a disk that is GONE".to_owned(),
-        Standing::Halted => format!("a disk that DOES NOT WORK{}", why(mount)),
-        Standing::Other => format!("ANOTHER disk{}", why(mount)),
-        Standing::Unknown => "a disk that is not certain".to_owned(),
+        MountedOn::Disk => "the disk".to_owned(),
+        MountedOn::Gone => "a disk that is GONE".to_owned(),
+        MountedOn::Halted => format!("a disk that DOES NOT WORK{}", why(mount)),
+        MountedOn::Other => format!("ANOTHER disk{}", why(mount)),
+        MountedOn::Unknown => "a disk that is not certain".to_owned(),
     };
     let below = if mount.root.as_os_str() == "/" {
         String::new()

@@ -10,13 +10,13 @@ use crate::model::ids::VolumeName;
 use crate::model::mount::mount_options::MkfsOptions;
 
 /// What the command line says.
-pub(super) struct Wish {
+pub(super) struct FormatRequest {
     pub(super) fs_type: String,
     pub(super) mkfs_options: String,
     pub(super) yes: bool,
 }
 
-pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, wish: &Wish) -> Result<String> {
+pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, wish: &FormatRequest) -> Result<String> {
     let kind = StageOptions::for_file_system(&wish.fs_type)?.file_system.unwrap_or_default();
     let options = MkfsOptions::parse(&wish.mkfs_options)?;
     options.words(kind)?;

@@ -7,7 +7,7 @@ use super::terminal::told;
 use crate::driver::Driver;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeName;
-use crate::model::mount::replacement::Outcome;
+use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
 
 pub(super) fn run(
@@ -45,7 +45,8 @@ pub(super) fn run(
         text += &format!("may be lost:\n{}", told(&format!("  {lost}")));
     }
     let mounts = healed.places.iter().flat_map(|(_, done)| done);
-    let skipped = mounts.filter(|one| matches!(one.outcome, Outcome::Skipped(_))).count();
+    let skipped =
+        mounts.filter(|one| matches!(one.outcome, ReplacementOutcome::Skipped(_))).count();
     let count = healed.left.len() + skipped;
     if !dry_run && !healed.is_waiting && count > 0 {
         // What was done is told, and what was not is no success.

@@ -4,7 +4,7 @@
 
 use crate::model::mount::staleness;
 use crate::model::report::facts::{
-    CloudFact, DiskFact, LetGoFact, MountFact, PodFact, Role, Standing, VolumeFacts,
+    CloudFact, DiskFact, LetGoFact, MountFact, MountedOn, PodFact, Role, VolumeFacts,
 };
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::several;
@@ -129,9 +129,9 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
 
 fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
     let is_dead =
-        |mount: &&MountFact| mount.verdict.as_ref().is_some_and(staleness::Verdict::is_dead);
+        |mount: &&MountFact| mount.verdict.as_ref().is_some_and(staleness::MountVerdict::is_dead);
     let gone: Vec<&MountFact> = facts.mounts.iter().filter(is_dead).collect();
-    let is_back = gone.first()?.verdict == Some(staleness::Verdict::Stale);
+    let is_back = gone.first()?.verdict == Some(staleness::MountVerdict::Stale);
     let numbers: BTreeSet<_> = gone.iter().map(|mount| mount.number).collect();
     let numbers = numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mounts = several(gone.len(), "mount stands", "mounts stand");
@@ -277,7 +277,7 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
     let is_ruled = |one: &&LetGoFact| one.is_forgotten || one.lasts && one.back.is_none();
     let let_go = facts.let_go.iter().filter(|one| !is_ruled(one));
     let mut notes: Vec<String> = let_go.map(|one| told_of_letting_go(facts, one)).collect();
-    let own = |mount: &&MountFact| mount.is_own() && mount.on == Standing::Disk;
+    let own = |mount: &&MountFact| mount.is_own() && mount.on == MountedOn::Disk;
     let writable_disk = facts.disk.proven().is_some_and(|disk| !disk.read_only);
     if writable_disk
         && facts.mounts.iter().filter(own).any(|mount| {

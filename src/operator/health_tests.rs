@@ -3,7 +3,7 @@ use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{
-    Doubt, Here, Presence, Verdict as Judged, judge as judge_mount,
+    Doubt, Here, MountVerdict as Judged, Presence, judge as judge_mount,
 };
 use crate::model::report::facts::{
     CloudView, Disk, LetGoFact, PodFact, ProcessFact, RecordFact, RefusalFact,

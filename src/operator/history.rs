@@ -1,6 +1,6 @@
 //! `disk history`: what became of a volume or a pod, as a story.
 
-use super::journal::{self, Older, Story, Wish};
+use super::journal::{self, LogQuery, Older, Story};
 use super::terminal::{Paint, Stage, hanging};
 use super::timeline::{Ending, Entry};
 use crate::app::TEAR_DOWNS;
@@ -58,7 +58,7 @@ fn of(
 ) -> Result<Story> {
     let volume = volume.map(|name| names_of(name, records)).unwrap_or_default();
     let wish =
-        Wish { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
+        LogQuery { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
     journal::story(&config.paths.log_dir, &wish)
 }
 

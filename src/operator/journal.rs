@@ -20,7 +20,7 @@ const OLDER: usize = 200;
 
 /// What is asked for.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Wish {
+pub(super) struct LogQuery {
     /// The names of one volume; any if empty.
     pub(super) volume: BTreeSet<String>,
     /// A pod: its UID, its name, or both with the namespace.
@@ -51,7 +51,7 @@ pub(super) struct Older {
 }
 
 /// The story that was asked for.
-pub(super) fn story(folder: &Path, wish: &Wish) -> Result<Story> {
+pub(super) fn story(folder: &Path, wish: &LogQuery) -> Result<Story> {
     let (prose, files): (Vec<_>, Vec<_>) =
         files_since(folder, wish.since)?.into_iter().partition(|file| file.is_prose);
     let files: Vec<_> = files.iter().map(|file| file.path(folder)).collect();

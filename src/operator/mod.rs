@@ -99,7 +99,7 @@ fn act(verb: Verb) -> Result<String> {
             sweep::run(&whom, dry_run, &config, origin.as_deref())
         }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
-            let wish = format::Wish { fs_type, mkfs_options, yes };
+            let wish = format::FormatRequest { fs_type, mkfs_options, yes };
             recorded(("format", !yes), &volume, &config, origin.as_deref(), |driver| {
                 format::run(driver, &volume, &wish)
             })

@@ -10,7 +10,7 @@ use crate::driver::report::survey::Survey;
 use crate::host::clock;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
-use crate::model::report::facts::{DiskFact, MountFact, PodFact, Role, Standing, VolumeFacts};
+use crate::model::report::facts::{DiskFact, MountFact, MountedOn, PodFact, Role, VolumeFacts};
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
@@ -218,18 +218,18 @@ fn global(facts: &VolumeFacts) -> String {
     let standing = of_role.map(|mount| mount.on).max();
     match standing {
         None => "no",
-        Some(Standing::Disk) => "yes",
-        Some(Standing::Gone) => "dead",
-        Some(Standing::Halted) => "halted",
-        Some(Standing::Other) => "other",
-        Some(Standing::Unknown) => "?",
+        Some(MountedOn::Disk) => "yes",
+        Some(MountedOn::Gone) => "dead",
+        Some(MountedOn::Halted) => "halted",
+        Some(MountedOn::Other) => "other",
+        Some(MountedOn::Unknown) => "?",
     }
     .to_owned()
 }
 
 fn counted(facts: &VolumeFacts, role: Role) -> String {
     let all: Vec<&MountFact> = facts.mounts.iter().filter(|mount| mount.role == role).collect();
-    let is_well = |mount: &&&MountFact| mount.on == Standing::Disk && mount.out_of_reach.is_none();
+    let is_well = |mount: &&&MountFact| mount.on == MountedOn::Disk && mount.out_of_reach.is_none();
     let well = all.iter().filter(is_well).count();
     if well == all.len() { all.len().to_string() } else { format!("{well}/{}", all.len()) }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::ids::{ConsumerId, VolumeName};
 use crate::model::mount::mountinfo::MountTable;
-use crate::model::mount::staleness::Verdict;
+use crate::model::mount::staleness::MountVerdict;
 use crate::model::report::facts::{CloudFact, CloudView, Disk, PodFact, RecordFact};
 use crate::operator::terminal::WIDTH;
 
@@ -32,9 +32,9 @@ fn facts(id: &str) -> VolumeFacts {
             ..CloudView::default()
         }),
         mounts: vec![
-            mount(Role::Global, Some(Verdict::Healthy), "/g"),
-            mount(Role::Pod, Some(Verdict::Healthy), "/p"),
-            mount(Role::Pod, Some(Verdict::Stale), "/q"),
+            mount(Role::Global, Some(MountVerdict::Healthy), "/g"),
+            mount(Role::Pod, Some(MountVerdict::Healthy), "/p"),
+            mount(Role::Pod, Some(MountVerdict::Stale), "/q"),
         ],
         unseen_mounts: None,
         pods: vec![PodFact {

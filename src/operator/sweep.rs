@@ -20,7 +20,7 @@ use crate::host::{Devices, device_nodes, worker};
 use crate::log;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::mount::replacement::Outcome;
+use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
 use crate::node::system::System;
 use crate::watchdog::{self, PartPatience};
@@ -318,7 +318,7 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
     let mut lines = Vec::new();
     for (place, mounts) in &healed.places {
         // Who went away meanwhile is nobody's news.
-        for one in mounts.iter().filter(|one| one.outcome != Outcome::Gone) {
+        for one in mounts.iter().filter(|one| one.outcome != ReplacementOutcome::Gone) {
             let (word, target) = (word(one), one.mount.target.display());
             lines.push(format!("volume {id}: {word} {target} of {place}{}", notes(one)));
         }

@@ -1,20 +1,20 @@
 //! What became of a mount that a heal replaced, in words.
 
-use crate::model::mount::replacement::{Outcome, Switched};
+use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 
 pub(super) fn word(one: &Switched) -> &'static str {
     match one.outcome {
-        Outcome::Switched => "switched",
-        Outcome::DetachedOnly => "finished",
-        Outcome::Stacked => "stacked",
-        Outcome::Gone => "gone",
-        Outcome::Skipped(_) => "skipped",
+        ReplacementOutcome::Switched => "switched",
+        ReplacementOutcome::DetachedOnly => "finished",
+        ReplacementOutcome::Stacked => "stacked",
+        ReplacementOutcome::Gone => "gone",
+        ReplacementOutcome::Skipped(_) => "skipped",
     }
 }
 
 pub(super) fn notes(one: &Switched) -> String {
     let why = match &one.outcome {
-        Outcome::Skipped(why) => vec![why.clone()],
+        ReplacementOutcome::Skipped(why) => vec![why.clone()],
         _ => Vec::new(),
     };
     let all: Vec<_> = why.into_iter().chain(one.notes.iter().cloned()).collect();

@@ -6,7 +6,7 @@ use super::terminal::Stage;
 use super::{doctor, explain, history, holders};
 use crate::cli::VolumeNameArgument;
 use crate::cli::generate;
-use crate::cli::views::{Looking, Subject};
+use crate::cli::views::{Looking, VolumeChoice};
 use crate::driver::Driver;
 use crate::model::error::{Error, Kind, Result};
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn watched(
 fn about(
     configured: &Configured,
     verb: &str,
-    subject: &Subject,
+    subject: &VolumeChoice,
     work: impl FnOnce(&Driver<'_>, &Row, Option<&str>) -> Result<u8>,
 ) -> Result<u8> {
     configured.unseen()?;

@@ -13,7 +13,7 @@ mod support;
 
 use incloud_disk::host::Switches;
 use incloud_disk::host::remount::KernelSwitches;
-use incloud_disk::model::mount::replacement::{Method, Outcome};
+use incloud_disk::model::mount::replacement::{Method, ReplacementOutcome};
 use std::time::{Duration, Instant};
 use support::disks::{Disk, Disks, replace, table_of, will_change};
 use support::pods::{Plan, containers_are_possible};
@@ -95,7 +95,10 @@ fn round(method: Method, pids: &[u32], from: &Disk, to: &Disk) -> Vec<Duration> 
         let begin = Instant::now();
         let answers = replace(switches, Some(*pid), &stale, to);
         let time = begin.elapsed();
-        assert!(answers.iter().all(|one| one.outcome == Outcome::Switched), "{answers:?}");
+        assert!(
+            answers.iter().all(|one| one.outcome == ReplacementOutcome::Switched),
+            "{answers:?}"
+        );
         time
     };
     pids.iter().map(one).collect()

@@ -7,7 +7,7 @@ use incloud_disk::host::remount::KernelSwitches;
 use incloud_disk::host::{SwitchRequest, Switches};
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
-use incloud_disk::model::mount::replacement::{Method, Standing, Switched};
+use incloud_disk::model::mount::replacement::{Method, MountIntent, Switched};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -132,7 +132,7 @@ pub fn will_change(
     pid: u32,
     stale: &[Mount],
     to: &Disk,
-) -> Vec<Standing> {
+) -> Vec<MountIntent> {
     let namespace = File::open(format!("/proc/{pid}/ns/mnt")).expect("its namespace");
     let fresh = File::open(&to.place).expect("the new disk");
     let request = SwitchRequest {

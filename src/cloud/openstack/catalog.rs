@@ -9,7 +9,7 @@ const BLOCK: [&str; 3] = ["block-storage", "volumev3", "block-store"];
 
 /// Both services of one region.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct RegionEndpoints {
     /// Its name; nothing where the catalog has none.
     pub(super) region: Option<String>,
     pub(super) compute: String,
@@ -17,7 +17,7 @@ pub(super) struct Place {
 }
 
 /// The configured region alone; where none is configured, all that have both services.
-pub(super) fn places(access: &Access, catalog: &[Value]) -> Result<Vec<Place>, String> {
+pub(super) fn places(access: &Access, catalog: &[Value]) -> Result<Vec<RegionEndpoints>, String> {
     if access.region.is_some() {
         return place(access.interface, access.region.as_deref(), catalog).map(|own| vec![own]);
     }
@@ -31,11 +31,15 @@ pub(super) fn places(access: &Access, catalog: &[Value]) -> Result<Vec<Place>, S
     Ok(places)
 }
 
-fn place(interface: Interface, region: Option<&str>, catalog: &[Value]) -> Result<Place, String> {
+fn place(
+    interface: Interface,
+    region: Option<&str>,
+    catalog: &[Value],
+) -> Result<RegionEndpoints, String> {
     let compute = endpoint(interface, region, &["compute"], catalog)?;
     let volume = endpoint(interface, region, &BLOCK, catalog)?;
     let named = compute["region"].as_str().or_else(|| compute["region_id"].as_str());
-    Ok(Place {
+    Ok(RegionEndpoints {
         region: region.or(named).map(str::to_owned),
         compute: url(compute)?,
         volume: url(volume)?,

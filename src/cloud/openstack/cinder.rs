@@ -2,7 +2,7 @@
 
 use super::http::Method;
 use super::services::{Ask, Service, Services, Version, query, refused};
-use super::wire::{Claim, ClaimsBody, Volume, VolumeBody, VolumesBody};
+use super::wire::{CinderVolume, ClaimsBody, StoredAttachment, VolumeBody, VolumesBody};
 use crate::host::clock::Deadline;
 use crate::model::error::Result;
 use serde_json::json;
@@ -16,9 +16,9 @@ const EXTEND_ATTACHED: Version =
 const ATTACHMENTS: Version = Version::Needed("volume 3.27", "a list of attachments");
 
 impl Services {
-    pub(super) fn volume(&self, id: &str, deadline: Deadline) -> Result<Option<Volume>> {
+    pub(super) fn volume(&self, id: &str, deadline: Deadline) -> Result<Option<CinderVolume>> {
         let path = format!("/volumes/{id}");
-        let found: Option<VolumeBody> = self.get(Service::Volume, &path, deadline)?;
+        let found: Option<VolumeBody> = self.get(Service::CinderVolume, &path, deadline)?;
         Ok(found.map(|body| body.volume))
     }
 
@@ -28,10 +28,10 @@ impl Services {
         key: &str,
         value: &str,
         deadline: Deadline,
-    ) -> Result<Vec<Volume>> {
+    ) -> Result<Vec<CinderVolume>> {
         let filter = json!({key: value}).to_string().replace('"', "'");
         let path = format!("/volumes/detail?metadata={}", query(&filter));
-        let all = self.pages(Service::Volume, &path, deadline, |body: VolumesBody| {
+        let all = self.pages(Service::CinderVolume, &path, deadline, |body: VolumesBody| {
             (body.volumes, body.volumes_links)
         })?;
         // A service that does not know the filter would list every volume.
@@ -46,23 +46,23 @@ impl Services {
     ) -> Result<()> {
         let path = &format!("/volumes/{id}/metadata");
         let body = Some(&json!({"metadata": pairs}));
-        let (service, version) = (Service::Volume, Version::Any);
+        let (service, version) = (Service::CinderVolume, Version::Any);
         let ask = Ask { service, method: Method::POST, path, version, body };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             200..=204 => Ok(()),
-            _ => Err(refused(Service::Volume, &answer)),
+            _ => Err(refused(Service::CinderVolume, &answer)),
         }
     }
 
     pub(super) fn remove_metadata(&self, id: &str, key: &str, deadline: Deadline) -> Result<()> {
         let path = &format!("/volumes/{id}/metadata/{key}");
-        let (service, version) = (Service::Volume, Version::Any);
+        let (service, version) = (Service::CinderVolume, Version::Any);
         let ask = Ask { service, method: Method::DELETE, path, version, body: None };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             200..=204 | 404 => Ok(()),
-            _ => Err(refused(Service::Volume, &answer)),
+            _ => Err(refused(Service::CinderVolume, &answer)),
         }
     }
 
@@ -70,7 +70,7 @@ impl Services {
         let path = format!("/volumes/{id}/action");
         let body = json!({"os-extend": {"new_size": gib}});
         let ask = Ask {
-            service: Service::Volume,
+            service: Service::CinderVolume,
             method: Method::POST,
             path: &path,
             version: EXTEND_ATTACHED,
@@ -79,16 +79,18 @@ impl Services {
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             202 => Ok(()),
-            413 => Err(refused(Service::Volume, &answer).hint("the project's quota is used up")),
-            _ => Err(refused(Service::Volume, &answer)),
+            413 => {
+                Err(refused(Service::CinderVolume, &answer).hint("the project's quota is used up"))
+            }
+            _ => Err(refused(Service::CinderVolume, &answer)),
         }
     }
 
     /// Who holds the volume, reservations included: those are not listed with the volume itself.
-    pub(super) fn claims_on(&self, id: &str, deadline: Deadline) -> Result<Vec<Claim>> {
+    pub(super) fn claims_on(&self, id: &str, deadline: Deadline) -> Result<Vec<StoredAttachment>> {
         let path = format!("/attachments?volume_id={}", query(id));
         let found: Option<ClaimsBody> =
-            self.get_with(Service::Volume, &path, ATTACHMENTS, deadline)?;
+            self.get_with(Service::CinderVolume, &path, ATTACHMENTS, deadline)?;
         let all = found.map(|body| body.attachments).unwrap_or_default();
         // A service that does not know the filter would list every attachment.
         Ok(all.into_iter().filter(|claim| claim.volume_id == id).collect())
@@ -98,7 +100,7 @@ impl Services {
     /// not know of it.
     pub(super) fn drop_attachment(&self, attachment: &str, deadline: Deadline) -> Result<()> {
         let ask = Ask {
-            service: Service::Volume,
+            service: Service::CinderVolume,
             method: Method::DELETE,
             path: &format!("/attachments/{attachment}"),
             version: ATTACHMENTS,
@@ -107,7 +109,7 @@ impl Services {
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             200..=204 | 404 => Ok(()),
-            _ => Err(refused(Service::Volume, &answer)),
+            _ => Err(refused(Service::CinderVolume, &answer)),
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Request<'a> {
 
 /// A service's answer, whatever its status.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     pub(super) body: Value,
     pub(super) subject_token: Option<Secret>,
@@ -57,7 +57,7 @@ pub(super) struct Http {
 }
 
 enum Sent {
-    Answer(Response),
+    HttpAnswer(Response),
     /// It did not reach the service.
     Failed(Error),
     /// It may have.
@@ -79,7 +79,7 @@ impl Http {
     }
 
     /// Sends a request; an answer of any status is an answer.
-    pub(super) fn send(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer> {
+    pub(super) fn send(&self, request: &Request<'_>, deadline: Deadline) -> Result<HttpAnswer> {
         let lane =
             if request.method == Method::GET { Lane::Read } else { Lane::Change(request.about) };
         let asked = format!("{} at {}", request.service, host_of(&request.url));
@@ -94,7 +94,7 @@ impl Http {
             let sent = self.once(request, deadline)?;
             drop(leave);
             let pause = match sent {
-                Sent::Answer(response) => {
+                Sent::HttpAnswer(response) => {
                     self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
@@ -159,7 +159,7 @@ impl Http {
             builder = builder.json(body);
         }
         Ok(match builder.send() {
-            Ok(response) => Sent::Answer(response),
+            Ok(response) => Sent::HttpAnswer(response),
             Err(error) if is_distrust(&error) => return Err(distrusted(request, &error)),
             Err(error) => {
                 let trouble = unreachable(request, &error);
@@ -216,7 +216,7 @@ fn headers(request: &Request<'_>) -> Result<HeaderMap> {
 /// Longer answers are refused: a list's page of a thousand volumes has some 2 MiB.
 const LONGEST_BODY: usize = 8 << 20;
 
-fn read(request: &Request<'_>, response: Response, until: Deadline) -> Result<Answer> {
+fn read(request: &Request<'_>, response: Response, until: Deadline) -> Result<HttpAnswer> {
     let status = response.status().as_u16();
     let subject_token = response
         .headers()
@@ -230,7 +230,7 @@ fn read(request: &Request<'_>, response: Response, until: Deadline) -> Result<An
     // A proxy may answer in HTML: the text is kept for the message.
     let body = serde_json::from_slice(&bytes)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-    Ok(Answer { status, body, subject_token })
+    Ok(HttpAnswer { status, body, subject_token })
 }
 
 /// An answer that has no end, or broke off.
@@ -262,7 +262,7 @@ fn torn(request: &Request<'_>, error: &std::io::Error) -> Error {
 }
 
 /// An answer as an error: the service, its status and its own words.
-pub(super) fn failed(service: &str, answer: &Answer) -> Error {
+pub(super) fn failed(service: &str, answer: &HttpAnswer) -> Error {
     let kind = match answer.status {
         401 | 403 => Kind::Config,
         404 => Kind::Missing,

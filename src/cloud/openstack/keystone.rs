@@ -1,7 +1,7 @@
 //! Logging in, and where the services are.
 
 use super::catalog;
-use super::http::{Answer, Http, Method, Request, failed};
+use super::http::{Http, HttpAnswer, Method, Request, failed};
 use super::tokens::{Session, now};
 use crate::host::clock::Deadline;
 use crate::model::cloud::access::{Access, Domain, Login, Named, Scope};
@@ -29,7 +29,7 @@ pub(super) fn log_in(http: &Http, deadline: Deadline) -> Result<Session> {
     settle(http.access(), &answer)
 }
 
-fn log_in_at(http: &Http, address: &str, deadline: Deadline) -> Result<Answer> {
+fn log_in_at(http: &Http, address: &str, deadline: Deadline) -> Result<HttpAnswer> {
     let request = Request {
         method: Method::POST,
         url: format!("{address}/auth/tokens"),
@@ -44,7 +44,7 @@ fn log_in_at(http: &Http, address: &str, deadline: Deadline) -> Result<Answer> {
     http.send(&request, deadline)
 }
 
-fn settle(access: &Access, answer: &Answer) -> Result<Session> {
+fn settle(access: &Access, answer: &HttpAnswer) -> Result<Session> {
     match answer.status {
         201 => session(access, answer),
         400 | 401 | 403 | 404 => Err(refused(answer, access)),
@@ -89,7 +89,7 @@ fn rebased(host: &str, href: &str) -> Option<String> {
 
 /// Wrong secrets, unknown users and unknown projects all get the same answer: the message says
 /// what was tried, without the secret.
-fn refused(answer: &Answer, access: &Access) -> Error {
+fn refused(answer: &HttpAnswer, access: &Access) -> Error {
     let who = match &access.login {
         Login::Password { user, .. } => format!("user {}", text(user)),
         Login::ApplicationCredential { credential, .. } => {
@@ -108,7 +108,7 @@ fn text(named: &Named) -> &str {
     }
 }
 
-fn session(access: &Access, answer: &Answer) -> Result<Session> {
+fn session(access: &Access, answer: &HttpAnswer) -> Result<Session> {
     let token = &answer.body["token"];
     let wrong = |what: String| Error::new(Kind::Config, what);
     // A login without a project succeeds too; every list is empty with such a token.

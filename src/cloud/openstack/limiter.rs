@@ -6,7 +6,7 @@
 //! state is one small file, changed under its lock in microseconds. Without a folder to write there
 //! is no limit: a call is worth more than its manners.
 
-use super::queue::{Place, Queue};
+use super::queue::{Queue, Ticket};
 use crate::host::clock::Deadline;
 use crate::host::files;
 use crate::model::cloud::access::Limits;
@@ -74,7 +74,7 @@ pub struct Limiter {
 /// Leave to make one request; given back when dropped.
 #[derive(Debug)]
 pub struct Leave {
-    _places: [Option<Place>; 2],
+    _places: [Option<Ticket>; 2],
 }
 
 impl Limiter {

@@ -22,7 +22,7 @@ use self::http::Http;
 pub use self::sources::access;
 
 use self::limiter::Limiter;
-use self::nova::Row;
+use self::nova::ServerRow;
 use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
@@ -217,7 +217,7 @@ impl OpenStack {
         }
     }
 
-    fn view(&self, volume: wire::Volume) -> Result<CloudVolume> {
+    fn view(&self, volume: wire::CinderVolume) -> Result<CloudVolume> {
         let id = VolumeId::parse(&volume.id)?;
         self.shareable.borrow_mut().insert(id.clone(), volume.multiattach);
         let mut attachments: Vec<Attachment> = Vec::new();
@@ -286,9 +286,9 @@ impl Cloud for OpenStack {
 
     fn mapping(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<Mapping> {
         match self.services.mapping(server.as_str(), id.as_str(), deadline)? {
-            Row::There => Ok(Mapping::Mapped),
-            Row::NotAtServer => Ok(Mapping::NotMapped),
-            Row::Missing => {
+            ServerRow::There => Ok(Mapping::Mapped),
+            ServerRow::NotAtServer => Ok(Mapping::NotMapped),
+            ServerRow::Missing => {
                 let exists = self.exists(server, deadline)?;
                 Ok(if exists { Mapping::NotMapped } else { Mapping::NoServer })
             }

@@ -1,6 +1,6 @@
 //! Requests to the compute service.
 
-use super::http::{Answer, Method, words};
+use super::http::{HttpAnswer, Method, words};
 use super::services::{Ask, Service, Services, Version, query, refused};
 use super::wire::{
     Action, ActionBody, ActionsBody, AttachmentsBody, Event, Server, ServerAttachment, ServerBody,
@@ -27,7 +27,7 @@ const MOST_UNDER_WAY: usize = 4;
 
 /// What the service says of a volume and a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Row {
+pub(super) enum ServerRow {
     /// The volume is mapped to the server.
     There,
     /// The server exists, and has no such volume.
@@ -69,18 +69,23 @@ impl Services {
     }
 
     /// Whether the volume is mapped to the server.
-    pub(super) fn mapping(&self, server: &str, volume: &str, deadline: Deadline) -> Result<Row> {
+    pub(super) fn mapping(
+        &self,
+        server: &str,
+        volume: &str,
+        deadline: Deadline,
+    ) -> Result<ServerRow> {
         let path = &format!("/servers/{server}/os-volume_attachments/{volume}");
         let (service, version) = (Service::Compute, Version::Any);
         let ask = Ask { service, method: Method::GET, path, version, body: None };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
-            200 => Ok(Row::There),
+            200 => Ok(ServerRow::There),
             // Only the service's own 404 is an answer; a proxy's page is not.
             404 if answer.body.is_object() => {
                 // It looks for the server first: these words say that it has found it.
                 let has_server = words(&answer.body).contains("is not attached to volume");
-                Ok(if has_server { Row::NotAtServer } else { Row::Missing })
+                Ok(if has_server { ServerRow::NotAtServer } else { ServerRow::Missing })
             }
             _ => Err(refused(Service::Compute, &answer)),
         }
@@ -155,7 +160,7 @@ impl Services {
 
     /// The server has as many disks as it may have. The cloud's words name the limit; how many
     /// there are is counted, for both tell what to do.
-    fn full(&self, server: &str, answer: &Answer, deadline: Deadline) -> Error {
+    fn full(&self, server: &str, answer: &HttpAnswer, deadline: Deadline) -> Error {
         let count = self.attachments_of(server, deadline).ok().flatten().map(|all| all.len());
         let count = count.map_or_else(|| "an unknown number of".to_owned(), |n| n.to_string());
         let error = refused(Service::Compute, answer);
@@ -168,7 +173,7 @@ impl Services {
 }
 
 /// In the words of Nova's own limit, and of hypervisors that run out of letters.
-fn is_full(answer: &Answer) -> bool {
+fn is_full(answer: &HttpAnswer) -> bool {
     let words = words(&answer.body).to_lowercase();
     let is_limit = words.contains("maximum allowed number of disk devices");
     (answer.status == 403 && is_limit) || words.contains("no free disk device names")

@@ -27,11 +27,11 @@ pub(super) struct Queue {
 
 /// A place in a queue, given back when it is dropped. Without a file where no queue can be kept.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Ticket {
     ticket: Option<(PathBuf, File)>,
 }
 
-impl Drop for Place {
+impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some((path, _)) = &self.ticket {
             let _ = fs::remove_file(path);
@@ -52,12 +52,12 @@ impl Queue {
     }
 
     /// Waits for its turn; nothing if the deadline passes first.
-    pub(super) fn enter(&self, deadline: Deadline) -> Option<Place> {
+    pub(super) fn enter(&self, deadline: Deadline) -> Option<Ticket> {
         let Some((number, path, mut file)) = self.draw() else {
-            return Some(Place { ticket: None });
+            return Some(Ticket { ticket: None });
         };
         let _ = file.write_all(b"waits");
-        let place = Place { ticket: Some((path.clone(), file)) };
+        let place = Ticket { ticket: Some((path.clone(), file)) };
         loop {
             let mut before = numbers_in(&self.folder);
             before.retain(|other| *other < number);

@@ -1,10 +1,10 @@
 //! Requests to Nova and Cinder: with a token, with the version that a request needs, and with one
 //! new login when the token is refused.
 
-use super::http::{Answer, Http, Method, Request, failed, words};
+use super::http::{Http, HttpAnswer, Method, Request, failed, words};
 use super::keystone;
 use super::tokens::{Session, Tokens};
-use super::wire::Link;
+use super::wire::NextPage;
 use crate::host::clock::Deadline;
 use crate::model::cloud::access::Access;
 use crate::model::error::{Error, Kind, Result};
@@ -18,14 +18,14 @@ const MOST_PAGES: usize = 50;
 #[derive(Clone, Copy)]
 pub(super) enum Service {
     Compute,
-    Volume,
+    CinderVolume,
 }
 
 impl Service {
     fn name(self) -> &'static str {
         match self {
             Service::Compute => "Nova",
-            Service::Volume => "Cinder",
+            Service::CinderVolume => "Cinder",
         }
     }
 }
@@ -100,7 +100,7 @@ impl Services {
         service: Service,
         path: &str,
         deadline: Deadline,
-        split: impl Fn(T) -> (Vec<I>, Vec<Link>),
+        split: impl Fn(T) -> (Vec<I>, Vec<NextPage>),
     ) -> Result<Vec<I>> {
         let mut all = Vec::new();
         let mut path = path.to_owned();
@@ -129,7 +129,7 @@ impl Services {
 
     /// Sends a request in the version that it needs. A service that does not have the version says
     /// so before it does anything.
-    pub(super) fn send(&self, ask: &Ask<'_>, deadline: Deadline) -> Result<Answer> {
+    pub(super) fn send(&self, ask: &Ask<'_>, deadline: Deadline) -> Result<HttpAnswer> {
         match ask.version {
             Version::Any => self.send_as(ask, None, deadline),
             Version::Better(version) => {
@@ -155,14 +155,14 @@ impl Services {
         ask: &Ask<'_>,
         version: Option<&'static str>,
         deadline: Deadline,
-    ) -> Result<Answer> {
+    ) -> Result<HttpAnswer> {
         let mut session = self.session(deadline)?;
         for is_last in [false, true] {
             let place = session.places.get(self.place.get()).or_else(|| session.places.first());
             let place = place.ok_or_else(|| Error::new(Kind::Bug, "a session without a place"))?;
             let base = match ask.service {
                 Service::Compute => &place.compute,
-                Service::Volume => &place.volume,
+                Service::CinderVolume => &place.volume,
             };
             let answer = self.http.send(
                 &Request {
@@ -234,7 +234,7 @@ impl Services {
     }
 }
 
-pub(super) fn refused(service: Service, answer: &Answer) -> Error {
+pub(super) fn refused(service: Service, answer: &HttpAnswer) -> Error {
     failed(service.name(), answer)
 }
 

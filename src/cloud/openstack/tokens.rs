@@ -5,7 +5,7 @@
 //! that a login consists of, the secret too, so that another password is another file. A file
 //! that is not ours, torn, or near its end counts as none.
 
-use super::catalog::Place;
+use super::catalog::RegionEndpoints;
 use crate::host::clock::Deadline;
 use crate::host::files;
 use crate::model::cloud::access::Access;
@@ -31,7 +31,7 @@ pub(super) struct Session {
     /// How many seconds it lived when it was new; 0 where that is not known.
     pub(super) life: u64,
     /// Our region's services, and after them those of the others.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<RegionEndpoints>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,7 +41,7 @@ struct Kept {
     expires: u64,
     #[serde(default)]
     life: u64,
-    places: Vec<Place>,
+    places: Vec<RegionEndpoints>,
 }
 
 /// The folder of kept tokens, for one credential.
@@ -168,7 +168,7 @@ mod tests {
             token: "hunter2".into(),
             expires: now() + lasts,
             life: 3600,
-            places: vec![Place {
+            places: vec![RegionEndpoints {
                 region: None,
                 compute: "http://c".to_owned(),
                 volume: "http://v".to_owned(),

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 /// `GET /volumes/{id}` (Cinder 3.0).
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct VolumeBody {
-    pub(super) volume: Volume,
+    pub(super) volume: CinderVolume,
 }
 
 /// A volume.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Volume {
+pub(super) struct CinderVolume {
     pub(super) id: String,
     pub(super) status: String,
     /// In GiB.
@@ -38,7 +38,7 @@ pub(super) struct Volume {
     pub(super) bootable: serde_json::Value,
 }
 
-impl Volume {
+impl CinderVolume {
     /// What the cloud made the volume from, in words; nothing if it began blank.
     pub(super) fn origin(&self) -> Option<String> {
         /// Cinder's own key: the backup that was restored into the volume.
@@ -81,9 +81,9 @@ impl VolumeAttachment {
 /// `GET /volumes/detail`
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct VolumesBody {
-    pub(super) volumes: Vec<Volume>,
+    pub(super) volumes: Vec<CinderVolume>,
     #[serde(default)]
-    pub(super) volumes_links: Vec<Link>,
+    pub(super) volumes_links: Vec<NextPage>,
 }
 
 /// `GET /servers?name=`
@@ -91,7 +91,7 @@ pub(super) struct VolumesBody {
 pub(super) struct ServersBody {
     pub(super) servers: Vec<Server>,
     #[serde(default)]
-    pub(super) servers_links: Vec<Link>,
+    pub(super) servers_links: Vec<NextPage>,
 }
 
 /// `GET /servers/{id}`
@@ -113,7 +113,7 @@ pub(super) struct Server {
 
 /// Where a list goes on.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Link {
+pub(super) struct NextPage {
     pub(super) rel: String,
     pub(super) href: String,
 }
@@ -135,12 +135,12 @@ pub(super) struct ServerAttachment {
 /// `GET /attachments` (Cinder 3.27)
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ClaimsBody {
-    pub(super) attachments: Vec<Claim>,
+    pub(super) attachments: Vec<StoredAttachment>,
 }
 
 /// An attachment that is finished, on its way, or only reserved.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Claim {
+pub(super) struct StoredAttachment {
     pub(super) id: String,
     pub(super) volume_id: String,
     pub(super) status: String,

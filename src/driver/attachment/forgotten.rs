@@ -12,7 +12,7 @@ use crate::host::records::Records;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::folders_let_go::LetGoes;
-use crate::model::mount::layout::{Layouts, Place, Target};
+use crate::model::mount::layout::{FolderKind, Layouts, Target};
 use crate::model::record::VolumeRecord;
 use std::path::Path;
 
@@ -105,7 +105,8 @@ pub(in crate::driver) fn global_of(
             .hint("unmount it by hand")
     };
     let (place, name) = layouts.place_of(folder).ok_or_else(wrong)?;
-    let root = layouts.root_above(folder).filter(|_| place == Place::Global).ok_or_else(wrong)?;
+    let root =
+        layouts.root_above(folder).filter(|_| place == FolderKind::Global).ok_or_else(wrong)?;
     let below = folder.strip_prefix(root).map_err(|_| wrong())?;
     Ok((name, Target { root: root.to_path_buf(), below: below.to_path_buf() }))
 }

@@ -1,7 +1,7 @@
 //! The ports of [`NoHost`] that see processes and namespaces: there are none.
 
 use super::{NoHost, nothing};
-use crate::host::child::Keeper;
+use crate::host::child::FileSystemKeeper;
 use crate::host::clock::Deadline;
 use crate::host::{Census, Processes, SwitchRequest, Switches};
 use crate::model::disk::device::DeviceNumber;
@@ -12,7 +12,7 @@ use crate::model::mount::disk_users::{
     Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers,
 };
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::replacement::{Method, Standing, Switched};
+use crate::model::mount::replacement::{Method, MountIntent, Switched};
 use crate::model::record::NamespaceSign;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -79,15 +79,15 @@ impl Switches for NoHost {
         nothing()
     }
 
-    fn will_change(&self, _: &SwitchRequest<'_>) -> Result<Vec<Standing>> {
+    fn will_change(&self, _: &SwitchRequest<'_>) -> Result<Vec<MountIntent>> {
         nothing()
     }
 
-    fn set_back(&self, _: Option<&File>, _: &[Standing], _: Deadline) -> Result<()> {
+    fn set_back(&self, _: Option<&File>, _: &[MountIntent], _: Deadline) -> Result<()> {
         nothing()
     }
 
-    fn keep(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<Option<Keeper>> {
+    fn keep(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<Option<FileSystemKeeper>> {
         nothing()
     }
 }

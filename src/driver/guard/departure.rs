@@ -19,7 +19,9 @@ use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::Freedom;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
-use crate::model::mount::disk_users::{Answer, DeviceUses, Keeper, NamespaceUse, Process, plain};
+use crate::model::mount::disk_users::{
+    Answer, DeviceUses, NamespaceKeeper, NamespaceUse, Process, plain,
+};
 use crate::model::mount::staleness::Presence;
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
@@ -309,10 +311,10 @@ fn mounted_in(one: &NamespaceUse) -> String {
         (Some(process), _) => {
             format!("{process} has it mounted (nsenter -t {} -m umount {place})", process.pid)
         }
-        (None, Some(Keeper::MountedAt { place, .. })) => {
+        (None, Some(NamespaceKeeper::MountedAt { place, .. })) => {
             format!("a mount namespace where no process lives has it (umount {})", plain(place))
         }
-        (None, Some(Keeper::OpenIn { process, .. })) => {
+        (None, Some(NamespaceKeeper::OpenIn { process, .. })) => {
             format!("a mount namespace has it that {process} has open (kill {})", process.pid)
         }
         (None, None) => format!(

@@ -10,7 +10,7 @@ use crate::host::{Census, Processes};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::aftercare::Wakeup;
-use crate::model::mount::disk_users::{Answer, Keeper, Process};
+use crate::model::mount::disk_users::{Answer, NamespaceKeeper, Process};
 use crate::model::pauses::Steps;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,8 +39,8 @@ impl OrdinaryUsers<'_> {
         let of_users = users.namespaces.iter().filter(|one| one.user.is_some());
         let in_theirs = of_users.flat_map(|one| {
             let openers = one.keepers.iter().filter_map(|keeper| match keeper {
-                Keeper::OpenIn { process, .. } => Some(process),
-                Keeper::MountedAt { .. } => None,
+                NamespaceKeeper::OpenIn { process, .. } => Some(process),
+                NamespaceKeeper::MountedAt { .. } => None,
             });
             one.processes.iter().chain(openers)
         });

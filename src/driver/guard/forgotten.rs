@@ -11,8 +11,8 @@ use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::folders_let_go::LetGo;
-use crate::model::mount::layout::{Layouts, Place};
-use crate::model::mount::ownership::{Machine, Standing};
+use crate::model::mount::layout::{FolderKind, Layouts};
+use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::LetGoFact;
 use std::path::Path;
@@ -63,7 +63,10 @@ impl Forgetting<'_> {
         let numbers: Vec<DeviceNumber> = self.numbers.numbers_of(Some(&record.volume), &[]);
         let Ok(table) = self.mounts.table() else { return false };
         let is_pods = |place: &Path| {
-            matches!(self.layouts.place_of(place), Some((Place::Pod(_) | Place::SubPath(_), _)))
+            matches!(
+                self.layouts.place_of(place),
+                Some((FolderKind::Pod(_) | FolderKind::SubPath(_), _))
+            )
         };
         let mut own = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
         if own.any(|mount| is_pods(&mount.target)) {
@@ -72,7 +75,7 @@ impl Forgetting<'_> {
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
                 let machine = Machine::new(self.layouts, &table, Some(record), &numbers);
-                uses.namespaces.iter().all(|one| machine.standing(one) != Standing::Claim)
+                uses.namespaces.iter().all(|one| machine.standing(one) != NamespaceRole::Claim)
             }
             Answer::CannotTell(_) => false,
         }

@@ -18,7 +18,7 @@ use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::layout::Layouts;
-use crate::model::mount::ownership::{Machine, Standing};
+use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ impl LeakedCopies<'_> {
         let record = id.map(|id| self.records.load(id));
         let machine = Machine::new(self.layouts, &table, record.as_ref(), numbers);
         let (held, others): (Vec<_>, Vec<_>) =
-            uses.namespaces.iter().partition(|one| machine.standing(one) == Standing::Claim);
+            uses.namespaces.iter().partition(|one| machine.standing(one) == NamespaceRole::Claim);
         if !held.is_empty() {
             let dead = self.numbers.all_gone(numbers);
             let holders = named(&held, |one| namespace(&at_its_places(one, &machine)));

@@ -21,7 +21,7 @@ use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
-use crate::model::mount::layout::{Layouts, Place};
+use crate::model::mount::layout::{FolderKind, Layouts};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
 use crate::model::record::{DiskMoment, VolumeRecord};
@@ -81,8 +81,8 @@ impl Adoption<'_> {
         let boot = crate::host::machine::boot_id();
         let places = table.mounts().iter().filter_map(|mount| {
             match self.layouts.place_of(&mount.target)? {
-                (Place::Global, name) => Some((name, mount)),
-                (Place::Pod(_) | Place::SubPath(_), _) => None,
+                (FolderKind::Global, name) => Some((name, mount)),
+                (FolderKind::Pod(_) | FolderKind::SubPath(_), _) => None,
             }
         });
         // Of those that are stacked the one that none of the others stands on.
@@ -119,7 +119,7 @@ impl Adoption<'_> {
         self.memory.remember_found(&id, &disk, mount);
         let pods =
             table.of(mount.number).filter_map(|one| match self.layouts.place_of(&one.target)? {
-                (Place::Pod(uid), of) if of == *name => Some((uid, one.target.clone())),
+                (FolderKind::Pod(uid), of) if of == *name => Some((uid, one.target.clone())),
                 _ => None,
             });
         let pods: Vec<_> = pods.collect();
@@ -257,7 +257,7 @@ impl Adoption<'_> {
         let table = self.mounts.table()?;
         let own = table.mounts().iter().find(|mount| {
             dead.contains(&mount.number)
-                && matches!(self.layouts.place_of(&mount.target), Some((Place::Global, _)))
+                && matches!(self.layouts.place_of(&mount.target), Some((FolderKind::Global, _)))
         });
         let folder = own.map(|mount| mount.target.clone()).unwrap_or_default();
         let read_only = own.is_some_and(Mount::is_read_only);

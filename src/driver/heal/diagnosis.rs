@@ -11,7 +11,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::staleness::{Here, Verdict};
+use crate::model::mount::staleness::{Here, MountVerdict};
 
 /// What a heal has to do with.
 pub(in crate::driver) struct Patient {
@@ -54,7 +54,7 @@ impl Diagnosis<'_> {
         };
         let table = self.mounts.table()?;
         let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
-        let all = self.numbers.verdicts(id, &table, here, |one| *one != Verdict::Healthy)?;
+        let all = self.numbers.verdicts(id, &table, here, |one| *one != MountVerdict::Healthy)?;
         if all.is_empty() {
             return Ok(None);
         }
@@ -104,7 +104,7 @@ impl Diagnosis<'_> {
 fn not_replaced(
     id: &VolumeId,
     number: DeviceNumber,
-    verdict: &Verdict,
+    verdict: &MountVerdict,
     disk: Option<&Device>,
 ) -> Error {
     let now = disk.map_or_else(

@@ -6,7 +6,7 @@ use crate::host::clock::now;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, NamespaceUse};
-use crate::model::mount::replacement::{Outcome, Switched};
+use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 use crate::model::timestamp::{Millis, text as in_full};
 
 /// Who lives there may have as many mounts as he likes: no more are named.
@@ -47,13 +47,21 @@ impl Healed {
     /// How many mounts stand on the new disk now.
     pub(in crate::driver) fn switched(&self) -> usize {
         let all = self.places.iter().flat_map(|(_, done)| done);
-        all.filter(|one| !matches!(one.outcome, Outcome::Skipped(_) | Outcome::Gone)).count()
+        all.filter(|one| {
+            !matches!(one.outcome, ReplacementOutcome::Skipped(_) | ReplacementOutcome::Gone)
+        })
+        .count()
     }
 
     /// How many mounts were replaced now.
     pub(in crate::driver) fn replaced(&self) -> u64 {
         let is_new = |one: &&Switched| {
-            matches!(one.outcome, Outcome::Switched | Outcome::DetachedOnly | Outcome::Stacked)
+            matches!(
+                one.outcome,
+                ReplacementOutcome::Switched
+                    | ReplacementOutcome::DetachedOnly
+                    | ReplacementOutcome::Stacked
+            )
         };
         let all = self.places.iter().flat_map(|(_, done)| done);
         u64::try_from(all.filter(is_new).count()).unwrap_or(u64::MAX)

@@ -6,7 +6,7 @@ use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::diagnosis::Patient;
 use crate::driver::heal::time_shares::TimeShares;
 use crate::failpoints;
-use crate::host::child::{Ended, Keeper};
+use crate::host::child::{Ended, FileSystemKeeper};
 use crate::host::clock::Deadline;
 use crate::host::files;
 use crate::host::locks::{Locked, Locks};
@@ -18,7 +18,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::replacement::Standing;
+use crate::model::mount::replacement::MountIntent;
 use crate::model::policy::HealMode;
 use crate::model::record::{NamespaceSign, Switching, VolumeRecord};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ const MOST_BYTES: usize = 1 << 20;
 const MOST_BYTES_OF_ALL: usize = 6 << 20;
 
 /// Who keeps which dead disk; and those that nobody could keep, and why.
-type Keepers = Vec<(DeviceNumber, Keeper)>;
+type Keepers = Vec<(DeviceNumber, FileSystemKeeper)>;
 type Unkept = Vec<(DeviceNumber, Error)>;
 
 /// What killed heals left.
@@ -87,7 +87,7 @@ impl Recovery<'_> {
         one: &NamespaceUse,
         fresh: &File,
         deadline: Deadline,
-    ) -> Result<(NamespaceSign, Vec<Standing>)> {
+    ) -> Result<(NamespaceSign, Vec<MountIntent>)> {
         let door = self.census.open_namespace(one)?;
         let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
         let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
@@ -106,7 +106,7 @@ impl Recovery<'_> {
     pub(in crate::driver) fn write_down(
         &self,
         id: &VolumeId,
-        all: Vec<(NamespaceSign, Vec<Standing>)>,
+        all: Vec<(NamespaceSign, Vec<MountIntent>)>,
     ) -> Result<()> {
         let all: Vec<_> = all.into_iter().filter(|(_, changes)| !changes.is_empty()).collect();
         if all.is_empty() {
@@ -126,7 +126,7 @@ impl Recovery<'_> {
     pub(in crate::driver) fn has_room_for(
         &self,
         id: &VolumeId,
-        changes: &[Standing],
+        changes: &[MountIntent],
         more: usize,
     ) -> bool {
         let known: usize =
@@ -334,7 +334,7 @@ impl Recovery<'_> {
 
     /// Ends that. What hangs is left alone, and told.
     pub(in crate::driver) fn let_go(&self, kept: Keepers) -> Vec<String> {
-        let ended = |(number, keeper): (DeviceNumber, Keeper)| {
+        let ended = |(number, keeper): (DeviceNumber, FileSystemKeeper)| {
             let pid = keeper.pid();
             let hangs = keeper.release(self.deadline.at_most(LET_GO_WAIT)) == Ended::Hangs;
             hangs.then(|| {
@@ -346,8 +346,8 @@ impl Recovery<'_> {
 }
 
 /// What a record takes for it at most: a path that is no UTF-8 takes two digits for a byte.
-pub(in crate::driver) fn bytes_of(changes: &[Standing]) -> usize {
+pub(in crate::driver) fn bytes_of(changes: &[MountIntent]) -> usize {
     const REST: usize = 120;
-    let each = |one: &Standing| 2 * one.target.as_os_str().len() + one.propagation.len() + REST;
+    let each = |one: &MountIntent| 2 * one.target.as_os_str().len() + one.propagation.len() + REST;
     changes.iter().map(each).sum()
 }

@@ -21,7 +21,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::replacement::Outcome;
+use crate::model::mount::replacement::ReplacementOutcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -230,7 +230,8 @@ impl Replacement<'_> {
             match done.and_then(|()| self.peer_groups.switch_in(company, &part, fresh, limit)) {
                 Ok(done) => {
                     tell(id, &place, &done);
-                    replacing.progress |= done.iter().any(|one| one.outcome == Outcome::Switched);
+                    replacing.progress |=
+                        done.iter().any(|one| one.outcome == ReplacementOutcome::Switched);
                     replacing.healed.places.push((place.clone(), done));
                 }
                 // The mounts that change too much are found by halves.

@@ -11,7 +11,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::staleness::{Here, Presence, Verdict, judge};
+use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ impl DiskNumbers<'_> {
         id: &VolumeId,
         table: &MountTable,
     ) -> Result<Vec<DeviceNumber>> {
-        let mut dead = self.verdicts(id, table, Here::Nothing, Verdict::is_dead)?;
+        let mut dead = self.verdicts(id, table, Here::Nothing, MountVerdict::is_dead)?;
         let record = self.records.load(id);
         let unseen: Vec<_> = dead
             .iter()
@@ -78,8 +78,8 @@ impl DiskNumbers<'_> {
         id: &VolumeId,
         table: &MountTable,
         here: Here,
-        matters: impl Fn(&Verdict) -> bool,
-    ) -> Result<Vec<(DeviceNumber, Verdict)>> {
+        matters: impl Fn(&MountVerdict) -> bool,
+    ) -> Result<Vec<(DeviceNumber, MountVerdict)>> {
         let record = self.records.load(id);
         let ours: BTreeSet<_> = labelled(table, id).map(|mount| mount.disk).collect();
         let mut numbers: BTreeSet<_> = record.former_numbers(&boot_id()).collect();

@@ -11,7 +11,7 @@ use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, Holder, PodUsers};
 use crate::model::mount::layout::Layouts;
-use crate::model::mount::ownership::{Machine, Standing};
+use crate::model::mount::ownership::{Machine, NamespaceRole};
 use std::collections::BTreeSet;
 
 /// Who has a volume.
@@ -66,7 +66,7 @@ impl Ownership<'_> {
         let record = id.map(|id| self.records.load(id));
         let machine = Machine::new(self.layouts, &table, record.as_ref(), numbers);
         let given = uses.namespaces.iter();
-        let given = given.filter(|one| machine.standing(one) == Standing::Claim);
+        let given = given.filter(|one| machine.standing(one) == NamespaceRole::Claim);
         let holders = given.flat_map(|one| {
             let places: Vec<_> = one.mounts.iter().map(|mount| mount.target.clone()).collect();
             let its = one.processes.iter().filter(|process| {

@@ -2,7 +2,7 @@
 
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{
-    DeviceUses, FileUse, Holder, Keeper, KernelUse, NamespaceUse, Tie,
+    DeviceUses, FileUse, Holder, KernelUse, NamespaceKeeper, NamespaceUse, Tie,
 };
 use crate::model::mount::ownership::Machine;
 use crate::model::record::VolumeRecord;
@@ -54,8 +54,8 @@ pub(in crate::driver) fn namespace(one: &NamespaceUse) -> String {
     let id = one.id.map_or_else(|| "a mount namespace".to_owned(), |id| id.to_string());
     let who = match one.processes.as_slice() {
         [] => match (one.user, one.keepers.first()) {
-            (_, Some(Keeper::OpenIn { process, .. })) => format!("kept open by {process}"),
-            (_, Some(Keeper::MountedAt { place, .. })) => {
+            (_, Some(NamespaceKeeper::OpenIn { process, .. })) => format!("kept open by {process}"),
+            (_, Some(NamespaceKeeper::MountedAt { place, .. })) => {
                 format!("kept by the mount {}", place.display())
             }
             (Some(user), None) => format!("user {user}, and no process lives there"),

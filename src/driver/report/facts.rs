@@ -3,7 +3,7 @@
 use crate::cloud::CloudVolume;
 use crate::host::machine::uptime;
 use crate::model::ids::{ConsumerId, ServerId, VolumeName};
-use crate::model::mount::layout::{Layouts, Place};
+use crate::model::mount::layout::{FolderKind, Layouts};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{CloudFact, CloudView, MountFact, PodFact, RefusalFact, Role};
@@ -18,8 +18,8 @@ pub(in crate::driver) fn own_role(
     record: Option<&VolumeRecord>,
 ) -> (Role, Option<ConsumerId>) {
     match layouts.place_of(&mount.target) {
-        Some((Place::Global, _)) => (Role::Global, None),
-        Some((Place::Pod(uid) | Place::SubPath(uid), _)) => (Role::Pod, Some(uid)),
+        Some((FolderKind::Global, _)) => (Role::Global, None),
+        Some((FolderKind::Pod(uid) | FolderKind::SubPath(uid), _)) => (Role::Pod, Some(uid)),
         None => {
             let Some(record) = record else { return (Role::Machine, None) };
             let mut published = record.published.iter();

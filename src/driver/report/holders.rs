@@ -8,7 +8,7 @@ use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, DeviceUses, Process, Tie};
-use crate::model::report::facts::{HolderFact, ProcessFact, Standing, VolumeFacts};
+use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
 use crate::model::report::metrics::{Gauges, LetGone, Refused};
 use crate::model::report::tear_down::TearDownWords;
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,7 +168,7 @@ fn inside(facts: &VolumeFacts, gone: &[DeviceNumber]) -> Vec<HolderFact> {
             process: process.cloned(),
             how: "mount",
             what: mount.place.display().to_string(),
-            is_on_gone_disk: mount.on == Standing::Gone || gone.contains(&mount.number),
+            is_on_gone_disk: mount.on == MountedOn::Gone || gone.contains(&mount.number),
             namespace: mount.namespace,
         };
         all.extend(mount.processes.iter().map(|process| holder(Some(process))));

@@ -18,8 +18,8 @@ use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::layout::Layouts;
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::ownership::{Machine, Standing};
-use crate::model::mount::staleness::{Here, Presence, Verdict, judge};
+use crate::model::mount::ownership::{Machine, NamespaceRole};
+use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
     CloudFact, Disk, DiskFact, LinkFact, MountFact, RecordFact, Role, VolumeFacts,
@@ -341,7 +341,7 @@ impl Surveying<'_> {
             let numbers = numbers_in(one);
             let standing =
                 Machine::new(self.layouts, context.table, record, &numbers).standing(one);
-            let is_given = standing == Standing::Claim;
+            let is_given = standing == NamespaceRole::Claim;
             let role = if is_given { Role::Container } else { Role::Stranger };
             for mount in one.mounts.iter().filter(is_ours) {
                 mounts.push(MountFact {
@@ -362,7 +362,7 @@ impl Surveying<'_> {
         id: Option<&VolumeId>,
         number: DeviceNumber,
         disk: &DiskFact,
-    ) -> Option<Verdict> {
+    ) -> Option<MountVerdict> {
         if let (Some(id), Some(here)) = (id, disk.here()) {
             // A file system with a number of its own, and nobody told which disk is under it.
             let is_disks = number.major != 0;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// What one look at processes found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FilesFound {
     /// Files of the file systems.
     pub(super) files: Vec<(u32, Tie, PathBuf)>,
     /// Open nodes of the disks.
@@ -81,18 +81,18 @@ impl<'a> Search<'a> {
     }
 
     /// Looks at all these processes.
-    pub(super) fn among(&self, pids: &[u32]) -> Found {
+    pub(super) fn among(&self, pids: &[u32]) -> FilesFound {
         /// So many processes are worth a thread.
         const SHARE: usize = 64;
-        let mut found = Found::default();
+        let mut found = FilesFound::default();
         for part in parallel::each(pids, SHARE, |pids| self.each(pids)) {
             found.merge(part);
         }
         found
     }
 
-    fn each(&self, pids: &[u32]) -> Found {
-        let mut found = Found::default();
+    fn each(&self, pids: &[u32]) -> FilesFound {
+        let mut found = FilesFound::default();
         for pid in pids {
             if let Err(error) = self.process(*pid, &mut found)
                 && !has_ended(&error)
@@ -103,7 +103,7 @@ impl<'a> Search<'a> {
         self.settle(found)
     }
 
-    fn process(&self, pid: u32, found: &mut Found) -> io::Result<()> {
+    fn process(&self, pid: u32, found: &mut FilesFound) -> io::Result<()> {
         // A thread of the kernel has no program, and neither has a process that has ended.
         let mut task = Task::first_of(pid);
         match self.proc.link(&format!("{task}/exe")) {
@@ -135,7 +135,7 @@ impl<'a> Search<'a> {
         table.covering(&path).is_some_and(is_of_a_server)
     }
 
-    fn descriptor(&self, task: Task, number: u32, found: &mut Found) -> io::Result<()> {
+    fn descriptor(&self, task: Task, number: u32, found: &mut FilesFound) -> io::Result<()> {
         let path = self.proc.link(&format!("{task}/fd/{number}"))?;
         // Sockets, pipes and their like are `kind:[number]`: they are on no disk.
         if !path.has_root() {
@@ -161,7 +161,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn maps(&self, task: Task, found: &mut Found) -> io::Result<()> {
+    fn maps(&self, task: Task, found: &mut FilesFound) -> io::Result<()> {
         let text = self.proc.read(&format!("{task}/maps"))?;
         let mut last = None;
         for line in text.split(|byte| *byte == b'\n') {
@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
     }
 
     /// Looks at what could not be told by its mount.
-    fn settle(&self, mut found: Found) -> Found {
+    fn settle(&self, mut found: FilesFound) -> FilesFound {
         let proc = Arc::clone(self.proc);
         let doubts = std::mem::take(&mut found.doubts);
         let answers = timeout::ask(doubts, move |doubt| proc.place(&doubt.link()));
@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Found {
+impl FilesFound {
     fn merge(&mut self, mut other: Self) {
         self.files.append(&mut other.files);
         self.nodes.append(&mut other.nodes);

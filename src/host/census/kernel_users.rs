@@ -31,12 +31,12 @@ pub(super) struct Kernel<'a> {
 
 /// What was found, and what could not be read.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct KernelFound {
     pub(super) uses: Vec<KernelUse>,
     pub(super) untold: Vec<Untold>,
 }
 
-impl Found {
+impl KernelFound {
     fn miss(&mut self, what: String, why: &io::Error) {
         self.untold.push(Untold { what, why: errno_text(why) });
     }
@@ -54,15 +54,15 @@ struct Loop {
 }
 
 impl Kernel<'_> {
-    pub(super) fn users(&self) -> Found {
-        let mut found = Found::default();
+    pub(super) fn users(&self) -> KernelFound {
+        let mut found = KernelFound::default();
         self.holders(&mut found);
         self.loops(&mut found);
         self.swaps(&mut found);
         found
     }
 
-    fn holders(&self, found: &mut Found) {
+    fn holders(&self, found: &mut KernelFound) {
         for number in self.numbers {
             let folder = self.sysfs.join(format!("dev/block/{number}/holders"));
             match fs::read_dir(&folder) {
@@ -79,7 +79,7 @@ impl Kernel<'_> {
         }
     }
 
-    fn loops(&self, found: &mut Found) {
+    fn loops(&self, found: &mut KernelFound) {
         let block = self.sysfs.join("block");
         let entries = match fs::read_dir(&block) {
             Ok(entries) => entries,
@@ -136,7 +136,7 @@ impl Kernel<'_> {
         found.is_some_and(|mount| self.numbers.contains(&mount.number))
     }
 
-    fn swaps(&self, found: &mut Found) {
+    fn swaps(&self, found: &mut KernelFound) {
         let text = match self.proc.read("swaps") {
             Ok(text) => text,
             // A kernel without swap.
@@ -201,7 +201,7 @@ fn ask_loop(one: &Loop) -> io::Result<Option<LoopStatus>> {
     Ok(Some(loop_status(&device)?))
 }
 
-fn place_at(path: &Path) -> nix::Result<crate::host::kernel::Place> {
+fn place_at(path: &Path) -> nix::Result<crate::host::kernel::FileLocation> {
     let root = File::open("/").map_err(|_| Errno::EIO)?;
     place_of(root, path.to_str().ok_or(Errno::EILSEQ)?)
 }

@@ -4,7 +4,7 @@ use super::inside;
 use super::proc::{Proc, Task, has_ended};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
-use crate::model::mount::disk_users::{Keeper, NamespaceId, Untold};
+use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, Untold};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::fcntl::OFlag;
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ pub(super) struct Namespace {
     /// Its mounts.
     pub(super) table: MountTable,
     /// What keeps it alive without a process.
-    pub(super) keepers: Vec<Keeper>,
+    pub(super) keepers: Vec<NamespaceKeeper>,
 }
 
 impl Namespace {

@@ -4,7 +4,7 @@ use super::proc::Proc;
 use super::{namespaces, unowned_namespaces};
 use crate::host::{kernel, machine};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mount::disk_users::{Keeper, NamespaceUse};
+use crate::model::mount::disk_users::{NamespaceKeeper, NamespaceUse};
 use crate::model::record::NamespaceSign;
 use nix::fcntl::OFlag;
 use std::fs::File;
@@ -18,12 +18,16 @@ pub(super) fn open(proc: &Proc, namespace: &NamespaceUse) -> Result<File> {
     })?;
     let by_process = namespace.processes.iter().map(|process| format!("{}/ns/mnt", process.pid));
     let by_keeper = namespace.keepers.iter().filter_map(|keeper| match keeper {
-        Keeper::OpenIn { process, descriptor } => Some(format!("{}/fd/{descriptor}", process.pid)),
-        Keeper::MountedAt { .. } => None,
+        NamespaceKeeper::OpenIn { process, descriptor } => {
+            Some(format!("{}/fd/{descriptor}", process.pid))
+        }
+        NamespaceKeeper::MountedAt { .. } => None,
     });
     let own = namespaces::own_namespace(proc)?;
     let by_mount = namespace.keepers.iter().filter_map(|keeper| match keeper {
-        Keeper::MountedAt { place, within } if *within == Some(own) => File::open(place).ok(),
+        NamespaceKeeper::MountedAt { place, within } if *within == Some(own) => {
+            File::open(place).ok()
+        }
         _ => None,
     });
     by_process

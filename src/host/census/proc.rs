@@ -172,7 +172,7 @@ impl Proc {
         Ok(readlinkat(&self.folder, path)?.into())
     }
 
-    pub(super) fn place(&self, path: &str) -> io::Result<kernel::Place> {
+    pub(super) fn place(&self, path: &str) -> io::Result<kernel::FileLocation> {
         Ok(kernel::place_of(&self.folder, path)?)
     }
 

@@ -6,7 +6,7 @@ use super::namespaces::{Namespace, Namespaces, Unread};
 use super::proc::{Proc, Task, number_of_link};
 use crate::host::kernel::{Direction, mount_namespace_beside};
 use crate::model::disk::device::DeviceNumber;
-use crate::model::mount::disk_users::{Keeper, NamespaceId};
+use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper};
 use crate::model::mount::mountinfo::MountTable;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -178,10 +178,10 @@ fn explain(namespaces: &mut [Namespace], first: usize, proc: &Proc, id: Namespac
             return;
         }
         Trace::Open { task, descriptor } => {
-            Keeper::OpenIn { process: proc.describe(task.pid), descriptor }
+            NamespaceKeeper::OpenIn { process: proc.describe(task.pid), descriptor }
         }
         Trace::Mounted { place, within } => {
-            Keeper::MountedAt { place, within: namespaces[within].id }
+            NamespaceKeeper::MountedAt { place, within: namespaces[within].id }
         }
     };
     namespaces[first + at].keepers.push(keeper);

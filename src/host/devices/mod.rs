@@ -11,7 +11,7 @@ mod sysfs;
 mod udev;
 
 use self::events::DiskEvents;
-use self::sysfs::{Folder, Sysfs};
+use self::sysfs::{DiskFolder, Sysfs};
 use super::{Devices, Events, Held, device_nodes, kernel, mount_tables};
 use crate::failpoints;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
@@ -81,7 +81,7 @@ impl SysfsDevices {
 
 impl SysfsDevices {
     /// The folder of the disk of this number, if the disk is there.
-    fn living(&self, number: DeviceNumber) -> Result<Option<Folder>> {
+    fn living(&self, number: DeviceNumber) -> Result<Option<DiskFolder>> {
         self.sysfs.must_be_there()?;
         let Some(folder) = self.sysfs.numbered(number)? else { return Ok(None) };
         // A loop device stays when its image is taken away; under a mount it gets no other.

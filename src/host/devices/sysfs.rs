@@ -31,7 +31,7 @@ pub(super) struct Sysfs {
 }
 
 /// One disk's folder, open.
-pub(super) struct Folder {
+pub(super) struct DiskFolder {
     descriptor: OwnedFd,
     path: PathBuf,
     kernel_name: String,
@@ -81,8 +81,8 @@ impl Sysfs {
         Some(names.map(str::to_owned).collect())
     }
 
-    pub(super) fn disk(&self, kernel_name: &str) -> Result<Option<Folder>> {
-        Folder::open(&self.root.join("block").join(kernel_name))
+    pub(super) fn disk(&self, kernel_name: &str) -> Result<Option<DiskFolder>> {
+        DiskFolder::open(&self.root.join("block").join(kernel_name))
     }
 
     /// An error where sysfs cannot be seen: then nothing is known to be gone.
@@ -94,12 +94,12 @@ impl Sysfs {
     }
 
     /// The folder of the device of this number, whole disk or not.
-    pub(super) fn numbered(&self, number: DeviceNumber) -> Result<Option<Folder>> {
-        Folder::open(&self.root.join("dev/block").join(number.to_string()))
+    pub(super) fn numbered(&self, number: DeviceNumber) -> Result<Option<DiskFolder>> {
+        DiskFolder::open(&self.root.join("dev/block").join(number.to_string()))
     }
 }
 
-impl Folder {
+impl DiskFolder {
     /// Nothing if there is no such disk. That it could not be looked for is an error: whoever takes
     /// a disk for gone gives its mounts up.
     fn open(path: &Path) -> Result<Option<Self>> {

@@ -4,7 +4,7 @@
 use super::samples::{sample, sampled, unread};
 use crate::failpoints;
 use crate::host::clock::Deadline;
-use crate::model::disk::contents::blank::{self, Place};
+use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::{self, Contents, Read, places};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
@@ -39,7 +39,7 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
     if verdict != Contents::Blank {
         return Ok(verdict);
     }
-    let fixed: Vec<Place> = blank::fixed(size).chain(blank::copies(size)).collect();
+    let fixed: Vec<Extent> = blank::fixed(size).chain(blank::copies(size)).collect();
     let mut reader = Reader { disk, device, buffer: Vec::new() };
     let mut done = 0;
     failpoints::effect("filesystems.read").map_err(unread)?;
@@ -61,13 +61,13 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
 pub(super) fn at_random<T>(
     size: u64,
     deadline: Deadline,
-    mut look: impl FnMut(&[Place]) -> Result<Option<T>>,
+    mut look: impl FnMut(&[Extent]) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
     let until = deadline.at_most(RANDOM);
     for _ in 0..ROUNDS {
         failpoints::effect("filesystems.read").map_err(unread)?;
         let dice = dice(blank::stretches(size))?;
-        let round: Vec<Place> = blank::random(size, &dice).collect();
+        let round: Vec<Extent> = blank::random(size, &dice).collect();
         for batch in round.chunks(BATCH) {
             if until.over() {
                 return Ok(None);
@@ -88,7 +88,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// The first of these places that holds another byte than zero, in words.
-    fn first_data(&mut self, batch: &[Place]) -> Result<Option<Contents>> {
+    fn first_data(&mut self, batch: &[Extent]) -> Result<Option<Contents>> {
         for place in batch {
             advise(self.disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
         }
@@ -132,7 +132,7 @@ fn dice(count: usize) -> Result<Vec<u64>> {
 }
 
 /// A length of 0 means: to the end.
-pub(super) fn advise(disk: &File, (offset, length): Place, advice: PosixFadviseAdvice) {
+pub(super) fn advise(disk: &File, (offset, length): Extent, advice: PosixFadviseAdvice) {
     if let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) {
         let _ = posix_fadvise(disk, offset, length, advice);
     }

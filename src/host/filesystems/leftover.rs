@@ -5,7 +5,7 @@ use super::make;
 use super::samples::sample;
 use crate::host::clock::Deadline;
 use crate::host::{NewFileSystem, device_nodes};
-use crate::model::disk::contents::blank::{self, Place};
+use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::leftover::{FirstInodes, stranger_by_copy, stranger_by_marks};
 use crate::model::disk::contents::{FsType, places, uuid_bytes};
 use crate::model::disk::device::Device;
@@ -36,7 +36,7 @@ pub(super) fn stranger(
     let uuid = uuid_bytes(&plan.uuid)
         .ok_or_else(|| Error::new(Kind::Bug, "a file system is planned without a UUID"))?;
     let mut read = |at: u64, length: usize| Ok(sample(&disk, device, at, length as u64)?.bytes);
-    let mut strange_in = |batch: &[Place]| -> Result<Option<String>> {
+    let mut strange_in = |batch: &[Extent]| -> Result<Option<String>> {
         for place in batch {
             advise(&disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
         }
@@ -62,7 +62,7 @@ pub(super) fn stranger(
     };
     // The places that a blank disk is read at, those at random included.
     let between = blank::fixed(size).chain(blank::copies(size));
-    let places: Vec<Place> = places::edges(size).into_iter().chain(between).collect();
+    let places: Vec<Extent> = places::edges(size).into_iter().chain(between).collect();
     for batch in places.chunks(BATCH) {
         if deadline.over() {
             return Err(Error::new(

@@ -2,7 +2,7 @@
 //! unlink(2) detach them, locked or not. They fail where the caller's own namespace has one.
 
 use crate::failpoints;
-use crate::model::mount::layout::{Layouts, Place};
+use crate::model::mount::layout::{FolderKind, Layouts};
 use nix::errno::Errno;
 use std::fs;
 use std::io::{ErrorKind, Result};
@@ -15,11 +15,13 @@ pub(super) fn renew(folder: &Path, layouts: Layouts) -> Result<()> {
         other => other?,
     };
     match layouts.place_of(folder) {
-        Some((Place::Global, _)) if found.is_dir() => exchange(folder, &found),
+        Some((FolderKind::Global, _)) if found.is_dir() => exchange(folder, &found),
         // The orchestrator removes these itself, and takes a folder beside them for a volume.
-        Some((Place::Pod(_) | Place::SubPath(_), _)) if found.is_dir() => fs::remove_dir(folder),
+        Some((FolderKind::Pod(_) | FolderKind::SubPath(_), _)) if found.is_dir() => {
+            fs::remove_dir(folder)
+        }
         // The place of a file that was mounted.
-        Some((Place::SubPath(_), _)) if found.is_file() && found.len() == 0 => {
+        Some((FolderKind::SubPath(_), _)) if found.is_file() && found.len() == 0 => {
             fs::remove_file(folder)
         }
         _ => Err(Errno::ENOTDIR.into()),

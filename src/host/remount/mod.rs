@@ -14,14 +14,14 @@ mod propagation;
 mod replace;
 mod tuck;
 
-use super::child::{self, Keeper};
+use super::child::{self, FileSystemKeeper};
 use super::safe_path::Way;
 use super::{SwitchRequest, Switches};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::replacement::{Method, Standing, Switched};
+use crate::model::mount::replacement::{Method, MountIntent, Switched};
 use by_mount::Origin;
 use namespace::{Inside, failed, number_of};
 use replace::NamespaceWork;
@@ -91,7 +91,7 @@ impl Switches for KernelSwitches {
         })
     }
 
-    fn will_change(&self, request: &SwitchRequest<'_>) -> Result<Vec<Standing>> {
+    fn will_change(&self, request: &SwitchRequest<'_>) -> Result<Vec<MountIntent>> {
         let method = self.method();
         let namespace = copied(request.namespace)?;
         let stale = request.stale.to_vec();
@@ -105,7 +105,7 @@ impl Switches for KernelSwitches {
     fn set_back(
         &self,
         namespace: Option<&File>,
-        mounts: &[Standing],
+        mounts: &[MountIntent],
         deadline: Deadline,
     ) -> Result<()> {
         let way = Way::of(self.method());
@@ -125,7 +125,7 @@ impl Switches for KernelSwitches {
         namespace: Option<&File>,
         mounts: &[Mount],
         deadline: Deadline,
-    ) -> Result<Option<Keeper>> {
+    ) -> Result<Option<FileSystemKeeper>> {
         let way = Way::of(self.method());
         let namespace = copied(namespace)?;
         let mounts = mounts.to_vec();

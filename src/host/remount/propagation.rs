@@ -5,7 +5,7 @@ use super::namespace::Inside;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::Result;
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::replacement::{Method, Propagation, Standing};
+use crate::model::mount::replacement::{Method, MountIntent, Propagation};
 use nix::mount::MsFlags;
 use std::os::fd::OwnedFd;
 
@@ -66,9 +66,9 @@ pub(in crate::host::remount) fn changes(
     fresh: DeviceNumber,
     method: Method,
     is_own: bool,
-) -> Vec<Standing> {
-    let mut all: Vec<Standing> = Vec::new();
-    let mut add = |standing: Standing| {
+) -> Vec<MountIntent> {
+    let mut all: Vec<MountIntent> = Vec::new();
+    let mut add = |standing: MountIntent| {
         if !all.iter().any(|known| known.target == standing.target && known.id == standing.id) {
             all.push(standing);
         }
@@ -103,16 +103,16 @@ pub(in crate::host::remount) fn changes(
     all
 }
 
-fn standing(mount: &Mount, id: Option<u32>, number: DeviceNumber) -> Standing {
+fn standing(mount: &Mount, id: Option<u32>, number: DeviceNumber) -> MountIntent {
     let (target, propagation) = (mount.target.clone(), mount.propagation.clone());
-    Standing { id, number, target, propagation }
+    MountIntent { id, number, target, propagation }
 }
 
 /// Gives a mount that a killed switch left otherwise the propagation that it is to have.
 pub(in crate::host::remount) fn set_back(
     inside: &Inside,
     table: &MountTable,
-    was: &Standing,
+    was: &MountIntent,
 ) -> Result<()> {
     let found = match was.id {
         Some(id) => table.mounts().iter().find(|mount| mount.id == id),
@@ -146,7 +146,7 @@ mod tests {
             table.mounts().iter().filter(|mount| ids.contains(&mount.id)).cloned().collect();
         let fresh = DeviceNumber { major: 7, minor: 2 };
         let all = changes(&table, &stale, fresh, method, is_own);
-        let words = |one: Standing| (one.target.display().to_string(), one.id, one.propagation);
+        let words = |one: MountIntent| (one.target.display().to_string(), one.id, one.propagation);
         assert!(all.iter().all(|one| one.number.major == 0 || one.number == fresh));
         all.into_iter().map(words).collect()
     }

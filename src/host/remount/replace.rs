@@ -13,7 +13,7 @@ use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::mount::replacement::{Method, Outcome, Propagation, Switched};
+use crate::model::mount::replacement::{Method, Propagation, ReplacementOutcome, Switched};
 use nix::mount::MsFlags;
 use rustix::mount::MoveMountFlags;
 use std::cell::RefCell;
@@ -44,14 +44,14 @@ pub(in crate::host::remount) struct NamespaceWork<'a> {
 
 /// What one switch came to.
 struct Done {
-    outcome: Outcome,
+    outcome: ReplacementOutcome,
     notes: Vec<String>,
     /// Nested old mounts that went the same way.
     with: Vec<u32>,
 }
 
 impl Done {
-    fn only(outcome: Outcome) -> Self {
+    fn only(outcome: ReplacementOutcome) -> Self {
         Self { outcome, notes: Vec::new(), with: Vec::new() }
     }
 }
@@ -86,7 +86,8 @@ impl<'a> NamespaceWork<'a> {
     }
 
     fn note(&self, old: &Mount, done: Result<Done>, answers: &mut HashMap<u32, Switched>) {
-        let done = done.unwrap_or_else(|error| Done::only(Outcome::Skipped(error.to_string())));
+        let done =
+            done.unwrap_or_else(|error| Done::only(ReplacementOutcome::Skipped(error.to_string())));
         for with in self.stale.iter().filter(|mount| done.with.contains(&mount.id)) {
             answers.insert(with.id, Switched::new(with, done.outcome.clone()));
         }
@@ -109,7 +110,7 @@ impl<'a> NamespaceWork<'a> {
         for old in covers.iter().rev() {
             let done = self.inside.pin(old).and_then(|at| self.take_off(old, &at));
             let with = ids_below(&self.table, old);
-            let done = done.map(|()| Done { with, ..Done::only(Outcome::DetachedOnly) });
+            let done = done.map(|()| Done { with, ..Done::only(ReplacementOutcome::DetachedOnly) });
             self.note(old, done, answers);
         }
         if !covers.is_empty()
@@ -183,11 +184,11 @@ impl<'a> NamespaceWork<'a> {
     /// Finds out what is to be done with an old mount, and makes all that is needed for it.
     fn prepare(&mut self, old: &'a Mount) -> Result<Step<'a>> {
         if !has(&self.table, old) {
-            return Ok(Step::Done(Done::only(Outcome::Gone)));
+            return Ok(Step::Done(Done::only(ReplacementOutcome::Gone)));
         }
         if children(&self.table, old.id).any(|mount| self.is_fresh_twin(mount, old)) {
             let with = ids_below(&self.table, old);
-            return Ok(Step::Done(Done { with, ..Done::only(Outcome::Stacked) }));
+            return Ok(Step::Done(Done { with, ..Done::only(ReplacementOutcome::Stacked) }));
         }
         let at = self.inside.pin(old)?;
         let parent = self.parent_of(old).cloned();
@@ -196,7 +197,7 @@ impl<'a> NamespaceWork<'a> {
             let with = ids_below(&self.table, old);
             self.take_off(old, &at)?;
             let notes = self.settle(old)?;
-            return Ok(Step::Done(Done { outcome: Outcome::DetachedOnly, notes, with }));
+            return Ok(Step::Done(Done { outcome: ReplacementOutcome::DetachedOnly, notes, with }));
         }
         let new = self.news.remove(&old.id).ok_or_else(|| {
             let why = self.refusals.get(&old.id).cloned();
@@ -330,7 +331,7 @@ impl<'a> NamespaceWork<'a> {
         if changes {
             notes.extend(self.settle(old)?);
         }
-        Ok(Done { outcome: Outcome::Switched, notes, with })
+        Ok(Done { outcome: ReplacementOutcome::Switched, notes, with })
     }
 
     /// Gives what is at the old one's place, and in it, the propagation that was there.
@@ -341,14 +342,14 @@ impl<'a> NamespaceWork<'a> {
     }
 
     /// Where the kernel has no way to put a mount beneath another one.
-    fn cover(&self, old: &Mount, at: &OwnedFd) -> Result<Outcome> {
+    fn cover(&self, old: &Mount, at: &OwnedFd) -> Result<ReplacementOutcome> {
         if !self.inside.is_own() {
             let why = "this kernel has no way to replace this mount inside a container";
             return Err(Error::new(Kind::Host, why).hint("restart the container"));
         }
         failpoints::effect("heal.stack")?;
         by_mount::put_on(self.inside, &self.root, old, at)?;
-        Ok(Outcome::Stacked)
+        Ok(ReplacementOutcome::Stacked)
     }
 
     fn take_off(&self, old: &Mount, at: &OwnedFd) -> Result<()> {
@@ -378,24 +379,28 @@ impl<'a> NamespaceWork<'a> {
             let is_there = has(&now, old);
             let is_new = now.top_at(&old.target).is_some_and(|top| self.is_fresh_twin(top, old));
             let is_so = match outcome {
-                Outcome::Switched | Outcome::DetachedOnly => !is_there && is_new,
-                Outcome::Stacked => is_new,
-                Outcome::Gone | Outcome::Skipped(_) => true,
+                ReplacementOutcome::Switched | ReplacementOutcome::DetachedOnly => {
+                    !is_there && is_new
+                }
+                ReplacementOutcome::Stacked => is_new,
+                ReplacementOutcome::Gone | ReplacementOutcome::Skipped(_) => true,
             };
             // Of nested ones whose folder is missing it was noted at the one they stood in.
             if !is_so && !is_there && notes.is_empty() {
                 notes.push(format!("nothing of the new disk is at {}", old.target.display()));
             } else if !is_so {
-                *outcome = Outcome::Skipped("the mount table does not show the change".to_owned());
+                *outcome = ReplacementOutcome::Skipped(
+                    "the mount table does not show the change".to_owned(),
+                );
             }
         }
     }
 }
 
-fn put_on(old: &Mount, at: &OwnedFd, tree: &OwnedFd) -> Result<Outcome> {
+fn put_on(old: &Mount, at: &OwnedFd, tree: &OwnedFd) -> Result<ReplacementOutcome> {
     failpoints::effect("heal.stack")?;
     attach(tree, at, MoveMountFlags::empty()).map_err(wrong(old))?;
-    Ok(Outcome::Stacked)
+    Ok(ReplacementOutcome::Stacked)
 }
 
 fn wrong(old: &Mount) -> impl Fn(rustix::io::Errno) -> Error {

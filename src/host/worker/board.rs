@@ -44,7 +44,7 @@ pub(super) struct Board {
 
 /// What stands in a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct BoardEntry {
     pub(super) pid: i32,
     pub(super) since: u64,
     pub(super) text: String,
@@ -80,11 +80,11 @@ impl Slot {
         self.pid.store(0, Ordering::SeqCst);
     }
 
-    pub(super) fn read(&self) -> Entry {
+    pub(super) fn read(&self) -> BoardEntry {
         let length = usize::try_from(self.length.load(Ordering::Acquire)).unwrap_or(0);
         let bytes: Vec<u8> =
             self.text[..length.min(LONGEST)].iter().map(|b| b.load(Ordering::Relaxed)).collect();
-        Entry {
+        BoardEntry {
             pid: self.pid.load(Ordering::SeqCst),
             since: self.since.load(Ordering::Relaxed),
             text: String::from_utf8_lossy(&bytes).into_owned(),

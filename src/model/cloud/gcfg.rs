@@ -8,7 +8,7 @@ use crate::model::error::{Error, Kind, Result};
 
 /// One `key = value`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct GcfgEntry {
     /// The section's name in lower case.
     pub section: String,
     /// The subsection's name as written.
@@ -21,7 +21,7 @@ pub struct Entry {
     pub line: usize,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for GcfgEntry {
     // Values may be secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "[{} {:?}] {} (line {})", self.section, self.subsection, self.key, self.line)
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Entry {
 }
 
 /// Reads the text of a file; `origin` is named in errors, values never are.
-pub fn parse(text: &str, origin: &str) -> Result<Vec<Entry>> {
+pub fn parse(text: &str, origin: &str) -> Result<Vec<GcfgEntry>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { rest: text.chars().peekable(), line: 1 };
     reader
@@ -45,7 +45,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn file(&mut self) -> Parsed<Vec<Entry>> {
+    fn file(&mut self) -> Parsed<Vec<GcfgEntry>> {
         let mut entries = Vec::new();
         let mut section: Option<(String, Option<String>)> = None;
         loop {
@@ -61,7 +61,7 @@ impl Reader<'_> {
                     };
                     let line = self.line;
                     let (key, value) = self.entry()?;
-                    entries.push(Entry { section, subsection, key, value, line });
+                    entries.push(GcfgEntry { section, subsection, key, value, line });
                 }
                 Some(_) => return Err("neither a section, a key nor a comment"),
             }

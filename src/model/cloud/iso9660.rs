@@ -24,12 +24,12 @@ const LONGEST_FILE: usize = 1 << 20;
 const LONGEST_FOLDER: usize = 1 << 20;
 
 /// Where a file or folder stands.
-struct Entry {
+struct DirectoryEntry {
     block: u32,
     length: usize,
 }
 
-impl Entry {
+impl DirectoryEntry {
     fn offset(&self) -> u64 {
         u64::from(self.block) * BLOCK as u64
     }
@@ -41,12 +41,12 @@ impl Entry {
     }
 }
 
-fn root(descriptor: &[u8]) -> Option<Entry> {
+fn root(descriptor: &[u8]) -> Option<DirectoryEntry> {
     let is_primary = descriptor.get(..6)? == b"\x01CD001";
-    if is_primary { Entry::of(descriptor.get(156..190)?) } else { None }
+    if is_primary { DirectoryEntry::of(descriptor.get(156..190)?) } else { None }
 }
 
-fn find(folder: &[u8], wanted: &str) -> Option<Entry> {
+fn find(folder: &[u8], wanted: &str) -> Option<DirectoryEntry> {
     let mut at = 0;
     while at < folder.len() {
         let length = usize::from(folder[at]);
@@ -60,7 +60,7 @@ fn find(folder: &[u8], wanted: &str) -> Option<Entry> {
         let name = String::from_utf8_lossy(record.get(33..33 + name_length)?);
         let bare = name.split(';').next().unwrap_or_default().trim_end_matches('.');
         if bare.eq_ignore_ascii_case(wanted) {
-            return Entry::of(record);
+            return DirectoryEntry::of(record);
         }
         at += length;
     }

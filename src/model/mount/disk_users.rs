@@ -100,12 +100,12 @@ pub struct NamespaceUse {
     /// The processes that live there.
     pub processes: Vec<Process>,
     /// What keeps it alive when no process lives there, as far as it could be found.
-    pub keepers: Vec<Keeper>,
+    pub keepers: Vec<NamespaceKeeper>,
 }
 
 /// What keeps a mount namespace alive in which nobody lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keeper {
+pub enum NamespaceKeeper {
     /// It is mounted, as `ip netns` and its like do.
     MountedAt {
         /// Where.

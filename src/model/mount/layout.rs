@@ -26,7 +26,7 @@ pub struct Layouts(pub &'static [Layout]);
 
 /// Whose a folder of the orchestrator's is, told by its path alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum FolderKind {
     /// The machine's.
     Global,
     /// A consumer's.
@@ -35,13 +35,13 @@ pub enum Place {
     SubPath(ConsumerId),
 }
 
-impl Place {
+impl FolderKind {
     /// The consumer whose folder it is in.
     #[must_use]
     pub fn consumer(&self) -> Option<&ConsumerId> {
         match self {
-            Place::Global => None,
-            Place::Pod(uid) | Place::SubPath(uid) => Some(uid),
+            FolderKind::Global => None,
+            FolderKind::Pod(uid) | FolderKind::SubPath(uid) => Some(uid),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Place {
 impl Layouts {
     /// What a path says of itself: the place and the volume's name, if it is one of ours.
     #[must_use]
-    pub fn place_of(&self, path: &Path) -> Option<(Place, VolumeName)> {
+    pub fn place_of(&self, path: &Path) -> Option<(FolderKind, VolumeName)> {
         let mut found = self.0.iter().filter_map(|layout| layout.parts_of(path));
         found.next().map(|(_, place, name)| (place, name))
     }
@@ -94,22 +94,22 @@ impl Layout {
         consumer.and_then(|consumer| self.root_above_consumer(consumer)).map(|(root, _)| root)
     }
 
-    fn parts_of<'p>(&self, path: &'p Path) -> Option<(&'p Path, Place, VolumeName)> {
+    fn parts_of<'p>(&self, path: &'p Path) -> Option<(&'p Path, FolderKind, VolumeName)> {
         let named = |path: &Path| VolumeName::parse(path.file_name()?.to_str()?).ok();
         let above = path.parent()?;
         if above.ends_with(self.stages) {
-            return Some((without(above, self.stages)?, Place::Global, named(path)?));
+            return Some((without(above, self.stages)?, FolderKind::Global, named(path)?));
         }
         if above.ends_with(self.published) {
             let (root, consumer) = self.root_above_consumer(without(above, self.published)?)?;
-            return Some((root, Place::Pod(consumer), named(path)?));
+            return Some((root, FolderKind::Pod(consumer), named(path)?));
         }
         let is_number = path.file_name()?.to_str()?.parse::<u32>().is_ok();
         let volume = above.parent().filter(|volume| {
             is_number && volume.parent().is_some_and(|above| above.ends_with(self.parts))
         })?;
         let (root, consumer) = self.root_above_consumer(without(volume.parent()?, self.parts)?)?;
-        Some((root, Place::SubPath(consumer), named(volume)?))
+        Some((root, FolderKind::SubPath(consumer), named(volume)?))
     }
 
     /// The root above a consumer's folder, and the consumer.
@@ -171,11 +171,11 @@ mod tests {
         let of = |path: &str| OF_TESTS.place_of(Path::new(path));
         let name = VolumeName::parse("pv").unwrap();
         let global = "/k/plugins/stages/pv".to_owned();
-        assert_eq!(of(&global), Some((Place::Global, name.clone())));
+        assert_eq!(of(&global), Some((FolderKind::Global, name.clone())));
         let uid = ConsumerId::parse("u-1").unwrap();
-        let pod = Some((Place::Pod(uid.clone()), name.clone()));
+        let pod = Some((FolderKind::Pod(uid.clone()), name.clone()));
         assert_eq!(of("/k/pods/u-1/volumes/ours~disk/pv"), pod);
-        let part = Some((Place::SubPath(uid), name));
+        let part = Some((FolderKind::SubPath(uid), name));
         assert_eq!(of("/k/pods/u-1/volume-subpaths/pv/main/0"), part);
         for other in [
             "/",

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// What a mount namespace with the volume is to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum NamespaceRole {
     /// A process lives there that was given the volume.
     Claim,
     /// It sees the machine's folders, and no more.
@@ -76,16 +76,16 @@ impl<'a> Machine<'a> {
 
     /// What the namespace is to the volume.
     #[must_use]
-    pub fn standing(&self, one: &NamespaceUse) -> Standing {
+    pub fn standing(&self, one: &NamespaceUse) -> NamespaceRole {
         let sees_only = one.mounts.iter().all(|mount| self.folder_under(mount, one).is_some());
         let mut pods = one.processes.iter().filter_map(|process| process.owner.pod.as_ref());
         if pods.any(|pod| self.has_bound(pod)) {
-            return Standing::Claim;
+            return NamespaceRole::Claim;
         }
         match (sees_only, one.processes.is_empty()) {
-            (true, _) => Standing::View,
-            (false, true) => Standing::Abandoned,
-            (false, false) => Standing::Claim,
+            (true, _) => NamespaceRole::View,
+            (false, true) => NamespaceRole::Abandoned,
+            (false, false) => NamespaceRole::Claim,
         }
     }
 

@@ -52,7 +52,7 @@ impl fmt::Display for Method {
 
 /// What became of one old mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReplacementOutcome {
     /// The new one is in its place.
     Switched,
     /// The new one was in its place already, under it: it was only taken off.
@@ -72,7 +72,7 @@ pub struct Switched {
     /// The old mount, as it was listed.
     pub mount: Mount,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: ReplacementOutcome,
     /// What is not as it was, in words: a nested mount whose folder is missing, a propagation
     /// that could not be restored.
     pub notes: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Switched {
 impl Switched {
     /// One of which there is nothing to note.
     #[must_use]
-    pub fn new(mount: &Mount, outcome: Outcome) -> Self {
+    pub fn new(mount: &Mount, outcome: ReplacementOutcome) -> Self {
         Self { mount: mount.clone(), outcome, notes: Vec::new() }
     }
 }
@@ -125,7 +125,7 @@ pub fn group_of(fields: &str, tag: &str) -> Option<u32> {
 /// A mount whose propagation a switch changes for a moment, and what it is to be in the end: a
 /// switch that is killed in between leaves it otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct MountIntent {
     /// Its id, where it stays the same mount; nothing if it takes another one's place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u32>,

@@ -55,7 +55,7 @@ pub enum Here {
 /// What a mount of the volume is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", content = "why", rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum MountVerdict {
     /// It stands on the volume's disk. If that fails, it is broken, and nothing to be replaced.
     Healthy,
     /// Its disk is gone, and the volume is back on another one.
@@ -74,22 +74,24 @@ pub enum Verdict {
 
 /// Judges a mount made from `number`.
 #[must_use]
-pub fn judge(number: DeviceNumber, presence: &Presence, here: Here) -> Verdict {
+pub fn judge(number: DeviceNumber, presence: &Presence, here: Here) -> MountVerdict {
     match (presence, here) {
-        (_, Here::Uncertain) => Verdict::Ambiguous,
-        (Presence::Absent, Here::One(_)) => Verdict::Stale,
-        (Presence::Absent, Here::Nothing) => Verdict::Waiting,
-        (Presence::Halted(doubt), _) => Verdict::NotProvenDead(doubt.clone()),
-        (Presence::Other(shown), _) => Verdict::Foreign(shown.clone()),
-        (Presence::Own, Here::One(now)) if now == number => Verdict::Healthy,
+        (_, Here::Uncertain) => MountVerdict::Ambiguous,
+        (Presence::Absent, Here::One(_)) => MountVerdict::Stale,
+        (Presence::Absent, Here::Nothing) => MountVerdict::Waiting,
+        (Presence::Halted(doubt), _) => MountVerdict::NotProvenDead(doubt.clone()),
+        (Presence::Other(shown), _) => MountVerdict::Foreign(shown.clone()),
+        (Presence::Own, Here::One(now)) if now == number => MountVerdict::Healthy,
         // It shows the volume's serial, and so does another.
-        (Presence::Own, Here::One(_)) => Verdict::Ambiguous,
+        (Presence::Own, Here::One(_)) => MountVerdict::Ambiguous,
         // Seen a moment ago, not now: nothing is known.
-        (Presence::Own, Here::Nothing) => Verdict::NotProvenDead(Doubt::new("coming or going")),
+        (Presence::Own, Here::Nothing) => {
+            MountVerdict::NotProvenDead(Doubt::new("coming or going"))
+        }
     }
 }
 
-impl Verdict {
+impl MountVerdict {
     /// Whether the mount will never be read again.
     #[must_use]
     pub fn is_dead(&self) -> bool {
@@ -125,7 +127,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for MountVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Healthy => f.write_str("healthy"),
@@ -150,30 +152,30 @@ mod tests {
             (DeviceNumber { major: 8, minor: 0 }, DeviceNumber { major: 8, minor: 16 });
         let halted = || Presence::Halted(Doubt::new("offline"));
         let other = || Presence::Other("serial \"x\"".to_owned());
-        let not_dead = |state: &str| Verdict::NotProvenDead(Doubt::new(state));
-        let foreign = || Verdict::Foreign("serial \"x\"".to_owned());
+        let not_dead = |state: &str| MountVerdict::NotProvenDead(Doubt::new(state));
+        let foreign = || MountVerdict::Foreign("serial \"x\"".to_owned());
         for (presence, here, verdict) in [
-            (Presence::Absent, Here::One(new), Verdict::Stale),
-            (Presence::Absent, Here::Nothing, Verdict::Waiting),
-            (Presence::Absent, Here::Uncertain, Verdict::Ambiguous),
-            (Presence::Own, Here::One(old), Verdict::Healthy),
-            (Presence::Own, Here::One(new), Verdict::Ambiguous),
-            (Presence::Own, Here::Uncertain, Verdict::Ambiguous),
+            (Presence::Absent, Here::One(new), MountVerdict::Stale),
+            (Presence::Absent, Here::Nothing, MountVerdict::Waiting),
+            (Presence::Absent, Here::Uncertain, MountVerdict::Ambiguous),
+            (Presence::Own, Here::One(old), MountVerdict::Healthy),
+            (Presence::Own, Here::One(new), MountVerdict::Ambiguous),
+            (Presence::Own, Here::Uncertain, MountVerdict::Ambiguous),
             (Presence::Own, Here::Nothing, not_dead("coming or going")),
             (other(), Here::One(new), foreign()),
             (other(), Here::Nothing, foreign()),
-            (other(), Here::Uncertain, Verdict::Ambiguous),
+            (other(), Here::Uncertain, MountVerdict::Ambiguous),
             (halted(), Here::One(new), not_dead("offline")),
             (halted(), Here::One(old), not_dead("offline")),
             (halted(), Here::Nothing, not_dead("offline")),
-            (halted(), Here::Uncertain, Verdict::Ambiguous),
+            (halted(), Here::Uncertain, MountVerdict::Ambiguous),
         ] {
             assert_eq!(judge(old, &presence, here), verdict, "{presence:?} {here:?}");
             assert_eq!(
                 verdict.is_dead(),
-                presence == Presence::Absent && verdict != Verdict::Ambiguous
+                presence == Presence::Absent && verdict != MountVerdict::Ambiguous
             );
-            let is_doubtful = !verdict.is_dead() && verdict != Verdict::Healthy;
+            let is_doubtful = !verdict.is_dead() && verdict != MountVerdict::Healthy;
             assert_eq!(verdict.hint(old).is_some(), is_doubtful, "{verdict:?}");
         }
     }

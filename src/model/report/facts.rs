@@ -7,7 +7,7 @@ use crate::model::disk::formatting::Life;
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::staleness::{Here, Verdict};
+use crate::model::mount::staleness::{Here, MountVerdict};
 use crate::model::report::tear_down::TearDown;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -200,7 +200,7 @@ pub enum Role {
 /// What a mount stands on, the worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum MountedOn {
     /// The volume's disk.
     Disk,
     /// That could not be told.
@@ -213,14 +213,14 @@ pub enum Standing {
     Other,
 }
 
-impl From<Option<&Verdict>> for Standing {
-    fn from(verdict: Option<&Verdict>) -> Self {
+impl From<Option<&MountVerdict>> for MountedOn {
+    fn from(verdict: Option<&MountVerdict>) -> Self {
         match verdict {
-            Some(Verdict::Healthy) => Self::Disk,
-            Some(Verdict::Stale | Verdict::Waiting) => Self::Gone,
-            Some(Verdict::NotProvenDead(_)) => Self::Halted,
-            Some(Verdict::Foreign(_)) => Self::Other,
-            Some(Verdict::Ambiguous) | None => Self::Unknown,
+            Some(MountVerdict::Healthy) => Self::Disk,
+            Some(MountVerdict::Stale | MountVerdict::Waiting) => Self::Gone,
+            Some(MountVerdict::NotProvenDead(_)) => Self::Halted,
+            Some(MountVerdict::Foreign(_)) => Self::Other,
+            Some(MountVerdict::Ambiguous) | None => Self::Unknown,
         }
     }
 }
@@ -234,9 +234,9 @@ pub struct MountFact {
     #[serde(serialize_with = "crate::model::path_text::shown")]
     pub place: PathBuf,
     /// What it stands on, by the verdict.
-    pub on: Standing,
+    pub on: MountedOn,
     /// What the heal makes of it; nothing if that could not be told.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<MountVerdict>,
     /// The number of that.
     pub number: DeviceNumber,
     /// Which folder of the file system.
@@ -265,7 +265,7 @@ pub struct MountFact {
 impl MountFact {
     /// A mount and what is known of it beside the table.
     #[must_use]
-    pub fn new(mount: &Mount, role: Role, verdict: Option<Verdict>) -> Self {
+    pub fn new(mount: &Mount, role: Role, verdict: Option<MountVerdict>) -> Self {
         Self {
             role,
             place: mount.target.clone(),

@@ -7,7 +7,7 @@ use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::model::disk::device::DeviceNumber;
-use incloud_disk::model::mount::disk_users::{Keeper, NamespaceId, NamespaceUse};
+use incloud_disk::model::mount::disk_users::{NamespaceId, NamespaceKeeper, NamespaceUse};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount, umount2};
 use std::fs::File;
@@ -115,7 +115,10 @@ fn a_namespace_that_is_only_mounted_is_told() {
     let found = only_with(number);
     assert_eq!(found.id, Some(id));
     let own = KernelCensus::default().own_namespace().unwrap();
-    assert_eq!(found.keepers, [Keeper::MountedAt { place: place.clone(), within: Some(own) }]);
+    assert_eq!(
+        found.keepers,
+        [NamespaceKeeper::MountedAt { place: place.clone(), within: Some(own) }]
+    );
     umount2(&place, nix::mount::MntFlags::empty()).unwrap();
     eventually("it is gone", || namespaces_with(number).namespaces.is_empty());
     volume.take_away();
@@ -135,7 +138,7 @@ fn a_namespace_that_is_only_open_is_told() {
     container.die();
     eventually("nobody lives there", || only_with(number).processes.is_empty());
     match only_with(number).keepers.as_slice() {
-        [Keeper::OpenIn { process, .. }] => assert_eq!(process.pid, keeper.pid()),
+        [NamespaceKeeper::OpenIn { process, .. }] => assert_eq!(process.pid, keeper.pid()),
         other => panic!("{other:?}"),
     }
     keeper.must(&Order::LetGo);

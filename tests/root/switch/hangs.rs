@@ -9,7 +9,7 @@ use incloud_disk::host::Switches;
 use incloud_disk::host::child::Ended;
 use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::remount::KernelSwitches;
-use incloud_disk::model::mount::replacement::Outcome;
+use incloud_disk::model::mount::replacement::ReplacementOutcome;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
@@ -53,7 +53,11 @@ fn a_disk_that_hangs_holds_up_nobody_but_the_process_that_lets_go_of_it() {
         let keeping = Pid::from_raw(keeper.pid());
         let answers = switch(pid, method, &disks.old, &disks.new);
         let outcomes: Vec<_> = answers.iter().map(|one| one.outcome.clone()).collect();
-        assert_eq!(outcomes, [Outcome::Switched, Outcome::Switched], "{method}: {answers:?}");
+        assert_eq!(
+            outcomes,
+            [ReplacementOutcome::Switched, ReplacementOutcome::Switched],
+            "{method}: {answers:?}"
+        );
         container.write("/data/log", Duration::from_millis(2));
         container.must_write_on(5);
         assert_eq!(container.report().file_systems, [disks.new.number.to_string()]);

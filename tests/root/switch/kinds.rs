@@ -5,7 +5,7 @@ use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::pods::Plan;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::MountTable;
-use incloud_disk::model::mount::replacement::Outcome;
+use incloud_disk::model::mount::replacement::ReplacementOutcome;
 use nix::mount::{MsFlags, mount};
 use std::fs::{self, File};
 use std::path::Path;
@@ -126,7 +126,7 @@ fn every_kind_of_mount_is_as_it_was() {
         let answers = switch(pid, method, &disks.old, &disks.new);
         assert_eq!(answers.len(), stale);
         for answer in &answers {
-            assert_eq!(answer.outcome, Outcome::Switched, "{method}: {answer:?}");
+            assert_eq!(answer.outcome, ReplacementOutcome::Switched, "{method}: {answer:?}");
             assert_eq!(answer.notes, Vec::<String>::new(), "{answer:?}");
         }
         let after = table_of(pid);
@@ -169,7 +169,7 @@ fn what_cannot_be_switched_stays_and_is_said() {
         assert_eq!(answers.len(), 4, "{answers:?}");
         for answer in answers {
             let words = match &answer.outcome {
-                Outcome::Skipped(why) => why.clone(),
+                ReplacementOutcome::Skipped(why) => why.clone(),
                 other => format!("{other:?} {:?}", answer.notes),
             };
             let expected = match answer.mount.target.to_str().unwrap() {

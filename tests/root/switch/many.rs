@@ -3,7 +3,7 @@
 use super::{is_possible, methods};
 use crate::support::disks::{Disks, switch, table_of};
 use crate::support::pods::Plan;
-use incloud_disk::model::mount::replacement::Outcome;
+use incloud_disk::model::mount::replacement::ReplacementOutcome;
 use std::time::Duration;
 
 #[test]
@@ -25,7 +25,11 @@ fn a_hundred_containers_come_to_the_new_disk() {
         for container in &mut containers {
             let answers = switch(container.pid(), method, &disks.old, &disks.new);
             let outcomes: Vec<_> = answers.iter().map(|one| one.outcome.clone()).collect();
-            assert_eq!(outcomes, [Outcome::Switched, Outcome::Switched], "{method}: {answers:?}");
+            assert_eq!(
+                outcomes,
+                [ReplacementOutcome::Switched, ReplacementOutcome::Switched],
+                "{method}: {answers:?}"
+            );
         }
         for container in &mut containers {
             let before = container.report().writes;

@@ -11,7 +11,7 @@ use crate::support::private_mounts;
 use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::remount::KernelSwitches;
 use incloud_disk::host::{SwitchRequest, Switches};
-use incloud_disk::model::mount::replacement::{Method, Outcome};
+use incloud_disk::model::mount::replacement::{Method, ReplacementOutcome};
 use nix::mount::{MsFlags, mount};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn a_writer_meets_nothing_between_the_two_disks() {
             container.must_write_on(20);
             let answers = switch(container.pid(), method, from, to);
             assert_eq!(answers.len(), 1, "{answers:?}");
-            assert_eq!(answers[0].outcome, Outcome::Switched, "{method} {round}");
+            assert_eq!(answers[0].outcome, ReplacementOutcome::Switched, "{method} {round}");
             assert_eq!(answers[0].notes, Vec::<String>::new());
             let table = table_of(container.pid());
             assert_eq!(table.at(Path::new("/data")).count(), 1, "{method} {round}: layers");
@@ -78,7 +78,7 @@ fn a_switch_that_was_killed_is_finished() {
     disks.old.die();
     let answers = switch(container.pid(), methods()[0], &disks.old, &disks.new);
     assert_eq!(answers.len(), 1);
-    assert_eq!(answers[0].outcome, Outcome::DetachedOnly, "{answers:?}");
+    assert_eq!(answers[0].outcome, ReplacementOutcome::DetachedOnly, "{answers:?}");
     let table = table_of(container.pid());
     assert_eq!((disks.old.among(&table).len(), disks.new.among(&table).len()), (0, 1));
 }
@@ -164,7 +164,11 @@ fn nothing_of_a_switch_is_left_behind() {
             let switches = KernelSwitches::by(method);
             let answers = replace(switches, pid, &stale, &disks.new);
             assert_eq!(answers.len(), 1);
-            assert_eq!(answers[0].outcome, Outcome::Switched, "{method} {pid:?}: {answers:?}");
+            assert_eq!(
+                answers[0].outcome,
+                ReplacementOutcome::Switched,
+                "{method} {pid:?}: {answers:?}"
+            );
             if pid.is_none() {
                 assert_eq!(crate::checks::only_mount_at(&here).number, disks.new.number);
                 nix::mount::umount2(&here, nix::mount::MntFlags::empty()).unwrap();

@@ -4,7 +4,7 @@ use super::{is_possible, methods};
 use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::{output_of, skip, start};
 use incloud_disk::host::kernel::{MountChange, change_mount};
-use incloud_disk::model::mount::replacement::{Method, Outcome, Switched};
+use incloud_disk::model::mount::replacement::{Method, ReplacementOutcome, Switched};
 use nix::mount::{MsFlags, mount};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::fs::{self, File};
@@ -93,18 +93,22 @@ fn mounts_with_mapped_owners_stay_mapped_and_locked_ones_are_covered() {
             let table = table_of(pid);
             let top = table.top_at(place).unwrap();
             if is_left {
-                assert!(matches!(answer.outcome, Outcome::Skipped(_)), "{method}: {answer:?}");
+                assert!(
+                    matches!(answer.outcome, ReplacementOutcome::Skipped(_)),
+                    "{method}: {answer:?}"
+                );
                 assert_eq!(top.number, disks.old.number);
                 continue;
             }
-            let expected = if is_stuck { Outcome::Stacked } else { Outcome::Switched };
+            let expected =
+                if is_stuck { ReplacementOutcome::Stacked } else { ReplacementOutcome::Switched };
             assert_eq!(answer.outcome, expected, "{method}: {answer:?}");
             assert_eq!(top.number, disks.new.number);
             assert_eq!(top.options.contains("idmapped"), place == mapped, "{}", top.options);
         }
         // Nothing is put on it a second time.
         let stacked = |answers: &[Switched]| {
-            answers.iter().filter(|answer| answer.outcome == Outcome::Stacked).count()
+            answers.iter().filter(|answer| answer.outcome == ReplacementOutcome::Stacked).count()
         };
         let answers = again();
         let (stuck, layers) = match method {

@@ -2,7 +2,7 @@
 //! read them.
 
 use super::Written;
-use crate::model::cloud::gcfg::{self, Entry};
+use crate::model::cloud::gcfg::{self, GcfgEntry};
 use crate::model::error::{Error, Kind, Result};
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ impl Written {
         Ok(written)
     }
 
-    fn take(&mut self, entry: &Entry) -> std::result::Result<(), String> {
+    fn take(&mut self, entry: &GcfgEntry) -> std::result::Result<(), String> {
         if entry.key == "tls-insecure" {
             let value = gcfg::boolean(entry.value.as_deref());
             self.insecure = Some(value.ok_or("tls-insecure is neither true nor false")?);

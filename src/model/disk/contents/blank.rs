@@ -23,7 +23,7 @@ const TIB: u64 = 1024 * GIB;
 const SECTOR: u64 = 512;
 
 /// Offset and length of a place.
-pub type Place = (u64, u64);
+pub type Extent = (u64, u64);
 
 /// Where copies stand, counted from where their file system begins.
 const COPIES: [u64; 26] = [
@@ -117,18 +117,18 @@ pub fn stride(size: u64) -> u64 {
 }
 
 /// The places of equal distance, or the whole of a small disk.
-pub fn fixed(size: u64) -> impl Iterator<Item = Place> {
+pub fn fixed(size: u64) -> impl Iterator<Item = Extent> {
     let (step, length) = if size <= WHOLE { (PIECE, PIECE) } else { (stride(size), BLOCK) };
     (0..size.div_ceil(step)).map(move |n| (n * step, length.min(size - n * step)))
 }
 
 /// The places of copies, in order; each of them once.
 #[must_use]
-pub fn copies(size: u64) -> Vec<Place> {
+pub fn copies(size: u64) -> Vec<Extent> {
     if size <= WHOLE {
         return Vec::new();
     }
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<Extent> = Vec::new();
     for start in STARTS {
         places.extend(COPIES.iter().map(|copy| (start + copy, BLOCK)));
         for end in ENDS {
@@ -150,7 +150,7 @@ pub fn copies(size: u64) -> Vec<Place> {
 /// Where the allocation groups of an xfs of this size begin: four of them, or one for each TiB.
 /// Each begins with headers of five blocks or more; so a length that is rounded otherwise, down to
 /// the stripes of a RAID for instance, is met too.
-fn xfs(start: u64, size: u64, places: &mut Vec<Place>) {
+fn xfs(start: u64, size: u64, places: &mut Vec<Extent>) {
     let blocks = size / BLOCK;
     for groups in [2, 4, 8, 16, 32] {
         for group in [1, groups - 1] {
@@ -164,7 +164,7 @@ fn xfs(start: u64, size: u64, places: &mut Vec<Place>) {
 
 /// A place at random in each of the stretches between two places of equal distance: one round. The
 /// numbers are the dice, one for each stretch.
-pub fn random(size: u64, dice: &[u64]) -> impl Iterator<Item = Place> + '_ {
+pub fn random(size: u64, dice: &[u64]) -> impl Iterator<Item = Extent> + '_ {
     let stride = stride(size);
     let blocks = stride / BLOCK;
     let stretch = (0u64..).step_by(usize::try_from(stride).unwrap_or(usize::MAX));
@@ -197,7 +197,7 @@ mod tests {
         16 * TIB,
     ];
 
-    fn meets((offset, length): Place, (begin, end): (u64, u64)) -> bool {
+    fn meets((offset, length): Extent, (begin, end): (u64, u64)) -> bool {
         offset < end && begin < offset + length
     }
 

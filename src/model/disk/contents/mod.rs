@@ -15,7 +15,7 @@ mod signatures;
 mod xfs;
 
 pub use self::bytes::{uuid_bytes, uuid_text};
-pub use self::samples::{Contents, Read, Sample};
+pub use self::samples::{Contents, Read, ReadSample};
 pub use super::file_system::{FileSystem, FsType, Maker};
 
 use self::bytes::hex;
@@ -50,7 +50,7 @@ pub fn judge(read: &Read<'_>) -> Contents {
     if let Some(signature) = signatures::first(read) {
         return Contents::Foreign(signature.to_string());
     }
-    let unknown = |sample: &Sample| unknown(sample.offset, &sample.bytes);
+    let unknown = |sample: &ReadSample| unknown(sample.offset, &sample.bytes);
     read.samples.iter().find_map(unknown).unwrap_or(Contents::Blank)
 }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     fn judge_head(bytes: Vec<u8>) -> Contents {
-        judge(&Read { size: 1 << 40, samples: &[Sample { offset: 0, bytes }] })
+        judge(&Read { size: 1 << 40, samples: &[ReadSample { offset: 0, bytes }] })
     }
 
     #[test]
@@ -103,8 +103,8 @@ mod tests {
         let mut tail = vec![0; 4096];
         tail[9] = 7;
         let samples =
-            [Sample { offset: 0, bytes: head() }, Sample { offset: 1 << 30, bytes: tail }];
-        let judged = |samples: &[Sample]| judge(&Read { size: 1 << 40, samples });
+            [ReadSample { offset: 0, bytes: head() }, ReadSample { offset: 1 << 30, bytes: tail }];
+        let judged = |samples: &[ReadSample]| judge(&Read { size: 1 << 40, samples });
         assert!(matches!(judged(&samples), Contents::Unknown(text) if text.contains("1073741833")));
         assert!(matches!(judged(&samples[1..]), Contents::Unknown(_)), "no head, no verdict");
         assert!(matches!(judged(&[]), Contents::Unknown(_)));
@@ -138,7 +138,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_bytes_make_the_judge_panic(bytes in proptest::collection::vec(0u8.., 0..3000)) {
-            let _ = judge(&Read { size: 1 << 30, samples: &[Sample { offset: 0, bytes }] });
+            let _ = judge(&Read { size: 1 << 30, samples: &[ReadSample { offset: 0, bytes }] });
         }
     }
 }

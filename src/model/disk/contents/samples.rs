@@ -18,7 +18,7 @@ pub enum Contents {
 
 /// Bytes that were read from a disk at one place.
 #[derive(Debug, Clone)]
-pub struct Sample {
+pub struct ReadSample {
     /// Where.
     pub offset: u64,
     /// What.
@@ -31,5 +31,5 @@ pub struct Read<'a> {
     /// The whole disk's size.
     pub size: u64,
     /// What was read; the first sample begins at offset 0.
-    pub samples: &'a [Sample],
+    pub samples: &'a [ReadSample],
 }

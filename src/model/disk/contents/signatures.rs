@@ -263,15 +263,15 @@ pub(in crate::model::disk::contents) fn bytes_at<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Contents, Sample, judge};
+    use super::super::{Contents, ReadSample, judge};
     use super::*;
 
-    fn disk(offset: u64, mark: &[u8]) -> (u64, Vec<Sample>) {
+    fn disk(offset: u64, mark: &[u8]) -> (u64, Vec<ReadSample>) {
         let size: u64 = 8 << 20;
         let mut whole = vec![0u8; usize::try_from(size).unwrap()];
         let at = usize::try_from(offset).unwrap();
         whole[at..at + mark.len()].copy_from_slice(mark);
-        (size, vec![Sample { offset: 0, bytes: whole }])
+        (size, vec![ReadSample { offset: 0, bytes: whole }])
     }
 
     #[test]

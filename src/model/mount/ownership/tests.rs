@@ -116,12 +116,12 @@ fn without_a_root_nothing_is_a_view() {
     let copy = MACHINE.replace("4 1 0:60", "4 1 0:61");
     let one = namespace(&copy, &[None]);
     let own = table(&bare);
-    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), Standing::Claim);
+    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), NamespaceRole::Claim);
     // Any volume of kubelet's tells it.
     let more =
         bare + "9 2 0:70 / /var/lib/nodeagent/pods/u/volumes/other~secret/t rw - tmpfs t rw\n";
     let own = table(&more);
-    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), Standing::View);
+    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), NamespaceRole::View);
 }
 
 #[test]
