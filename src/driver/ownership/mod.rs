@@ -1,5 +1,5 @@
 //! Who has the volume: the one place where the guard tells a container that was given it from those
-//! that merely see the machine's folders, and where such copies are ended.
+//! that merely see the machine's folders. What is left of those is ended in `guard/leaked_copies.rs`.
 
 pub(in crate::driver) mod mount_place;
 pub(in crate::driver) mod words;
