@@ -522,7 +522,7 @@ impl World {
             let root = self.pod(node, pod).cgroup_roots()[0].clone();
             let folder = delegated(&root, &format!("pod{}", self.uids[node][pod]));
             let joined = fs::write(folder.join("cgroup.procs"), user.pid().to_string());
-            self.tenants.push((node, action, user));
+            self.tenants.push((node, self.trick(action, node), user));
             return joined.is_ok();
         }
         let mut user = machine.start(Plan::outside().of_user(USER));
@@ -539,7 +539,7 @@ impl World {
                 }
             }
         }
-        self.tenants.push((node, action, user));
+        self.tenants.push((node, self.trick(action, node), user));
         true
     }
 

@@ -127,10 +127,18 @@ impl World {
         Ok(())
     }
 
+    /// What a user tries. With the machine's mounts he copies those that a person made at a place of
+    /// his own: these are no view of kubelet's folders, and he keeps them too.
+    pub fn trick(&self, action: Action, node: usize) -> Action {
+        let is_copied = self.by_hand.iter().any(|(at, _)| *at == node);
+        if is_copied { Action::MountByHand } else { action }
+    }
+
     /// Who has copies of the machine's mounts in a namespace of his own, or a cgroup named like a
     /// pod's, keeps no volume. What he mounted at a place of his own he keeps.
     pub fn tenants_keep_nothing(&mut self, tally: &mut Tally) -> Held {
-        self.tenants.retain(|(_, trick, _)| *trick != Action::BindStorm);
+        let keeps = |trick: Action| matches!(trick, Action::BindStorm | Action::MountByHand);
+        self.tenants.retain(|(_, trick, _)| !keeps(*trick));
         if self.tenants.is_empty() {
             return Ok(());
         }
