@@ -6,24 +6,42 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Replaces a file: written beside, synced, renamed, folder synced.
 ///
 /// The caller holds the lock that makes it the only writer; so the temporary name is always the
-/// same, and what a killed writer left is overwritten by the next one.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+/// same, and what a killed writer left is overwritten by the next one. Answers by what the new file is
+/// known again.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<Stamp> {
     exchange(path, bytes, File::sync_all)
 }
 
 /// The same for what nobody asks for after the machine was started again: nothing is synced, so
 /// nothing waits for a disk.
-pub fn replace_until_boot(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn replace_until_boot(path: &Path, bytes: &[u8]) -> Result<Stamp> {
     exchange(path, bytes, |_| Ok(()))
 }
 
-fn exchange(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> std::io::Result<()>) -> Result<()> {
+/// What tells that a file is the one that was read or written: the inode, and when it was written.
+pub type Stamp = (u64, i64, i64);
+
+/// The stamp of the file that is there.
+#[must_use]
+pub fn stamp(path: &Path) -> Option<Stamp> {
+    fs::metadata(path).ok().map(|found| stamp_of(&found))
+}
+
+fn stamp_of(found: &fs::Metadata) -> Stamp {
+    (found.ino(), found.mtime(), found.mtime_nsec())
+}
+
+fn exchange(
+    path: &Path,
+    bytes: &[u8],
+    sync: impl Fn(&File) -> std::io::Result<()>,
+) -> Result<Stamp> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::bad_call(format!("{} is no file's path", path.display())));
     };
@@ -40,8 +58,11 @@ fn exchange(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> std::io::Result<(
         let mut file = options.open(&beside)?;
         file.write_all(bytes)?;
         sync(&file)?;
+        // Before it has its name: another writer may replace it in the next moment.
+        let stamp = stamp_of(&file.metadata()?);
         fs::rename(&beside, path)?;
-        sync(&File::open(folder)?)
+        sync(&File::open(folder)?)?;
+        Ok(stamp)
     };
     write().map_err(|error| {
         let _ = fs::remove_file(&beside);

@@ -12,7 +12,6 @@ use crate::model::record::{FORMAT, OF_THE_BOOT, VolumeRecord};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The records of this machine.
@@ -21,13 +20,14 @@ pub struct Records {
     volumes: PathBuf,
     names: PathBuf,
     of_the_boot: PathBuf,
-    /// The record that was read last, and of which files: a call asks for its volume's many times.
+    /// The record that was read or written last, and by which files: a call asks for its volume's many
+    /// times.
     last: RefCell<Option<(Stamps, VolumeRecord)>>,
 }
 
-/// What tells that a file is the one that was read. Records are replaced, never written in place.
-type Stamp = Option<(u64, i64, i64)>;
-type Stamps = [Stamp; 2];
+/// By what both files are known again; nothing for one that is not there. Records are replaced, never
+/// written in place.
+type Stamps = [Option<files::Stamp>; 2];
 
 impl Records {
     /// Records below the state folder, and below the run folder what ends with the boot.
@@ -44,7 +44,7 @@ impl Records {
     /// What is remembered of a volume. A record that cannot be read is none: it is a cache.
     #[must_use]
     pub fn load(&self, id: &VolumeId) -> VolumeRecord {
-        let stamps = [stamp(&self.path(id)), stamp(&self.passing_path(id))];
+        let stamps = self.stamps(id);
         if let Some((of, record)) = self.last.borrow().as_ref()
             && *of == stamps
             && record.volume == *id
@@ -109,9 +109,11 @@ impl Records {
     pub fn update(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) -> Result<()> {
         crate::failpoints::effect("records.update")?;
         let before = self.load(id);
+        // Of the files that it was read from: those that are there now may be another writer's.
+        let mut stamps = self.last.borrow().as_ref().map_or([None; 2], |(stamps, _)| *stamps);
         let mut after = before.clone();
         change(&mut after);
-        let is_new = !self.path(id).exists();
+        let is_new = stamps[0].is_none();
         if after == before && !is_new {
             return Ok(());
         }
@@ -119,12 +121,15 @@ impl Records {
         let (before, after_keys) = (Parts::of(&before)?, Parts::of(&after)?);
         if is_new || before.lasting != after_keys.lasting {
             files::make_private_folder(&self.volumes)?;
-            files::replace(&self.path(id), &text(&after_keys.lasting)?)?;
+            stamps[0] = Some(files::replace(&self.path(id), &text(&after_keys.lasting)?)?);
         }
-        if is_new || before.passing != after_keys.passing || !self.passing_path(id).exists() {
+        if is_new || before.passing != after_keys.passing || stamps[1].is_none() {
             files::make_private_folder(&self.of_the_boot)?;
-            files::replace_until_boot(&self.passing_path(id), &text(&after_keys.passing)?)?;
+            let text = text(&after_keys.passing)?;
+            stamps[1] = Some(files::replace_until_boot(&self.passing_path(id), &text)?);
         }
+        // What was written need not be read: who replaces it later leaves other stamps.
+        self.last.replace(Some((stamps, after.clone())));
         match &after.name {
             Some(name) => self.note_name(name, id),
             None => Ok(()),
@@ -179,6 +184,10 @@ impl Records {
         }
     }
 
+    fn stamps(&self, id: &VolumeId) -> Stamps {
+        [files::stamp(&self.path(id)), files::stamp(&self.passing_path(id))]
+    }
+
     fn path(&self, id: &VolumeId) -> PathBuf {
         self.volumes.join(format!("{id}.json"))
     }
@@ -186,11 +195,6 @@ impl Records {
     fn passing_path(&self, id: &VolumeId) -> PathBuf {
         self.of_the_boot.join(format!("{id}.json"))
     }
-}
-
-fn stamp(path: &Path) -> Stamp {
-    let found = fs::metadata(path).ok()?;
-    Some((found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
 /// A record's two files. Both name the volume.
@@ -239,6 +243,26 @@ fn read(path: &Path, id: &VolumeId) -> Option<Map<String, Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn what_was_written_is_not_read_again_and_what_another_wrote_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, run) = (folder.path().join("state"), folder.path().join("run"));
+        let (one, other) = (Records::below(&state, &run), Records::below(&state, &run));
+        let id = VolumeId::parse("v1").unwrap();
+        one.update(&id, |record| record.refusals = 1).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(one.file(&id)).unwrap();
+        let written = file.metadata().unwrap().modified().unwrap();
+        file.set_len(0).unwrap();
+        file.set_modified(written).unwrap();
+        assert_eq!(one.load(&id).refusals, 1, "it is known what the file of that stamp said");
+        assert_eq!(other.load(&id).refusals, 0);
+        other.update(&id, |record| record.refusals = 5).unwrap();
+        assert_eq!(one.load(&id).refusals, 5);
+        one.update(&id, |record| record.healing = Some(2)).unwrap();
+        assert_eq!((other.load(&id).refusals, other.load(&id).healing), (5, Some(2)));
+    }
 
     #[test]
     fn records_come_back_and_names_follow() {

@@ -135,7 +135,7 @@ impl Shelf {
     pub fn save(&self, file: &VolumeFile) -> Result<()> {
         let json = serde_json::to_vec_pretty(file)
             .map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
-        files::replace(&self.record(&file.id), &json)
+        files::replace(&self.record(&file.id), &json).map(drop)
     }
 
     /// Every record, by id.
