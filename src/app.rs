@@ -3,7 +3,6 @@
 use crate::channel::Channel;
 use crate::configuration::Config;
 use crate::driver::attachment::detach::Force;
-use crate::driver::call_counts::Tally;
 use crate::driver::mount::publish::Publication;
 use crate::driver::mount::stage::StageOptions;
 use crate::driver::{Driver, Outcome, Volume};
@@ -144,7 +143,6 @@ fn call_driver(
     let answered = parsed.and_then(|call| {
         failpoints::step("begin");
         call.within(config.paths.kubelet_root.as_ref())?;
-        let tally = Tally::default();
         let setting = Setting {
             words: &TEAR_DOWNS,
             layouts: LAYOUTS,
@@ -154,7 +152,6 @@ fn call_driver(
             region: call.region(),
             deadline: Deadline::after(deadline),
             lock_patience: None,
-            tally: &tally,
         };
         dispatch(&call, &setting, &mut sample)
     });
@@ -204,16 +201,9 @@ fn report(config: &Config, operation: &str) -> Option<Report> {
 
 fn dispatch(call: &Call, setting: &Setting<'_>, sample: &mut Sample) -> Result<(Reply, Outcome)> {
     let config = setting.config;
-    let done = wiring::with_driver(setting, |driver| {
-        let done = perform(call, config, driver);
-        if config.metrics.textfile.is_some() {
-            sample.gauges =
-                driver.usage.gauges(&host::metrics::seen_before(&config.paths.state_dir));
-        }
-        done
-    });
-    sample.refusals = setting.tally.refusals();
-    sample.heals = setting.tally.heals();
+    let (done, measured) =
+        wiring::with_measured_driver(setting, |driver| perform(call, config, driver));
+    *sample = measured;
     done
 }
 

@@ -12,6 +12,7 @@ use crate::host::clock::Deadline;
 use crate::host::devices::SysfsDevices;
 use crate::host::filesystems::KernelFileSystems;
 use crate::host::locks::Locks;
+use crate::host::metrics::seen_before;
 use crate::host::mounts::KernelMounts;
 use crate::host::pace::Pace;
 use crate::host::processes::KernelProcesses;
@@ -22,6 +23,7 @@ use crate::host::{Devices, machine};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
 use crate::model::mount::layout::Layouts;
+use crate::model::report::metrics::Sample;
 use crate::model::report::tear_down::TearDownWords;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -51,13 +53,38 @@ pub struct Setting<'a> {
     pub deadline: Deadline,
     /// How long a volume's lock is waited for, if not so long.
     pub lock_patience: Option<Duration>,
-    /// What is counted on the way.
-    pub tally: &'a Tally,
 }
 
 /// Makes a driver with the adapters of this machine, and lets it work.
 pub fn with_driver<T>(
     setting: &Setting<'_>,
+    work: impl FnOnce(&Driver<'_>) -> Result<T>,
+) -> Result<T> {
+    with_driver_that_counts(setting, &Tally::default(), work)
+}
+
+/// The same. The sample has what was counted on the way and what is so after it; its operation, outcome and
+/// time are the caller's.
+pub fn with_measured_driver<T>(
+    setting: &Setting<'_>,
+    work: impl FnOnce(&Driver<'_>) -> Result<T>,
+) -> (Result<T>, Sample) {
+    let Config { metrics, paths, .. } = setting.config;
+    let (tally, mut gauges) = (Tally::default(), None);
+    let done = with_driver_that_counts(setting, &tally, |driver| {
+        let done = work(driver);
+        if metrics.textfile.is_some() {
+            gauges = driver.usage.gauges(&seen_before(&paths.state_dir));
+        }
+        done
+    });
+    let (refusals, heals) = (tally.refusals(), tally.heals());
+    (done, Sample { refusals, heals, gauges, ..Sample::default() })
+}
+
+fn with_driver_that_counts<T>(
+    setting: &Setting<'_>,
+    tally: &Tally,
     work: impl FnOnce(&Driver<'_>) -> Result<T>,
 ) -> Result<T> {
     let config = setting.config;
@@ -86,7 +113,7 @@ pub fn with_driver<T>(
         deadline: setting.deadline,
         words: setting.words,
         layouts: setting.layouts,
-        tally: setting.tally,
+        tally,
     };
     driver::with_driver(&ports, work)
 }

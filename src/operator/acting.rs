@@ -3,7 +3,6 @@
 use crate::app::{LAYOUTS, TEAR_DOWNS};
 use crate::configuration::Config;
 use crate::driver::Driver;
-use crate::driver::call_counts::Tally;
 use crate::host;
 use crate::host::clock::Deadline;
 use crate::host::metrics::Report;
@@ -57,7 +56,6 @@ pub(super) fn measured<T>(
     work: impl FnOnce(&Driver<'_>) -> Result<T>,
 ) -> Result<T> {
     let begin = Instant::now();
-    let tally = Tally::default();
     let setting = Setting {
         words: &TEAR_DOWNS,
         layouts: LAYOUTS,
@@ -67,25 +65,15 @@ pub(super) fn measured<T>(
         region: None,
         deadline,
         lock_patience: Some(FOR_A_LOCK),
-        tally: &tally,
     };
-    let mut gauges = None;
-    let done = wiring::with_driver(&setting, |driver| {
-        let done = work(driver);
-        if config.metrics.textfile.is_some() {
-            gauges = driver.usage.gauges(&host::metrics::seen_before(&config.paths.state_dir));
-        }
-        done
-    });
+    let (done, measured) = wiring::with_measured_driver(&setting, work);
     if let Some(textfile) = config.metrics.textfile.clone() {
         let outcome = done.as_ref().map_or_else(|error| error.kind.word(), |_| "done");
         let sample = Sample {
             operation: verb.to_owned(),
             outcome: outcome.to_owned(),
             seconds: begin.elapsed().as_secs_f64(),
-            refusals: tally.refusals(),
-            heals: tally.heals(),
-            gauges,
+            ..measured
         };
         Report { textfile, state_dir: config.paths.state_dir.clone(), words: TEAR_DOWNS, sample }
             .write();

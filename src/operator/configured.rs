@@ -4,7 +4,6 @@ use crate::app;
 use crate::app::{LAYOUTS, TEAR_DOWNS};
 use crate::configuration::Config;
 use crate::driver::Driver;
-use crate::driver::call_counts::Tally;
 use crate::host::clock::Deadline;
 use crate::host::machine;
 use crate::model::error::{Error, Result};
@@ -55,7 +54,6 @@ impl Configured {
         verb: &str,
         work: impl FnOnce(&Driver<'_>) -> Result<T>,
     ) -> Result<T> {
-        let tally = Tally::default();
         let setting = Setting {
             words: &TEAR_DOWNS,
             layouts: LAYOUTS,
@@ -65,7 +63,6 @@ impl Configured {
             region: None,
             deadline: Deadline::after(PATIENCE),
             lock_patience: None,
-            tally: &tally,
         };
         wiring::with_driver(&setting, work)
     }
