@@ -183,6 +183,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let forgetting =
         Forgetting { layouts, mounts, records, census, numbers: &numbers, ownership: &ownership };
     let guard = Guard {
+        devices,
         file_systems,
         mounts,
         records,

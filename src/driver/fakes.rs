@@ -215,6 +215,10 @@ impl Events for Silence {
 }
 
 impl Devices for FakeDevices {
+    fn are_out_of_sight(&self) -> bool {
+        false
+    }
+
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
         let proven = self.disks.iter().filter_map(|(device, shown)| {
             let proof = wanted.proven_by(std::slice::from_ref(shown))?;

@@ -80,6 +80,8 @@ pub trait Events {
 
 /// Block devices of this machine.
 pub trait Devices {
+    /// Whether it is certain that no disk can be seen from here: a container may have no sysfs.
+    fn are_out_of_sight(&self) -> bool;
     /// Every disk that shows this identity now.
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>>;
     /// An error if the disk of that number is no longer the one that was proven.

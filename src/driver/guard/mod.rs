@@ -21,7 +21,7 @@ use crate::driver::lookup::find_disk::Disks;
 use crate::driver::ownership::words::{file_use, kernel_use, named, way_to_end_users};
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::host::{Census, FileSystems, Mounts};
+use crate::host::{Census, Devices, FileSystems, Mounts};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -41,6 +41,7 @@ pub(super) enum Sight {
 
 /// Whether a disk may leave this machine.
 pub(in crate::driver) struct Guard<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) file_systems: &'a dyn FileSystems,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
@@ -66,7 +67,7 @@ impl Guard<'_> {
             Ok(Some(disk)) => disk,
             // Not here, or not visible: a controller's container may have /sys and no /dev.
             Ok(None) => return Ok(Sight::None),
-            Err(error) if matches!(std::path::Path::new("/sys/block").try_exists(), Ok(false)) => {
+            Err(error) if self.devices.are_out_of_sight() => {
                 tracing::info!(volume = %id, %error, "this machine's disks cannot be seen from here: detaching on the orchestrator's word");
                 return Ok(Sight::None);
             }

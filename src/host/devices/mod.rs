@@ -91,6 +91,10 @@ impl SysfsDevices {
 }
 
 impl Devices for SysfsDevices {
+    fn are_out_of_sight(&self) -> bool {
+        self.sysfs.has_no_disks()
+    }
+
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
         failpoints::effect("devices.search")?;
         self.sysfs.search(wanted)

@@ -42,6 +42,11 @@ impl Sysfs {
         Self { root }
     }
 
+    /// Whether there is certainly no list of disks; an error is no such certainty.
+    pub(super) fn has_no_disks(&self) -> bool {
+        matches!(self.root.join("block").try_exists(), Ok(false))
+    }
+
     /// Every whole disk that shows the identity.
     pub(super) fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
         let block = self.root.join("block");
