@@ -21,6 +21,7 @@ mod kubelet;
 mod machine;
 mod misled;
 mod objects;
+mod once;
 mod options;
 mod people;
 mod play;
@@ -38,7 +39,7 @@ mod trace;
 mod volume;
 
 use self::options::Options;
-use self::play::{Demand, End, Play, may_be_silent};
+use self::play::{Demand, End, Play, may_be_silent, words_of};
 use self::report::Report;
 use self::trace::{Kind, Point, run};
 use self::volume::Templates;
@@ -174,11 +175,6 @@ fn play(templates: &Templates, play: &Play, trial: &Trial) -> End {
     if traced.is_struck { end } else { End::Missed }
 }
 
-fn words_of(why: &(dyn std::any::Any + Send)) -> String {
-    let text = why.downcast_ref::<String>().cloned();
-    text.or_else(|| why.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
-}
-
 /// Where the last panic was: what it says is told with the trial.
 static PLACE: Mutex<String> = Mutex::new(String::new());
 
@@ -245,6 +241,8 @@ fn main() -> ExitCode {
     println!("{} points and kinds, {} of them to do", trials.len(), mine.len());
     let old_hook = std::panic::take_hook();
     keep_place_of_panics();
+    let failed = |why| report.failed(format!("{why} [{}]", place()));
+    once::play_all(&templates, |name| options.names(name), failed);
     for (nth, trial) in mine.iter().enumerate() {
         let is_enough = options.is_first && !report.failures.is_empty();
         if is_enough || Instant::now() >= options.until {

@@ -96,13 +96,17 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(is_in)
     }
 
+    /// Whether `--only` names it.
+    pub fn names(&self, name: &str) -> bool {
+        self.only.iter().any(|only| name.starts_with(only.as_str()))
+    }
+
     /// Whether a trial is meant, and of this part.
     pub fn is_ours(&self, hash: u64, trial: &str, kind: &str) -> bool {
         if self.kind.as_ref().is_some_and(|wanted| wanted != kind) {
             return false;
         }
         let (n, m) = self.part;
-        let is_meant = |only: &String| trial.starts_with(only.as_str());
-        hash / 64 % m == n - 1 && (self.only.is_empty() || self.only.iter().any(is_meant))
+        hash / 64 % m == n - 1 && (self.only.is_empty() || self.names(trial))
     }
 }

@@ -110,3 +110,9 @@ pub fn may_be_silent(kind: Kind, point: &Point) -> bool {
         point.nth == 1 && ["/proc/self/maps", "/proc/N/maps"].contains(&point.object.as_str());
     kind == Kind::Kill || kind == Kind::Term && is_before_all || point.object.starts_with("pipe:")
 }
+
+/// What a panic said.
+pub fn words_of(why: &(dyn std::any::Any + Send)) -> String {
+    let text = why.downcast_ref::<String>().cloned();
+    text.or_else(|| why.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}

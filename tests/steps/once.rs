@@ -1,0 +1,185 @@
+//! What shows without any trouble at a system call, in the time that a call takes: a disk or a host
+//! that does not answer, a slow cloud, a region that is gone, a login that fails once.
+//!
+//! Each is played once, and only if `--only` names it: it lasts longer than a trial. What is slow
+//! here is slow for a minute, and a call has a third of that, so that a busy machine does not matter.
+
+use super::play::words_of;
+use super::server::{Cut, Fault};
+use super::support::{Answer, FailingDisk, options, private_mounts_and_fuse, spawn, with_files};
+use super::volume::{Kind, State, Templates, Volume, eventually, uuid};
+use std::io::PipeReader;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A scene of which the calls themselves show the fault.
+struct Once {
+    name: &'static str,
+    play: fn(&Templates),
+}
+
+const ALL: &[Once] = &[
+    Once { name: "hangs/mountdevice/ext4/local", play: a_read_hangs },
+    Once { name: "hangs/unmountdevice/ext4/local", play: a_flush_hangs },
+    Once { name: "slowhost/attach/ext4/openstack", play: one_host_is_slow },
+];
+
+/// Plays those that are meant, and tells what failed.
+pub fn play_all(
+    templates: &Templates,
+    is_meant: impl Fn(&str) -> bool,
+    mut failed: impl FnMut(String),
+) {
+    for once in ALL.iter().filter(|once| is_meant(once.name)) {
+        let begin = Instant::now();
+        match catch_unwind(AssertUnwindSafe(|| (once.play)(templates))) {
+            Ok(()) => println!("{}: as it must be, in {:.1?}", once.name, begin.elapsed()),
+            Err(why) => failed(format!("{}: {}", once.name, words_of(why.as_ref()))),
+        }
+    }
+}
+
+/// The deadline of a call where something hangs, in seconds.
+const SHORT: u64 = 5;
+
+/// A call that has not ended by then waits for what hangs, which does so for a minute.
+const ANSWERED: Duration = Duration::from_secs(SHORT + 20);
+
+/// Calls that wait for what does not answer; at the end they are killed.
+struct Waiting(Vec<(Child, PipeReader)>);
+
+impl Waiting {
+    fn count(&mut self) -> usize {
+        self.0
+            .iter_mut()
+            .filter_map(|(child, _)| child.try_wait().ok())
+            .filter(Option::is_none)
+            .count()
+    }
+
+    /// Whether none is left after so long.
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while self.count() > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.count() == 0
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        for (child, _) in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[track_caller]
+fn must(volume: &Volume, call: &str) {
+    let answer = volume.ask(call);
+    assert_eq!(answer.json["status"], "Success", "{call}: {}", answer.text);
+}
+
+/// A volume on a disk that can hang, attached.
+fn on_a_disk_that_can_hang(templates: &Templates) -> Option<(Volume, FailingDisk)> {
+    if !private_mounts_and_fuse("steps: hangs") {
+        return None;
+    }
+    let volume = templates.volume(Kind::Local, "ext4", true);
+    let disk = FailingDisk::over(&volume.image());
+    volume.bring_to(State::Attached);
+    Some((volume, disk))
+}
+
+/// The disk hangs. The call is answered in time, and so is the next one, which does not hang beside
+/// it; no lock is left. Then the disk answers again, and nothing is lost.
+#[track_caller]
+fn hangs_in(volume: &Volume, disk: &FailingDisk, call: &str) {
+    volume.configure(&[format!("deadline.{call} = {SHORT}")]);
+    disk.hang();
+    let lock = volume.node.own().join("run/locks").join(format!("{}.lock", volume.id));
+    for _ in 0..2 {
+        let mut call = Waiting(vec![spawn(volume.command(&volume.call(call)))]);
+        assert!(call.ends_within(ANSWERED), "no answer {ANSWERED:?} after a disk hangs");
+        let (child, output) = call.0.remove(0);
+        let answer = Answer::finish(child, output);
+        let is_named = [&volume.id, &volume.pv].iter().any(|name| answer.text.contains(*name));
+        let is_named = is_named && answer.text.contains("hangs");
+        assert!(is_named, "what hangs is not told: {}", answer.text);
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        assert!(!lock.exists(), "the lock is left");
+    }
+    disk.release();
+    volume.configure(&[]);
+    eventually(|| volume.repeat(call).is_ok(), || format!("{call} does not come through"));
+}
+
+fn a_read_hangs(templates: &Templates) {
+    let Some((volume, disk)) = on_a_disk_that_can_hang(templates) else { return };
+    hangs_in(&volume, &disk, "mountdevice");
+    volume.take_away();
+    drop(disk);
+    volume.lives_on(true);
+}
+
+/// What an application wrote is not on the disk yet.
+fn a_flush_hangs(templates: &Templates) {
+    let Some((volume, disk)) = on_a_disk_that_can_hang(templates) else { return };
+    volume.bring_to(State::Staged);
+    let (file, late) = (volume.global().join("late"), vec![7; 1 << 20]);
+    with_files(|| std::fs::write(&file, &late)).expect("written");
+    hangs_in(&volume, &disk, "unmountdevice");
+    volume.bring_to(State::Published);
+    let found = with_files(|| std::fs::read(&file));
+    assert!(found.is_ok_and(|found| found == late), "what was written late is lost");
+    volume.take_away();
+    drop(disk);
+    volume.lives_on(true);
+}
+
+/// Ten attaches wait for a host that says nothing: calls about another server are answered meanwhile.
+fn one_host_is_slow(templates: &Templates) {
+    const COUNT: usize = 10;
+    let volume = templates.volume(Kind::Openstack, "ext4", true);
+    let cloud = volume.cloud().expect("a cloud");
+    let ids: Vec<String> = (0..COUNT).map(|_| uuid()).collect();
+    let slow = {
+        let mut world = cloud.world();
+        for id in &ids {
+            world.add_volume(id, id, 1, "demo");
+        }
+        world.server_id("node-b")
+    };
+    let path = format!("/servers/{slow}/os-volume_attachments");
+    cloud.fault(Fault::on("POST", &path).always().hold(Cut::Before));
+    volume.configure(&["deadline.attach = 90".to_owned()]);
+    let attach = |id: &String| {
+        let words = ["attach", &options(id, &format!("pv-{id}"), "ext4"), "node-b"];
+        spawn(volume.command(&words.map(str::to_owned)))
+    };
+    let mut waiting = Waiting(ids.iter().map(attach).collect());
+    // All that come that far hang there.
+    let (mut held, mut since) = (0, Instant::now());
+    while held == 0 || since.elapsed() < Duration::from_secs(3) {
+        assert!(since.elapsed() < Duration::from_secs(30), "no attach comes to its host");
+        std::thread::sleep(Duration::from_millis(20));
+        if cloud.held() != held {
+            (held, since) = (cloud.held(), Instant::now());
+        }
+    }
+    let short = ["attach", "detach", "isattached"].map(|call| format!("deadline.{call} = 20"));
+    volume.configure(&short);
+    for call in ["isattached", "attach", "isattached", "detach"] {
+        must(&volume, call);
+    }
+    let answer = volume.ask_of("isattached", "node-b");
+    assert_eq!(answer.json["attached"], false, "{}", answer.text);
+    assert_eq!(waiting.count(), COUNT, "it was answered when the others had been");
+    drop(waiting);
+    cloud.world().faults.clear();
+    volume.configure(&[]);
+    volume.lives_on(true);
+}
