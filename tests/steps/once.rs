@@ -5,7 +5,7 @@
 //! here is slow for a minute, and a call has a third of that, so that a busy machine does not matter.
 
 use super::play::words_of;
-use super::server::{Cut, Fault};
+use super::server::{Cut, Fault, Server, World};
 use super::support::{Answer, FailingDisk, options, private_mounts_and_fuse, spawn, with_files};
 use super::volume::{Kind, State, Templates, Volume, eventually, uuid};
 use std::io::PipeReader;
@@ -23,6 +23,10 @@ const ALL: &[Once] = &[
     Once { name: "hangs/mountdevice/ext4/local", play: a_read_hangs },
     Once { name: "hangs/unmountdevice/ext4/local", play: a_flush_hangs },
     Once { name: "slowhost/attach/ext4/openstack", play: one_host_is_slow },
+    Once { name: "otherregion/detach/ext4/openstack", play: another_region_is_gone },
+    Once { name: "slowcloud/isattached/ext4/openstack", play: the_cloud_is_slow },
+    Once { name: "login/isattached/ext4/openstack", play: a_login_fails_once },
+    Once { name: "token/isattached/ext4/openstack", play: a_token_lives_shortly },
 ];
 
 /// Plays those that are meant, and tells what failed.
@@ -181,5 +185,78 @@ fn one_host_is_slow(templates: &Templates) {
     drop(waiting);
     cloud.world().faults.clear();
     volume.configure(&[]);
+    volume.lives_on(true);
+}
+
+/// The services of a second region show a certificate that has no trust here. Where the first one is
+/// configured the second one is not asked, also for a server that does not exist.
+fn another_region_is_gone(templates: &Templates) {
+    let volume = templates.volume(Kind::Openstack, "ext4", true);
+    let untrusted = Server::start_tls(World::demo());
+    let cloud = volume.cloud().expect("a cloud");
+    let own = {
+        let mut world = cloud.world();
+        world.settings.regions.push("South".to_owned());
+        world.settings.addresses.insert("South".to_owned(), untrusted.url());
+        world.home_region()
+    };
+    volume.configure(&[format!("openstack.region = {own:?}")]);
+    must(&volume, "attach");
+    let answer = volume.ask_of("detach", "node-gone");
+    assert_eq!(answer.json["status"], "Success", "a server that is gone: {}", answer.text);
+    let answer = volume.ask_of("attach", "node-gone");
+    let is_told = answer.text.contains("no server for node node-gone");
+    assert!(is_told && !answer.text.contains("South"), "{}", answer.text);
+    must(&volume, "detach");
+    volume.must_be_detached();
+    volume.lives_on(true);
+}
+
+/// Each answer takes its time, and forty calls ask the same: one answer serves those that wait for it.
+fn the_cloud_is_slow(templates: &Templates) {
+    const COUNT: usize = 40;
+    const EACH: Duration = Duration::from_secs(3);
+    let volume = templates.volume(Kind::Openstack, "ext4", true);
+    let cloud = volume.cloud().expect("a cloud");
+    volume.bring_to(State::Attached);
+    let limits = "openstack.limits = { per_second = 20, burst = 40, at_once = 2 }";
+    volume.configure(&[limits.to_owned(), "deadline.isattached = 40".to_owned()]);
+    must(&volume, "isattached");
+    // Until that answer is too old for those who ask now.
+    std::thread::sleep(Duration::from_secs(2));
+    cloud.fault(Fault::on("GET", "/**").always().delay(EACH));
+    cloud.reset_counters();
+    let ask = |_| spawn(volume.command(&volume.call("isattached")));
+    let mut asking = Waiting((0..COUNT).map(ask).collect());
+    for (child, output) in asking.0.drain(..) {
+        let answer = Answer::finish(child, output);
+        assert_eq!(answer.json["attached"], true, "{}", answer.text);
+    }
+    let asked = cloud.counters().total;
+    assert!(asked < COUNT as u64 / 2, "{asked} requests for the same answer");
+    cloud.world().faults.clear();
+    volume.configure(&[]);
+    volume.lives_on(true);
+}
+
+/// The first call of a machine meets a Keystone that fails, and is well again a moment later.
+fn a_login_fails_once(templates: &Templates) {
+    let volume = templates.volume(Kind::Openstack, "ext4", true);
+    let cloud = volume.cloud().expect("a cloud");
+    cloud.fault(Fault::on("POST", "/auth/tokens").proxy(500).times(2));
+    must(&volume, "isattached");
+    assert_eq!(cloud.counters().logins, 3, "it had a token before");
+    volume.lives_on(true);
+}
+
+/// A token that lives for a minute serves all calls of it.
+fn a_token_lives_shortly(templates: &Templates) {
+    let volume = templates.volume(Kind::Openstack, "ext4", true);
+    let cloud = volume.cloud().expect("a cloud");
+    cloud.world().settings.token_lifetime = Duration::from_secs(60);
+    for call in ["isattached", "attach", "detach"] {
+        must(&volume, call);
+    }
+    assert_eq!(cloud.counters().logins, 1, "a login for each call");
     volume.lives_on(true);
 }
