@@ -105,7 +105,7 @@ fn hangs_in(volume: &Volume, disk: &FailingDisk, call: &str) {
     volume.configure(&[format!("deadline.{call} = {SHORT}")]);
     disk.hang();
     let lock = volume.node.own().join("run/locks").join(format!("{}.lock", volume.id));
-    for _ in 0..2 {
+    for nth in 0..2 {
         let mut call = Waiting(vec![spawn(volume.command(&volume.call(call)))]);
         assert!(call.ends_within(ANSWERED), "no answer {ANSWERED:?} after a disk hangs");
         let (child, output) = call.0.remove(0);
@@ -115,6 +115,8 @@ fn hangs_in(volume: &Volume, disk: &FailingDisk, call: &str) {
         assert!(is_named, "what hangs is not told: {}", answer.text);
         assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
         assert!(!lock.exists(), "the lock is left");
+        let is_again = nth == 1 && !answer.text.contains("an earlier call's process");
+        assert!(!is_again, "what hangs is begun again: {}", answer.text);
     }
     disk.release();
     volume.configure(&[]);
