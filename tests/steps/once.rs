@@ -5,7 +5,7 @@
 //! here is slow for a minute, and a call has a third of that, so that a busy machine does not matter.
 
 use super::play::words_of;
-use super::server::{Cut, Fault, Server, World};
+use super::server::{Cut, Failure, Fault, Server, World};
 use super::support::{Answer, FailingDisk, options, private_mounts_and_fuse, spawn, with_files};
 use super::volume::{Kind, State, Templates, Volume, eventually, uuid};
 use std::io::PipeReader;
@@ -27,6 +27,7 @@ const ALL: &[Once] = &[
     Once { name: "slowcloud/isattached/ext4/openstack", play: the_cloud_is_slow },
     Once { name: "login/isattached/ext4/openstack", play: a_login_fails_once },
     Once { name: "token/isattached/ext4/openstack", play: a_token_lives_shortly },
+    Once { name: "extension/expandfs/xfs/openstack", play: an_extension_breaks_off },
 ];
 
 /// Plays those that are meant, and tells what failed.
@@ -260,5 +261,25 @@ fn a_token_lives_shortly(templates: &Templates) {
         must(&volume, call);
     }
     assert_eq!(cloud.counters().logins, 1, "a login for each call");
+    volume.lives_on(true);
+}
+
+/// The cloud breaks an extension off. The repeated call says so too, in words that name what ends it, and
+/// does not ask again for what is refused.
+fn an_extension_breaks_off(templates: &Templates) {
+    let volume = templates.volume(Kind::Openstack, "xfs", true);
+    let cloud = volume.cloud().expect("a cloud");
+    volume.bring_to(State::Published);
+    cloud.plan(Failure::Extend, &volume.id);
+    volume.configure(&["deadline.expandfs = 20".to_owned()]);
+    for _ in 0..2 {
+        let answer = volume.ask("expandfs");
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        let words = ["could not extend", "error_extending", "must mend it"];
+        assert!(words.iter().all(|one| answer.text.contains(one)), "{}", answer.text);
+    }
+    cloud.world().volume_mut(&volume.id).set_status("in-use");
+    must(&volume, "expandfs");
+    volume.configure(&[]);
     volume.lives_on(true);
 }
