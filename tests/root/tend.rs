@@ -9,9 +9,10 @@ use crate::volume::{Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 
 /// The disk is back under another number, by somebody who does not heal.
 pub fn bring_back(volume: &Volume<'_>) -> PathBuf {
@@ -179,13 +180,27 @@ fn one_that_cannot_be_healed_does_not_stop_the_others() {
     }
 }
 
-/// `disk heal --watch` in the background.
-pub struct Watching(Child);
+/// `disk heal --watch` in the background, and what it has said so far.
+pub struct Watching(Child, Arc<Mutex<String>>);
 
 impl Watching {
     pub fn begin(node: &Node) -> Self {
         let mut command = node.command(["heal", "--watch"]);
-        Self(start(command.stdout(Stdio::piped()).stderr(Stdio::piped())))
+        let mut child = start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let (lines, said) =
+            (BufReader::new(child.stdout.take().unwrap()), Arc::<Mutex<String>>::default());
+        let told = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                told.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        Self(child, said)
+    }
+
+    /// How often it has said that so far.
+    pub fn count_of(&self, words: &str) -> usize {
+        self.1.lock().unwrap().matches(words).count()
     }
 
     /// Ends it by a signal; what it said.
@@ -193,8 +208,9 @@ impl Watching {
     pub fn end(mut self, signal: Signal) -> String {
         kill(Pid::from_raw(i32::try_from(self.0.id()).unwrap()), signal).unwrap();
         let status = self.0.wait().unwrap();
-        let mut said = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        // The reader ends with the pipe, which nothing else holds.
+        eventually("all that it said is read", || Arc::strong_count(&self.1) == 1);
+        let mut said = self.1.lock().unwrap().clone();
         self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(status.success(), "{status}: {said}");
         said
@@ -224,8 +240,10 @@ fn a_process_that_waits_heals_each_time_a_disk_comes_back() {
             // No minute is waited: the kernel's event wakes it.
             goes_on_by_itself(&mut container);
         }
-        let said = watching.end(signal);
         let line = format!("volume {}: switched /data of ", volume.id);
+        // It says so a moment after the writes go on.
+        eventually("the third heal is told", || watching.count_of(&line) == 3);
+        let said = watching.end(signal);
         assert_eq!(said.matches(&line).count(), 3, "{said}");
         volume.ends_with(&pod, container);
         volume.must_be_sound();
