@@ -391,7 +391,7 @@ mod tests {
     fn what_the_first_of_two_heals_found_is_what_is_to_be() {
         let mut record = VolumeRecord::new(VolumeId::parse("v1").unwrap());
         let number = DeviceNumber { major: 7, minor: 1 };
-        let standing = |id, target: &str, propagation: &str| MountIntent {
+        let intent = |id, target: &str, propagation: &str| MountIntent {
             id,
             number,
             target: target.into(),
@@ -400,18 +400,18 @@ mod tests {
         record.will_switch(
             "b1",
             NamespaceSign::of_number(5),
-            vec![standing(Some(3), "/", "master:1 ")],
+            vec![intent(Some(3), "/", "master:1 ")],
         );
         record.will_switch(
             "b1",
             NamespaceSign::of_number(5),
-            vec![standing(Some(3), "/", "shared:9 "), standing(None, "/data", "")],
+            vec![intent(Some(3), "/", "shared:9 "), intent(None, "/data", "")],
         );
-        record.will_switch("b1", NamespaceSign::of_number(6), vec![standing(Some(4), "/", "")]);
+        record.will_switch("b1", NamespaceSign::of_number(6), vec![intent(Some(4), "/", "")]);
         assert_eq!(record.switching.len(), 2);
         assert_eq!(
             record.switching[0].mounts,
-            [standing(Some(3), "/", "master:1 "), standing(None, "/data", "")]
+            [intent(Some(3), "/", "master:1 "), intent(None, "/data", "")]
         );
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<VolumeRecord>(&text).unwrap(), record);

@@ -215,8 +215,8 @@ fn global(facts: &VolumeFacts) -> String {
     if of_role.clone().any(|mount| mount.out_of_reach.is_some()) {
         return "hidden".to_owned();
     }
-    let standing = of_role.map(|mount| mount.on).max();
-    match standing {
+    let on = of_role.map(|mount| mount.on).max();
+    match on {
         None => "no",
         Some(MountedOn::Disk) => "yes",
         Some(MountedOn::Gone) => "dead",

@@ -102,9 +102,7 @@ fn a_silent_cloud_holds_up_only_mounts_that_it_must_vouch_for() {
         let life = Life::new("ext4");
         let here = &life.here;
         life.cloud.world().volume_mut("data").multiattach = is_shareable;
-        here.attach();
-        here.wait("");
-        here.stage();
+        here.mount_volume();
         here.unstage();
         life.cloud.fault(Fault::on("*", "/**").always().proxy(503));
         if is_shareable {

@@ -143,6 +143,14 @@ impl Machine {
         self.twice(&["mountdevice", &text(&self.global()), &self.link(), &self.options()]);
     }
 
+    /// The volume comes to this machine, and is mounted at its stage folder.
+    #[track_caller]
+    pub fn mount_volume(&self) {
+        self.attach();
+        self.wait("");
+        self.stage();
+    }
+
     /// The call is held at one of its steps while something happens; how it ends.
     #[track_caller]
     pub fn stage_held_at(&self, step: &str, meanwhile: impl FnOnce()) -> Answer {

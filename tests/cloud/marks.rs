@@ -171,14 +171,10 @@ fn the_mark_of_the_next_server_is_not_taken_back() {
     }
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
-    here.stage();
+    here.mount_volume();
     let (is_done, said) = there.verb(&["detach", "--force", &life.volume, "node-a"]);
     assert!(is_done, "{said}");
-    there.attach();
-    there.wait("");
-    there.stage();
+    there.mount_volume();
     assert_eq!(mark(&life).as_deref(), Some(there.server.as_str()));
     here.unstage();
     here.verb(&["heal"]);
@@ -367,9 +363,7 @@ fn a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer() {
     }
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
-    here.stage();
+    here.mount_volume();
     let file = here.global().join("f");
     std::fs::write(&file, "x").unwrap();
     // The file is the child's alone: the command with its copy ends in this line.

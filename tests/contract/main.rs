@@ -13,6 +13,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod broken_builds;
 mod calls;
 mod scene;
 mod source;

@@ -8,12 +8,9 @@ use std::fs;
 const HANDED_ON: &str = "use std::fs::File;";
 
 /// What reads or changes anything beside its arguments.
-const DEEDS: [&str; 20] = [
-    "Instant::now",
+const DEEDS: [&str; 12] = [
     "SystemTime",
     "sleep",
-    "thread::",
-    "std::fs",
     "fs::",
     "std::env",
     "env::var",
@@ -24,6 +21,13 @@ const DEEDS: [&str; 20] = [
     "Command",
     "OpenOptions",
     "libc",
+];
+
+/// What the model does not do either.
+const OF_THE_MODEL: [&str; 8] = [
+    "Instant::now",
+    "thread::",
+    "std::fs",
     "rustix",
     "nix::unistd",
     "nix::fcntl",
@@ -31,23 +35,11 @@ const DEEDS: [&str; 20] = [
     "tracing",
 ];
 
-/// What reads or changes the machine past the ports. A file that a port has opened is handed on, and how
-/// long a request has taken is measured.
-const PAST_THE_PORTS: [&str; 23] = [
-    "SystemTime",
-    "sleep",
-    "fs::",
-    "std::env",
-    "env::var",
-    "std::process",
-    "process::",
-    "std::net",
-    "File::",
-    "Command",
-    "OpenOptions",
+/// What goes to the machine past the ports. A file that a port has opened is handed on, and how long a
+/// request has taken is measured.
+const PAST_THE_PORTS: [&str; 11] = [
     "stdout",
     "stderr",
-    "libc",
     "rustix",
     "nix",
     "exists",
@@ -60,7 +52,8 @@ const PAST_THE_PORTS: [&str; 23] = [
 ];
 
 /// Where the sources of a room say one of these words, beside their tests.
-fn said(room: &str, words: &[&str]) -> Vec<String> {
+fn said(room: &str, more: &[&str]) -> Vec<String> {
+    let words = [&DEEDS, more].concat();
     let tests = for_tests();
     let mut found = Vec::new();
     for file in files(&folder().join(room)).iter().filter(|file| !tests.contains(*file)) {
@@ -87,8 +80,8 @@ fn places<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, us
 
 #[test]
 fn the_model_does_nothing() {
-    assert_eq!(said("model", &DEEDS), Vec::<String>::new());
-    assert!(!said("host", &DEEDS).is_empty(), "the reader sees such words");
+    assert_eq!(said("model", &OF_THE_MODEL), Vec::<String>::new());
+    assert!(!said("host", &OF_THE_MODEL).is_empty(), "the reader sees such words");
 }
 
 #[test]

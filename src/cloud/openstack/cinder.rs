@@ -18,7 +18,7 @@ const ATTACHMENTS: Version = Version::Needed("volume 3.27", "a list of attachmen
 impl Services {
     pub(super) fn volume(&self, id: &str, deadline: Deadline) -> Result<Option<CinderVolume>> {
         let path = format!("/volumes/{id}");
-        let found: Option<VolumeBody> = self.get(Service::CinderVolume, &path, deadline)?;
+        let found: Option<VolumeBody> = self.get(Service::Volume, &path, deadline)?;
         Ok(found.map(|body| body.volume))
     }
 
@@ -31,7 +31,7 @@ impl Services {
     ) -> Result<Vec<CinderVolume>> {
         let filter = json!({key: value}).to_string().replace('"', "'");
         let path = format!("/volumes/detail?metadata={}", query(&filter));
-        let all = self.pages(Service::CinderVolume, &path, deadline, |body: VolumesBody| {
+        let all = self.pages(Service::Volume, &path, deadline, |body: VolumesBody| {
             (body.volumes, body.volumes_links)
         })?;
         // A service that does not know the filter would list every volume.
@@ -46,23 +46,23 @@ impl Services {
     ) -> Result<()> {
         let path = &format!("/volumes/{id}/metadata");
         let body = Some(&json!({"metadata": pairs}));
-        let (service, version) = (Service::CinderVolume, Version::Any);
+        let (service, version) = (Service::Volume, Version::Any);
         let ask = Ask { service, method: Method::POST, path, version, body };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             200..=204 => Ok(()),
-            _ => Err(refused(Service::CinderVolume, &answer)),
+            _ => Err(refused(Service::Volume, &answer)),
         }
     }
 
     pub(super) fn remove_metadata(&self, id: &str, key: &str, deadline: Deadline) -> Result<()> {
         let path = &format!("/volumes/{id}/metadata/{key}");
-        let (service, version) = (Service::CinderVolume, Version::Any);
+        let (service, version) = (Service::Volume, Version::Any);
         let ask = Ask { service, method: Method::DELETE, path, version, body: None };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             200..=204 | 404 => Ok(()),
-            _ => Err(refused(Service::CinderVolume, &answer)),
+            _ => Err(refused(Service::Volume, &answer)),
         }
     }
 
@@ -70,7 +70,7 @@ impl Services {
         let path = format!("/volumes/{id}/action");
         let body = json!({"os-extend": {"new_size": gib}});
         let ask = Ask {
-            service: Service::CinderVolume,
+            service: Service::Volume,
             method: Method::POST,
             path: &path,
             version: EXTEND_ATTACHED,
@@ -79,10 +79,8 @@ impl Services {
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             202 => Ok(()),
-            413 => {
-                Err(refused(Service::CinderVolume, &answer).hint("the project's quota is used up"))
-            }
-            _ => Err(refused(Service::CinderVolume, &answer)),
+            413 => Err(refused(Service::Volume, &answer).hint("the project's quota is used up")),
+            _ => Err(refused(Service::Volume, &answer)),
         }
     }
 
@@ -90,7 +88,7 @@ impl Services {
     pub(super) fn claims_on(&self, id: &str, deadline: Deadline) -> Result<Vec<StoredAttachment>> {
         let path = format!("/attachments?volume_id={}", query(id));
         let found: Option<ClaimsBody> =
-            self.get_with(Service::CinderVolume, &path, ATTACHMENTS, deadline)?;
+            self.get_with(Service::Volume, &path, ATTACHMENTS, deadline)?;
         let all = found.map(|body| body.attachments).unwrap_or_default();
         // A service that does not know the filter would list every attachment.
         Ok(all.into_iter().filter(|claim| claim.volume_id == id).collect())
@@ -100,7 +98,7 @@ impl Services {
     /// not know of it.
     pub(super) fn drop_attachment(&self, attachment: &str, deadline: Deadline) -> Result<()> {
         let ask = Ask {
-            service: Service::CinderVolume,
+            service: Service::Volume,
             method: Method::DELETE,
             path: &format!("/attachments/{attachment}"),
             version: ATTACHMENTS,
@@ -109,7 +107,7 @@ impl Services {
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             200..=204 | 404 => Ok(()),
-            _ => Err(refused(Service::CinderVolume, &answer)),
+            _ => Err(refused(Service::Volume, &answer)),
         }
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct Http {
 }
 
 enum Sent {
-    HttpAnswer(Response),
+    Answer(Response),
     /// It did not reach the service.
     Failed(Error),
     /// It may have.
@@ -94,7 +94,7 @@ impl Http {
             let sent = self.once(request, deadline)?;
             drop(leave);
             let pause = match sent {
-                Sent::HttpAnswer(response) => {
+                Sent::Answer(response) => {
                     self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
@@ -159,7 +159,7 @@ impl Http {
             builder = builder.json(body);
         }
         Ok(match builder.send() {
-            Ok(response) => Sent::HttpAnswer(response),
+            Ok(response) => Sent::Answer(response),
             Err(error) if is_distrust(&error) => return Err(distrusted(request, &error)),
             Err(error) => {
                 let trouble = unreachable(request, &error);

@@ -22,7 +22,7 @@ use self::http::Http;
 pub use self::sources::access;
 
 use self::limiter::Limiter;
-use self::nova::ServerRow;
+use self::nova::MappingAnswer;
 use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
@@ -286,9 +286,9 @@ impl Cloud for OpenStack {
 
     fn mapping(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<Mapping> {
         match self.services.mapping(server.as_str(), id.as_str(), deadline)? {
-            ServerRow::There => Ok(Mapping::Mapped),
-            ServerRow::NotAtServer => Ok(Mapping::NotMapped),
-            ServerRow::Missing => {
+            MappingAnswer::There => Ok(Mapping::Mapped),
+            MappingAnswer::NotAtServer => Ok(Mapping::NotMapped),
+            MappingAnswer::Missing => {
                 let exists = self.exists(server, deadline)?;
                 Ok(if exists { Mapping::NotMapped } else { Mapping::NoServer })
             }

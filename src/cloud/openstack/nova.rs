@@ -27,7 +27,7 @@ const MOST_UNDER_WAY: usize = 4;
 
 /// What the service says of a volume and a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ServerRow {
+pub(super) enum MappingAnswer {
     /// The volume is mapped to the server.
     There,
     /// The server exists, and has no such volume.
@@ -74,18 +74,18 @@ impl Services {
         server: &str,
         volume: &str,
         deadline: Deadline,
-    ) -> Result<ServerRow> {
+    ) -> Result<MappingAnswer> {
         let path = &format!("/servers/{server}/os-volume_attachments/{volume}");
         let (service, version) = (Service::Compute, Version::Any);
         let ask = Ask { service, method: Method::GET, path, version, body: None };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
-            200 => Ok(ServerRow::There),
+            200 => Ok(MappingAnswer::There),
             // Only the service's own 404 is an answer; a proxy's page is not.
             404 if answer.body.is_object() => {
                 // It looks for the server first: these words say that it has found it.
                 let has_server = words(&answer.body).contains("is not attached to volume");
-                Ok(if has_server { ServerRow::NotAtServer } else { ServerRow::Missing })
+                Ok(if has_server { MappingAnswer::NotAtServer } else { MappingAnswer::Missing })
             }
             _ => Err(refused(Service::Compute, &answer)),
         }

@@ -28,12 +28,12 @@ pub(super) struct Queue {
 /// A place in a queue, given back when it is dropped. Without a file where no queue can be kept.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    ticket: Option<(PathBuf, File)>,
+    held: Option<(PathBuf, File)>,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some((path, _)) = &self.ticket {
+        if let Some((path, _)) = &self.held {
             let _ = fs::remove_file(path);
             // Succeeds for the last place only.
             let _ = path.parent().map(fs::remove_dir);
@@ -54,17 +54,17 @@ impl Queue {
     /// Waits for its turn; nothing if the deadline passes first.
     pub(super) fn enter(&self, deadline: Deadline) -> Option<Ticket> {
         let Some((number, path, mut file)) = self.draw() else {
-            return Some(Ticket { ticket: None });
+            return Some(Ticket { held: None });
         };
         let _ = file.write_all(b"waits");
-        let place = Ticket { ticket: Some((path.clone(), file)) };
+        let ticket = Ticket { held: Some((path.clone(), file)) };
         loop {
             let mut before = numbers_in(&self.folder);
             before.retain(|other| *other < number);
             if self.has_room(&before) {
                 // Read by those who count how long this work has taken.
                 let _ = fs::write(&path, now().as_millis().to_string());
-                return Some(place);
+                return Some(ticket);
             }
             let behind = u32::try_from(before.len().saturating_sub(self.at_once) + 1);
             let nap = LOOK_AGAIN.saturating_mul(behind.unwrap_or(u32::MAX)).min(LONGEST_LOOK);

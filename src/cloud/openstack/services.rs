@@ -18,14 +18,14 @@ const MOST_PAGES: usize = 50;
 #[derive(Clone, Copy)]
 pub(super) enum Service {
     Compute,
-    CinderVolume,
+    Volume,
 }
 
 impl Service {
     fn name(self) -> &'static str {
         match self {
             Service::Compute => "Nova",
-            Service::CinderVolume => "Cinder",
+            Service::Volume => "Cinder",
         }
     }
 }
@@ -162,7 +162,7 @@ impl Services {
             let place = place.ok_or_else(|| Error::new(Kind::Bug, "a session without a place"))?;
             let base = match ask.service {
                 Service::Compute => &place.compute,
-                Service::CinderVolume => &place.volume,
+                Service::Volume => &place.volume,
             };
             let answer = self.http.send(
                 &Request {

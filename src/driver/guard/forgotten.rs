@@ -75,7 +75,7 @@ impl Forgetting<'_> {
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
                 let machine = Machine::new(self.layouts, &table, Some(record), &numbers);
-                uses.namespaces.iter().all(|one| machine.standing(one) != NamespaceRole::Claim)
+                uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
             }
             Answer::CannotTell(_) => false,
         }

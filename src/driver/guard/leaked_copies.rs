@@ -121,7 +121,7 @@ impl LeakedCopies<'_> {
         let record = id.map(|id| self.records.load(id));
         let machine = Machine::new(self.layouts, &table, record.as_ref(), numbers);
         let (held, others): (Vec<_>, Vec<_>) =
-            uses.namespaces.iter().partition(|one| machine.standing(one) == NamespaceRole::Claim);
+            uses.namespaces.iter().partition(|one| machine.role(one) == NamespaceRole::Claim);
         if !held.is_empty() {
             let dead = self.numbers.all_gone(numbers);
             let holders = named(&held, |one| namespace(&at_its_places(one, &machine)));

@@ -66,7 +66,7 @@ impl Ownership<'_> {
         let record = id.map(|id| self.records.load(id));
         let machine = Machine::new(self.layouts, &table, record.as_ref(), numbers);
         let given = uses.namespaces.iter();
-        let given = given.filter(|one| machine.standing(one) == NamespaceRole::Claim);
+        let given = given.filter(|one| machine.role(one) == NamespaceRole::Claim);
         let holders = given.flat_map(|one| {
             let places: Vec<_> = one.mounts.iter().map(|mount| mount.target.clone()).collect();
             let its = one.processes.iter().filter(|process| {

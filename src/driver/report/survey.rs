@@ -339,9 +339,8 @@ impl Surveying<'_> {
         for one in context.elsewhere {
             let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
             let numbers = numbers_in(one);
-            let standing =
-                Machine::new(self.layouts, context.table, record, &numbers).standing(one);
-            let is_given = standing == NamespaceRole::Claim;
+            let role = Machine::new(self.layouts, context.table, record, &numbers).role(one);
+            let is_given = role == NamespaceRole::Claim;
             let role = if is_given { Role::Container } else { Role::Stranger };
             for mount in one.mounts.iter().filter(is_ours) {
                 mounts.push(MountFact {

@@ -68,9 +68,9 @@ pub(in crate::host::remount) fn changes(
     is_own: bool,
 ) -> Vec<MountIntent> {
     let mut all: Vec<MountIntent> = Vec::new();
-    let mut add = |standing: MountIntent| {
-        if !all.iter().any(|known| known.target == standing.target && known.id == standing.id) {
-            all.push(standing);
+    let mut add = |intent: MountIntent| {
+        if !all.iter().any(|known| known.target == intent.target && known.id == intent.id) {
+            all.push(intent);
         }
     };
     let comes_by_propagation = !matches!(method, Method::Beneath | Method::Stack);
@@ -83,7 +83,7 @@ pub(in crate::host::remount) fn changes(
         let parent = table.mounts().iter().find(|one| one.id == old.parent && one.id != old.id);
         let is_in_shared = parent.is_some_and(is_shared);
         if let Some(parent) = parent.filter(|_| comes_by_propagation && !is_in_shared) {
-            add(standing(parent, Some(parent.id), parent.number));
+            add(intent(parent, Some(parent.id), parent.number));
         }
         // A new mount in a shared one is shared itself at first, and one whose only peer was the
         // old one is not. By propagation all come alike that stand on the same mount.
@@ -96,14 +96,14 @@ pub(in crate::host::remount) fn changes(
         if is_in_shared || stays_shared || has_any {
             for mount in &tree(old) {
                 let is_old = mount.number == old.number;
-                add(standing(mount, None, if is_old { fresh } else { mount.number }));
+                add(intent(mount, None, if is_old { fresh } else { mount.number }));
             }
         }
     }
     all
 }
 
-fn standing(mount: &Mount, id: Option<u32>, number: DeviceNumber) -> MountIntent {
+fn intent(mount: &Mount, id: Option<u32>, number: DeviceNumber) -> MountIntent {
     let (target, propagation) = (mount.target.clone(), mount.propagation.clone());
     MountIntent { id, number, target, propagation }
 }

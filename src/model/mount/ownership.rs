@@ -76,7 +76,7 @@ impl<'a> Machine<'a> {
 
     /// What the namespace is to the volume.
     #[must_use]
-    pub fn standing(&self, one: &NamespaceUse) -> NamespaceRole {
+    pub fn role(&self, one: &NamespaceUse) -> NamespaceRole {
         let sees_only = one.mounts.iter().all(|mount| self.folder_under(mount, one).is_some());
         let mut pods = one.processes.iter().filter_map(|process| process.owner.pod.as_ref());
         if pods.any(|pod| self.has_bound(pod)) {

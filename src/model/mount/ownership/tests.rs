@@ -102,7 +102,7 @@ fn every_namespace_is_what_it_is() {
             pod => &[Some(pod)],
         };
         let one = namespace(&lines.collect::<String>(), processes);
-        assert_eq!(format!("{:?}", machine.standing(&one)), fields[2], "{row}");
+        assert_eq!(format!("{:?}", machine.role(&one)), fields[2], "{row}");
     }
 }
 
@@ -116,12 +116,12 @@ fn without_a_root_nothing_is_a_view() {
     let copy = MACHINE.replace("4 1 0:60", "4 1 0:61");
     let one = namespace(&copy, &[None]);
     let own = table(&bare);
-    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), NamespaceRole::Claim);
+    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).role(&one), NamespaceRole::Claim);
     // Any volume of kubelet's tells it.
     let more =
         bare + "9 2 0:70 / /var/lib/nodeagent/pods/u/volumes/other~secret/t rw - tmpfs t rw\n";
     let own = table(&more);
-    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).standing(&one), NamespaceRole::View);
+    assert_eq!(Machine::new(OF_TESTS, &own, None, &[VOLUME]).role(&one), NamespaceRole::View);
 }
 
 #[test]
