@@ -235,8 +235,11 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
             Ok((Reply::device(&path), Outcome::Already))
         }
         Call::MountDevice { folder, device, options } => {
-            let how = stage_options(options)?;
-            driver.staging.stage(&volume(options), &folder.target, &how, device).map(plain)
+            let stage_options = stage_options(options)?;
+            driver
+                .staging
+                .stage(&volume(options), &folder.target, &stage_options, device)
+                .map(plain)
         }
         Call::UnmountDevice { folder } => {
             driver.unmounting.unstage(&folder.name, &folder.target).map(plain)
@@ -281,9 +284,9 @@ fn stage_place(options: &Options, config: &Config) -> StagePlace {
     StagePlace { root: config.paths.kubelet_root.clone(), below: folders::global_below(&name) }
 }
 
-/// Where they have their folders.
+/// Where kubelet has its folders.
 pub use crate::flexvolume::folders::LAYOUTS;
-/// What those who call this program name tear-downs.
+/// What kubelet names tear-downs.
 pub use crate::flexvolume::words::TEAR_DOWNS;
 
 const VARIABLE: &str = "INCLOUD_DISK_CONFIG";

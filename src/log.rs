@@ -17,7 +17,6 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -170,9 +169,7 @@ fn prune(folder: &Path, most: usize, today: &File) {
 /// A short id that no other call of this machine has: time and process, in base 36.
 #[must_use]
 pub fn new_call_id() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let milliseconds = u64::try_from(now.as_millis()).unwrap_or_default();
-    format!("{}-{}", base36(milliseconds), base36(u64::from(std::process::id())))
+    format!("{}-{}", base36(clock::now()), base36(u64::from(std::process::id())))
 }
 
 fn base36(mut number: u64) -> String {

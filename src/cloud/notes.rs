@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The orchestrator's name of the volume.
-pub const NAME_KEY: &str = "incloud-disk-name";
+const NAME_KEY: &str = "incloud-disk-name";
 
 /// An attach that was asked for, until its outcome was seen.
 const REQUEST_KEY: &str = "incloud-disk-attach-asked";

@@ -137,8 +137,7 @@ impl Cloud for FakeCloud {
     fn attach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {
         self.requests.set(self.requests.get() + 1);
         self.mapping.set(None);
-        let attachment =
-            Attachment { id: None, server: server.clone(), since: None, is_root: false };
+        let attachment = Attachment::to(server.clone());
         self.change(id, |volume| {
             volume.attachments.push(attachment);
             volume.status = in_use();

@@ -10,6 +10,12 @@ pub fn now() -> Millis {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The same in seconds.
+#[must_use]
+pub fn seconds() -> u64 {
+    now() / 1000
+}
+
 /// The moment after which a call answers rather than waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
+    None,
     SaysNotFoundOnAnError,
     SaysNoVolumesOnAnError,
     SaysNoServerOnAnError,
@@ -297,6 +298,20 @@ impl Cloud for Broken {
     }
 }
 
+/// A cloud with this fault.
+fn with(fault: Fault) -> OnShelf<impl Fn(Shelf) -> Box<dyn Cloud>> {
+    OnShelf::new(move |shelf: Shelf| {
+        Box::new(Broken { tagged: Tagged { shelf }, fault }) as Box<dyn Cloud>
+    })
+}
+
+#[test]
+fn without_a_fault_each_check_passes() {
+    for (name, check) in CHECKS {
+        assert_eq!(check(&with(Fault::None)), Ok(()), "{name}");
+    }
+}
+
 #[test]
 fn each_fault_is_found_by_its_check() {
     let missed: Vec<String> = std::thread::scope(|scope| {
@@ -304,12 +319,8 @@ fn each_fault_is_found_by_its_check() {
             .iter()
             .map(|(fault, by)| {
                 scope.spawn(move || {
-                    let see = |shelf: Shelf| {
-                        let tagged = Tagged { shelf };
-                        Box::new(Broken { tagged, fault: *fault }) as Box<dyn Cloud>
-                    };
                     let (_, check) = CHECKS.iter().find(|(name, _)| name == by).unwrap();
-                    let verdict = check(&OnShelf::new(see));
+                    let verdict = check(&with(*fault));
                     println!("{fault:?}: {verdict:?}");
                     verdict.is_ok().then(|| format!("{fault:?} passes {by}"))
                 })

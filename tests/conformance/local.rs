@@ -6,7 +6,7 @@ use incloud_disk::cloud::Cloud;
 use incloud_disk::cloud::local::LocalCloud;
 use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::devices::SysfsDevices;
-use incloud_disk::model::ids::{NodeName, VolumeId};
+use incloud_disk::model::ids::VolumeId;
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -46,10 +46,6 @@ impl Subject for Local {
         let id = VolumeId::parse(&crate::server::ids::uuid()).unwrap();
         self.own().create(&id, 1024 * MIB, None, Deadline::after(Duration::from_secs(5))).unwrap();
         id
-    }
-
-    fn nodes(&self) -> [NodeName; 2] {
-        ["node-a", "node-b"].map(|name| NodeName::parse(name).unwrap())
     }
 
     fn troubles(&self) -> Vec<&'static str> {

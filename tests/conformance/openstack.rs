@@ -47,10 +47,6 @@ impl Subject for Remote {
         VolumeId::parse(&id).unwrap()
     }
 
-    fn nodes(&self) -> [NodeName; 2] {
-        ["node-a", "node-b"].map(|name| NodeName::parse(name).unwrap())
-    }
-
     fn node_without_server(&self) -> Option<NodeName> {
         Some(NodeName::parse("node").unwrap())
     }

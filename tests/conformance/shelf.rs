@@ -160,10 +160,6 @@ impl<F: Fn(Shelf) -> Box<dyn Cloud>> Subject for OnShelf<F> {
         id
     }
 
-    fn nodes(&self) -> [NodeName; 2] {
-        ["node-a", "node-b"].map(|name| NodeName::parse(name).unwrap())
-    }
-
     fn node_without_server(&self) -> Option<NodeName> {
         Some(NodeName::parse("node").unwrap())
     }

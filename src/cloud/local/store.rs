@@ -7,7 +7,7 @@
 //! <dir>/by-id/virtio-<20>       a link to the loop device of this machine
 //! ```
 
-use crate::host::clock::Deadline;
+use crate::host::clock::{Deadline, seconds};
 use crate::host::files;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::Life;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// One volume's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,6 +217,5 @@ impl Shelf {
 /// The time as the cloud's records show it: seconds since 1970.
 #[must_use]
 pub fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("@{}", since.as_secs())
+    format!("@{}", seconds())
 }

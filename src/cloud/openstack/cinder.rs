@@ -2,7 +2,7 @@
 
 use super::http::Method;
 use super::services::{Ask, Service, Services, Version, query, refused};
-use super::wire::{CinderVolume, ClaimsBody, StoredAttachment, VolumeBody, VolumesBody};
+use super::wire::{CinderVolume, StoredAttachment, StoredAttachmentsBody, VolumeBody, VolumesBody};
 use crate::host::clock::Deadline;
 use crate::model::error::Result;
 use serde_json::json;
@@ -85,13 +85,17 @@ impl Services {
     }
 
     /// Who holds the volume, reservations included: those are not listed with the volume itself.
-    pub(super) fn claims_on(&self, id: &str, deadline: Deadline) -> Result<Vec<StoredAttachment>> {
+    pub(super) fn stored_attachments_of(
+        &self,
+        id: &str,
+        deadline: Deadline,
+    ) -> Result<Vec<StoredAttachment>> {
         let path = format!("/attachments?volume_id={}", query(id));
-        let found: Option<ClaimsBody> =
+        let found: Option<StoredAttachmentsBody> =
             self.get_with(Service::Volume, &path, ATTACHMENTS, deadline)?;
         let all = found.map(|body| body.attachments).unwrap_or_default();
         // A service that does not know the filter would list every attachment.
-        Ok(all.into_iter().filter(|claim| claim.volume_id == id).collect())
+        Ok(all.into_iter().filter(|one| one.volume_id == id).collect())
     }
 
     /// Removes an attachment behind the compute service's back: right only when that service does

@@ -2,8 +2,8 @@
 
 use super::catalog;
 use super::http::{Http, HttpAnswer, Method, Request, failed};
-use super::tokens::{Session, now};
-use crate::host::clock::Deadline;
+use super::tokens::Session;
+use crate::host::clock::{Deadline, seconds};
 use crate::model::cloud::access::{Access, Domain, Login, Named, Scope};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::timestamp;
@@ -123,7 +123,7 @@ fn session(access: &Access, answer: &HttpAnswer) -> Result<Session> {
     let catalog = token["catalog"].as_array().map(Vec::as_slice).unwrap_or_default();
     let places = catalog::places(access, catalog).map_err(wrong)?;
     let life = life(token);
-    Ok(Session { token: subject, expires: now() + life, life, places })
+    Ok(Session { token: subject, expires: seconds() + life, life, places })
 }
 
 /// How long the token lives, by the service's own two times: its clock need not be ours.

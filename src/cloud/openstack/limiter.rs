@@ -74,7 +74,7 @@ pub struct Limiter {
 /// Leave to make one request; given back when dropped.
 #[derive(Debug)]
 pub struct Leave {
-    _places: [Option<Ticket>; 2],
+    _tickets: [Option<Ticket>; 2],
 }
 
 impl Limiter {
@@ -102,7 +102,7 @@ impl Limiter {
         };
         let at_once = self.limits.at_once;
         let queue = |name: &str, at_once| Queue::in_folder(self.folder.join(name), at_once);
-        let places = match lane {
+        let tickets = match lane {
             Lane::Read => {
                 let reads = queue("reads", at_once).counting_for(COUNTS_FOR);
                 [None, Some(reads.enter(deadline).ok_or_else(full)?)]
@@ -121,7 +121,7 @@ impl Limiter {
             match booked.unwrap_or(Booked::After(Duration::ZERO)) {
                 Booked::After(wait) => {
                     std::thread::sleep(wait);
-                    return Ok(Leave { _places: places });
+                    return Ok(Leave { _tickets: tickets });
                 }
                 Booked::TooLate => {
                     return Err(Error::new(

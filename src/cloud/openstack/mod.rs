@@ -26,7 +26,7 @@ use self::nova::MappingAnswer;
 use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
-use super::notes::{NAME_KEY, Note, Notes};
+use super::notes::{Note, Notes};
 use super::{Attachment, Capabilities, Cloud, CloudVolume, Reservation, ServerView, Trouble};
 use crate::failpoints;
 use crate::host::clock::Deadline;
@@ -279,7 +279,8 @@ impl Cloud for OpenStack {
     }
 
     fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<CloudVolume>> {
-        let ask = |deadline| self.services.volumes_with(NAME_KEY, name.as_str(), deadline);
+        let key = Note::Name(Some(name)).key();
+        let ask = |deadline| self.services.volumes_with(&key, name.as_str(), deadline);
         let found = self.anywhere(deadline, |found: &Vec<_>| !found.is_empty(), ask)?;
         found.into_iter().map(|volume| self.view(volume)).collect()
     }
@@ -345,7 +346,7 @@ impl Cloud for OpenStack {
     }
 
     fn reservations(&self, id: &VolumeId, deadline: Deadline) -> Result<Vec<Reservation>> {
-        let found = self.services.claims_on(id.as_str(), deadline)?.into_iter();
+        let found = self.services.stored_attachments_of(id.as_str(), deadline)?.into_iter();
         found
             .map(|one| {
                 let server = one.instance.as_deref().map(ServerId::parse).transpose()?;

@@ -6,7 +6,7 @@
 //! that is not ours, torn, or near its end counts as none.
 
 use super::catalog::RegionEndpoints;
-use crate::host::clock::Deadline;
+use crate::host::clock::{Deadline, seconds};
 use crate::host::files;
 use crate::model::cloud::access::Access;
 use crate::model::secret::Secret;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A token must last this much longer to be used, or a quarter of its life where that is less.
 const MARGIN: u64 = 90;
@@ -83,7 +83,7 @@ impl Tokens {
         }
         let kept: Kept = serde_json::from_reader(file).ok()?;
         let margin = if kept.life == 0 { MARGIN } else { MARGIN.min(kept.life / 4) };
-        if kept.format != 2 || kept.expires < now() + margin || kept.places.is_empty() {
+        if kept.format != 2 || kept.expires < seconds() + margin || kept.places.is_empty() {
             return None;
         }
         let Kept { expires, life, places, .. } = kept;
@@ -131,11 +131,6 @@ impl Tokens {
     }
 }
 
-/// Seconds since 1970 by our own clock.
-pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 fn name_of(access: &Access) -> String {
     use crate::model::cloud::access::Login;
     let mut all = ring::digest::Context::new(&ring::digest::SHA256);
@@ -166,7 +161,7 @@ mod tests {
     fn session(lasts: u64) -> Session {
         Session {
             token: "hunter2".into(),
-            expires: now() + lasts,
+            expires: seconds() + lasts,
             life: 3600,
             places: vec![RegionEndpoints {
                 region: None,

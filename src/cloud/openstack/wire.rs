@@ -134,7 +134,7 @@ pub(super) struct ServerAttachment {
 
 /// `GET /attachments` (Cinder 3.27)
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct ClaimsBody {
+pub(super) struct StoredAttachmentsBody {
     pub(super) attachments: Vec<StoredAttachment>,
 }
 

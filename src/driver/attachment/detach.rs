@@ -316,31 +316,30 @@ impl Detaching<'_> {
         name: &VolumeName,
     ) -> Result<()> {
         if let Some(state) = seen {
-            // Who does not have it any more has no mark beside another's.
-            let gone = |server: &&ServerId| state.attachment_to(server).is_none();
-            for server in state.mounted_beside.iter().filter(gone) {
-                self.cloud.note(id, &[Note::NotMountedBeside(server)], self.deadline)?;
-            }
             // A request of the server that the volume was seen at has its outcome, whoever else has
             // the volume.
             let is_outcome =
                 state.requested.as_ref().is_some_and(|request| was_at == Some(&request.server));
-            if is_outcome {
-                self.cloud.note(id, &[Note::Request(None)], self.deadline)?;
+            let is_over = state.attachments.is_empty()
+                && (is_outcome || self.requests.open_request(state).is_none());
+            // Who does not have it any more has no mark beside another's.
+            let gone = |server: &&ServerId| state.attachment_to(server).is_none();
+            let beside = state.mounted_beside.iter().filter(gone);
+            let over: Vec<_> = beside
+                .map(Note::NotMountedBeside)
+                .chain(is_outcome.then_some(Note::Request(None)))
+                .chain((is_over && state.recorded_name.is_some()).then_some(Note::Name(None)))
+                .chain((is_over && state.mounted_on.is_some()).then_some(Note::MountedOn(None)))
+                .chain(
+                    (is_over && !is_outcome && state.requested.is_some())
+                        .then_some(Note::Request(None)),
+                )
+                .collect();
+            if !over.is_empty() {
+                self.cloud.note(id, &over, self.deadline)?;
             }
-            if !state.attachments.is_empty()
-                || (!is_outcome && self.requests.open_request(state).is_some())
-            {
+            if !is_over {
                 return Ok(());
-            }
-            if state.recorded_name.is_some() {
-                self.cloud.note(id, &[Note::Name(None)], self.deadline)?;
-            }
-            if state.mounted_on.is_some() {
-                self.cloud.note(id, &[Note::MountedOn(None)], self.deadline)?;
-            }
-            if state.requested.is_some() && !is_outcome {
-                self.cloud.note(id, &[Note::Request(None)], self.deadline)?;
             }
         }
         self.forget(id, name);

@@ -6,7 +6,7 @@
 use crate::cloud::{Cloud, CloudVolume, Note, Tenure};
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::operation::Volume;
-use crate::host::clock::{Deadline, now};
+use crate::host::clock::{Deadline, seconds};
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeName};
@@ -122,8 +122,7 @@ impl OpenRequests<'_> {
 
     /// Seconds since 1970 by the clock of the cloud's services.
     fn cloud_time(&self) -> u64 {
-        let ours = now() / 1000;
-        ours.saturating_add_signed(self.cloud.clock_ahead().unwrap_or_default())
+        seconds().saturating_add_signed(self.cloud.clock_ahead().unwrap_or_default())
     }
 
     /// Records with the volume which name belongs to it, if that is missing: volumes that the

@@ -48,13 +48,14 @@ impl Refusals<'_> {
     /// series, also one that was given up.
     pub(in crate::driver) fn end_refusals(&self, id: &VolumeId, tear_downs: &[TearDown]) {
         let refused = self.records.load(id).refused;
-        if !tear_downs.iter().any(|one| refused.contains_key(one)) {
+        let ended = tear_downs.iter().filter(|one| refused.contains_key(*one));
+        let what: Vec<_> = ended.map(|one| self.words.name(one)).collect();
+        if what.is_empty() {
             return;
         }
         let over = |record: &mut VolumeRecord| {
             record.refused.retain(|refused, _| !tear_downs.contains(refused));
         };
-        let what: Vec<_> = tear_downs.iter().map(|one| self.words.name(one)).collect();
         match self.records.update(id, over) {
             Ok(()) => tracing::debug!(volume = %id, ?what, "its refusal is over"),
             Err(error) => tracing::warn!(%error, "the end of a refusal is not remembered"),

@@ -290,7 +290,7 @@ fn plan(volume: &Volume, disk: &Device, kind: FsType, options: &MkfsOptions) -> 
     Ok(Formatting {
         options: options.text(),
         seed: Some(uuid_text(&seed)),
-        at: crate::host::clock::now() / 1000,
+        at: crate::host::clock::seconds(),
         disk: moment(disk),
         fs_type: kind.name().to_owned(),
         uuid: file_system_uuid(&volume.id),

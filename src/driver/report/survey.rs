@@ -127,15 +127,14 @@ impl Surveying<'_> {
             disks.entry(id.clone()).or_insert_with(|| self.disk_fact(&id));
         }
         let owners = self.owners(&disks, &records, &table, &elsewhere, &boot);
-        let mut subjects: BTreeSet<Owner> = disks.keys().cloned().map(Owner::Volume).collect();
-        subjects.extend(owners.values().cloned());
+        let mut all_owners: BTreeSet<Owner> = disks.keys().cloned().map(Owner::Volume).collect();
+        all_owners.extend(owners.values().cloned());
         let context =
             Context { records: &records, table: &table, elsewhere: &elsewhere, owners: &owners };
         let (mut volumes, mut not_ours) = (Vec::new(), Vec::new());
-        for subject in subjects {
-            let facts =
-                self.facts(&subject, &context, &disks, &mut cloud, unseen_mounts.as_deref());
-            let is_asked = matches!(&subject, Owner::Volume(id) if also.contains(id));
+        for owner in all_owners {
+            let facts = self.facts(&owner, &context, &disks, &mut cloud, unseen_mounts.as_deref());
+            let is_asked = matches!(&owner, Owner::Volume(id) if also.contains(id));
             if !is_asked && is_not_ours(&facts) {
                 let id = facts.id.as_ref().map(ToString::to_string).unwrap_or_default();
                 not_ours.push(format!("{id}: {}", who_has(&facts)));
@@ -237,8 +236,8 @@ impl Surveying<'_> {
         for mount in table.mounts() {
             if let Some((_, name)) = self.layouts.place_of(&mount.target) {
                 let id = self.volume_in(mount);
-                let subject = id.map_or(Owner::Name(name), Owner::Volume);
-                owners.entry(mount.number).or_insert(subject);
+                let owner = id.map_or(Owner::Name(name), Owner::Volume);
+                owners.entry(mount.number).or_insert(owner);
             }
         }
         for record in records {
@@ -256,13 +255,13 @@ impl Surveying<'_> {
 
     fn facts(
         &self,
-        subject: &Owner,
+        owner: &Owner,
         context: &Context<'_>,
         disks: &BTreeMap<VolumeId, DiskFact>,
         cloud: &mut CloudLook,
         unseen_mounts: Option<&str>,
     ) -> VolumeFacts {
-        let id = match subject {
+        let id = match owner {
             Owner::Volume(id) => Some(id),
             Owner::Name(_) => None,
         };
@@ -274,8 +273,8 @@ impl Surveying<'_> {
             Some(id) => self.cloud_fact(id, cloud),
             None => CloudFact::Unknown { why: "its id is not known".to_owned() },
         };
-        let mounts = self.mount_facts(subject, context, record, &disk);
-        let name = match subject {
+        let mounts = self.mount_facts(owner, context, record, &disk);
+        let name = match owner {
             Owner::Name(name) => Some(name.clone()),
             Owner::Volume(id) => {
                 name_of(self.layouts, record, &cloud, &mounts).filter(|name| !name.is(id))
@@ -307,13 +306,13 @@ impl Surveying<'_> {
 
     fn mount_facts(
         &self,
-        subject: &Owner,
+        owner: &Owner,
         context: &Context<'_>,
         record: Option<&VolumeRecord>,
         disk: &DiskFact,
     ) -> Vec<MountFact> {
-        let is_ours = |mount: &&Mount| context.owners.get(&mount.number) == Some(subject);
-        let id = match subject {
+        let is_ours = |mount: &&Mount| context.owners.get(&mount.number) == Some(owner);
+        let id = match owner {
             Owner::Volume(id) => Some(id),
             Owner::Name(_) => None,
         };
@@ -339,8 +338,8 @@ impl Surveying<'_> {
         for one in context.elsewhere {
             let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
             let numbers = numbers_in(one);
-            let role = Machine::new(self.layouts, context.table, record, &numbers).role(one);
-            let is_given = role == NamespaceRole::Claim;
+            let machine = Machine::new(self.layouts, context.table, record, &numbers);
+            let is_given = machine.role(one) == NamespaceRole::Claim;
             let role = if is_given { Role::Container } else { Role::Stranger };
             for mount in one.mounts.iter().filter(is_ours) {
                 mounts.push(MountFact {

@@ -2,7 +2,7 @@
 //! in the run folder, so that later calls find it, leave its disk alone, and take its result.
 
 use crate::failpoints;
-use crate::host::clock::Deadline;
+use crate::host::clock::{Deadline, seconds};
 use crate::host::left_behind::Left;
 use crate::host::{device_nodes, files, tool};
 use crate::model::disk::device::Device;
@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How long a call waits for a check that an earlier one began: no longer, for it has the volume's
 /// lock meanwhile.
@@ -106,7 +106,7 @@ impl Checks {
             return self.ended(id, device, status.code());
         };
         let (disk, sequence) = (Some(device.number.to_string()), device.sequence);
-        let note = Note { process: Left { disk, sequence, ..process }, begun: now() };
+        let note = Note { process: Left { disk, sequence, ..process }, begun: seconds() };
         let text = serde_json::to_vec(&note).unwrap_or_default();
         if let Err(error) = files::replace_until_boot(&self.file(id, "json"), &text) {
             // What later calls could not find must not go on.
@@ -202,7 +202,7 @@ fn verdict_of_e2fsck(status: i32) -> &'static str {
 
 fn goes_on(note: &Note, device: &Device) -> Error {
     let (name, process) = (&device.kernel_name, note.process.pid);
-    let seconds = now().saturating_sub(note.begun);
+    let seconds = seconds().saturating_sub(note.begun);
     let read = bytes_read(process).map_or_else(String::new, |bytes| {
         format!(", {} MiB of {} read", bytes >> 20, device.size >> 20)
     });
@@ -221,8 +221,4 @@ fn damaged(device: &Device, why: &str, said: &str) -> Error {
 fn bytes_read(process: i32) -> Option<u64> {
     let text = fs::read_to_string(Path::new("/proc").join(process.to_string()).join("io")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
