@@ -153,6 +153,14 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>> {
     }
 }
 
+/// Whether an error is of whoever looks, and not of what is looked at: it may be over with a later look.
+#[must_use]
+pub fn is_lack(error: &std::io::Error) -> bool {
+    use nix::libc::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM};
+    let lacks = [EMFILE, ENFILE, ENOMEM, EAGAIN, EINTR, EIO];
+    error.raw_os_error().is_some_and(|errno| lacks.contains(&errno))
+}
+
 /// Removes a file; fine if it is not there.
 pub fn remove_if_there(path: &Path) -> Result<()> {
     let _using = worker::uses(path);

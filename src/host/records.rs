@@ -44,33 +44,41 @@ impl Records {
     /// What is remembered of a volume. A record that cannot be read is none: it is a cache.
     #[must_use]
     pub fn load(&self, id: &VolumeId) -> VolumeRecord {
+        self.known(id).unwrap_or_else(|error| {
+            tracing::warn!(volume = %id, %error, "a record cannot be read now and is left out");
+            VolumeRecord::new(id.clone())
+        })
+    }
+
+    /// The same, and an error where this process lacked what it takes to read it.
+    fn known(&self, id: &VolumeId) -> Result<VolumeRecord> {
         let stamps = self.stamps(id);
         if let Some((of, record)) = self.last.borrow().as_ref()
             && *of == stamps
             && record.volume == *id
         {
-            return record.clone();
+            return Ok(record.clone());
         }
-        let record = self.read(id);
+        let record = self.read(id)?;
         // Looked at before they were read: what changed meanwhile is read again.
         self.last.replace(Some((stamps, record.clone())));
-        record
+        Ok(record)
     }
 
-    fn read(&self, id: &VolumeId) -> VolumeRecord {
-        let mut keys = read(&self.path(id), id).unwrap_or_default();
-        if let Some(passing) = read(&self.passing_path(id), id) {
+    fn read(&self, id: &VolumeId) -> Result<VolumeRecord> {
+        let mut keys = read(&self.path(id), id)?.unwrap_or_default();
+        if let Some(passing) = read(&self.passing_path(id), id)? {
             // Also keys that are not there tell something.
             keys.retain(|key, _| !OF_THE_BOOT.contains(&key.as_str()));
             keys.extend(passing);
         }
         if keys.is_empty() {
-            return VolumeRecord::new(id.clone());
+            return Ok(VolumeRecord::new(id.clone()));
         }
-        serde_json::from_value(keys.into()).unwrap_or_else(|error| {
+        Ok(serde_json::from_value(keys.into()).unwrap_or_else(|error| {
             tracing::warn!(volume = %id, %error, "a record cannot be read and is left out");
             VolumeRecord::new(id.clone())
-        })
+        }))
     }
 
     /// All that is remembered: an error if it cannot be listed.
@@ -108,7 +116,8 @@ impl Records {
     /// Changes what is remembered. The caller holds the volume's lock.
     pub fn update(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) -> Result<()> {
         crate::failpoints::effect("records.update")?;
-        let before = self.load(id);
+        // What could not be read must not be overwritten with what is known without it.
+        let before = self.known(id)?;
         // Of the files that it was read from: those that are there now may be another writer's.
         let mut stamps = self.last.borrow().as_ref().map_or([None; 2], |(stamps, _)| *stamps);
         let mut after = before.clone();
@@ -228,14 +237,27 @@ fn bug(what: &str) -> Error {
     Error::new(Kind::Bug, what)
 }
 
-/// The keys in a file, if they are this volume's.
-fn read(path: &Path, id: &VolumeId) -> Option<Map<String, Value>> {
-    let text = files::read_if_there(path).unwrap_or_default()?;
+/// The keys in a file, if they are this volume's; an error where this process lacked what it takes to
+/// read it, and a later one may not.
+fn read(path: &Path, id: &VolumeId) -> Result<Option<Map<String, Value>>> {
+    let text = match files::read_text(path) {
+        Ok(text) => text,
+        Err(error) if files::is_lack(&error) => {
+            let error = Error::io(format!("read {}", path.display()), &error);
+            let hint =
+                "call again; if it stays so, remove that file: what it remembers is asked anew";
+            return Err(error.hint(hint));
+        }
+        Err(_) => return Ok(None),
+    };
     match serde_json::from_str::<Map<String, Value>>(&text) {
-        Ok(keys) => (keys.get(VOLUME)?.as_str()? == id.as_str()).then_some(keys),
+        Ok(keys) => {
+            let is_its = keys.get(VOLUME).and_then(Value::as_str) == Some(id.as_str());
+            Ok(is_its.then_some(keys))
+        }
         Err(error) => {
             tracing::warn!(path = %path.display(), %error, "a record cannot be read and is left out");
-            None
+            Ok(None)
         }
     }
 }
@@ -313,6 +335,25 @@ mod tests {
         records.update(&id, |record| record.refusals = 3).unwrap();
         assert_eq!((records.load(&id).healing, records.load(&id).refusals), (Some(3), 3));
         assert!(!fs::read_to_string(state.join("volumes/v1.json")).unwrap().contains("healing"));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_now_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, run) = (folder.path().join("state"), folder.path().join("run"));
+        let records = Records::below(&state, &run);
+        let id = VolumeId::parse("v1").unwrap();
+        records.update(&id, |record| record.was_mounted = true).unwrap();
+        let (file, aside) = (records.file(&id), state.join("aside"));
+        fs::rename(&file, &aside).unwrap();
+        // A regular file whose first page is never there.
+        std::os::unix::fs::symlink("/proc/self/mem", &file).unwrap();
+        let error = records.update(&id, |record| record.refusals = 1).unwrap_err();
+        assert!(error.to_string().contains("v1.json"), "{error}");
+        assert!(!records.load(&id).was_mounted);
+        fs::rename(&aside, &file).unwrap();
+        records.update(&id, |record| record.refusals = 1).unwrap();
+        assert!(records.load(&id).was_mounted);
     }
 
     #[test]

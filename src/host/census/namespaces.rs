@@ -2,6 +2,7 @@
 
 use super::inside;
 use super::proc::{Proc, Task, has_ended};
+use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, Untold};
@@ -61,7 +62,7 @@ pub(super) struct Unread {
 
 impl Unread {
     pub(super) fn io(doing: impl std::fmt::Display, error: &io::Error) -> Self {
-        Self { error: Error::io(doing, error), is_lack: is_lack(error) }
+        Self { error: Error::io(doing, error), is_lack: files::is_lack(error) }
     }
 
     pub(super) fn of(error: Error) -> Self {
@@ -71,13 +72,6 @@ impl Unread {
     pub(super) fn into_error(self) -> Error {
         self.error
     }
-}
-
-/// Whether an error is of whoever looks, and not of what is looked at.
-fn is_lack(error: &io::Error) -> bool {
-    use nix::libc::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM};
-    let lacks = [EMFILE, ENFILE, ENOMEM, EAGAIN, EINTR, EIO];
-    error.raw_os_error().is_some_and(|errno| lacks.contains(&errno))
 }
 
 impl Namespaces {
