@@ -224,3 +224,21 @@ fn without_notes_a_volume_is_attached_only_where_its_detach_finds_it() {
     scene.neighbour("node-c").must(scene.detach("node-b"));
     assert!(scene.attached_to().is_empty());
 }
+
+/// The cloud allowed notes when the volume was attached, and allows none now: its detach ends all the same.
+#[test]
+fn a_detach_ends_where_the_cloud_allows_notes_no_more() {
+    let scene = Scene::of(World::demo().delays(Delays::none()));
+    scene.node.must(scene.attach("node-b"));
+    assert_eq!(note(&scene.cloud, &scene.volume, NAME).as_deref(), Some(PV));
+    scene.cloud.fault(Fault::on("POST", "/volumes/*/metadata").always().proxy(403));
+    scene.cloud.fault(Fault::on("DELETE", "/volumes/*/metadata/*").always().proxy(403));
+    for _ in 0..2 {
+        scene.node.must(scene.detach("node-b"));
+        assert!(scene.attached_to().is_empty());
+    }
+    // Its name is noted still: so another server gets it, and gives it back.
+    scene.node.must(scene.attach("node-a"));
+    scene.node.must(scene.detach("node-a"));
+    assert!(scene.attached_to().is_empty());
+}

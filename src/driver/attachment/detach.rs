@@ -336,7 +336,7 @@ impl Detaching<'_> {
                 )
                 .collect();
             if !over.is_empty() {
-                self.cloud.note(id, &over, self.deadline)?;
+                self.note_over(id, &over)?;
             }
             if !is_over {
                 return Ok(());
@@ -344,6 +344,18 @@ impl Detaching<'_> {
         }
         self.forget(id, name);
         Ok(())
+    }
+
+    /// The volume is detached, whether the cloud allows to remove notes or not: what stays is another
+    /// server's, or says no more than by which name it went.
+    fn note_over(&self, id: &VolumeId, over: &[Note<'_>]) -> Result<()> {
+        match self.cloud.note(id, over, self.deadline) {
+            Err(error) if error.kind == Kind::Config => {
+                tracing::warn!(volume = %id, %error, "the cloud allows no notes with the volume: those of before stay");
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// What is remembered of the volume goes, unless somebody here still stands on a disk that it
