@@ -25,7 +25,7 @@ pub const OF_THE_BOOT: [&str; 14] = [
     "unstaged",
     "former",
     "tenure",
-    "mark_asked",
+    "mark_asked_at",
     "healing",
     "healing_from",
     "switching",
@@ -88,9 +88,12 @@ pub struct VolumeRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marked_beside: Option<ServerId>,
     /// As which server this one asked the cloud to keep a mark of it, and has no answer yet: the mark may
-    /// be there.
+    /// be there. It outlives the boot, as the mark does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_asked: Option<ServerId>,
+    /// When it asked, in milliseconds since 1970: the mark may come later still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark_asked_at: Option<u64>,
     /// Whether the cloud was told that the volume has data.
     #[serde(default)]
     pub is_life_told: bool,
@@ -143,9 +146,19 @@ impl VolumeRecord {
 
     /// The cloud tells it no more.
     pub fn is_unmarked(&mut self) {
-        self.mark_asked = None;
+        self.mark_is_answered();
+        self.shows_no_mark();
+    }
+
+    /// The cloud does not tell it now; what was asked for and not answered may still come.
+    pub fn shows_no_mark(&mut self) {
         self.is_marked = false;
         self.marked_beside = None;
+    }
+
+    /// What became of the mark that was asked for is known.
+    pub fn mark_is_answered(&mut self) {
+        (self.mark_asked, self.mark_asked_at) = (None, None);
     }
 
     /// Remembers a stage mount, and the disk that it was made from for as long as numbers mean the
@@ -245,6 +258,7 @@ impl VolumeRecord {
             is_marked: false,
             marked_beside: None,
             mark_asked: None,
+            mark_asked_at: None,
             is_life_told: false,
             notes_forbidden: None,
             refused: BTreeMap::new(),

@@ -415,3 +415,104 @@ fn a_disk_that_cannot_be_opened_lets_the_mark_decide() {
     here.detach();
     assert_eq!((mark(&life), life.attached_to().len()), (None, 0));
 }
+
+/// A mount that a killed call left has no mark yet, so a controller's detach passes: what the next call
+/// finds mounted is no mount then either.
+#[test]
+fn what_was_found_mounted_and_detached_before_the_mark_is_no_mount() {
+    if !can_run("what_was_found_mounted_and_detached_before_the_mark_is_no_mount") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    here.stage_killed_at("stage.remembered");
+    let answer = here.stage_held_at("mark.asked", || {
+        there.node.must(["detach", PV, "node-a"]);
+    });
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    here.unstage();
+    assert_eq!(mark(&life), None);
+}
+
+/// This machine's disk is taken before its mark, and another server mounts the volume: that one's mark stays.
+#[test]
+fn a_mount_that_lost_its_disk_leaves_no_mark_in_the_place_of_anothers() {
+    if !can_run("a_mount_that_lost_its_disk_leaves_no_mark_in_the_place_of_anothers") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    let answer = here.stage_held_at("stage.remembered", || {
+        there.node.must(["detach", PV, "node-a"]);
+        there.attach();
+        there.wait("");
+        there.stage();
+    });
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    assert_eq!(mark(&life).as_deref(), Some(there.server.as_str()));
+}
+
+/// The machine restarts between the mark and what is written down of it: the mark is in the cloud still,
+/// and nothing is mounted.
+#[test]
+fn a_mark_that_was_not_answered_before_a_restart_goes_by_the_timer() {
+    if !can_run("a_mark_that_was_not_answered_before_a_restart_goes_by_the_timer") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    here.stage_killed_at("mark.left");
+    nix::mount::umount(&here.global()).unwrap();
+    std::fs::remove_dir_all(here.node.own().join("run")).unwrap();
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    there.node.fails(["detach", PV, "node-a"]);
+    here.verb(&["heal"]);
+    assert_eq!(mark(&life), None);
+    there.node.must(["detach", PV, "node-a"]);
+    assert!(life.attached_to().is_empty());
+}
+
+/// The cloud answers the request for the mark too late, and does it later still: after the unmount.
+#[test]
+fn a_mark_that_comes_after_the_unmount_goes_by_the_timer() {
+    if !can_run("a_mark_that_comes_after_the_unmount_goes_by_the_timer") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    let marking = || Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
+    life.cloud.fault(marking().times(99).proxy(502));
+    here.stage();
+    here.unstage();
+    let server = Value::from(here.server.clone());
+    life.cloud.world().volume_mut("data").metadata.insert(KEY.to_owned(), server);
+    life.cloud.world().faults.clear();
+    here.verb(&["heal"]);
+    assert_eq!(mark(&life), None);
+    there.node.must(["detach", PV, "node-a"]);
+}
+
+/// The volume was taken from the server by other means, or its mark came late: the mark is of an earlier life,
+/// and a pod that ends before its mount leaves no other.
+#[test]
+fn an_attach_ends_the_mark_that_its_server_left_before() {
+    for key in [KEY.to_owned(), String::new()] {
+        let scene = Scene::of_immediate();
+        let server = scene.server("node-b");
+        let key = if key.is_empty() { format!("{KEY}.{server}") } else { key };
+        let left = Value::from(server.clone());
+        scene.cloud.world().volume_mut("data").metadata.insert(key.clone(), left);
+        scene.node.must(scene.attach("node-b"));
+        assert!(!scene.cloud.world().volume_mut("data").metadata.contains_key(&key));
+        scene.node.must(scene.detach("node-b"));
+        assert!(scene.attached_to().is_empty());
+    }
+}

@@ -75,6 +75,7 @@ const ELSEWHERE: [&str; 24] = [
     "locks.waits",
     "guard.looked",
     // Only with a cloud that keeps marks.
+    "mark.asked",
     "mark.left",
     // After the answer, for verbs too.
     "worker.said",

@@ -292,6 +292,7 @@ impl Attaching<'_> {
         attempt: &mut Attempt,
     ) -> Result<()> {
         self.requests.note_request(volume, state, server)?;
+        self.marks.end_mark_of_before(state, server);
         self.memory.remember_name(volume);
         failpoints::step("attach.named");
         attempt.is_noted = self.cloud.capabilities().keeps_marks;

@@ -6,7 +6,7 @@ use crate::cloud::{Cloud, CloudVolume, Note, ServerState};
 use crate::driver::guard::departure::Departures;
 use crate::driver::guard::refusal::Refusals;
 use crate::failpoints;
-use crate::host::clock::Deadline;
+use crate::host::clock::{Deadline, now};
 use crate::host::records::Records;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
@@ -57,8 +57,9 @@ pub struct RemoteMarks<'a> {
 
 impl RemoteMarks<'_> {
     /// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
-    /// second is told whatever the guard is set to. `seen` is the volume as the cloud has just shown
-    /// it. The caller holds the volume's lock.
+    /// second is told whatever the guard is set to. `seen` is the volume as the cloud has shown it: the
+    /// caller has proven its disk since, so that no other server can have come to it. The caller holds
+    /// the volume's lock.
     pub(in crate::driver) fn mark_mounted(&self, id: &VolumeId, seen: Option<CloudVolume>) {
         let record = self.records.load(id);
         if record.is_life_told && (record.has_mark() || !self.leaves_marks()) {
@@ -81,7 +82,7 @@ impl RemoteMarks<'_> {
         failpoints::step("mark.left");
         let noted = self.records.update(id, |record| {
             record.is_life_told = true;
-            record.mark_asked = None;
+            record.mark_is_answered();
             match left {
                 Left::Ours(tenure) => {
                     record.is_marked = true;
@@ -111,7 +112,11 @@ impl RemoteMarks<'_> {
             None => self.cloud.volume(id, deadline)?,
         };
         // Before it is asked for: a call that is killed, or has no answer, may have left it.
-        self.records.update(id, |record| record.mark_asked = Some(server.clone()))?;
+        self.records.update(id, |record| {
+            record.mark_asked = Some(server.clone());
+            record.mark_asked_at = Some(now());
+        })?;
+        failpoints::step("mark.asked");
         let marked = state.as_ref().and_then(|state| {
             let other = state.mounted_on.as_ref().filter(|other| **other != server)?;
             state.attachment_to(other).map(|_| other)
@@ -177,10 +182,23 @@ impl RemoteMarks<'_> {
             return;
         }
         let removed = self.remove_marks(&record, self.deadline.at_most(PATIENCE));
-        let noted = removed.and_then(|()| self.records.update(id, VolumeRecord::is_unmarked));
+        let gone = if self.may_still_come(&record) {
+            VolumeRecord::shows_no_mark
+        } else {
+            VolumeRecord::is_unmarked
+        };
+        let noted = removed.and_then(|()| self.records.update(id, gone));
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "the cloud still thinks that the volume is mounted here; later calls repeat it");
         }
+    }
+
+    /// Whether a mark that was asked for a moment ago, and not answered, may come yet: the timer looks for
+    /// it once more.
+    fn may_still_come(&self, record: &VolumeRecord) -> bool {
+        let silence = self.cloud.capabilities().longest_silence;
+        let asked_at = record.mark_asked_at.filter(|_| record.mark_asked.is_some());
+        asked_at.is_some_and(|at| Duration::from_millis(now().saturating_sub(at)) < silence)
     }
 
     /// Removes what the cloud shows as this server's. Another may have the volume, and have left its own
@@ -195,11 +213,34 @@ impl RemoteMarks<'_> {
             return Err(Error::new(Kind::Missing, "it knows no server for this node"));
         };
         let Some(state) = self.cloud.volume(id, deadline)? else { return Ok(()) };
-        let seen = Marks::of(&state, &server);
+        self.remove_marks_of(&state, &server, deadline)
+    }
+
+    fn remove_marks_of(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let (id, seen) = (&state.id, Marks::of(state, server));
         if seen.beside {
-            self.cloud.note(id, &[Note::NotMountedBeside(&server)], deadline)?;
+            self.cloud.note(id, &[Note::NotMountedBeside(server)], deadline)?;
         }
         if seen.first { self.cloud.note(id, &[Note::MountedOn(None)], deadline) } else { Ok(()) }
+    }
+
+    /// Before an attach: the mark of a server that does not have the volume is left of an earlier life.
+    /// Where it is never mounted nothing else would end it, and a detach would be refused for ever.
+    pub(in crate::driver) fn end_mark_of_before(&self, state: &CloudVolume, server: &ServerId) {
+        let is_of_before = state.is_marked_by(server) && state.attachment_to(server).is_none();
+        if !self.leaves_marks() || !is_of_before {
+            return;
+        }
+        tracing::info!(volume = %state.id, %server, "the mark of a mount that this server cannot have any more is taken away");
+        let deadline = self.deadline.at_most(PATIENCE);
+        if let Err(error) = self.remove_marks_of(state, server, deadline) {
+            tracing::warn!(volume = %state.id, %server, %error, "the mark of an earlier mount stays");
+        }
     }
 
     /// Whether a server that runs says that it has the volume mounted.

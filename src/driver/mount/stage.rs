@@ -1,5 +1,6 @@
 //! Mount the volume's disk at its stage folder; a blank one is formatted first.
 
+use crate::cloud::CloudVolume;
 use crate::driver::guard::Guard;
 use crate::driver::guard::departure::Departures;
 use crate::driver::guard::forgotten::Forgetting;
@@ -103,7 +104,8 @@ impl Staging<'_> {
         let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
         if let Some(mount) = found {
             self.memory.remember_found(&volume.id, &disk, mount);
-            self.marks.mark_mounted(&volume.id, None);
+            // Containers may have it: what lost its disk is for the heal.
+            self.mark_proven(&volume.id, &disk, None)?;
             return Ok(Outcome::Already);
         }
         self.disks.report_hint(&volume.id, hint, &disk);
@@ -135,16 +137,22 @@ impl Staging<'_> {
             return Err(self.places.undo_mount(&folder, disk.number, error));
         }
         failpoints::step("stage.remembered");
-        self.marks.mark_mounted(&volume.id, seen);
-        // Before the mark a controller elsewhere could not know of the mount: its detach may have come
-        // in between. From now on it is refused.
-        if let Err(error) = self.disks.prove_again(&volume.id, &disk) {
+        if let Err(error) = self.mark_proven(&volume.id, &disk, seen) {
             self.memory.forget_staged(&volume.id);
             let error = self.places.undo_mount(&folder, disk.number, error);
             self.marks.unmark_mounted(&volume.id);
             return Err(error);
         }
         Ok(Outcome::Done)
+    }
+
+    /// Leaves the mark of what is mounted. Before it a controller elsewhere could not know of the mount: its
+    /// detach may have come, and then another server has the volume, and its own mark. After it such a
+    /// detach is refused.
+    fn mark_proven(&self, id: &VolumeId, disk: &Device, seen: Option<CloudVolume>) -> Result<()> {
+        self.disks.prove_again(id, disk)?;
+        self.marks.mark_mounted(id, seen);
+        self.disks.prove_again(id, disk)
     }
 
     /// The file system to mount: the one that is there, or a new one on a blank disk.
