@@ -91,7 +91,8 @@ pub struct VolumeRecord {
     /// be there. It outlives the boot, as the mark does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_asked: Option<ServerId>,
-    /// When it asked, in milliseconds since 1970: the mark may come later still.
+    /// When it asked, in milliseconds since 1970: the mark may come later still. It is known before the
+    /// other, which waits for a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_asked_at: Option<u64>,
     /// Whether the cloud was told that the volume has data.
@@ -141,7 +142,7 @@ impl VolumeRecord {
     /// Whether it may have been told so.
     #[must_use]
     pub fn may_have_mark(&self) -> bool {
-        self.has_mark() || self.mark_asked.is_some()
+        self.has_mark() || self.mark_asked.is_some() || self.mark_asked_at.is_some()
     }
 
     /// The cloud tells it no more.

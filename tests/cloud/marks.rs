@@ -516,3 +516,30 @@ fn an_attach_ends_the_mark_that_its_server_left_before() {
         assert!(scene.attached_to().is_empty());
     }
 }
+
+/// The machine's disk takes no writes: the mark is left all the same, and taken back by what the boot knows.
+#[test]
+fn a_full_disk_keeps_no_mount_without_its_mark() {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    if !can_run("a_full_disk_keeps_no_mount_without_its_mark") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.attach();
+    here.wait("");
+    here.stage();
+    here.unstage();
+    let (none, records) = (None::<&str>, here.node.own().join("state/volumes"));
+    mount(Some(&records), &records, none, MsFlags::MS_BIND, none).unwrap();
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    mount(none, &records, none, flags, none).unwrap();
+    here.stage();
+    let was_left = mark(&life);
+    let refused = there.node.call(["detach", PV, "node-a"]).text;
+    here.unstage();
+    umount2(&records, MntFlags::MNT_DETACH).unwrap();
+    assert_eq!(was_left.as_deref(), Some(here.server.as_str()));
+    assert!(refused.contains("has the volume mounted"), "{refused}");
+    assert_eq!(mark(&life), None);
+}

@@ -112,10 +112,13 @@ impl RemoteMarks<'_> {
             None => self.cloud.volume(id, deadline)?,
         };
         // Before it is asked for: a call that is killed, or has no answer, may have left it.
-        self.records.update(id, |record| {
-            record.mark_asked = Some(server.clone());
-            record.mark_asked_at = Some(now());
-        })?;
+        self.records.update(id, |record| record.mark_asked_at = Some(now()))?;
+        // What outlives the boot waits for a disk that may be full: the mount gets its mark all the same.
+        if let Err(error) =
+            self.records.update(id, |record| record.mark_asked = Some(server.clone()))
+        {
+            tracing::warn!(volume = %id, %error, "that a mark was asked for is remembered until the machine restarts, and no longer");
+        }
         failpoints::step("mark.asked");
         let marked = state.as_ref().and_then(|state| {
             let other = state.mounted_on.as_ref().filter(|other| **other != server)?;
@@ -197,8 +200,8 @@ impl RemoteMarks<'_> {
     /// it once more.
     fn may_still_come(&self, record: &VolumeRecord) -> bool {
         let silence = self.cloud.capabilities().longest_silence;
-        let asked_at = record.mark_asked_at.filter(|_| record.mark_asked.is_some());
-        asked_at.is_some_and(|at| Duration::from_millis(now().saturating_sub(at)) < silence)
+        let is_young = |at| Duration::from_millis(now().saturating_sub(at)) < silence;
+        record.mark_asked_at.is_some_and(is_young)
     }
 
     /// Removes what the cloud shows as this server's. Another may have the volume, and have left its own
