@@ -4,10 +4,11 @@
 use crate::life::{Life, PODS, can_run};
 use crate::scene::{PV, Scene};
 use crate::server::Fault;
+use crate::support::{Answer, spawn};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const KEY: &str = "incloud-disk-mounted-on";
 
@@ -70,6 +71,91 @@ fn what_was_detached_before_the_mark_is_no_mount() {
     life.up(here, "ext4");
     assert!(there.node.fails(["detach", PV, "node-a"]).contains("mounted"));
     life.down(here);
+}
+
+/// A guest that lets go slowly: the disk is here while the cloud takes the volume away, and a detach that
+/// was asked for before the mountdevice, or before its mark, takes it from under the mount.
+#[test]
+fn what_the_cloud_is_taking_away_is_not_mounted() {
+    if !can_run("what_the_cloud_is_taking_away_is_not_mounted") {
+        return;
+    }
+    for step in [None, Some("stage.remembered")] {
+        let life = Life::new("ext4");
+        let (here, there) = (&life.here, &life.there);
+        here.attach();
+        here.wait("");
+        life.cloud.world().settings.delays.detaching = 4_000;
+        let detach = || {
+            let (child, output) = spawn(there.node.command(["detach", PV, "node-a"]));
+            let is_leaving = || {
+                let world = life.cloud.world();
+                world.storage.volume(&life.volume).unwrap().status == "detaching"
+            };
+            let end = Instant::now() + Duration::from_secs(20);
+            while !is_leaving() {
+                assert!(Instant::now() < end, "the detach is not asked for");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            (child, output)
+        };
+        let (message, detaching) = if let Some(step) = step {
+            let mut detaching = None;
+            let answer = here.stage_held_at(step, || detaching = Some(detach()));
+            assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+            (answer.text, detaching.unwrap())
+        } else {
+            let detaching = detach();
+            (here.stage_fails(), detaching)
+        };
+        let (child, output) = detaching;
+        assert!(message.contains("takes volume") && message.contains("detaching"), "{message}");
+        let table = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        assert!(!table.contains(here.global().to_str().unwrap()), "{table}");
+        assert_eq!(mark(&life), None);
+        assert_eq!(Answer::finish(child, output).json["status"], "Success");
+        life.cloud.world().settings.delays.detaching = 0;
+        life.up(here, "ext4");
+        life.down(here);
+    }
+}
+
+/// Cinder lists the volume nowhere, and may give it to another server at once: the disk alone is no leave
+/// to write.
+#[test]
+fn a_disk_that_the_cloud_does_not_list_here_is_not_mounted() {
+    if !can_run("a_disk_that_the_cloud_does_not_list_here_is_not_mounted") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let here = &life.here;
+    here.attach();
+    here.wait("");
+    // A blank disk asks for the cloud's consent anyway.
+    here.stage();
+    here.unstage();
+    let listed = {
+        let mut world = life.cloud.world();
+        let volume = world.volume_mut("data");
+        "available".clone_into(&mut volume.status);
+        std::mem::take(&mut volume.attachments)
+    };
+    let message = here.stage_fails();
+    assert!(
+        message.contains("does not list volume") && message.contains("disk detach id:"),
+        "{message}"
+    );
+    assert_eq!(mark(&life), None);
+    {
+        let mut world = life.cloud.world();
+        let volume = world.volume_mut("data");
+        "in-use".clone_into(&mut volume.status);
+        volume.attachments = listed;
+    }
+    here.stage();
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    here.unstage();
+    here.detach();
 }
 
 /// The mark of a server that is not running protects nobody.

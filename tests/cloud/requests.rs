@@ -242,3 +242,23 @@ fn a_detach_ends_where_the_cloud_allows_notes_no_more() {
     scene.node.must(scene.detach("node-a"));
     assert!(scene.attached_to().is_empty());
 }
+
+/// A person says which volume a doubtful name means, where the cloud allows no notes: this machine remembers it.
+#[test]
+fn a_doubt_about_a_name_is_ended_where_the_cloud_allows_no_notes() {
+    const UUID: &str = "5f0c7f1e-2f6b-4c41-9d50-0c3b1e6f7a90";
+    let scene = Scene::of(World::demo().delays(Delays::none()));
+    let server = scene.server("node-b");
+    scene.cloud.world().attached("data", &server);
+    let by_name = ["detach", UUID, "node-b"];
+    let message = scene.node.fails(by_name);
+    assert!(message.contains("it may mean") && message.contains(&scene.volume), "{message}");
+    scene.cloud.fault(Fault::on("POST", "/volumes/*/metadata").always().proxy(403));
+    let id = format!("id:{}", scene.volume);
+    scene.node.must(["detach", &id, "node-b", UUID]);
+    assert!(scene.attached_to().is_empty());
+    // By hand it is attached once more: the name means it.
+    scene.cloud.world().attached("data", &server);
+    scene.node.must(by_name);
+    assert!(scene.attached_to().is_empty(), "the one that the person named");
+}

@@ -59,24 +59,24 @@ impl RemoteMarks<'_> {
     /// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
     /// second is told whatever the guard is set to. `seen` is the volume as the cloud has shown it: the
     /// caller has proven its disk since, so that no other server can have come to it. The caller holds
-    /// the volume's lock.
-    pub(in crate::driver) fn mark_mounted(&self, id: &VolumeId, seen: Option<CloudVolume>) {
+    /// the volume's lock. Answers whether this call left the mark.
+    pub(in crate::driver) fn mark_mounted(&self, id: &VolumeId, seen: Option<CloudVolume>) -> bool {
         let record = self.records.load(id);
         if record.is_life_told && (record.has_mark() || !self.leaves_marks()) {
-            return;
+            return false;
         }
         if !self.leaves_marks() {
             if let Err(error) = self.note_data(id) {
                 tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
             }
-            return;
+            return false;
         }
         let deadline = self.deadline.at_most(PATIENCE);
         let left = match self.leave_mark(id, seen, deadline) {
             Ok(left) => left,
             Err(error) => {
                 tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
-                return;
+                return false;
             }
         };
         failpoints::step("mark.left");
@@ -94,6 +94,7 @@ impl RemoteMarks<'_> {
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "that the volume is marked in the cloud is not remembered");
         }
+        true
     }
 
     /// Leaves the mark: beside that of another server which has the volume too, so that each reader of
@@ -225,11 +226,11 @@ impl RemoteMarks<'_> {
         server: &ServerId,
         deadline: Deadline,
     ) -> Result<()> {
-        let (id, seen) = (&state.id, Marks::of(state, server));
-        if seen.beside {
-            self.cloud.note(id, &[Note::NotMountedBeside(server)], deadline)?;
-        }
-        if seen.first { self.cloud.note(id, &[Note::MountedOn(None)], deadline) } else { Ok(()) }
+        let seen = Marks::of(state, server);
+        let beside = seen.beside.then_some(Note::NotMountedBeside(server));
+        let gone: Vec<_> =
+            beside.into_iter().chain(seen.first.then_some(Note::MountedOn(None))).collect();
+        if gone.is_empty() { Ok(()) } else { self.cloud.note(&state.id, &gone, deadline) }
     }
 
     /// Before an attach: the mark of a server that does not have the volume is left of an earlier life.

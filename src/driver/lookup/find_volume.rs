@@ -167,7 +167,12 @@ impl Volumes<'_> {
             .hint(format!("if that one is meant: disk detach id:{} <node>", other.id)));
         }
         if self.cloud.volume(id, self.deadline)?.is_some() {
-            return self.cloud.note(id, &[Note::Name(Some(name))], self.deadline);
+            match self.cloud.note(id, &[Note::Name(Some(name))], self.deadline) {
+                Err(error) if error.kind == Kind::Config => {
+                    tracing::warn!(volume = %id, %name, %error, "the cloud allows no notes with the volume: which one the name means is known to this machine alone");
+                }
+                told => return told,
+            }
         }
         self.records.note_name(name, id)
     }

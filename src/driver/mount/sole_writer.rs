@@ -1,11 +1,12 @@
-//! One server writes to a volume. The cloud sees to that for most volumes; one that it would give to
-//! several servers is mounted read-write only while no other server has it.
+//! One server writes to a volume: the one that has it by the cloud's word, alone, and keeps it. The disk
+//! alone does not tell: it stays for a while after the cloud has taken the volume back.
 
-use crate::cloud::{Cloud, CloudVolume};
+use crate::cloud::{Capabilities, Cloud, CloudVolume};
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
+use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{NodeName, VolumeId};
+use crate::model::ids::{NodeName, ServerId, VolumeId};
 use std::time::Duration;
 
 /// A mount waits no longer than this for the cloud's word.
@@ -20,21 +21,19 @@ pub(in crate::driver) struct SoleWriter<'a> {
 }
 
 impl SoleWriter<'_> {
-    /// Before a mount that may write: an error if another server has the volume too. Answers how the
-    /// cloud has just shown it; nothing where the cloud does not answer, and need not.
+    /// Before a mount that may write: an error if another server has the volume too, or this one does
+    /// not keep it. Answers how the cloud has just shown it; nothing where the cloud does not answer, and
+    /// need not.
     pub(in crate::driver) fn sole_writer(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
         let deadline = self.deadline.at_most(PATIENCE);
-        let seen = self.cloud.volume(id, deadline).and_then(|state| {
-            let server = self.cloud.server(self.this_node, deadline)?;
-            Ok(state.zip(server))
-        });
-        let (state, server) = match seen {
+        let (state, server) = match self.seen(id, deadline) {
             Ok(Some(seen)) => seen,
             Ok(None) => return Ok(None),
             Err(error) => return self.sole_writer_by_memory(id, error),
         };
         self.remember_sharing(id, state.is_shareable);
         let Some(other) = state.attachments.iter().find(|one| one.server != server) else {
+            self.stays(&state, &server)?;
             return Ok(Some(state));
         };
         let view = self.cloud.server_view(&other.server, deadline).ok().flatten();
@@ -52,6 +51,50 @@ impl SoleWriter<'_> {
         .hint(format!(
             "disk detach {id} {server}; or let every node mount it read-only, with the option \
              share: read-only in the PersistentVolume"
+        )))
+    }
+
+    /// After the mark was left: a detach that was asked for before it is under way by now, or done.
+    /// Without the cloud's word the disk's must do.
+    pub(in crate::driver) fn still_has(&self, id: &VolumeId) -> Result<()> {
+        match self.seen(id, self.deadline.at_most(PATIENCE)) {
+            Ok(Some((state, server))) => self.stays(&state, &server),
+            Ok(None) => Ok(()),
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "whether a detach came before the mark is not known");
+                Ok(())
+            }
+        }
+    }
+
+    /// The volume as the cloud shows it, and the server that this machine is.
+    fn seen(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<(CloudVolume, ServerId)>> {
+        let state = self.cloud.volume(id, deadline)?;
+        let server = self.cloud.server(self.this_node, deadline)?;
+        Ok(state.zip(server))
+    }
+
+    /// An error if the volume does not stay at the server: a disk that is here still is going.
+    fn stays(&self, state: &CloudVolume, server: &ServerId) -> Result<()> {
+        let (id, status) = (&state.id, &state.status);
+        let is_listed = state.attachment_to(server).is_some();
+        if is_listed && status.phase != VolumePhase::Detaching {
+            return Ok(());
+        }
+        let Capabilities { volumes_side, .. } = self.cloud.capabilities();
+        let (kind, how) = if is_listed {
+            (Kind::Busy, format!("takes volume {id} from this server, {server} ({status})"))
+        } else {
+            (
+                Kind::Refused,
+                format!("does not list volume {id} ({status}) at this server, {server}"),
+            )
+        };
+        let cause = format!("{volumes_side} {how}: its disk is here still, and is not mounted");
+        Err(Error::new(kind, cause).hint(format!(
+            "once it is attached anew it is mounted; if it stays so: disk detach id:{id} {}, and \
+             delete the pod, so that its volume is attached again",
+            self.this_node
         )))
     }
 

@@ -147,12 +147,13 @@ impl Staging<'_> {
     }
 
     /// Leaves the mark of what is mounted. Before it a controller elsewhere could not know of the mount: its
-    /// detach may have come, and then another server has the volume, and its own mark. After it such a
-    /// detach is refused.
+    /// detach may have come, and then another server has the volume, and its own mark; or it is under
+    /// way, and the disk is here still. After it such a detach is refused.
     fn mark_proven(&self, id: &VolumeId, disk: &Device, seen: Option<CloudVolume>) -> Result<()> {
         self.disks.prove_again(id, disk)?;
-        self.marks.mark_mounted(id, seen);
-        self.disks.prove_again(id, disk)
+        let was_left = self.marks.mark_mounted(id, seen);
+        self.disks.prove_again(id, disk)?;
+        if was_left { self.sole_writer.still_has(id) } else { Ok(()) }
     }
 
     /// The file system to mount: the one that is there, or a new one on a blank disk.
