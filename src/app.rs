@@ -5,7 +5,7 @@ use crate::configuration::Config;
 use crate::driver::attachment::detach::Force;
 use crate::driver::mount::publish::Publication;
 use crate::driver::mount::stage::StageOptions;
-use crate::driver::{Driver, Outcome, Volume};
+use crate::driver::{Driver, Outcome, Volume, VolumeRef};
 use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
 use crate::flexvolume::options::{AccessMode, Options};
@@ -15,7 +15,9 @@ use crate::host::metrics::Report;
 use crate::host::{machine, worker};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mount::layout::StagePlace;
+use crate::model::face::Faces;
+use crate::model::ids::ConsumerId;
+use crate::model::mount::layout::{PublishTarget, StagePlace, StageTarget};
 use crate::model::report::metrics::Sample;
 use crate::watchdog::{self, Subject};
 use crate::wiring::{self, BESIDE, ETC, Setting};
@@ -144,8 +146,8 @@ fn call_driver(
         failpoints::step("begin");
         call.within(config.paths.kubelet_root.as_ref())?;
         let setting = Setting {
-            words: &TEAR_DOWNS,
-            layouts: LAYOUTS,
+            face: &FACE,
+            faces: FACES,
             config: &config,
             origin: origin.as_deref(),
             operation: word,
@@ -194,7 +196,7 @@ fn report(config: &Config, operation: &str) -> Option<Report> {
     Some(Report {
         textfile: config.metrics.textfile.clone()?,
         state_dir: config.paths.state_dir.clone(),
-        words: TEAR_DOWNS,
+        words: FACE.words,
         sample,
     })
 }
@@ -238,32 +240,42 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
             let stage_options = stage_options(options)?;
             driver
                 .staging
-                .stage(&volume(options), &folder.target, &stage_options, device)
+                .stage(
+                    &volume(options),
+                    &StageTarget(folder.target.clone()),
+                    &stage_options,
+                    device,
+                )
                 .map(plain)
         }
         Call::UnmountDevice { folder } => {
-            driver.unmounting.unstage(&folder.name, &folder.target).map(plain)
+            let target = StageTarget(folder.target.clone());
+            driver.unmounting.unstage(VolumeRef::Name(&folder.name), &target).map(plain)
         }
         Call::Mount { folder, pod, options } => {
             let stage_options = &stage_options(options)?;
             let publication = Publication {
-                consumer: pod,
+                target: &publish_target(pod, folder),
                 label: options.pod.as_deref(),
-                target: &folder.target,
-                stage: &folders::global_of(folder),
+                stage: &StageTarget(folders::global_of(folder)),
                 stage_options,
                 read_only: options.access == AccessMode::ReadOnly,
             };
             driver.publishing.publish(&volume(options), &publication).map(plain)
         }
-        Call::Unmount { folder: Folder { target, name }, pod } => {
-            driver.unmounting.unpublish(name, pod, target).map(plain)
+        Call::Unmount { folder, pod } => {
+            let target = publish_target(pod, folder);
+            driver.unmounting.unpublish(VolumeRef::Name(&folder.name), &target).map(plain)
         }
         Call::ExpandFs { options, device, folder, bytes } => {
             driver.expansion.expand(&volume(options), &folder.target, *bytes, device).map(plain)
         }
         Call::Init | Call::NotSupported => Ok((Reply::not_supported(), Outcome::Already)),
     }
+}
+
+fn publish_target(consumer: &ConsumerId, folder: &Folder) -> PublishTarget {
+    PublishTarget { consumer: consumer.clone(), folder: folder.target.clone() }
 }
 
 fn volume(options: &Options) -> Volume {
@@ -284,10 +296,11 @@ fn stage_place(options: &Options, config: &Config) -> StagePlace {
     StagePlace { root: config.paths.kubelet_root.clone(), below: folders::global_below(&name) }
 }
 
-/// Where kubelet has its folders.
-pub use crate::flexvolume::folders::LAYOUTS;
-/// What kubelet names tear-downs.
-pub use crate::flexvolume::words::TEAR_DOWNS;
+/// What calls, and what people's verbs speak of.
+pub use crate::flexvolume::FACE;
+
+/// All faces of the driver.
+pub const FACES: Faces = Faces(&[FACE]);
 
 const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
 

@@ -21,10 +21,9 @@ use crate::host::remount::KernelSwitches;
 use crate::host::shared_answers::Answers;
 use crate::host::{Devices, machine};
 use crate::model::error::{Error, Kind, Result};
+use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
-use crate::model::mount::layout::Layouts;
 use crate::model::report::metrics::Sample;
-use crate::model::report::tear_down::TearDownWords;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
@@ -41,10 +40,10 @@ pub struct Setting<'a> {
     pub config: &'a Config,
     /// The file that it came from.
     pub origin: Option<&'a Path>,
-    /// Where orchestrators have their folders.
-    pub layouts: Layouts,
-    /// What the caller names tear-downs.
-    pub words: &'a TearDownWords,
+    /// The faces of the driver.
+    pub faces: Faces,
+    /// The one that calls.
+    pub face: &'static Face,
     /// The operation's name.
     pub operation: &'a str,
     /// The cloud's region, if the operation names one.
@@ -95,14 +94,14 @@ fn with_driver_that_counts<T>(
         cloud: cloud.as_ref(),
         devices: &devices,
         file_systems: &KernelFileSystems::below(&config.paths.run_dir),
-        mounts: &KernelMounts { layouts: setting.layouts },
+        mounts: &KernelMounts { faces: setting.faces },
         records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
         answers: &Answers::below(&config.paths.run_dir, scope_of(setting)),
         pace: &Pace::below(&config.paths.run_dir),
         locks: &Locks::below(&config.paths.run_dir).with_patience(setting.lock_patience),
         this_node: &this_node,
         takeover: config.attach.takeover,
-        census: &KernelCensus::default().with_layouts(setting.layouts),
+        census: &KernelCensus::default().with_faces(setting.faces),
         switches: &KernelSwitches::default(),
         heal: config.heal.mode,
         after: &config.heal.after,
@@ -111,8 +110,8 @@ fn with_driver_that_counts<T>(
         guard: &config.guard,
         operation: setting.operation,
         deadline: setting.deadline,
-        words: setting.words,
-        layouts: setting.layouts,
+        face: setting.face,
+        faces: setting.faces,
         tally,
     };
     driver::with_driver(&ports, work)

@@ -113,8 +113,8 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         operation,
         deadline,
         tally,
-        layouts,
-        words,
+        faces,
+        face,
     } = ports;
     let is_remote = cloud.capabilities().is_remote;
     let (answers, pace) = (is_remote.then_some(answers), is_remote.then_some(pace));
@@ -122,9 +122,9 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let locking = Locking { cloud, devices, locks, operation, deadline };
     let disks = Disks { cloud, devices, records, this_node, deadline, attachments: &attachments };
     let numbers = DiskNumbers { cloud, devices, mounts, records, census, disks: &disks };
-    let memory = Memory { file_systems, records, locks, operation, deadline };
+    let memory = Memory { file_systems, records, faces, face, locks, operation, deadline };
     let volumes = Volumes { cloud, devices, mounts, records, deadline, memory: &memory };
-    let ownership = Ownership { layouts, mounts, records, census, numbers: &numbers };
+    let ownership = Ownership { faces, mounts, records, census, numbers: &numbers };
     let places = MountPlaces {
         mounts,
         records,
@@ -134,7 +134,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         volumes: &volumes,
     };
     let flushing = Flushing { devices, mounts, records, census, deadline };
-    let refusals = Refusals { records, policy, tally, words, numbers: &numbers };
+    let refusals = Refusals { records, policy, tally, face, numbers: &numbers };
     let users = OrdinaryUsers { census, processes, deadline, numbers: &numbers };
     let departures = Departures {
         cloud,
@@ -159,7 +159,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         departures: &departures,
     };
     let copies = LeakedCopies {
-        layouts,
+        faces,
         mounts,
         records,
         census,
@@ -171,7 +171,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         refusals: &refusals,
     };
     let letting_go = LettingGo {
-        layouts,
+        faces,
         records,
         census,
         policy,
@@ -181,7 +181,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         marks: &marks,
     };
     let forgetting =
-        Forgetting { layouts, mounts, records, census, numbers: &numbers, ownership: &ownership };
+        Forgetting { faces, mounts, records, census, numbers: &numbers, ownership: &ownership };
     let guard = Guard {
         devices,
         file_systems,
@@ -238,7 +238,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     };
     let notification = Notification { records, census, after, processes, deadline };
     let adoption = Adoption {
-        layouts,
+        faces,
         cloud,
         devices,
         file_systems,
@@ -325,6 +325,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let publishing = Publishing {
         mounts,
         records,
+        face,
         locking: &locking,
         disks: &disks,
         memory: &memory,
@@ -423,7 +424,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         healing: &healing,
     };
     let taking_down = TakingDown {
-        layouts,
+        faces,
         cloud,
         records,
         this_node,
@@ -435,7 +436,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         detaching: &detaching,
     };
     let surveying = Surveying {
-        layouts,
+        faces,
         cloud,
         devices,
         mounts,
@@ -443,7 +444,6 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         locks,
         this_node,
         census,
-        words,
         deadline,
         disks: &disks,
         volumes: &volumes,
@@ -451,7 +451,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         forgetting: &forgetting,
     };
     let usage =
-        Usage { devices, mounts, records, census, words, volumes: &volumes, ownership: &ownership };
+        Usage { devices, mounts, records, census, faces, volumes: &volumes, ownership: &ownership };
     work(&Driver {
         ports,
         attaching: &attaching,

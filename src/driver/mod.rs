@@ -19,5 +19,5 @@ mod ports;
 pub mod report;
 
 pub use assembly::{Driver, with_driver};
-pub use operation::{Outcome, Volume};
+pub use operation::{Outcome, Volume, VolumeRef};
 pub use ports::Ports;

@@ -8,11 +8,10 @@ use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
 use crate::host::{Census, Devices, FileSystems, Mounts, Processes, Switches};
+use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
 use crate::model::mount::aftercare::After;
-use crate::model::mount::layout::Layouts;
 use crate::model::policy::{GuardPolicy, HealMode, Takeover};
-use crate::model::report::tear_down::TearDownWords;
 use std::path::Path;
 
 /// What a call works with: ports to the cloud and the machine, and settings.
@@ -53,10 +52,10 @@ pub struct Ports<'a> {
     pub scratch: &'a Path,
     /// Whether tear-downs of volumes in use are refused.
     pub guard: &'a GuardPolicy,
-    /// Where orchestrators have their folders.
-    pub layouts: Layouts,
-    /// What the caller names tear-downs.
-    pub words: &'a TearDownWords,
+    /// The faces of the driver: each orchestrator's folders and words.
+    pub faces: Faces,
+    /// The one through which this call came.
+    pub face: &'static Face,
     /// The operation's name, for the lock file.
     pub operation: &'a str,
     /// When to answer at the latest.

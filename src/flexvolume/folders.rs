@@ -4,7 +4,7 @@
 
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeName};
-use crate::model::mount::layout::{Layout, Layouts, Target};
+use crate::model::mount::layout::{Layout, Target};
 use crate::model::text::shown;
 use std::path::{Component, Path, PathBuf};
 
@@ -13,13 +13,13 @@ const IN_POD: &str = "volumes/incloud~disk";
 const PODS: &str = "pods";
 
 /// kubelet's folders for this driver.
-pub const LAYOUTS: Layouts = Layouts(&[Layout {
+pub const LAYOUT: Layout = Layout {
     stages: GLOBAL,
     consumers: PODS,
     published: IN_POD,
     parts: "volume-subpaths",
     for_containers: ["etc-hosts", "containers"],
-}]);
+};
 
 /// A folder of kubelet's for one volume.
 #[derive(Debug, Clone, PartialEq, Eq)]

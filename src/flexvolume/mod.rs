@@ -9,4 +9,13 @@ pub mod call;
 pub mod folders;
 pub mod options;
 pub mod reply;
-pub mod words;
+
+use crate::model::face::Face;
+use crate::model::report::tear_down::TearDownWords;
+
+/// This face. Its words for tear-downs stand in the log, in the metrics' labels and in reports.
+pub const FACE: Face = Face {
+    name: "flexvolume",
+    layout: folders::LAYOUT,
+    words: TearDownWords { unpublish: "unmount", unstage: "unmountdevice", detach: "detach" },
+};

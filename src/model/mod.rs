@@ -4,6 +4,7 @@ pub mod cgroup;
 pub mod cloud;
 pub mod disk;
 pub mod error;
+pub mod face;
 pub mod ids;
 pub mod mount;
 pub mod path_text;

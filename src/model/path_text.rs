@@ -46,26 +46,67 @@ pub fn shown<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&path.to_string_lossy())
 }
 
-/// Paths as the values of a map.
-pub mod map {
+/// Sets of paths as the values of a map: one path alone is written as it was before there were several.
+pub mod sets {
     use super::{PathBuf, path_of, text_of};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Texts {
+        One(String),
+        Several(Vec<String>),
+    }
 
     /// Writes the map.
     pub fn serialize<K: Serialize + Ord, S: Serializer>(
-        all: &BTreeMap<K, PathBuf>,
+        all: &BTreeMap<K, BTreeSet<PathBuf>>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        to.collect_map(all.iter().map(|(key, path)| (key, text_of(path))))
+        let texts = |paths: &BTreeSet<PathBuf>| {
+            let mut texts: Vec<_> = paths.iter().map(|path| text_of(path)).collect();
+            match texts.pop() {
+                Some(one) if texts.is_empty() => Texts::One(one),
+                other => Texts::Several(texts.into_iter().chain(other).collect()),
+            }
+        };
+        to.collect_map(all.iter().map(|(key, paths)| (key, texts(paths))))
     }
 
     /// Reads the map.
     pub fn deserialize<'de, K: Deserialize<'de> + Ord, D: Deserializer<'de>>(
         from: D,
-    ) -> Result<BTreeMap<K, PathBuf>, D::Error> {
-        let all = BTreeMap::<K, String>::deserialize(from)?;
-        Ok(all.into_iter().map(|(key, text)| (key, path_of(text))).collect())
+    ) -> Result<BTreeMap<K, BTreeSet<PathBuf>>, D::Error> {
+        let paths = |texts| match texts {
+            Texts::One(text) => BTreeSet::from([path_of(text)]),
+            Texts::Several(texts) => texts.into_iter().map(path_of).collect(),
+        };
+        let all = BTreeMap::<K, Texts>::deserialize(from)?;
+        Ok(all.into_iter().map(|(key, texts)| (key, paths(texts))).collect())
+    }
+}
+
+/// Paths as the keys of a map.
+pub mod keys {
+    use super::{PathBuf, path_of, text_of};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    /// Writes the map.
+    pub fn serialize<V: Serialize, S: Serializer>(
+        all: &BTreeMap<PathBuf, V>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_map(all.iter().map(|(path, value)| (text_of(path), value)))
+    }
+
+    /// Reads the map.
+    pub fn deserialize<'de, V: Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<PathBuf, V>, D::Error> {
+        let all = BTreeMap::<String, V>::deserialize(from)?;
+        Ok(all.into_iter().map(|(text, value)| (path_of(text), value)).collect())
     }
 }
 

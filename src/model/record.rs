@@ -5,21 +5,22 @@
 //! turns.
 
 use super::disk::device::DeviceNumber;
+use super::face::FaceName;
 use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::folders_let_go::LetGoes;
 use super::mount::replacement::MountIntent;
 use super::report::refusal::Refusal;
 use super::report::tear_down::{TearDown, by_tear_down};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// The format that this version writes. Readers accept any: unknown keys are carried along.
 pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 14] = [
+pub const OF_THE_BOOT: [&str; 15] = [
     "seen",
     "staged",
     "unstaged",
@@ -32,6 +33,7 @@ pub const OF_THE_BOOT: [&str; 14] = [
     "told_lost_writes",
     "refused",
     "published",
+    "faces",
     "consumers",
     "let_go",
 ];
@@ -114,9 +116,12 @@ pub struct VolumeRecord {
     /// Whether this machine ever mounted the volume: then it is never formatted again.
     #[serde(default)]
     pub was_mounted: bool,
-    /// The folders it was published at, by consumer.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "super::path_text::map")]
-    pub published: BTreeMap<ConsumerId, PathBuf>,
+    /// The folders it was published at, by consumer: one may have it at several.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "super::path_text::sets")]
+    pub published: BTreeMap<ConsumerId, BTreeSet<PathBuf>>,
+    /// Through which face a folder was asked for, of those where it is staged or published.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "super::path_text::keys")]
+    pub faces: BTreeMap<PathBuf, FaceName>,
     /// Every consumer that had it since it came here, with the name that people know it by: one that
     /// was unmounted by force may still run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -162,6 +167,55 @@ impl VolumeRecord {
         (self.mark_asked, self.mark_asked_at) = (None, None);
     }
 
+    /// The volume is at this folder of a consumer, which is known by that name.
+    pub fn is_published(
+        &mut self,
+        consumer: &ConsumerId,
+        folder: &Path,
+        face: FaceName,
+        label: Option<&str>,
+    ) {
+        self.published.entry(consumer.clone()).or_default().insert(folder.to_path_buf());
+        self.faces.insert(folder.to_path_buf(), face);
+        let known = self.consumers.entry(consumer.clone()).or_default();
+        if let Some(label) = label {
+            label.clone_into(known);
+        }
+    }
+
+    /// It is not at the consumer's folder any more; the way to it may have been another one, so its end,
+    /// which the orchestrator names, tells which it is.
+    pub fn is_unpublished(&mut self, consumer: &ConsumerId, below: &Path) {
+        let Some(folders) = self.published.get_mut(consumer) else { return };
+        folders.retain(|folder| !folder.ends_with(below));
+        if folders.is_empty() {
+            self.published.remove(consumer);
+        }
+        self.keep_faces();
+    }
+
+    /// It is at no folder of a consumer.
+    pub fn is_unpublished_everywhere(&mut self) {
+        self.published.clear();
+        self.keep_faces();
+    }
+
+    /// The folders of consumers that have it.
+    pub fn published_folders(&self) -> impl Iterator<Item = (&ConsumerId, &Path)> {
+        self.published.iter().flat_map(|(consumer, folders)| {
+            folders.iter().map(move |folder| (consumer, folder.as_path()))
+        })
+    }
+
+    /// What asked for folders that it is not at is not kept.
+    fn keep_faces(&mut self) {
+        let staged = self.staged.as_ref().map(|staged| &staged.folder);
+        let published = &self.published;
+        self.faces.retain(|folder, _| {
+            staged == Some(folder) || published.values().any(|folders| folders.contains(folder))
+        });
+    }
+
     /// Remembers a stage mount, and the disk that it was made from for as long as numbers mean the
     /// same.
     pub fn is_staged(&mut self, staged: Staged) {
@@ -189,6 +243,7 @@ impl VolumeRecord {
         if self.staged.is_some() {
             self.unstaged = self.staged.take();
         }
+        self.keep_faces();
     }
 
     /// How the volume was mounted, by what is staged or was last.
@@ -266,6 +321,7 @@ impl VolumeRecord {
             refusals: 0,
             was_mounted: false,
             published: BTreeMap::new(),
+            faces: BTreeMap::new(),
             consumers: BTreeMap::new(),
             let_go: LetGoes::default(),
             other: BTreeMap::new(),
@@ -379,90 +435,4 @@ pub struct Staged {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_newer_record_is_read_and_its_keys_survive() {
-        let text = r#"{"format": 9, "volume": "v1", "was_mounted": true, "colour": {"a": [1]}}"#;
-        let record: VolumeRecord = serde_json::from_str(text).unwrap();
-        assert!(record.was_mounted);
-        let again = serde_json::to_value(&record).unwrap();
-        assert_eq!(again["colour"]["a"][0], 1);
-        assert_eq!(again["format"], 9);
-    }
-
-    #[test]
-    fn what_ends_with_the_boot_can_be_left_out() {
-        let text = r#"{"format": 1, "volume": "v1", "refused": {"p": {"since": 1, "times": 1, "last": 1, "text": ""}}}"#;
-        let full: serde_json::Value = serde_json::from_str(text).unwrap();
-        let mut lasting = full.as_object().unwrap().clone();
-        lasting.retain(|key, _| !OF_THE_BOOT.contains(&key.as_str()));
-        let record: VolumeRecord = serde_json::from_value(lasting.into()).unwrap();
-        assert_eq!(record, VolumeRecord::new(record.volume.clone()));
-    }
-
-    #[test]
-    fn what_the_first_of_two_heals_found_is_what_is_to_be() {
-        let mut record = VolumeRecord::new(VolumeId::parse("v1").unwrap());
-        let number = DeviceNumber { major: 7, minor: 1 };
-        let intent = |id, target: &str, propagation: &str| MountIntent {
-            id,
-            number,
-            target: target.into(),
-            propagation: propagation.to_owned(),
-        };
-        record.will_switch(
-            "b1",
-            NamespaceSign::of_number(5),
-            vec![intent(Some(3), "/", "master:1 ")],
-        );
-        record.will_switch(
-            "b1",
-            NamespaceSign::of_number(5),
-            vec![intent(Some(3), "/", "shared:9 "), intent(None, "/data", "")],
-        );
-        record.will_switch("b1", NamespaceSign::of_number(6), vec![intent(Some(4), "/", "")]);
-        assert_eq!(record.switching.len(), 2);
-        assert_eq!(
-            record.switching[0].mounts,
-            [intent(Some(3), "/", "master:1 "), intent(None, "/data", "")]
-        );
-        let text = serde_json::to_string(&record).unwrap();
-        assert_eq!(serde_json::from_str::<VolumeRecord>(&text).unwrap(), record);
-        // After a reboot all of it is gone.
-        record.will_switch("b2", NamespaceSign::of_number(5), Vec::new());
-        assert_eq!((record.switching.len(), record.switching[0].mounts.len()), (1, 0));
-    }
-
-    #[test]
-    fn a_record_with_an_unsafe_id_is_no_record() {
-        assert!(serde_json::from_str::<VolumeRecord>(r#"{"format":1,"volume":"../x"}"#).is_err());
-    }
-
-    #[test]
-    fn a_namespace_is_known_by_more_than_its_number() {
-        let old = NamespaceSign::of_number(5);
-        let counted = NamespaceSign { count: Some(7), ..old };
-        let dwelt = NamespaceSign { dweller: Some((12, 99)), ..old };
-        for (sign, count, began, is_it) in [
-            (old, None, None, true),
-            (old, Some(8), None, true),
-            (counted, Some(7), None, true),
-            (counted, Some(8), None, false),
-            (counted, None, None, false),
-            (dwelt, None, Some(99), true),
-            (dwelt, None, Some(100), false),
-            (dwelt, None, None, false),
-        ] {
-            assert_eq!(sign.is_of(count, began), is_it, "{sign:?} {count:?} {began:?}");
-        }
-        let text = r#"{"boot": "b", "namespace": 5, "mounts": []}"#;
-        let read: Switching = serde_json::from_str(text).unwrap();
-        assert_eq!(read.sign, old);
-        assert_eq!(serde_json::to_string(&read).unwrap(), text.replace(' ', ""));
-        let new = Switching { sign: counted, ..read };
-        let text = serde_json::to_string(&new).unwrap();
-        assert_eq!(serde_json::from_str::<Switching>(&text).unwrap(), new);
-    }
-}
+mod tests;

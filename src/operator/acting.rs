@@ -1,6 +1,6 @@
 //! A driver that acts for a person: who asked for it is logged, and what came of it is counted.
 
-use crate::app::{LAYOUTS, TEAR_DOWNS};
+use crate::app::{FACE, FACES};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host;
@@ -57,8 +57,8 @@ pub(super) fn measured<T>(
 ) -> Result<T> {
     let begin = Instant::now();
     let setting = Setting {
-        words: &TEAR_DOWNS,
-        layouts: LAYOUTS,
+        face: &FACE,
+        faces: FACES,
         config,
         origin,
         operation: verb,
@@ -75,7 +75,7 @@ pub(super) fn measured<T>(
             seconds: begin.elapsed().as_secs_f64(),
             ..measured
         };
-        Report { textfile, state_dir: config.paths.state_dir.clone(), words: TEAR_DOWNS, sample }
+        Report { textfile, state_dir: config.paths.state_dir.clone(), words: FACE.words, sample }
             .write();
     }
     done

@@ -1,7 +1,7 @@
 //! A driver that only looks, by the configuration as far as this user can read it.
 
 use crate::app;
-use crate::app::{LAYOUTS, TEAR_DOWNS};
+use crate::app::{FACE, FACES};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host::clock::Deadline;
@@ -55,8 +55,8 @@ impl Configured {
         work: impl FnOnce(&Driver<'_>) -> Result<T>,
     ) -> Result<T> {
         let setting = Setting {
-            words: &TEAR_DOWNS,
-            layouts: LAYOUTS,
+            face: &FACE,
+            faces: FACES,
             config: &self.config,
             origin: self.origin.as_deref(),
             operation: verb,

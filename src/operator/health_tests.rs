@@ -49,6 +49,7 @@ fn refusal(is_current: bool) -> RefusalFact {
         tear_down: TearDown::Unpublish(ConsumerId::parse("u").unwrap()),
         what: "unmount u".to_owned(),
         told: "unmount for u".to_owned(),
+        operation: "unmount",
         reason: "pod shop/orders-0 still runs".to_owned(),
         since: 1,
         last: 2,

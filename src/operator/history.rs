@@ -3,7 +3,7 @@
 use super::journal::{self, LogQuery, Older, Story};
 use super::terminal::{Paint, Stage, hanging};
 use super::timeline::{Ending, Entry};
-use crate::app::TEAR_DOWNS;
+use crate::app::FACES;
 use crate::cli::VolumeNameArgument;
 use crate::cli::views::HistoryArguments;
 use crate::configuration::Config;
@@ -89,7 +89,9 @@ fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
     let current: Vec<_> = current.collect();
     let since = current.iter().map(|(_, refusal)| refusal.since).min()?;
     let one = |(tear_down, refusal): &(&TearDown, &Refusal)| {
-        let what = TEAR_DOWNS.told(tear_down, |pod| record.consumers.get(pod).cloned());
+        let what = FACES
+            .words_of(refusal.face.as_ref())
+            .told(tear_down, |pod| record.consumers.get(pod).cloned());
         let count = usize::try_from(refusal.count).unwrap_or(usize::MAX);
         format!("{what} ({})", several(count, "time", "times"))
     };

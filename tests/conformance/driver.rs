@@ -7,7 +7,7 @@ use incloud_disk::cloud::Cloud;
 use incloud_disk::driver::attachment::detach::Force;
 use incloud_disk::driver::call_counts::Tally;
 use incloud_disk::driver::{self, Driver, Outcome, Ports, Volume};
-use incloud_disk::flexvolume::words::TEAR_DOWNS;
+use incloud_disk::flexvolume::FACE;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::devices::SysfsDevices;
@@ -21,9 +21,9 @@ use incloud_disk::host::remount::KernelSwitches;
 use incloud_disk::host::shared_answers::Answers;
 use incloud_disk::model::cloud::attachment_state::Sharing;
 use incloud_disk::model::error::{Kind, Result};
+use incloud_disk::model::face::Faces;
 use incloud_disk::model::ids::{NodeName, VolumeId, VolumeName};
 use incloud_disk::model::mount::aftercare::After;
-use incloud_disk::model::mount::layout::Layouts;
 use incloud_disk::model::policy::{GuardPolicy, HealMode, Takeover};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -36,7 +36,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         cloud,
         devices: &SysfsDevices::default(),
         file_systems: &KernelFileSystems::below(path),
-        mounts: &KernelMounts { layouts: Layouts::default() },
+        mounts: &KernelMounts { faces: Faces::default() },
         records: &Records::below(&path.join("state"), &path.join("run")),
         answers: &Answers::below(path, ""),
         pace: &Pace::below(path),
@@ -50,8 +50,8 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         processes: &KernelProcesses,
         scratch: path,
         guard: &GuardPolicy::default(),
-        layouts: Layouts::default(),
-        words: &TEAR_DOWNS,
+        faces: Faces::default(),
+        face: &FACE,
         operation: "test",
         deadline: Deadline::after(Duration::from_secs(5)),
         tally: &Tally::default(),

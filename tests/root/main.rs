@@ -65,6 +65,7 @@ mod ownership;
 mod pull;
 mod records;
 mod refusals;
+mod second_face;
 mod signatures;
 mod staleness;
 mod static_build;

@@ -14,11 +14,10 @@ use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
 use crate::model::cloud::attachment_state::{Mapping, Sharing};
 use crate::model::error::{Error, Kind};
+use crate::model::face::{Faces, OF_TESTS};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::mount::aftercare::After;
-use crate::model::mount::layout::Layouts;
 use crate::model::policy::{GuardPolicy, HealMode, Takeover};
-use crate::model::report::tear_down::TearDownWords;
 use std::time::Duration;
 
 /// Short, so that "wait" ends soon; the driver's own patience follows it.
@@ -65,8 +64,8 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
             guard: &GuardPolicy::default(),
             operation: "test",
             tally: &Tally::default(),
-            layouts: Layouts::default(),
-            words: &TearDownWords::PLAIN,
+            faces: Faces::default(),
+            face: &OF_TESTS.0[0],
             deadline: Deadline::after(deadline),
         };
         let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);

@@ -10,9 +10,10 @@ use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::face::Faces;
+use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::mount::folders_let_go::LetGoes;
-use crate::model::mount::layout::{FolderKind, Layouts, Target};
+use crate::model::mount::layout::{FolderKind, StageTarget, Target};
 use crate::model::record::VolumeRecord;
 use std::path::Path;
 
@@ -28,7 +29,7 @@ pub struct Forgotten {
 /// Volumes that kubelet has forgotten are taken down.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct TakingDown<'a> {
-    pub(in crate::driver) layouts: Layouts,
+    pub(in crate::driver) faces: Faces,
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) this_node: &'a NodeName,
@@ -62,8 +63,8 @@ impl TakingDown<'_> {
         tracing::warn!(volume = %id, "kubelet let go of it and does not know it any more, and its pods have ended: taken down");
         let name = record.name.clone().unwrap_or_else(|| id.as_name());
         if let Some(staged) = &record.staged {
-            let (name, target) = global_of(self.layouts, &staged.folder)?;
-            self.unmounting.unstage_forgotten(&name, &target)?;
+            let target = stage_target(self.faces, &staged.folder)?;
+            self.unmounting.unstage_forgotten(id, &target)?;
             failpoints::step("forgotten.unmounted");
         }
         // kubelet may have come to ask in between, and then counts on what it was told.
@@ -94,19 +95,15 @@ pub(in crate::driver) fn is_attached(state: &CloudVolume, server: &ServerId) -> 
     state.attachment_to(server).is_some()
 }
 
-/// A global folder, taken apart.
-pub(in crate::driver) fn global_of(
-    layouts: Layouts,
-    folder: &Path,
-) -> Result<(VolumeName, Target)> {
+/// A stage folder, taken apart.
+fn stage_target(faces: Faces, folder: &Path) -> Result<StageTarget> {
     let wrong = || {
         let place = folder.display();
         Error::new(Kind::Host, format!("{place} is no folder of the orchestrator's for a volume"))
             .hint("unmount it by hand")
     };
-    let (place, name) = layouts.place_of(folder).ok_or_else(wrong)?;
-    let root =
-        layouts.root_above(folder).filter(|_| place == FolderKind::Global).ok_or_else(wrong)?;
+    let (place, _) = faces.place_of(folder).ok_or_else(wrong)?;
+    let root = faces.root_above(folder).filter(|_| place == FolderKind::Stage).ok_or_else(wrong)?;
     let below = folder.strip_prefix(root).map_err(|_| wrong())?;
-    Ok((name, Target { root: root.to_path_buf(), below: below.to_path_buf() }))
+    Ok(StageTarget(Target { root: root.to_path_buf(), below: below.to_path_buf() }))
 }

@@ -8,10 +8,11 @@ use crate::host::clock::now;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts, machine};
 use crate::model::disk::device::DeviceNumber;
+use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::folders_let_go::LetGo;
-use crate::model::mount::layout::{FolderKind, Layouts};
+use crate::model::mount::layout::FolderKind;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::LetGoFact;
@@ -26,7 +27,7 @@ const TOLD_FOR: u64 = 86_400_000;
 
 /// What kubelet let go of, and whether it knows that still.
 pub(in crate::driver) struct Forgetting<'a> {
-    pub(in crate::driver) layouts: Layouts,
+    pub(in crate::driver) faces: Faces,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
@@ -64,8 +65,8 @@ impl Forgetting<'_> {
         let Ok(table) = self.mounts.table() else { return false };
         let is_pods = |place: &Path| {
             matches!(
-                self.layouts.place_of(place),
-                Some((FolderKind::Pod(_) | FolderKind::SubPath(_), _))
+                self.faces.place_of(place),
+                Some((FolderKind::Consumer(_) | FolderKind::Part(_), _))
             )
         };
         let mut own = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
@@ -74,7 +75,7 @@ impl Forgetting<'_> {
         }
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
-                let machine = Machine::new(self.layouts, &table, Some(record), &numbers);
+                let machine = Machine::new(self.faces, &table, Some(record), &numbers);
                 uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
             }
             Answer::CannotTell(_) => false,

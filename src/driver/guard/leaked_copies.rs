@@ -15,9 +15,9 @@ use crate::host::records::Records;
 use crate::host::{Census, Mounts};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
+use crate::model::face::Faces;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
-use crate::model::mount::layout::Layouts;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
@@ -49,7 +49,7 @@ impl Views {
 
 /// Copies of mounts in namespaces that were not given the volume.
 pub(in crate::driver) struct LeakedCopies<'a> {
-    pub(in crate::driver) layouts: Layouts,
+    pub(in crate::driver) faces: Faces,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
@@ -119,7 +119,7 @@ impl LeakedCopies<'_> {
         }
         let table = self.mounts.table()?;
         let record = id.map(|id| self.records.load(id));
-        let machine = Machine::new(self.layouts, &table, record.as_ref(), numbers);
+        let machine = Machine::new(self.faces, &table, record.as_ref(), numbers);
         let (held, others): (Vec<_>, Vec<_>) =
             uses.namespaces.iter().partition(|one| machine.role(one) == NamespaceRole::Claim);
         if !held.is_empty() {

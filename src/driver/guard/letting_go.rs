@@ -15,9 +15,9 @@ use crate::host::records::Records;
 use crate::host::{Census, machine};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, Holder, NamespaceId, NamespaceUse};
-use crate::model::mount::layout::Layouts;
 use crate::model::mount::letting_go::{Kept, Ruling, in_the_way, judge};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::Machine;
@@ -43,7 +43,7 @@ impl Parting<'_> {
 
 /// Folders that are unmounted while their pods keep the volume.
 pub(in crate::driver) struct LettingGo<'a> {
-    pub(in crate::driver) layouts: Layouts,
+    pub(in crate::driver) faces: Faces,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
     pub(in crate::driver) policy: &'a GuardPolicy,
@@ -81,7 +81,7 @@ impl LettingGo<'_> {
             }
         };
         let record = one.id.map(|id| self.records.load(id));
-        let machine = Machine::new(self.layouts, own, record.as_ref(), &numbers);
+        let machine = Machine::new(self.faces, own, record.as_ref(), &numbers);
         let kept = match judge(one.folder, own, &machine, &uses) {
             Ruling::Free => Vec::new(),
             Ruling::LetGo(kept) => {

@@ -6,11 +6,12 @@ use crate::host::clock::now;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::face::Face;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::{Occasion, Refusal};
-use crate::model::report::tear_down::{TearDown, TearDownWords};
+use crate::model::report::tear_down::TearDown;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ use std::time::Duration;
 const BY_HAND: &str = "it is refused until they end";
 
 /// This moment, in which a tear-down is refused for the sake of these pods.
-fn occasion(pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
+fn occasion(face: &Face, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
     let wall = now() / 1000;
-    Occasion { uptime: uptime(), wall, pods }
+    Occasion { uptime: uptime(), wall, pods, face: face.name() }
 }
 
 /// Tear-downs that are refused.
@@ -28,7 +29,7 @@ pub(in crate::driver) struct Refusals<'a> {
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) tally: &'a Tally,
-    pub(in crate::driver) words: &'a TearDownWords,
+    pub(in crate::driver) face: &'static Face,
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
 }
 
@@ -39,7 +40,7 @@ impl Refusals<'_> {
         if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
             self.end_refusals(id, std::slice::from_ref(tear_down));
             let seconds = refusal.last.saturating_sub(refusal.since);
-            let what = self.words.name(tear_down);
+            let what = self.face.words.name(tear_down);
             tracing::info!(volume = %id, what, count = refusal.count, seconds, "no longer refused");
         }
     }
@@ -49,7 +50,7 @@ impl Refusals<'_> {
     pub(in crate::driver) fn end_refusals(&self, id: &VolumeId, tear_downs: &[TearDown]) {
         let refused = self.records.load(id).refused;
         let ended = tear_downs.iter().filter(|one| refused.contains_key(*one));
-        let what: Vec<_> = ended.map(|one| self.words.name(one)).collect();
+        let what: Vec<_> = ended.map(|one| self.face.words.name(one)).collect();
         if what.is_empty() {
             return;
         }
@@ -82,13 +83,13 @@ impl Refusals<'_> {
         reason: &str,
     ) -> Result<()> {
         let volume = id.map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        let what = self.words.name(tear_down);
+        let what = self.face.words.name(tear_down);
         if self.policy.mode == GuardMode::Warn {
             tracing::warn!(volume, what, reason, "would be refused");
             return Ok(());
         }
         let before = id.and_then(|id| self.records.load(id).refused.get(tear_down).cloned());
-        let refusal = Refusal::after(before.as_ref(), reason, &occasion(pods));
+        let refusal = Refusal::after(before.as_ref(), reason, &occasion(self.face, pods));
         // The record stays as it is until the tear-down is done: this one may fail still.
         if let Some(limit) = self.policy.give_up_after
             && refusal.lasts(Duration::from_secs(limit))
@@ -102,7 +103,7 @@ impl Refusals<'_> {
             );
             return Ok(());
         }
-        self.tally.refused(self.words.operation(tear_down));
+        self.tally.refused(self.face.words.operation(tear_down));
         if let Some(id) = id {
             let noted = |record: &mut VolumeRecord| {
                 record.refusals = record.refusals.saturating_add(1);

@@ -20,8 +20,9 @@ use crate::host::{Devices, FileSystems, Mounts, device_nodes};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
+use crate::model::face::Faces;
 use crate::model::ids::{NodeName, VolumeId, VolumeName};
-use crate::model::mount::layout::{FolderKind, Layouts};
+use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
 use crate::model::record::{DiskMoment, VolumeRecord};
@@ -40,7 +41,7 @@ pub struct FoundMount {
 /// Mounts without a record become this driver's.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Adoption<'a> {
-    pub(in crate::driver) layouts: Layouts,
+    pub(in crate::driver) faces: Faces,
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) file_systems: &'a dyn FileSystems,
@@ -79,12 +80,11 @@ impl Adoption<'_> {
     /// The mounts at global folders that no record tells of.
     fn strays<'t>(&self, table: &'t MountTable) -> Result<Vec<(VolumeName, &'t Mount)>> {
         let boot = crate::host::machine::boot_id();
-        let places = table.mounts().iter().filter_map(|mount| {
-            match self.layouts.place_of(&mount.target)? {
-                (FolderKind::Global, name) => Some((name, mount)),
-                (FolderKind::Pod(_) | FolderKind::SubPath(_), _) => None,
-            }
-        });
+        let places =
+            table.mounts().iter().filter_map(|mount| match self.faces.place_of(&mount.target)? {
+                (FolderKind::Stage, name) => Some((name, mount)),
+                (FolderKind::Consumer(_) | FolderKind::Part(_), _) => None,
+            });
         // Of those that are stacked the one that none of the others stands on.
         let is_below = |mount: &Mount| table.at(&mount.target).any(|m| m.parent == mount.id);
         let mut strays: Vec<_> = places.filter(|(_, mount)| !is_below(mount)).collect();
@@ -118,15 +118,16 @@ impl Adoption<'_> {
         self.disks.prove_again(&id, &disk)?;
         self.memory.remember_found(&id, &disk, mount);
         let pods =
-            table.of(mount.number).filter_map(|one| match self.layouts.place_of(&one.target)? {
-                (FolderKind::Pod(uid), of) if of == *name => Some((uid, one.target.clone())),
+            table.of(mount.number).filter_map(|one| match self.faces.face_of(&one.target)? {
+                (face, FolderKind::Consumer(uid), of) if of == *name => {
+                    Some((uid, one.target.clone(), face.name()))
+                }
                 _ => None,
             });
         let pods: Vec<_> = pods.collect();
         self.records.update(&id, |record| {
-            for (uid, folder) in pods {
-                record.consumers.entry(uid.clone()).or_default();
-                record.published.entry(uid).or_insert(folder);
+            for (uid, folder, face) in pods {
+                record.is_published(&uid, &folder, face, None);
             }
             if record.name.is_none() && *name != id.as_name() {
                 record.name = Some(name.clone());
@@ -257,7 +258,7 @@ impl Adoption<'_> {
         let table = self.mounts.table()?;
         let own = table.mounts().iter().find(|mount| {
             dead.contains(&mount.number)
-                && matches!(self.layouts.place_of(&mount.target), Some((FolderKind::Global, _)))
+                && matches!(self.faces.place_of(&mount.target), Some((FolderKind::Stage, _)))
         });
         let folder = own.map(|mount| mount.target.clone()).unwrap_or_default();
         let read_only = own.is_some_and(Mount::is_read_only);

@@ -205,6 +205,21 @@ impl Volumes<'_> {
         Ok(is_its.then_some(id))
     }
 
+    /// A caller that names the volume by its id means no other one, whatever is mounted at the folder.
+    pub(in crate::driver) fn refuse_another_at(&self, id: &VolumeId, folder: &Path) -> Result<()> {
+        for mount in self.mounts.table()?.at(folder) {
+            let shown = self.volume_on(mount.disk)?.or_else(|| device_nodes::owner_of(mount));
+            if let Some(other) = shown.filter(|other| other != id) {
+                let folder = folder.display();
+                return Err(Error::refused(format!(
+                    "at {folder} volume {other} is mounted, and not {id}"
+                ))
+                .hint("disk explain says how it came there; it is left as it is"));
+            }
+        }
+        Ok(())
+    }
+
     /// The name as an id, if it is a UUID and the volume of that id does not go by another name here.
     fn by_convention(&self, name: &VolumeName) -> Option<VolumeId> {
         name.as_volume_id().filter(|id| self.records.load(id).name.is_none())

@@ -9,6 +9,7 @@ use crate::host::records::Records;
 use crate::model::disk::contents::Contents;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
+use crate::model::face::{Face, Faces};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::{DiskMoment, Staged, VolumeRecord};
@@ -19,6 +20,8 @@ use std::time::Duration;
 pub(in crate::driver) struct Memory<'a> {
     pub(in crate::driver) file_systems: &'a dyn FileSystems,
     pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) faces: Faces,
+    pub(in crate::driver) face: &'static Face,
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) operation: &'a str,
     pub(in crate::driver) deadline: Deadline,
@@ -45,8 +48,12 @@ impl Memory<'_> {
     }
 
     pub(in crate::driver) fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
+        // A mount that was found was asked for by the face whose folder it is.
+        let owner = self.faces.face_of(&staged.folder).map(|(face, ..)| face);
+        let (folder, face) = (staged.folder.clone(), owner.unwrap_or(self.face).name());
         self.records.update(id, |record| {
             record.is_staged(staged);
+            record.faces.insert(folder, face);
             record.seen = Some(now());
         })
     }

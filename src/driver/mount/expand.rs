@@ -37,18 +37,18 @@ pub struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// Makes the volume mounted at the folder at least `bytes` large: in the cloud, on this machine,
+    /// Makes the volume mounted at the folder, a stage or a consumer's, at least `bytes` large: in the cloud, on this machine,
     /// and its file system. What cannot grow here is not asked for in the cloud.
     pub fn expand(
         &self,
         volume: &Volume,
-        target: &Target,
+        folder: &Target,
         bytes: u64,
         hint: &str,
     ) -> Result<Outcome> {
         let _lock = self.locking.lock(&volume.id)?;
         self.memory.remember_name(volume);
-        let folder = self.mounts.real_path(target)?;
+        let folder = self.mounts.real_path(folder)?;
         let disk = self.disks.disk(&volume.id)?;
         self.disks.report_hint(&volume.id, hint, &disk);
         let _held = self.disks.hold(&volume.id, &disk)?;

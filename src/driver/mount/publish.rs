@@ -14,8 +14,8 @@ use crate::host::clock::now;
 use crate::host::records::Records;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::ConsumerId;
-use crate::model::mount::layout::Target;
+use crate::model::face::Face;
+use crate::model::mount::layout::{PublishTarget, StageTarget};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::report::tear_down::TearDown;
 use std::path::Path;
@@ -23,14 +23,12 @@ use std::path::Path;
 /// Where a volume is to be published.
 #[derive(Debug, Clone, Copy)]
 pub struct Publication<'a> {
-    /// The consumer.
-    pub consumer: &'a ConsumerId,
-    /// The name that people know it by, if it was told.
+    /// The consumer, and its folder.
+    pub target: &'a PublishTarget,
+    /// The name that people know the consumer by, if it was told.
     pub label: Option<&'a str>,
-    /// The consumer's folder.
-    pub target: &'a Target,
     /// The folder where the volume is staged.
-    pub stage: &'a Target,
+    pub stage: &'a StageTarget,
     /// How the volume is to be staged, if it is not.
     pub stage_options: &'a StageOptions,
     /// Whether the consumer must not write.
@@ -42,6 +40,7 @@ pub struct Publication<'a> {
 pub struct Publishing<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) face: &'static Face,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
@@ -58,10 +57,11 @@ impl Publishing<'_> {
         let _lock = self.locking.lock(&volume.id)?;
         self.memory.remember_name(volume);
         self.forgetting.note_caller(&volume.id);
-        let unpublish = TearDown::Unpublish(publication.consumer.clone());
+        let PublishTarget { consumer, folder } = publication.target;
+        let unpublish = TearDown::Unpublish(consumer.clone());
         self.guard.wanted_again(&volume.id, &[unpublish, TearDown::Unstage, TearDown::Detach]);
-        let stage = self.mounts.real_path(publication.stage)?;
-        let folder = self.mounts.real_path(publication.target)?;
+        let stage = self.mounts.real_path(&publication.stage.0)?;
+        let folder = self.mounts.real_path(folder)?;
         self.staging.stage_locked(volume, publication.stage, publication.stage_options, "")?;
         let disk = self.disks.disk(&volume.id)?;
 
@@ -85,11 +85,9 @@ impl Publishing<'_> {
             Outcome::Done
         };
         let recorded = self.records.update(&volume.id, |record| {
-            record.published.insert(publication.consumer.clone(), folder.clone());
-            let label = publication.label.unwrap_or_default().to_owned();
+            record.is_published(consumer, &folder, self.face.name(), publication.label);
             record.seen = Some(now());
-            record.consumers.insert(publication.consumer.clone(), label);
-            record.let_go.is_back(publication.consumer, now());
+            record.let_go.is_back(consumer, now());
         });
         if let Err(error) = recorded {
             tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");

@@ -102,7 +102,7 @@ impl Releasing<'_> {
         }
         self.records.update(id, |record| {
             record.is_unstaged();
-            record.published.clear();
+            record.is_unpublished_everywhere();
             record.refused.clear();
         })?;
         // Who kept what it held has the disk still: then the mark in the cloud stays, and goes with

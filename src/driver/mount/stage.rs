@@ -23,7 +23,7 @@ use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::{Device, Proof};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::mount::layout::Target;
+use crate::model::mount::layout::StageTarget;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::shown;
@@ -77,7 +77,7 @@ impl Staging<'_> {
     pub fn stage(
         &self,
         volume: &Volume,
-        target: &Target,
+        target: &StageTarget,
         options: &StageOptions,
         hint: &str,
     ) -> Result<Outcome> {
@@ -91,11 +91,11 @@ impl Staging<'_> {
     pub(in crate::driver) fn stage_locked(
         &self,
         volume: &Volume,
-        target: &Target,
+        target: &StageTarget,
         options: &StageOptions,
         hint: &str,
     ) -> Result<Outcome> {
-        let folder = self.mounts.real_path(target)?;
+        let folder = self.mounts.real_path(&target.0)?;
         self.guard.wanted_again(&volume.id, &[TearDown::Unstage, TearDown::Detach]);
         self.recovery.end_leftovers(&volume.id);
         let disk = self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;

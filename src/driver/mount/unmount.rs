@@ -11,7 +11,7 @@ use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
-use crate::driver::operation::Outcome;
+use crate::driver::operation::{Outcome, VolumeRef};
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::failpoints;
 use crate::host::clock::Deadline;
@@ -19,9 +19,9 @@ use crate::host::records::Records;
 use crate::host::{Devices, Hidden, Mounts, worker};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
+use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::folders_let_go::LetGoes;
-use crate::model::mount::layout::Target;
+use crate::model::mount::layout::{PublishTarget, StageTarget, Target};
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::{GuardMode, GuardPolicy};
@@ -101,33 +101,29 @@ pub struct Unmounting<'a> {
 
 impl Unmounting<'_> {
     /// Unmounts the consumer's folder.
-    pub fn unpublish(
-        &self,
-        name: &VolumeName,
-        consumer: &ConsumerId,
-        target: &Target,
-    ) -> Result<Outcome> {
-        self.take_off(name, target, &Ward::Consumer(consumer), Asked::ByKubelet)
+    pub fn unpublish(&self, volume: VolumeRef<'_>, target: &PublishTarget) -> Result<Outcome> {
+        let PublishTarget { consumer, folder } = target;
+        self.take_off(volume, folder, &Ward::Consumer(consumer), Asked::ByKubelet)
     }
 
     /// Unmounts the stage folder.
-    pub fn unstage(&self, name: &VolumeName, target: &Target) -> Result<Outcome> {
-        self.take_off(name, target, &Ward::Stage, Asked::ByKubelet)
+    pub fn unstage(&self, volume: VolumeRef<'_>, target: &StageTarget) -> Result<Outcome> {
+        self.take_off(volume, &target.0, &Ward::Stage, Asked::ByKubelet)
     }
 
     /// The same where nobody asks for it any more.
     pub(in crate::driver) fn unstage_forgotten(
         &self,
-        name: &VolumeName,
-        target: &Target,
+        id: &VolumeId,
+        target: &StageTarget,
     ) -> Result<Outcome> {
-        self.take_off(name, target, &Ward::Stage, Asked::ByNobody)
+        self.take_off(VolumeRef::Id(id), &target.0, &Ward::Stage, Asked::ByNobody)
     }
 
     /// Nothing mounted, or no such folder: it is so already.
     fn take_off(
         &self,
-        name: &VolumeName,
+        volume: VolumeRef<'_>,
         target: &Target,
         ward: &Ward<'_>,
         asked: Asked,
@@ -135,7 +131,13 @@ impl Unmounting<'_> {
         let Some(folder) = self.places.existing_folder(target)? else {
             return Ok(Outcome::Already);
         };
-        let id = self.volumes.volume_mounted_at(name, &folder)?;
+        let id = match volume {
+            VolumeRef::Id(id) => {
+                self.volumes.refuse_another_at(id, &folder)?;
+                Some(id.clone())
+            }
+            VolumeRef::Name(name) => self.volumes.volume_mounted_at(name, &folder)?,
+        };
         let stands = self.mounts.standing_at(&folder)?;
         let is_mounted = stands.is_mounted();
         if let Some(id) = id.as_ref().filter(|_| !is_mounted) {
@@ -146,7 +148,7 @@ impl Unmounting<'_> {
         }
         // A mount whose disk is gone and that nobody remembers has no id left: then its name
         // serves as one, for it is still below this driver's folder.
-        let key = id.clone().or_else(|| VolumeId::parse(name.as_str()).ok());
+        let key = id.clone().or_else(|| VolumeId::parse(&volume.to_string()).ok());
         let lock = |key: VolumeId| {
             // With nothing to take off a machine that cannot lock has nothing to fear.
             if is_mounted {
@@ -163,7 +165,11 @@ impl Unmounting<'_> {
             self.recovery.end_leftovers(id);
             self.recovery.set_back_for_good(id);
             // A UUID that is not its id would be taken for another volume's.
-            if is_mounted && matches!(ward, Ward::Stage) && name.as_volume_id().is_some() {
+            if let VolumeRef::Name(name) = volume
+                && is_mounted
+                && matches!(ward, Ward::Stage)
+                && name.as_volume_id().is_some()
+            {
                 self.volumes.record_found_name(id, name);
             }
         }
@@ -190,7 +196,7 @@ impl Unmounting<'_> {
         // The record may name a mount that is gone since a reboot: it is put right either way.
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
             let gone = |record: &mut VolumeRecord| match ward {
-                Ward::Consumer(consumer) => drop(record.published.remove(*consumer)),
+                Ward::Consumer(consumer) => record.is_unpublished(consumer, &target.below),
                 Ward::Stage => {
                     record.is_unstaged();
                     if is_free.is_ok() && asked == Asked::ByKubelet {
@@ -214,7 +220,7 @@ impl Unmounting<'_> {
             }
             self.marks.unmark_mounted(&id);
         }
-        self.report_left_over(name, &folder);
+        self.report_left_over(volume, &folder);
         is_free.map(|_| outcome)
     }
 
@@ -330,11 +336,11 @@ impl Unmounting<'_> {
 
     /// The orchestrator removes the folder, which it can only if it is empty. Nothing is ever
     /// deleted here.
-    fn report_left_over(&self, name: &VolumeName, folder: &Path) {
+    fn report_left_over(&self, volume: VolumeRef<'_>, folder: &Path) {
         let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
         if files > 0 {
             let folder = folder.display();
-            tracing::warn!(%name, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; somebody must move them, or the folder stays");
+            tracing::warn!(name = %volume, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; somebody must move them, or the folder stays");
         }
     }
 }

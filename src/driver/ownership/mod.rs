@@ -8,15 +8,15 @@ use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts};
 use crate::model::disk::device::DeviceNumber;
+use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, Holder, PodUsers};
-use crate::model::mount::layout::Layouts;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use std::collections::BTreeSet;
 
 /// Who has a volume.
 pub(in crate::driver) struct Ownership<'a> {
-    pub(in crate::driver) layouts: Layouts,
+    pub(in crate::driver) faces: Faces,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
@@ -64,7 +64,7 @@ impl Ownership<'_> {
             Err(error) => return Answer::CannotTell(error.cause),
         };
         let record = id.map(|id| self.records.load(id));
-        let machine = Machine::new(self.layouts, &table, record.as_ref(), numbers);
+        let machine = Machine::new(self.faces, &table, record.as_ref(), numbers);
         let given = uses.namespaces.iter();
         let given = given.filter(|one| machine.role(one) == NamespaceRole::Claim);
         let holders = given.flat_map(|one| {

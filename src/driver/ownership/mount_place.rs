@@ -118,9 +118,10 @@ impl MountPlaces<'_> {
         table: &MountTable,
     ) -> Result<()> {
         let record = self.records.load(id);
-        let staged = record.staged.iter().map(|staged| &staged.folder);
+        let staged = record.staged.iter().map(|staged| staged.folder.as_path());
+        let published = record.published_folders().map(|(_, folder)| folder);
         // What was unmounted by a call is not remembered: then a copy elsewhere is only a copy.
-        if !record.published.values().chain(staged).any(|known| known.ends_with(&target.below)) {
+        if !published.chain(staged).any(|known| known.ends_with(&target.below)) {
             return Ok(());
         }
         let mut mounts = table.mounts().iter().filter(|one| one.target.ends_with(&target.below));

@@ -2,28 +2,28 @@
 
 use crate::cloud::CloudVolume;
 use crate::host::machine::uptime;
+use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, ServerId, VolumeName};
-use crate::model::mount::layout::{FolderKind, Layouts};
+use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{CloudFact, CloudView, MountFact, PodFact, RefusalFact, Role};
 use crate::model::report::refusal::Refusal;
-use crate::model::report::tear_down::{TearDown, TearDownWords};
+use crate::model::report::tear_down::TearDown;
 use std::collections::BTreeSet;
 
 /// Whose a mount of this machine is: by its path, else as it was remembered.
 pub(in crate::driver) fn own_role(
-    layouts: Layouts,
+    faces: Faces,
     mount: &Mount,
     record: Option<&VolumeRecord>,
 ) -> (Role, Option<ConsumerId>) {
-    match layouts.place_of(&mount.target) {
-        Some((FolderKind::Global, _)) => (Role::Global, None),
-        Some((FolderKind::Pod(uid) | FolderKind::SubPath(uid), _)) => (Role::Pod, Some(uid)),
+    match faces.place_of(&mount.target) {
+        Some((FolderKind::Stage, _)) => (Role::Global, None),
+        Some((FolderKind::Consumer(uid) | FolderKind::Part(uid), _)) => (Role::Pod, Some(uid)),
         None => {
             let Some(record) = record else { return (Role::Machine, None) };
-            let mut published = record.published.iter();
-            match published.find(|(_, folder)| **folder == mount.target) {
+            match record.published_folders().find(|(_, folder)| *folder == mount.target) {
                 Some((uid, _)) => (Role::Pod, Some(uid.clone())),
                 None if record.staged.as_ref().is_some_and(|s| s.folder == mount.target) => {
                     (Role::Global, None)
@@ -35,7 +35,7 @@ pub(in crate::driver) fn own_role(
 }
 
 pub(in crate::driver) fn name_of(
-    layouts: Layouts,
+    faces: Faces,
     record: Option<&VolumeRecord>,
     cloud: &CloudFact,
     mounts: &[MountFact],
@@ -44,7 +44,7 @@ pub(in crate::driver) fn name_of(
         CloudFact::Known(view) => view.recorded_name.clone(),
         CloudFact::Unknown { .. } | CloudFact::Missing => None,
     };
-    let folder = || mounts.iter().find_map(|mount| Some(layouts.place_of(&mount.place)?.1));
+    let folder = || mounts.iter().find_map(|mount| Some(faces.place_of(&mount.place)?.1));
     record.and_then(|record| record.name.clone()).or(recorded).or_else(folder)
 }
 
@@ -64,14 +64,13 @@ pub(in crate::driver) fn pods_of(
     all.into_iter().map(pod).collect()
 }
 
-pub(in crate::driver) fn refusals_of(
-    record: &VolumeRecord,
-    words: &TearDownWords,
-) -> Vec<RefusalFact> {
+pub(in crate::driver) fn refusals_of(record: &VolumeRecord, faces: Faces) -> Vec<RefusalFact> {
     let now = uptime();
+    let words = |refusal: &Refusal| faces.words_of(refusal.face.as_ref());
     let fact = |(tear_down, refusal): (&TearDown, &Refusal)| RefusalFact {
-        what: words.name(tear_down),
-        told: words.told(tear_down, |pod| record.consumers.get(pod).cloned()),
+        what: words(refusal).name(tear_down),
+        told: words(refusal).told(tear_down, |pod| record.consumers.get(pod).cloned()),
+        operation: words(refusal).operation(tear_down),
         tear_down: tear_down.clone(),
         reason: refusal.reason.clone(),
         since: refusal.since,

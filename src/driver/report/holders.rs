@@ -6,11 +6,11 @@ use crate::driver::report::facts::refusals_of;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::DeviceNumber;
+use crate::model::face::Faces;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, DeviceUses, Process, Tie};
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
 use crate::model::report::metrics::{Gauges, LetGone, Refused};
-use crate::model::report::tear_down::TearDownWords;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everybody who uses a volume.
@@ -31,7 +31,7 @@ pub struct Usage<'a> {
     pub(in crate::driver) census: &'a dyn Census,
     pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) ownership: &'a Ownership<'a>,
-    pub(in crate::driver) words: &'a TearDownWords,
+    pub(in crate::driver) faces: Faces,
 }
 
 impl Usage<'_> {
@@ -98,14 +98,14 @@ impl Usage<'_> {
             let id = record.volume.as_str();
             let name = record.name.as_ref().map_or("", VolumeName::as_str);
             for refusal in
-                refusals_of(record, self.words).iter().filter(|refusal| refusal.is_current)
+                refusals_of(record, self.faces).iter().filter(|refusal| refusal.is_current)
             {
                 let pod = refusal.tear_down.consumer();
                 let label = pod.and_then(|pod| record.consumers.get(pod));
                 gauges.refused.push(Refused {
                     volume: id.to_owned(),
                     name: name.to_owned(),
-                    operation: self.words.operation(&refusal.tear_down).to_owned(),
+                    operation: refusal.operation.to_owned(),
                     pod: pod.map(ToString::to_string).unwrap_or_default(),
                     pod_name: label.cloned().unwrap_or_default(),
                     since: refusal.since,

@@ -14,9 +14,9 @@ use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts, device_nodes};
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
+use crate::model::face::Faces;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
-use crate::model::mount::layout::Layouts;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
@@ -24,7 +24,6 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
     CloudFact, Disk, DiskFact, LinkFact, MountFact, RecordFact, Role, VolumeFacts,
 };
-use crate::model::report::tear_down::TearDownWords;
 use crate::model::text::several;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -61,7 +60,7 @@ struct CloudLook {
 /// A look at every volume.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Surveying<'a> {
-    pub(in crate::driver) layouts: Layouts,
+    pub(in crate::driver) faces: Faces,
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) mounts: &'a dyn Mounts,
@@ -69,7 +68,6 @@ pub struct Surveying<'a> {
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) words: &'a TearDownWords,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) volumes: &'a Volumes<'a>,
@@ -107,7 +105,7 @@ impl Surveying<'_> {
         let is_ours = |mount: &&Mount| {
             numbers.contains(&mount.disk)
                 || device_nodes::owner_of(mount).is_some()
-                || self.layouts.place_of(&mount.target).is_some()
+                || self.faces.place_of(&mount.target).is_some()
         };
         let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
         numbers.extend(own);
@@ -203,7 +201,7 @@ impl Surveying<'_> {
 
     /// The volume of a mount in one of the orchestrator's folders, if it can be told.
     fn volume_in(&self, mount: &Mount) -> Option<VolumeId> {
-        let (_, name) = self.layouts.place_of(&mount.target)?;
+        let (_, name) = self.faces.place_of(&mount.target)?;
         self.volumes.volume_mounted_at(&name, &mount.target).ok().flatten()
     }
 
@@ -234,7 +232,7 @@ impl Surveying<'_> {
             }
         }
         for mount in table.mounts() {
-            if let Some((_, name)) = self.layouts.place_of(&mount.target) {
+            if let Some((_, name)) = self.faces.place_of(&mount.target) {
                 let id = self.volume_in(mount);
                 let owner = id.map_or(Owner::Name(name), Owner::Volume);
                 owners.entry(mount.number).or_insert(owner);
@@ -277,7 +275,7 @@ impl Surveying<'_> {
         let name = match owner {
             Owner::Name(name) => Some(name.clone()),
             Owner::Volume(id) => {
-                name_of(self.layouts, record, &cloud, &mounts).filter(|name| !name.is(id))
+                name_of(self.faces, record, &cloud, &mounts).filter(|name| !name.is(id))
             }
         };
         let wanted = id.map(|id| self.cloud.identity(id));
@@ -296,7 +294,7 @@ impl Surveying<'_> {
             pods: pods_of(record, &mounts),
             mounts,
             unseen_mounts: unseen_mounts.map(str::to_owned),
-            refused: record.map(|record| refusals_of(record, self.words)).unwrap_or_default(),
+            refused: record.map(|record| refusals_of(record, self.faces)).unwrap_or_default(),
             let_go: record.map(|record| self.forgetting.let_go_facts(record)).unwrap_or_default(),
             record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
             links: links.collect(),
@@ -329,16 +327,22 @@ impl Surveying<'_> {
         };
         let mut mounts = Vec::new();
         for mount in context.table.mounts().iter().filter(is_ours) {
-            let (role, pod) = own_role(self.layouts, mount, record);
+            let (role, pod) = own_role(self.faces, mount, record);
             let hidden = self.places.out_of_reach(mount, context.table, is_the_volumes);
             let (out_of_reach, way_out) = hidden.unzip();
             let fact = MountFact::new(mount, role, verdict(mount));
-            mounts.push(MountFact { pod, out_of_reach, way_out, ..fact });
+            mounts.push(MountFact {
+                pod,
+                face: record.and_then(|record| record.faces.get(&mount.target).cloned()),
+                out_of_reach,
+                way_out,
+                ..fact
+            });
         }
         for one in context.elsewhere {
             let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
             let numbers = numbers_in(one);
-            let machine = Machine::new(self.layouts, context.table, record, &numbers);
+            let machine = Machine::new(self.faces, context.table, record, &numbers);
             let is_given = machine.role(one) == NamespaceRole::Claim;
             let role = if is_given { Role::Container } else { Role::Stranger };
             for mount in one.mounts.iter().filter(is_ours) {

@@ -35,12 +35,12 @@ use super::{Census, device_nodes};
 use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
+use crate::model::face::Faces;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{
     Answer, DeviceUses, FileUse, NamespaceId, NamespaceUse, NamespaceUses, NodeUse, PodUsers,
     Process, Untold,
 };
-use crate::model::mount::layout::Layouts;
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, beneath};
 use crate::model::record::NamespaceSign;
@@ -62,7 +62,7 @@ pub struct KernelCensus {
     sysfs: PathBuf,
     dev: PathBuf,
     walks_namespaces: bool,
-    layouts: Layouts,
+    faces: Faces,
     /// Whose cgroups are believed.
     trusted: u32,
 }
@@ -78,7 +78,7 @@ impl KernelCensus {
     /// `thread-self/mountinfo` of the first.
     #[must_use]
     pub fn at(proc: PathBuf, sysfs: PathBuf, dev: PathBuf) -> Self {
-        Self { proc, sysfs, dev, walks_namespaces: true, layouts: Layouts::default(), trusted: 0 }
+        Self { proc, sysfs, dev, walks_namespaces: true, faces: Faces::default(), trusted: 0 }
     }
 
     /// The same where this user is who root is elsewhere.
@@ -89,8 +89,8 @@ impl KernelCensus {
 
     /// The same, with the folders of orchestrators that are known.
     #[must_use]
-    pub fn with_layouts(self, layouts: Layouts) -> Self {
-        Self { layouts, ..self }
+    pub fn with_faces(self, faces: Faces) -> Self {
+        Self { faces, ..self }
     }
 
     /// The same as before Linux 6.12, which has no list of all mount namespaces.
@@ -156,7 +156,7 @@ impl Census for KernelCensus {
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
             let every = self.namespaces(proc, &pids(proc)?, numbers)?;
-            let namespaces = Words::of(proc, self.layouts).namespaces(&every, numbers);
+            let namespaces = Words::of(proc, self.faces).namespaces(&every, numbers);
             Ok(NamespaceUses { namespaces, untold: every.untold })
         })
     }
@@ -171,7 +171,7 @@ impl Census for KernelCensus {
             let haste = Some(Haste { first, deadline });
             let pids = pids(proc)?;
             let every = all_namespaces::read(proc, &pids, numbers, self.walks_namespaces, haste)?;
-            let namespaces = Words::of(proc, self.layouts).namespaces(&every, numbers);
+            let namespaces = Words::of(proc, self.faces).namespaces(&every, numbers);
             Ok(NamespaceUses { namespaces, untold: every.untold })
         })
     }
@@ -186,7 +186,7 @@ impl Census for KernelCensus {
             let mut all: Vec<_> = named.map(|mount| mount.number).chain(numbers.to_vec()).collect();
             all.sort_unstable();
             all.dedup();
-            let namespaces = Words::of(proc, self.layouts).namespaces(&every, &all);
+            let namespaces = Words::of(proc, self.faces).namespaces(&every, &all);
             Ok(NamespaceUses { namespaces, untold: every.untold })
         })
     }
@@ -202,7 +202,7 @@ impl Census for KernelCensus {
             let found = files::Search::new(proc, &every, numbers).among(&others);
             let (sysfs, dev) = (self.sysfs.as_path(), self.dev.as_path());
             let kernel = kernel_users::Kernel { proc, sysfs, dev, every: &every, numbers }.users();
-            let mut words = Words::of(proc, self.layouts);
+            let mut words = Words::of(proc, self.faces);
             let mut untold = std::mem::take(&mut every.untold);
             untold.extend(kernel.untold);
             untold.extend(found.closed.into_iter().map(|(pid, why)| Untold {
@@ -252,13 +252,13 @@ impl Census for KernelCensus {
 /// Processes in words, each looked up once.
 struct Words<'a> {
     proc: &'a Proc,
-    layouts: Layouts,
+    faces: Faces,
     known: HashMap<u32, Process>,
 }
 
 impl<'a> Words<'a> {
-    fn of(proc: &'a Proc, layouts: Layouts) -> Self {
-        Self { proc, layouts, known: HashMap::new() }
+    fn of(proc: &'a Proc, faces: Faces) -> Self {
+        Self { proc, faces, known: HashMap::new() }
     }
 
     fn process(&mut self, pid: u32) -> Process {
@@ -269,7 +269,7 @@ impl<'a> Words<'a> {
     fn namespaces(&mut self, every: &Namespaces, numbers: &[DeviceNumber]) -> Vec<NamespaceUse> {
         let mut uses = Vec::new();
         let own = every.all.iter().find(|one| one.id == Some(every.own));
-        let machine = own.map(|own| Machine::new(self.layouts, &own.table, None, numbers));
+        let machine = own.map(|own| Machine::new(self.faces, &own.table, None, numbers));
         for namespace in &every.all {
             let mounts: Vec<_> = namespace.mounts_of(numbers).cloned().collect();
             if namespace.id == Some(every.own) || mounts.is_empty() {

@@ -4,22 +4,22 @@ use crate::host::kernel;
 use crate::host::safe_path::mount_id;
 use crate::model::disk::contents::uuid_text;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::mount::layout::Layouts;
+use crate::model::face::Faces;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Finds the disk of each btrfs of ours. Other people's mounts are not opened: theirs may hang.
-pub(super) fn find_disks(table: &mut MountTable, layouts: Layouts) {
-    for mount in table.mounts_mut().iter_mut().filter(|mount| is_ours(mount, layouts)) {
+pub(super) fn find_disks(table: &mut MountTable, faces: Faces) {
+    for mount in table.mounts_mut().iter_mut().filter(|mount| is_ours(mount, faces)) {
         if let Some(disk) = disk_of(mount) {
             mount.disk = disk;
         }
     }
 }
 
-fn is_ours(mount: &Mount, layouts: Layouts) -> bool {
-    mount.fs_type == "btrfs" && layouts.place_of(&mount.target).is_some()
+fn is_ours(mount: &Mount, faces: Faces) -> bool {
+    mount.fs_type == "btrfs" && faces.place_of(&mount.target).is_some()
 }
 
 fn disk_of(mount: &Mount) -> Option<DeviceNumber> {

@@ -20,7 +20,8 @@ use super::{left_behind, worker};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mount::layout::{Layouts, Target};
+use crate::model::face::Faces;
+use crate::model::mount::layout::Target;
 use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::errno::Errno;
@@ -34,12 +35,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelMounts {
     /// Where orchestrators have their folders.
-    pub layouts: Layouts,
+    pub faces: Faces,
 }
 
 impl Mounts for KernelMounts {
     fn table(&self) -> Result<MountTable> {
-        read_table_with_disks(self.layouts)
+        read_table_with_disks(self.faces)
     }
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
@@ -192,7 +193,7 @@ impl Mounts for KernelMounts {
 
     fn renew_folder(&self, folder: &Path) -> Result<()> {
         failpoints::effect("mounts.renew_folder")?;
-        renewal::renew(folder, self.layouts).map_err(|error| {
+        renewal::renew(folder, self.faces).map_err(|error| {
             Error::io(format!("end the mounts of others at {}", folder.display()), &error)
         })
     }

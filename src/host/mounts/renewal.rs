@@ -2,26 +2,27 @@
 //! unlink(2) detach them, locked or not. They fail where the caller's own namespace has one.
 
 use crate::failpoints;
-use crate::model::mount::layout::{FolderKind, Layouts};
+use crate::model::face::Faces;
+use crate::model::mount::layout::FolderKind;
 use nix::errno::Errno;
 use std::fs;
 use std::io::{ErrorKind, Result};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
-pub(super) fn renew(folder: &Path, layouts: Layouts) -> Result<()> {
+pub(super) fn renew(folder: &Path, faces: Faces) -> Result<()> {
     let found = match fs::symlink_metadata(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    match layouts.place_of(folder) {
-        Some((FolderKind::Global, _)) if found.is_dir() => exchange(folder, &found),
+    match faces.place_of(folder) {
+        Some((FolderKind::Stage, _)) if found.is_dir() => exchange(folder, &found),
         // The orchestrator removes these itself, and takes a folder beside them for a volume.
-        Some((FolderKind::Pod(_) | FolderKind::SubPath(_), _)) if found.is_dir() => {
+        Some((FolderKind::Consumer(_) | FolderKind::Part(_), _)) if found.is_dir() => {
             fs::remove_dir(folder)
         }
         // The place of a file that was mounted.
-        Some((FolderKind::SubPath(_), _)) if found.is_file() && found.len() == 0 => {
+        Some((FolderKind::Part(_), _)) if found.is_file() && found.len() == 0 => {
             fs::remove_file(folder)
         }
         _ => Err(Errno::ENOTDIR.into()),

@@ -4,14 +4,14 @@ use super::btrfs;
 use crate::failpoints;
 use crate::host::mount_tables;
 use crate::model::error::{Error, Result};
-use crate::model::mount::layout::Layouts;
+use crate::model::face::Faces;
 use crate::model::mount::mountinfo::MountTable;
 use std::fs::File;
 
 /// The mounts of this thread's namespace, with the disk of each btrfs that is in a folder of ours.
-pub(super) fn read_table_with_disks(layouts: Layouts) -> Result<MountTable> {
+pub(super) fn read_table_with_disks(faces: Faces) -> Result<MountTable> {
     let mut table = read_table()?;
-    btrfs::find_disks(&mut table, layouts);
+    btrfs::find_disks(&mut table, faces);
     Ok(table)
 }
 

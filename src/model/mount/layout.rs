@@ -20,19 +20,15 @@ pub struct Layout {
     pub for_containers: [&'static str; 2],
 }
 
-/// The layouts of all faces: a machine's mounts may be any one's.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Layouts(pub &'static [Layout]);
-
 /// Whose a folder of the orchestrator's is, told by its path alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FolderKind {
     /// The machine's.
-    Global,
+    Stage,
     /// A consumer's.
-    Pod(ConsumerId),
+    Consumer(ConsumerId),
     /// A part of the volume in a consumer's folder (`subPath`).
-    SubPath(ConsumerId),
+    Part(ConsumerId),
 }
 
 impl FolderKind {
@@ -40,52 +36,29 @@ impl FolderKind {
     #[must_use]
     pub fn consumer(&self) -> Option<&ConsumerId> {
         match self {
-            FolderKind::Global => None,
-            FolderKind::Pod(uid) | FolderKind::SubPath(uid) => Some(uid),
+            FolderKind::Stage => None,
+            FolderKind::Consumer(uid) | FolderKind::Part(uid) => Some(uid),
         }
     }
 }
 
-impl Layouts {
-    /// What a path says of itself: the place and the volume's name, if it is one of ours.
+impl Layout {
+    /// The root above a path of one of the volumes in the orchestrator's folders, also another driver's.
     #[must_use]
-    pub fn place_of(&self, path: &Path) -> Option<(FolderKind, VolumeName)> {
-        let mut found = self.0.iter().filter_map(|layout| layout.parts_of(path));
-        found.next().map(|(_, place, name)| (place, name))
-    }
-
-    /// The orchestrator's root above a path of one of the volumes that it has in its folders, ours or
-    /// another driver's.
-    #[must_use]
-    pub fn root_above<'p>(&self, path: &'p Path) -> Option<&'p Path> {
-        self.0.iter().find_map(|layout| {
-            layout.root_above(path).or_else(|| layout.parts_of(path).map(|(root, ..)| root))
-        })
-    }
-
-    /// Whether the path may be of a file that is made for each container.
-    #[must_use]
-    pub fn names_containers_file(&self, path: &Path) -> bool {
-        let is_one = |part: &std::ffi::OsStr| {
-            self.0.iter().flat_map(|layout| layout.for_containers).any(|name| part == name)
-        };
-        path.iter().any(is_one)
+    pub fn root_of<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        self.root_above(path).or_else(|| self.parts_of(path).map(|(root, ..)| root))
     }
 
     /// The consumer for which a file was made, by its path below the orchestrator's root.
     #[must_use]
     pub fn consumer_of_file(&self, path: &Path) -> Option<ConsumerId> {
-        self.0.iter().find_map(|layout| {
-            let mut parts = path.strip_prefix(layout.consumers).ok()?.iter();
-            let consumer = parts.next()?.to_str()?;
-            let what = parts.next()?;
-            let is_its = layout.for_containers.iter().any(|name| what == *name);
-            is_its.then(|| ConsumerId::parse(consumer).ok())?
-        })
+        let mut parts = path.strip_prefix(self.consumers).ok()?.iter();
+        let consumer = parts.next()?.to_str()?;
+        let what = parts.next()?;
+        let is_its = self.for_containers.iter().any(|name| what == *name);
+        is_its.then(|| ConsumerId::parse(consumer).ok())?
     }
-}
 
-impl Layout {
     fn root_above<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         // <root>/<consumers>/<consumer>/<volumes>/<driver>/<volume>
         let volumes = Path::new(self.published).parent()?;
@@ -94,22 +67,24 @@ impl Layout {
         consumer.and_then(|consumer| self.root_above_consumer(consumer)).map(|(root, _)| root)
     }
 
-    fn parts_of<'p>(&self, path: &'p Path) -> Option<(&'p Path, FolderKind, VolumeName)> {
+    /// The root, what the folder is, and the volume's name, if the path is of such a folder.
+    #[must_use]
+    pub fn parts_of<'p>(&self, path: &'p Path) -> Option<(&'p Path, FolderKind, VolumeName)> {
         let named = |path: &Path| VolumeName::parse(path.file_name()?.to_str()?).ok();
         let above = path.parent()?;
         if above.ends_with(self.stages) {
-            return Some((without(above, self.stages)?, FolderKind::Global, named(path)?));
+            return Some((without(above, self.stages)?, FolderKind::Stage, named(path)?));
         }
         if above.ends_with(self.published) {
             let (root, consumer) = self.root_above_consumer(without(above, self.published)?)?;
-            return Some((root, FolderKind::Pod(consumer), named(path)?));
+            return Some((root, FolderKind::Consumer(consumer), named(path)?));
         }
         let is_number = path.file_name()?.to_str()?.parse::<u32>().is_ok();
         let volume = above.parent().filter(|volume| {
             is_number && volume.parent().is_some_and(|above| above.ends_with(self.parts))
         })?;
         let (root, consumer) = self.root_above_consumer(without(volume.parent()?, self.parts)?)?;
-        Some((root, FolderKind::SubPath(consumer), named(volume)?))
+        Some((root, FolderKind::Part(consumer), named(volume)?))
     }
 
     /// The root above a consumer's folder, and the consumer.
@@ -143,6 +118,19 @@ impl Target {
     }
 }
 
+/// The folder at which a volume has its one mount of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageTarget(pub Target);
+
+/// A folder at which a consumer has a volume: it may have it at several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishTarget {
+    /// The consumer.
+    pub consumer: ConsumerId,
+    /// The folder.
+    pub folder: Target,
+}
+
 /// Where a volume would be staged: by the tail of the path alone when the root is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StagePlace {
@@ -152,30 +140,21 @@ pub struct StagePlace {
     pub below: PathBuf,
 }
 
-/// A layout for tests.
-#[cfg(test)]
-pub const OF_TESTS: Layouts = Layouts(&[Layout {
-    stages: "plugins/stages",
-    consumers: "pods",
-    published: "volumes/ours~disk",
-    parts: "volume-subpaths",
-    for_containers: ["etc-hosts", "containers"],
-}]);
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::face::OF_TESTS;
 
     #[test]
     fn a_path_tells_whose_it_is() {
         let of = |path: &str| OF_TESTS.place_of(Path::new(path));
         let name = VolumeName::parse("pv").unwrap();
         let global = "/k/plugins/stages/pv".to_owned();
-        assert_eq!(of(&global), Some((FolderKind::Global, name.clone())));
+        assert_eq!(of(&global), Some((FolderKind::Stage, name.clone())));
         let uid = ConsumerId::parse("u-1").unwrap();
-        let pod = Some((FolderKind::Pod(uid.clone()), name.clone()));
+        let pod = Some((FolderKind::Consumer(uid.clone()), name.clone()));
         assert_eq!(of("/k/pods/u-1/volumes/ours~disk/pv"), pod);
-        let part = Some((FolderKind::SubPath(uid), name));
+        let part = Some((FolderKind::Part(uid), name));
         assert_eq!(of("/k/pods/u-1/volume-subpaths/pv/main/0"), part);
         for other in [
             "/",

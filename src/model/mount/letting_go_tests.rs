@@ -1,8 +1,8 @@
 use super::*;
 use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
+use crate::model::face::OF_TESTS;
 use crate::model::mount::disk_users::{Process, Tie};
-use crate::model::mount::layout::OF_TESTS;
 use crate::model::mount::ownership::beneath;
 
 const FOLDER: &str = "/var/lib/nodeagent/pods/u/volumes/ours~disk/pv";

@@ -10,9 +10,9 @@
 //! machine, which no container has unless it sees the machine's. What cannot be told is a claim.
 
 use super::disk_users::NamespaceUse;
-use super::layout::Layouts;
 use super::mountinfo::{Mount, MountTable};
 use crate::model::disk::device::DeviceNumber;
+use crate::model::face::Faces;
 use crate::model::ids::ConsumerId;
 use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ pub enum NamespaceRole {
 /// The machine's side: its own mounts, and what is remembered of the volume.
 #[derive(Debug)]
 pub struct Machine<'a> {
-    layouts: Layouts,
+    faces: Faces,
     table: &'a MountTable,
     record: Option<&'a VolumeRecord>,
     numbers: &'a [DeviceNumber],
@@ -44,18 +44,19 @@ impl<'a> Machine<'a> {
     /// or any of its volumes are.
     #[must_use]
     pub fn new(
-        layouts: Layouts,
+        faces: Faces,
         table: &'a MountTable,
         record: Option<&'a VolumeRecord>,
         numbers: &'a [DeviceNumber],
     ) -> Self {
         let staged = record.into_iter().flat_map(|one| one.staged.iter().chain(&one.unstaged));
-        let published = record.into_iter().flat_map(|one| one.published.values());
-        let remembered = staged.map(|staged| &staged.folder).chain(published);
-        let mounted = table.mounts().iter().map(|mount| &mount.target);
-        let roots = remembered.chain(mounted).filter_map(|path| layouts.root_above(path));
+        let published = record.into_iter().flat_map(VolumeRecord::published_folders);
+        let published = published.map(|(_, folder)| folder);
+        let remembered = staged.map(|staged| staged.folder.as_path()).chain(published);
+        let mounted = table.mounts().iter().map(|mount| mount.target.as_path());
+        let roots = remembered.chain(mounted).filter_map(|path| faces.root_above(path));
         let roots = roots.map(Path::to_path_buf).collect();
-        Self { layouts, table, record, numbers, roots }
+        Self { faces, table, record, numbers, roots }
     }
 
     /// Whether this driver bound the volume for this pod.
@@ -67,7 +68,7 @@ impl<'a> Machine<'a> {
         let is_in_its_folder = |mount: &Mount| {
             self.numbers.contains(&mount.number)
                 && self
-                    .layouts
+                    .faces
                     .place_of(&mount.target)
                     .is_some_and(|(place, _)| place.consumer() == Some(pod))
         };
@@ -94,8 +95,8 @@ impl<'a> Machine<'a> {
     pub fn folder_under(&self, mount: &Mount, one: &NamespaceUse) -> Option<PathBuf> {
         let (number, path) = seat_of(mount, &one.beneath)?;
         self.here(number, &path).find(|folder| {
-            self.layouts.place_of(folder).is_some()
-                && self.layouts.root_above(folder).is_some_and(|root| self.roots.contains(root))
+            self.faces.place_of(folder).is_some()
+                && self.faces.root_above(folder).is_some_and(|root| self.roots.contains(root))
         })
     }
 
@@ -105,12 +106,12 @@ impl<'a> Machine<'a> {
     #[must_use]
     pub fn pod_served(&self, table: &MountTable) -> Option<ConsumerId> {
         let served =
-            table.mounts().iter().filter(|mount| self.layouts.names_containers_file(&mount.root));
+            table.mounts().iter().filter(|mount| self.faces.names_containers_file(&mount.root));
         let mut pods = served.filter_map(|mount| {
             self.here(mount.number, &mount.root).find_map(|path| {
                 self.roots
                     .iter()
-                    .find_map(|root| self.layouts.consumer_of_file(path.strip_prefix(root).ok()?))
+                    .find_map(|root| self.faces.consumer_of_file(path.strip_prefix(root).ok()?))
             })
         });
         let first = pods.next()?;

@@ -4,6 +4,7 @@
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::disk::device::{Device, DeviceNumber, Proof};
 use crate::model::disk::formatting::Life;
+use crate::model::face::FaceName;
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::mountinfo::Mount;
@@ -256,6 +257,9 @@ pub struct MountFact {
     pub pod: Option<ConsumerId>,
     /// The processes that live there.
     pub processes: Vec<ProcessFact>,
+    /// Through which face it was asked for, if it is the machine's own and that is remembered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub face: Option<FaceName>,
     /// Why its path does not lead to it, if it is the machine's own and that was found.
     pub out_of_reach: Option<String>,
     /// The command that ends that.
@@ -280,6 +284,7 @@ impl MountFact {
             namespace: None,
             pod: None,
             processes: Vec::new(),
+            face: None,
             out_of_reach: None,
             way_out: None,
         }
@@ -352,6 +357,9 @@ pub struct RefusalFact {
     /// The same with the name that people know the consumer by.
     #[serde(skip)]
     pub told: String,
+    /// The caller's word alone.
+    #[serde(skip)]
+    pub operation: &'static str,
     /// Why, the last time.
     pub reason: String,
     /// Since when, in seconds since 1970.

@@ -1,5 +1,6 @@
 //! A tear-down that was refused, and how often.
 
+use crate::model::face::FaceName;
 use crate::model::ids::ConsumerId;
 use crate::model::text::shortened;
 use crate::model::timestamp::Uptime;
@@ -18,6 +19,9 @@ pub struct Refusal {
     pub last: u64,
     /// How often, for this reason.
     pub count: u64,
+    /// The face through which it was asked for the last time; nothing in a record of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub face: Option<FaceName>,
     /// The series of refusals that it belongs to; nothing in a record of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
@@ -47,6 +51,8 @@ pub struct Occasion {
     pub wall: u64,
     /// The pods that run, where they are known.
     pub pods: Option<BTreeSet<ConsumerId>>,
+    /// Through which face it is asked for.
+    pub face: FaceName,
 }
 
 /// The orchestrator repeats a call at the latest after two minutes (its longest back-off is 2 min
@@ -103,7 +109,15 @@ impl Refusal {
         let reason = shortened(reason, LONGEST_REASON);
         let same = before.filter(|before| is_the_same(&before.reason, &reason, now));
         let count = same.map_or(1, |before| before.count.saturating_add(1));
-        Self { reason: reason.into_owned(), since, last: now.wall, count, series: Some(series) }
+        let face = Some(now.face.clone());
+        Self {
+            reason: reason.into_owned(),
+            since,
+            last: now.wall,
+            count,
+            face,
+            series: Some(series),
+        }
     }
 
     /// Whether the tear-down was refused for so long, without a break and for the same pods, and
@@ -139,12 +153,14 @@ fn cause(reason: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::face::OF_TESTS;
 
     fn at(boot: &str, seconds: u64, pods: Option<&[&str]>) -> Occasion {
         let pods = pods.map(|all| all.iter().map(|one| ConsumerId::parse(one).unwrap()).collect());
         let uptime = Uptime { boot: boot.to_owned(), seconds };
         // The wall clock runs wild: nothing may depend on it.
-        Occasion { uptime, wall: seconds.wrapping_mul(2_654_435_761) % 4_000_000_000, pods }
+        let wall = seconds.wrapping_mul(2_654_435_761) % 4_000_000_000;
+        Occasion { uptime, wall, pods, face: OF_TESTS.0[0].name() }
     }
 
     #[test]

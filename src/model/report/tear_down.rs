@@ -29,7 +29,6 @@ pub struct TearDownWords {
 
 impl TearDownWords {
     /// The words of a caller that has none of its own.
-    #[cfg(test)]
     pub const PLAIN: Self = Self { unpublish: "unpublish", unstage: "unstage", detach: "detach" };
 
     /// All of them, sorted.

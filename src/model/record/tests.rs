@@ -1,0 +1,103 @@
+use super::*;
+use crate::model::face::OF_TESTS;
+
+#[test]
+fn a_newer_record_is_read_and_its_keys_survive() {
+    let text = r#"{"format": 9, "volume": "v1", "was_mounted": true, "colour": {"a": [1]}}"#;
+    let record: VolumeRecord = serde_json::from_str(text).unwrap();
+    assert!(record.was_mounted);
+    let again = serde_json::to_value(&record).unwrap();
+    assert_eq!(again["colour"]["a"][0], 1);
+    assert_eq!(again["format"], 9);
+}
+
+#[test]
+fn a_consumer_has_it_at_several_folders() {
+    let old = r#"{"format": 1, "volume": "v1", "published": {"u-1": "/k/pods/u-1/ours/a"}}"#;
+    let mut record: VolumeRecord = serde_json::from_str(old).unwrap();
+    let consumer = ConsumerId::parse("u-1").unwrap();
+    let second = Path::new("/k/pods/u-1/second/b");
+    record.is_published(&consumer, second, OF_TESTS.0[1].name(), Some("shop/orders-0"));
+    let folders: Vec<_> = record.published_folders().map(|(_, folder)| folder).collect();
+    assert_eq!(folders, [Path::new("/k/pods/u-1/ours/a"), second]);
+    let written = serde_json::to_value(&record).unwrap();
+    assert_eq!(written["faces"][second.to_str().unwrap()], "second");
+    assert_eq!(serde_json::from_value::<VolumeRecord>(written).unwrap(), record);
+    // By the root's other name.
+    record.is_unpublished(&consumer, Path::new("pods/u-1/second/b"));
+    assert!(record.faces.is_empty());
+    let written = serde_json::to_value(&record).unwrap();
+    assert_eq!(written["published"]["u-1"], "/k/pods/u-1/ours/a", "as older versions read it");
+    record.is_unpublished(&consumer, Path::new("pods/u-1/ours/a"));
+    assert!(record.published.is_empty());
+}
+
+#[test]
+fn what_ends_with_the_boot_can_be_left_out() {
+    let text = r#"{"format": 1, "volume": "v1", "refused": {"p": {"since": 1, "times": 1, "last": 1, "text": ""}}}"#;
+    let full: serde_json::Value = serde_json::from_str(text).unwrap();
+    let mut lasting = full.as_object().unwrap().clone();
+    lasting.retain(|key, _| !OF_THE_BOOT.contains(&key.as_str()));
+    let record: VolumeRecord = serde_json::from_value(lasting.into()).unwrap();
+    assert_eq!(record, VolumeRecord::new(record.volume.clone()));
+}
+
+#[test]
+fn what_the_first_of_two_heals_found_is_what_is_to_be() {
+    let mut record = VolumeRecord::new(VolumeId::parse("v1").unwrap());
+    let number = DeviceNumber { major: 7, minor: 1 };
+    let intent = |id, target: &str, propagation: &str| MountIntent {
+        id,
+        number,
+        target: target.into(),
+        propagation: propagation.to_owned(),
+    };
+    record.will_switch("b1", NamespaceSign::of_number(5), vec![intent(Some(3), "/", "master:1 ")]);
+    record.will_switch(
+        "b1",
+        NamespaceSign::of_number(5),
+        vec![intent(Some(3), "/", "shared:9 "), intent(None, "/data", "")],
+    );
+    record.will_switch("b1", NamespaceSign::of_number(6), vec![intent(Some(4), "/", "")]);
+    assert_eq!(record.switching.len(), 2);
+    assert_eq!(
+        record.switching[0].mounts,
+        [intent(Some(3), "/", "master:1 "), intent(None, "/data", "")]
+    );
+    let text = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<VolumeRecord>(&text).unwrap(), record);
+    // After a reboot all of it is gone.
+    record.will_switch("b2", NamespaceSign::of_number(5), Vec::new());
+    assert_eq!((record.switching.len(), record.switching[0].mounts.len()), (1, 0));
+}
+
+#[test]
+fn a_record_with_an_unsafe_id_is_no_record() {
+    assert!(serde_json::from_str::<VolumeRecord>(r#"{"format":1,"volume":"../x"}"#).is_err());
+}
+
+#[test]
+fn a_namespace_is_known_by_more_than_its_number() {
+    let old = NamespaceSign::of_number(5);
+    let counted = NamespaceSign { count: Some(7), ..old };
+    let dwelt = NamespaceSign { dweller: Some((12, 99)), ..old };
+    for (sign, count, began, is_it) in [
+        (old, None, None, true),
+        (old, Some(8), None, true),
+        (counted, Some(7), None, true),
+        (counted, Some(8), None, false),
+        (counted, None, None, false),
+        (dwelt, None, Some(99), true),
+        (dwelt, None, Some(100), false),
+        (dwelt, None, None, false),
+    ] {
+        assert_eq!(sign.is_of(count, began), is_it, "{sign:?} {count:?} {began:?}");
+    }
+    let text = r#"{"boot": "b", "namespace": 5, "mounts": []}"#;
+    let read: Switching = serde_json::from_str(text).unwrap();
+    assert_eq!(read.sign, old);
+    assert_eq!(serde_json::to_string(&read).unwrap(), text.replace(' ', ""));
+    let new = Switching { sign: counted, ..read };
+    let text = serde_json::to_string(&new).unwrap();
+    assert_eq!(serde_json::from_str::<Switching>(&text).unwrap(), new);
+}
