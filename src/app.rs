@@ -25,7 +25,7 @@ use crate::{failpoints, host, log};
 use std::ffi::OsString;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// What is known of a call while it is worked on, whatever becomes of it.
@@ -49,9 +49,8 @@ pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
                 _ => Ok(Reply::not_supported()),
             }
         });
-        let reply = constant.unwrap_or_else(|_| Err(inside())).unwrap_or_else(|error| {
-            Reply::failure(&subject.action, &subject.object, &error, &subject.call_id)
-        });
+        let reply = constant.unwrap_or_else(|_| Err(inside()));
+        let reply = reply.unwrap_or_else(|error| subject.failure(&error));
         return channel.send(&reply.line());
     }
     let begin = Instant::now();
@@ -77,13 +76,8 @@ fn work(
     let mut notes = Notes::default();
     let answered =
         catch_unwind(AssertUnwindSafe(|| call_driver(word, parsed, subject, begin, &mut notes)));
-    let failure =
-        |error: &Error| Reply::failure(&subject.action, &subject.object, error, &subject.call_id);
-    let reply = match answered {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(error)) => failure(&error),
-        Err(_) => failure(&inside()),
-    };
+    let answered = answered.unwrap_or_else(|_| Err(inside()));
+    let reply = answered.unwrap_or_else(|error| subject.failure(&error));
     (reply, notes.report)
 }
 
@@ -145,15 +139,10 @@ fn call_driver(
     let answered = parsed.and_then(|call| {
         failpoints::step("begin");
         call.within(config.paths.kubelet_root.as_ref())?;
+        let deadline = Deadline::after(deadline);
         let setting = Setting {
-            face: &FACE,
-            faces: FACES,
-            config: &config,
-            origin: origin.as_deref(),
-            operation: word,
             region: call.region(),
-            deadline: Deadline::after(deadline),
-            lock_patience: None,
+            ..setting(&config, origin.as_deref(), word, deadline)
         };
         dispatch(&call, &setting, &mut sample)
     });
@@ -184,6 +173,26 @@ fn call_driver(
         }
     }
     answered.map(|(reply, _)| reply)
+}
+
+/// What a driver of this face is made for; of no region but the configured one.
+#[must_use]
+pub fn setting<'a>(
+    config: &'a Config,
+    origin: Option<&'a Path>,
+    operation: &'a str,
+    deadline: Deadline,
+) -> Setting<'a> {
+    Setting {
+        face: &FACE,
+        faces: FACES,
+        config,
+        origin,
+        operation,
+        region: None,
+        deadline,
+        lock_patience: None,
+    }
 }
 
 /// What the metrics are told if nothing else becomes of the call.

@@ -40,6 +40,14 @@ pub struct Subject {
     pub call_id: String,
 }
 
+impl Subject {
+    /// The answer that the call failed.
+    #[must_use]
+    pub fn failure(&self, error: &Error) -> Reply {
+        Reply::failure(&self.action, &self.object, error, &self.call_id)
+    }
+}
+
 /// Lets a worker do a call, which gives its answer by `worker::out`, and passes it on; says
 /// whether an answer got out. `given_up` writes down what the worker cannot any more.
 #[must_use]
@@ -49,9 +57,7 @@ pub fn call(
     work: impl FnOnce(),
     given_up: impl FnOnce(&Error),
 ) -> bool {
-    let answer = |error: &Error| {
-        Reply::failure(&subject.action, &subject.object, error, &subject.call_id).line()
-    };
+    let answer = |error: &Error| subject.failure(error).line();
     let terms = Terms { at_first: Some(AT_FIRST), grace: GRACE, has_own_signals: true };
     let started = Worker::start(terms, || {
         work();

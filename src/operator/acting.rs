@@ -1,6 +1,6 @@
 //! A driver that acts for a person: who asked for it is logged, and what came of it is counted.
 
-use crate::app::{FACE, FACES};
+use crate::app::{self, FACE};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host;
@@ -25,18 +25,18 @@ const FOR_A_LOCK: Duration = Duration::from_secs(5);
 pub(super) fn recorded(
     (verb, dry_run): (&str, bool),
     volume: &VolumeName,
-    config: &Config,
-    origin: Option<&Path>,
     work: impl FnOnce(&Driver<'_>) -> Result<String>,
 ) -> Result<String> {
-    let _is_logged = log::start(config);
+    let (config, origin) = app::load_config()?;
+    let _is_logged = log::start(&config);
     let id = log::new_call_id();
     let _span = tracing::error_span!("verb", id, op = verb).entered();
     let object = format!("volume {volume}");
     let dry_run = dry_run.then_some(true);
     tracing::info!(who = host::machine::who_asks(), object, dry_run, "begin");
     let begin = Instant::now();
-    let done = measured(verb, config, origin, Deadline::after(PATIENCE), work);
+    let deadline = Deadline::after(PATIENCE);
+    let done = measured(verb, &config, origin.as_deref(), deadline, work);
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &done {
         Ok(_) => tracing::info!(duration_ms, "end"),
@@ -56,16 +56,8 @@ pub(super) fn measured<T>(
     work: impl FnOnce(&Driver<'_>) -> Result<T>,
 ) -> Result<T> {
     let begin = Instant::now();
-    let setting = Setting {
-        face: &FACE,
-        faces: FACES,
-        config,
-        origin,
-        operation: verb,
-        region: None,
-        deadline,
-        lock_patience: Some(FOR_A_LOCK),
-    };
+    let setting =
+        Setting { lock_patience: Some(FOR_A_LOCK), ..app::setting(config, origin, verb, deadline) };
     let (done, measured) = wiring::with_measured_driver(&setting, work);
     if let Some(textfile) = config.metrics.textfile.clone() {
         let outcome = done.as_ref().map_or_else(|error| error.kind.word(), |_| "done");

@@ -1,13 +1,12 @@
 //! A driver that only looks, by the configuration as far as this user can read it.
 
 use crate::app;
-use crate::app::{FACE, FACES};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host::clock::Deadline;
 use crate::host::machine;
 use crate::model::error::{Error, Result};
-use crate::wiring::{self, Setting};
+use crate::wiring;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,16 +53,8 @@ impl Configured {
         verb: &str,
         work: impl FnOnce(&Driver<'_>) -> Result<T>,
     ) -> Result<T> {
-        let setting = Setting {
-            face: &FACE,
-            faces: FACES,
-            config: &self.config,
-            origin: self.origin.as_deref(),
-            operation: verb,
-            region: None,
-            deadline: Deadline::after(PATIENCE),
-            lock_patience: None,
-        };
+        let deadline = Deadline::after(PATIENCE);
+        let setting = app::setting(&self.config, self.origin.as_deref(), verb, deadline);
         wiring::with_driver(&setting, work)
     }
 }

@@ -56,39 +56,26 @@ pub fn patience(verb: &Verb) -> Option<Patience> {
 pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
     let text = match verb {
         Verb::Look(verb) => return views::run(&verb, stage),
-        verb => act(verb)?,
-    };
-    stage.say(&text);
-    Ok(0)
-}
-
-/// Does what the verb says; answers the text to print.
-fn act(verb: Verb) -> Result<String> {
-    if let Verb::Node { root, every, words } = &verb {
-        return node::run(root, *every, words);
-    }
-    let (config, origin) = app::load_config()?;
-    match verb {
-        Verb::Look(_) | Verb::Node { .. } => Ok(String::new()),
-        Verb::Local(verb) => local::run(verb, &config),
+        Verb::Node { root, every, words } => node::run(&root, every, &words)?,
+        Verb::Local(verb) => local::run(verb, &app::load_config()?.0)?,
         Verb::Detach { volume: VolumeNameArgument(volume), node, dry_run, .. } => {
             let node = node.map(|NodeNameArgument(node)| node);
-            recorded(("detach --force", dry_run), &volume, &config, origin.as_deref(), |driver| {
+            recorded(("detach --force", dry_run), &volume, |driver| {
                 release::detach(driver, &volume, node.as_ref(), dry_run)
-            })
+            })?
         }
         Verb::Release { volume: VolumeNameArgument(volume), end_users, dry_run } => {
-            recorded(("release", dry_run), &volume, &config, origin.as_deref(), |driver| {
+            recorded(("release", dry_run), &volume, |driver| {
                 if end_users {
                     return release::end_users(driver, &volume, dry_run);
                 }
                 release::release(driver, &volume, dry_run)
-            })
+            })?
         }
         Verb::Heal { volume: Some(VolumeNameArgument(volume)), adopt, dry_run, .. } => {
-            recorded(("heal", dry_run), &volume, &config, origin.as_deref(), |driver| {
+            recorded(("heal", dry_run), &volume, |driver| {
                 heal::run(driver, &volume, adopt, dry_run)
-            })
+            })?
         }
         Verb::Heal { device, watch, dry_run, .. } => {
             let whom = match device {
@@ -96,13 +83,14 @@ fn act(verb: Verb) -> Result<String> {
                 None if watch => sweep::Whom::Coming,
                 None => sweep::Whom::All,
             };
-            sweep::run(&whom, dry_run, &config, origin.as_deref())
+            let (config, origin) = app::load_config()?;
+            sweep::run(&whom, dry_run, &config, origin.as_deref())?
         }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
-            let wish = format::FormatRequest { fs_type, mkfs_options, yes };
-            recorded(("format", !yes), &volume, &config, origin.as_deref(), |driver| {
-                format::run(driver, &volume, &wish)
-            })
+            let request = format::FormatRequest { fs_type, mkfs_options, yes };
+            recorded(("format", !yes), &volume, |driver| format::run(driver, &volume, &request))?
         }
-    }
+    };
+    stage.say(&text);
+    Ok(0)
 }

@@ -103,7 +103,11 @@ impl Healing<'_> {
         }
         match self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
             Ok(disk) => {
-                self.heal_on_the_way(&volume.id, &disk);
+                // An attach does not ask for that: it needs no disk.
+                match self.locking.nothing_hangs(&volume.id) {
+                    Ok(()) => drop(self.heal_on_the_way(&volume.id, &disk)),
+                    Err(error) => tracing::warn!(volume = %volume.id, %error, "not healed"),
+                }
                 if record.staged.is_some() {
                     self.marks.mark_mounted(&volume.id, None);
                 }
@@ -126,7 +130,7 @@ impl Healing<'_> {
         mode: HealMode,
         disk: Option<&Device>,
     ) -> Result<Healed> {
-        let done = self.locking.nothing_hangs(id).and_then(|()| self.heal(id, mode, disk));
+        let done = self.heal(id, mode, disk);
         match &done {
             Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() => {
                 self.tally.healed(healed.replaced(), healed.left.is_empty());
