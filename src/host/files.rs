@@ -156,9 +156,24 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>> {
 /// Whether an error is of whoever looks, and not of what is looked at: it may be over with a later look.
 #[must_use]
 pub fn is_lack(error: &std::io::Error) -> bool {
-    use nix::libc::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM};
-    let lacks = [EMFILE, ENFILE, ENOMEM, EAGAIN, EINTR, EIO];
-    error.raw_os_error().is_some_and(|errno| lacks.contains(&errno))
+    is_shortage(error) || error.raw_os_error() == Some(nix::libc::EIO)
+}
+
+/// The same of what is on a disk: that answers with EIO itself, for as long as it is dead.
+#[must_use]
+pub fn is_shortage(error: &std::io::Error) -> bool {
+    use nix::libc::{EAGAIN, EINTR, EMFILE, ENFILE, ENOMEM};
+    let shortages = [EMFILE, ENFILE, ENOMEM, EAGAIN, EINTR];
+    error.raw_os_error().is_some_and(|errno| shortages.contains(&errno))
+}
+
+/// What was found; nothing if it is gone or closed to us. A lack is neither: it stays an error.
+pub fn unless_lack<T>(found: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_lack(&error) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Removes a file; fine if it is not there.

@@ -280,8 +280,8 @@ pub trait Mounts {
 ///
 /// File systems are named by number, several of them if the disk had more than one: after a
 /// change of letters the dead one lives under the old number. Nobody's absence is told without
-/// seeing everybody: what cannot be known is [`Answer::CannotTell`], and what of an answer could
-/// not be read is in its `untold`.
+/// seeing everybody: what cannot be known is [`Answer::CannotTell`], and so is what this process lacked
+/// a descriptor or memory for; what of an answer is closed to us is in its `untold`.
 pub trait Census {
     /// Whether every process of the machine can be seen from here.
     fn sight(&self) -> Answer<()>;
@@ -298,7 +298,8 @@ pub trait Census {
     /// The mount namespaces that have one of the file systems, but this thread's.
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses>;
     /// The same for a heal, which may not wait for everybody: those where these pods live are read
-    /// first, then those of other pods, then the rest; what is not read in time is untold.
+    /// first, then those of other pods, then the rest. What was not read in time, or for want of
+    /// something, is for later.
     fn namespaces_in_time(
         &self,
         numbers: &[DeviceNumber],

@@ -12,6 +12,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::staleness::{Here, MountVerdict};
+use crate::model::text::several;
 
 /// What a heal has to do with.
 pub(in crate::driver) struct Patient {
@@ -62,11 +63,13 @@ impl Diagnosis<'_> {
         let census = shares.part(0.25);
         let consumers = self.ownership.consumers_of(id);
         let (others, untold) = match self.census.namespaces_in_time(&numbers, &consumers, census) {
-            Answer::Told(uses) if census.over() => (
-                uses.namespaces,
-                Some("not everybody could be looked at in time: the next heal goes on".into()),
-            ),
-            Answer::Told(uses) => (uses.namespaces, None),
+            Answer::Told(uses) => {
+                let left = uses.later.first().map(|first| {
+                    let places = several(uses.later.len(), "place", "places");
+                    format!("{places} could not be looked at ({first}): the next heal goes on")
+                });
+                (uses.namespaces, left)
+            }
             Answer::CannotTell(why) => (
                 Vec::new(),
                 Some(format!("who else stands on the dead disk cannot be told from here: {why}")),

@@ -5,11 +5,13 @@ use super::namespaces::{Namespace, Namespaces, Unread, own_namespace, table_of};
 use super::proc::{Proc, Task};
 use super::{parallel, unowned_namespaces};
 use crate::host::clock::Deadline;
+use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::Result;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::NamespaceId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 /// Who is read first, and until when.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +25,8 @@ impl Haste<'_> {
     fn place_of(&self, proc: &Proc, tasks: &[Task]) -> u8 {
         /// A pod's namespace has its processes, and perhaps a watcher or two.
         const ASKED: usize = 4;
-        let pods = tasks.iter().take(ASKED).map(|task| proc.describe(task.pid).owner.pod);
+        let pod = |task: &Task| proc.describe(task.pid).ok()?.owner.pod;
+        let pods = tasks.iter().take(ASKED).map(pod);
         let place = |pod: Option<ConsumerId>| match pod {
             Some(pod) if self.first.contains(&pod) => 0,
             Some(_) => 1,
@@ -42,10 +45,13 @@ pub(super) fn read(
     haste: Option<Haste<'_>>,
 ) -> Result<Namespaces> {
     let own = own_namespace(proc)?;
-    let (mut by_id, closed) = by_namespace(proc, pids);
+    let Dwellers { mut by_id, closed, lacking } = dwellers(proc, pids);
     let tasks = by_id.remove(&own).unwrap_or_default();
     let first = Namespace::new(Some(own), tasks, proc.own_table()?);
     let mut every = Namespaces::beginning_with(own, first, by_id.keys().copied());
+    for (pid, error) in lacking {
+        every.miss(format!("where process {pid} lives"), Unread::io("read it", &error));
+    }
     let mut others: Vec<_> = by_id.into_iter().collect();
     if let Some(haste) = &haste {
         others.sort_by_cached_key(|(_, tasks)| haste.place_of(proc, tasks));
@@ -54,8 +60,7 @@ pub(super) fn read(
     let tables = parallel::each(&others, 16, |others| {
         let table = |(id, tasks): &(NamespaceId, Vec<Task>)| {
             if late() {
-                let late = Error::new(Kind::Timeout, "no time was left to look at it");
-                return Err(Unread::of(late));
+                return Err(Unread::in_time());
             }
             table_of(proc, *id, tasks)
         };
@@ -65,30 +70,39 @@ pub(super) fn read(
         match table {
             Ok(Some(table)) => every.all.push(Namespace::new(Some(id), tasks, table)),
             Ok(None) => {}
-            Err(unread) => every.miss_unread(format!("mount namespace {id}"), unread),
+            Err(unread) => every.miss(format!("mount namespace {id}"), unread),
         }
     }
     if late() {
-        every.miss("where no process lives".to_owned(), "no time was left to look");
-        return every.unless_lacking();
+        every.miss("where no process lives".to_owned(), Unread::in_time());
+        return Ok(every);
     }
     unowned_namespaces::add(&mut every, proc, numbers, walk, &late);
     for task in closed {
         every.place_closed(proc, task);
     }
-    every.unless_lacking()
+    Ok(every)
 }
 
-/// The processes by their namespaces, and those whose links are closed to us.
-fn by_namespace(proc: &Proc, pids: &[u32]) -> (BTreeMap<NamespaceId, Vec<Task>>, Vec<Task>) {
-    let mut by_id: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();
-    let mut closed = Vec::new();
+/// Where processes live.
+#[derive(Default)]
+struct Dwellers {
+    by_id: BTreeMap<NamespaceId, Vec<Task>>,
+    /// Those whose links are closed to us.
+    closed: Vec<Task>,
+    /// Those that this process could not look at for want of something.
+    lacking: Vec<(u32, io::Error)>,
+}
+
+fn dwellers(proc: &Proc, pids: &[u32]) -> Dwellers {
+    let mut found = Dwellers::default();
     for pid in pids {
         match proc.living(*pid) {
-            Ok(Some((task, id))) => by_id.entry(id).or_default().push(task),
+            Ok(Some((task, id))) => found.by_id.entry(id).or_default().push(task),
             Ok(None) => {}
-            Err(_) => closed.push(Task::first_of(*pid)),
+            Err(error) if files::is_lack(&error) => found.lacking.push((*pid, error)),
+            Err(_) => found.closed.push(Task::first_of(*pid)),
         }
     }
-    (by_id, closed)
+    found
 }

@@ -1,5 +1,6 @@
 //! The trees of cgroups, and who made folders in them.
 
+use crate::host::files;
 use crate::model::cgroup::Step;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::collections::HashMap;
@@ -42,7 +43,10 @@ impl Makers {
         let mut folder = tree.clone();
         let mut all = below.components().map(|part| {
             folder.push(part);
-            let look = || fs::symlink_metadata(&folder).is_ok_and(|it| it.uid() == self.trusted);
+            let look = || match fs::symlink_metadata(&folder) {
+                Ok(found) => found.uid() == self.trusted,
+                Err(error) => files::is_lack(&error),
+            };
             *known.entry(folder.clone()).or_insert_with(look)
         });
         all.all(|is_roots| is_roots)

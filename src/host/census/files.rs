@@ -9,6 +9,7 @@
 use super::namespaces::Namespaces;
 use super::proc::{Proc, Task, has_ended};
 use super::{parallel, timeout};
+use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
 use crate::model::mount::disk_users::Tie;
@@ -148,8 +149,11 @@ impl<'a> Search<'a> {
                 found.files.push((task.pid, tie, path));
             }
             Some(mount) if may_have_disks(mount) => {
-                let place = self.proc.place(&format!("{task}/fd/{number}"));
-                if let Some(disk) = place.ok().and_then(|place| place.disk)
+                let place = match self.proc.place(&format!("{task}/fd/{number}")) {
+                    Err(error) if files::is_shortage(&error) => return Err(error),
+                    place => place.ok(),
+                };
+                if let Some(disk) = place.and_then(|place| place.disk)
                     && self.numbers.contains(&disk)
                 {
                     found.nodes.push((task.pid, number, path));

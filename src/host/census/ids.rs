@@ -3,15 +3,20 @@
 
 use super::namespaces::{Namespace, Namespaces};
 use super::proc::Proc;
-use crate::host::device_nodes;
+use crate::host::{device_nodes, files};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::mountinfo::Mount;
 use nix::fcntl::OFlag;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// The numbers of all mounted file systems with this id.
-pub(super) fn numbers_with(id: u64, proc: &Proc, every: &Namespaces) -> Vec<DeviceNumber> {
+pub(super) fn numbers_with(
+    id: u64,
+    proc: &Proc,
+    every: &Namespaces,
+) -> io::Result<Vec<DeviceNumber>> {
     let mut told: BTreeMap<DeviceNumber, Option<u64>> = BTreeMap::new();
     for namespace in &every.all {
         let is_own = namespace.id == Some(every.own);
@@ -21,11 +26,11 @@ pub(super) fn numbers_with(id: u64, proc: &Proc, every: &Namespaces) -> Vec<Devi
         for mount in mounts {
             let known = told.entry(mount.number).or_default();
             if known.is_none() {
-                *known = id_of(mount, &doors(namespace, is_own), proc);
+                *known = id_of(mount, &doors(namespace, is_own), proc)?;
             }
         }
     }
-    told.into_iter().filter(|(_, told)| *told == Some(id)).map(|(number, _)| number).collect()
+    Ok(told.into_iter().filter(|(_, told)| *told == Some(id)).map(|(number, _)| number).collect())
 }
 
 /// Root folders through which the namespace's paths can be walked.
@@ -36,13 +41,23 @@ fn doors(namespace: &Namespace, is_own: bool) -> Vec<String> {
     namespace.tasks.iter().take(4).map(|task| format!("{}/root", task.pid)).collect()
 }
 
-fn id_of(mount: &Mount, doors: &[String], proc: &Proc) -> Option<u64> {
+fn id_of(mount: &Mount, doors: &[String], proc: &Proc) -> io::Result<Option<u64>> {
     let below = mount.target.strip_prefix("/").unwrap_or(&mount.target);
-    doors.iter().find_map(|door| {
-        let place = Path::new(door).join(below);
-        let place = proc.open(place, OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
-        // Something else may be mounted over it, or a link may have led away.
-        let number = device_nodes::number_below(&place.metadata().ok()?);
-        (number == mount.number).then(|| rustix::fs::fstatvfs(&place).ok().map(|all| all.f_fsid))?
-    })
+    for door in doors {
+        match id_at(&Path::new(door).join(below), mount.number, proc) {
+            Ok(Some(id)) => return Ok(Some(id)),
+            Err(error) if files::is_shortage(&error) => return Err(error),
+            Ok(None) | Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn id_at(path: &Path, number: DeviceNumber, proc: &Proc) -> io::Result<Option<u64>> {
+    let place = proc.open(path, OFlag::O_PATH | OFlag::O_NOFOLLOW)?;
+    // Something else may be mounted over it, or a link may have led away.
+    if device_nodes::number_below(&place.metadata()?) != number {
+        return Ok(None);
+    }
+    Ok(Some(rustix::fs::fstatvfs(&place)?.f_fsid))
 }

@@ -5,6 +5,7 @@ use super::namespaces::{Namespace, Namespaces};
 use super::proc::{Proc, has_ended};
 use super::timeout;
 use crate::host::device_nodes::number_of;
+use crate::host::files;
 use crate::host::kernel::{LoopStatus, loop_status, place_of};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
@@ -66,12 +67,14 @@ impl Kernel<'_> {
         for number in self.numbers {
             let folder = self.sysfs.join(format!("dev/block/{number}/holders"));
             match fs::read_dir(&folder) {
-                Ok(entries) => found.uses.extend(entries.flatten().map(|entry| {
-                    let fact = |file| fs::read_to_string(entry.path().join(file));
-                    let text = |file| fact(file).unwrap_or_default().trim().to_owned();
-                    let device = entry.file_name().to_string_lossy().into_owned();
-                    KernelUse::Holder { device, name: text("dm/name"), kind: text("dm/uuid") }
-                })),
+                Ok(entries) => {
+                    for entry in entries {
+                        match entry {
+                            Ok(entry) => found.uses.push(holder(&entry)),
+                            Err(error) => found.miss(folder.display().to_string(), &error),
+                        }
+                    }
+                }
                 // The disk is gone, and nothing can be made of it any more.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => found.miss(folder.display().to_string(), &error),
@@ -81,12 +84,18 @@ impl Kernel<'_> {
 
     fn loops(&self, found: &mut KernelFound) {
         let block = self.sysfs.join("block");
-        let entries = match fs::read_dir(&block) {
+        let entries = fs::read_dir(&block).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = match entries {
             Ok(entries) => entries,
             Err(error) => return found.miss(block.display().to_string(), &error),
         };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let loops = names.filter_map(|name| self.loop_of(name)).collect();
+        let mut loops = Vec::new();
+        for name in entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()) {
+            match files::unless_lack(self.loop_of(&name)) {
+                Ok(one) => loops.extend(one.flatten()),
+                Err(error) => found.miss(format!("what is behind {name}"), &error),
+            }
+        }
         for (one, answer) in timeout::ask(loops, ask_loop) {
             let is_ours = |number| self.numbers.contains(&number);
             let uses = match answer.unwrap_or_else(|| Err(io::Error::other("no answer"))) {
@@ -111,19 +120,19 @@ impl Kernel<'_> {
         }
     }
 
-    fn loop_of(&self, name: String) -> Option<Loop> {
-        let folder = self.sysfs.join("block").join(&name);
-        let file = fs::read(folder.join("loop/backing_file")).ok()?;
+    fn loop_of(&self, name: &str) -> io::Result<Option<Loop>> {
+        let folder = self.sysfs.join("block").join(name);
+        let file = fs::read(folder.join("loop/backing_file"))?;
         let file = file.strip_suffix(b"\n").unwrap_or(&file);
-        let number = fs::read_to_string(folder.join("dev")).ok()?.parse().ok()?;
+        let Ok(number) = fs::read_to_string(folder.join("dev"))?.parse() else { return Ok(None) };
         let kept = Path::new(OsStr::from_bytes(file.strip_suffix(DELETED).unwrap_or(file)));
-        Some(Loop {
-            node: self.dev.join(&name),
-            name,
+        Ok(Some(Loop {
+            node: self.dev.join(name),
+            name: name.to_owned(),
             number,
             may_be_ours: self.may_be_ours(kept),
             file: PathBuf::from(OsStr::from_bytes(file)),
-        })
+        }))
     }
 
     /// Whether in some namespace the path leads into one of the file systems.
@@ -177,6 +186,14 @@ impl Kernel<'_> {
         };
         self.numbers.iter().filter_map(name_of).any(|name| path.file_name() == Some(&name))
     }
+}
+
+/// A device that is made of the disk.
+fn holder(entry: &fs::DirEntry) -> KernelUse {
+    let fact = |file| fs::read_to_string(entry.path().join(file));
+    let text = |file| fact(file).unwrap_or_default().trim().to_owned();
+    let device = entry.file_name().to_string_lossy().into_owned();
+    KernelUse::Holder { device, name: text("dm/name"), kind: text("dm/uuid") }
 }
 
 /// What the kernel says is behind a loop device; nothing if its file is seen elsewhere.

@@ -33,8 +33,9 @@ mod visibility;
 use super::worker::waiting_process;
 use super::{Census, device_nodes};
 use crate::host::clock::Deadline;
+use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result, errno_text};
 use crate::model::face::Faces;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{
@@ -46,12 +47,10 @@ use crate::model::mount::ownership::{Machine, beneath};
 use crate::model::record::NamespaceSign;
 use all_namespaces::Haste;
 use namespaces::{Namespace, Namespaces};
-use nix::fcntl::OFlag;
 use pod_processes::CgroupTrees;
 use proc::{Proc, Task};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -126,6 +125,21 @@ impl KernelCensus {
     ) -> Result<Namespaces> {
         all_namespaces::read(proc, pids, numbers, self.walks_namespaces, None)
     }
+
+    /// Those that mount one of the file systems, in words.
+    fn uses(&self, proc: &Proc, every: Namespaces, numbers: &[DeviceNumber]) -> NamespaceUses {
+        let mut words = Words::of(proc, self.faces);
+        let namespaces = words.namespaces(&every, numbers);
+        let mut later = every.later;
+        later.append(&mut words.later);
+        NamespaceUses { namespaces, untold: every.untold, later }
+    }
+}
+
+/// What hides where we could not look for want of a descriptor may be what is looked for. A heal, which
+/// takes nothing from those it does not see, goes on; all others are told nothing.
+fn told_whole(later: &[Untold]) -> Result<()> {
+    later.first().map_or(Ok(()), |first| Err(Error::new(Kind::Host, first.to_string())))
 }
 
 fn pids(proc: &Proc) -> Result<Vec<u32>> {
@@ -148,7 +162,8 @@ impl Census for KernelCensus {
         except: NamespaceId,
     ) -> Answer<PodUsers> {
         self.seeing(|proc, own| {
-            let trees = CgroupTrees::here(proc, own);
+            let trees = CgroupTrees::here(proc, own)
+                .map_err(|error| Error::io("read this process's cgroups", &error))?;
             pods::Question { proc, pod, numbers, except, own }.answer(&trees)
         })
     }
@@ -156,8 +171,8 @@ impl Census for KernelCensus {
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
             let every = self.namespaces(proc, &pids(proc)?, numbers)?;
-            let namespaces = Words::of(proc, self.faces).namespaces(&every, numbers);
-            Ok(NamespaceUses { namespaces, untold: every.untold })
+            let uses = self.uses(proc, every, numbers);
+            told_whole(&uses.later).map(|()| uses)
         })
     }
 
@@ -171,8 +186,7 @@ impl Census for KernelCensus {
             let haste = Some(Haste { first, deadline });
             let pids = pids(proc)?;
             let every = all_namespaces::read(proc, &pids, numbers, self.walks_namespaces, haste)?;
-            let namespaces = Words::of(proc, self.faces).namespaces(&every, numbers);
-            Ok(NamespaceUses { namespaces, untold: every.untold })
+            Ok(self.uses(proc, every, numbers))
         })
     }
 
@@ -186,8 +200,8 @@ impl Census for KernelCensus {
             let mut all: Vec<_> = named.map(|mount| mount.number).chain(numbers.to_vec()).collect();
             all.sort_unstable();
             all.dedup();
-            let namespaces = Words::of(proc, self.faces).namespaces(&every, &all);
-            Ok(NamespaceUses { namespaces, untold: every.untold })
+            let uses = self.uses(proc, every, &all);
+            told_whole(&uses.later).map(|()| uses)
         })
     }
 
@@ -215,6 +229,8 @@ impl Census for KernelCensus {
                 |(pid, descriptor, path)| NodeUse { process: words.process(pid), descriptor, path };
             let nodes = found.nodes.into_iter().map(node).collect();
             let namespaces = words.namespaces(&every, numbers);
+            told_whole(&every.later)?;
+            told_whole(&words.later)?;
             Ok(DeviceUses { namespaces, files, nodes, kernel: kernel.uses, untold })
         })
     }
@@ -222,7 +238,9 @@ impl Census for KernelCensus {
     fn file_systems_with_id(&self, id: u64) -> Answer<Vec<DeviceNumber>> {
         self.seeing(|proc, _| {
             let every = self.namespaces(proc, &pids(proc)?, &[])?;
-            Ok(ids::numbers_with(id, proc, &every))
+            told_whole(&every.later)?;
+            ids::numbers_with(id, proc, &every)
+                .map_err(|error| Error::io("ask the mounted file systems for their ids", &error))
         })
     }
 
@@ -237,15 +255,11 @@ impl Census for KernelCensus {
     fn find_namespace(&self, sign: &NamespaceSign) -> Result<Option<File>> {
         let proc = self.proc()?;
         let id = NamespaceId(sign.namespace);
-        let is_it = |door: &File| door.metadata().is_ok_and(|found| found.ino() == id.0);
-        let by_process = pids(&proc)?.into_iter().find_map(|pid| {
-            let (task, found) = proc.living(pid).ok().flatten()?;
-            let door = (found == id).then(|| proc.open(format!("{task}/ns/mnt"), OFlag::O_RDONLY));
-            door?.ok().filter(is_it)
+        let found = owner::find(&proc, &pids(&proc)?, id).and_then(|door| match door {
+            Some(door) => Ok(owner::is_signed(&proc, &door, sign)?.then_some(door)),
+            None => Ok(None),
         });
-        // Before Linux 6.12 one where nobody lives is not found, and nobody misses anything there.
-        let door = by_process.or_else(|| unowned_namespaces::open(&proc, id).ok().flatten());
-        Ok(door.filter(|door| owner::is_signed(&proc, door, sign)))
+        found.map_err(|error| Error::io(format!("look for mount namespace {id}"), &error))
     }
 }
 
@@ -254,15 +268,24 @@ struct Words<'a> {
     proc: &'a Proc,
     faces: Faces,
     known: HashMap<u32, Process>,
+    /// What this process lacked to say.
+    later: Vec<Untold>,
 }
 
 impl<'a> Words<'a> {
     fn of(proc: &'a Proc, faces: Faces) -> Self {
-        Self { proc, faces, known: HashMap::new() }
+        Self { proc, faces, known: HashMap::new(), later: Vec::new() }
     }
 
     fn process(&mut self, pid: u32) -> Process {
-        self.known.entry(pid).or_insert_with(|| self.proc.describe(pid)).clone()
+        let later = &mut self.later;
+        let describe = || {
+            self.proc.describe(pid).unwrap_or_else(|error| {
+                later.push(Untold { what: format!("process {pid}"), why: errno_text(&error) });
+                Process { pid, command: String::new(), owner: Owner::default(), user: None }
+            })
+        };
+        self.known.entry(pid).or_insert_with(describe).clone()
     }
 
     /// Every namespace but this thread's that mounts one of the file systems.
@@ -291,7 +314,13 @@ impl<'a> Words<'a> {
                 keepers: keepers.clone(),
                 user: None,
             };
-            one.user = owner::of(self.proc, &one);
+            match owner::of(self.proc, &one, every.own) {
+                Ok(maker) => one.user = maker,
+                Err(error) => {
+                    let what = format!("who made mount namespace {}", one.id.unwrap_or(every.own));
+                    self.later.push(Untold { what, why: errno_text(&error) });
+                }
+            }
             uses.push(one);
         }
         uses

@@ -4,7 +4,7 @@ use super::inside;
 use super::proc::{Proc, Task, has_ended};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, Untold};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::fcntl::OFlag;
@@ -47,26 +47,30 @@ pub(super) struct Namespaces {
     pub(super) untold: Vec<Untold>,
     /// All that were looked at, with or without success.
     looked_at: HashSet<NamespaceId>,
-    /// What this process lacked to read one of them.
-    lack: Option<Error>,
+    /// What there was no time to read, or no descriptor: a later look may tell it.
+    pub(super) later: Vec<Untold>,
 }
 
 /// Why the mounts of a namespace could not be read.
 #[derive(Debug)]
 pub(super) struct Unread {
     error: Error,
-    /// This process lacked something. That says nothing of the namespace, and is over with a later
-    /// look; what is closed to us stays so.
-    is_lack: bool,
+    /// This process lacked something, or time. That says nothing of the namespace, and is over with a
+    /// later look; what is closed to us stays so.
+    passes: bool,
 }
 
 impl Unread {
     pub(super) fn io(doing: impl std::fmt::Display, error: &io::Error) -> Self {
-        Self { error: Error::io(doing, error), is_lack: files::is_lack(error) }
+        Self { error: Error::io(doing, error), passes: files::is_lack(error) }
     }
 
     pub(super) fn of(error: Error) -> Self {
-        Self { error, is_lack: false }
+        Self { error, passes: false }
+    }
+
+    pub(super) fn in_time() -> Self {
+        Self { error: Error::new(Kind::Timeout, "no time was left to look at it"), passes: true }
     }
 
     pub(super) fn into_error(self) -> Error {
@@ -82,27 +86,16 @@ impl Namespaces {
         others: impl Iterator<Item = NamespaceId>,
     ) -> Self {
         let looked_at = others.chain([own]).collect();
-        Self { own, all: vec![first], untold: Vec::new(), looked_at, lack: None }
-    }
-
-    /// What hides where we could not look for want of a descriptor may be the one that is looked for.
-    pub(super) fn unless_lacking(mut self) -> Result<Self> {
-        self.lack.take().map_or(Ok(self), Err)
-    }
-
-    /// Notes mounts that could not be read.
-    pub(super) fn miss_unread(&mut self, what: String, unread: Unread) {
-        if unread.is_lack {
-            let cause = format!("{what}: {}", unread.error.cause);
-            self.lack.get_or_insert(Error { cause, ..unread.error });
-        } else {
-            self.miss(what, unread.error.cause);
-        }
+        Self { own, all: vec![first], untold: Vec::new(), looked_at, later: Vec::new() }
     }
 
     /// Notes something that could not be read.
-    pub(super) fn miss(&mut self, what: String, why: impl Into<String>) {
-        self.untold.push(Untold { what, why: why.into() });
+    pub(super) fn miss(&mut self, what: String, unread: Unread) {
+        let untold = Untold { what, why: unread.error.cause };
+        let noted = if unread.passes { &mut self.later } else { &mut self.untold };
+        if !noted.contains(&untold) {
+            noted.push(untold);
+        }
     }
 
     /// Whether a namespace was looked at.
@@ -116,7 +109,7 @@ impl Namespaces {
         self.looked_at.insert(id);
         match table {
             Ok(table) => self.all.push(Namespace::new(Some(id), Vec::new(), table)),
-            Err(unread) => self.miss_unread(format!("mount namespace {id}"), unread),
+            Err(unread) => self.miss(format!("mount namespace {id}"), unread),
         }
     }
 
@@ -137,8 +130,10 @@ impl Namespaces {
             }
             Ok(None) => {}
             Err(unread) => {
-                let what = format!("the mounts of process {}", proc.describe(task.pid));
-                self.miss_unread(what, unread);
+                let process = proc
+                    .describe(task.pid)
+                    .map_or_else(|_| task.pid.to_string(), |it| it.to_string());
+                self.miss(format!("the mounts of process {process}"), unread);
             }
         }
     }
@@ -188,9 +183,10 @@ pub(super) fn table_of(proc: &Proc, id: NamespaceId, tasks: &[Task]) -> Looked {
         }
     }
     for task in further_down {
-        let door = match proc.open(format!("{task}/ns/mnt"), OFlag::O_RDONLY) {
+        let door = proc.open(format!("{task}/ns/mnt"), OFlag::O_RDONLY);
+        let door = match door.and_then(|door| Ok((door, proc.namespace(task)?))) {
             // Its number may be another process's by now.
-            Ok(door) if proc.namespace(task).is_ok_and(|now| now == id) => door,
+            Ok((door, now)) if now == id => door,
             Ok(_) => continue,
             Err(error) if has_ended(&error) => continue,
             Err(error) => return Err(Unread::io("open it", &error)),
@@ -211,7 +207,7 @@ mod tests {
     /// What is closed to us is told, and what hides there keeps the disk in use. What we lacked may be
     /// the very one that is looked for.
     #[test]
-    fn what_this_process_lacks_is_no_look() {
+    fn what_this_process_lacks_is_for_a_later_look() {
         use nix::libc::{EACCES, EINVAL, EMFILE, ENOMEM, EPERM};
         let read = |errno| {
             let own = Namespace::new(None, Vec::new(), MountTable::default());
@@ -219,14 +215,13 @@ mod tests {
                 Namespaces::beginning_with(NamespaceId(1), own, std::iter::empty::<NamespaceId>());
             let error = io::Error::from_raw_os_error(errno);
             every.add(NamespaceId(5), Err(Unread::io("open it", &error)));
-            every.unless_lacking()
+            (every.untold.len(), every.later.len())
         };
         for errno in [EACCES, EPERM, EINVAL] {
-            assert_eq!(read(errno).unwrap().untold.len(), 1);
+            assert_eq!(read(errno), (1, 0));
         }
         for errno in [EMFILE, ENOMEM] {
-            let cause = read(errno).unwrap_err().cause;
-            assert!(cause.starts_with("mount namespace mnt:[5]: open it: "), "{cause}");
+            assert_eq!(read(errno), (0, 1));
         }
     }
 }

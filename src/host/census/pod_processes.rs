@@ -5,6 +5,7 @@
 
 use super::cgroups::is_tree_of;
 use super::proc::{Proc, has_ended, number_of_link};
+use crate::host::files;
 use crate::model::cgroup::{PodFolder, pod_of};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -38,12 +39,13 @@ pub(super) struct PodProcesses {
 
 impl CgroupTrees {
     /// The trees, if every one that the kernel has is mounted here, from its root on.
-    pub(super) fn here(proc: &Proc, own: &MountTable) -> Self {
-        let text = proc.read("self/cgroup").unwrap_or_default();
+    pub(super) fn here(proc: &Proc, own: &MountTable) -> io::Result<Self> {
+        // A kernel without cgroups has no such file.
+        let text = files::unless_lack(proc.read("self/cgroup"))?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let below_pods =
             text.lines().any(|line| line.split(['/', ':']).any(|name| pod_of(name).is_some()));
-        Self { trees: trees(proc, own, &text), below_pods }
+        Ok(Self { trees: trees(proc, own, &text), below_pods })
     }
 
     pub(super) fn of_pod(&self, proc: &Proc, pod: &ConsumerId) -> io::Result<PodProcesses> {
@@ -140,7 +142,7 @@ impl Walk<'_> {
         for entry in entries {
             let Some(entry) = unless_removed(entry)? else { break };
             // Links are other names of trees, such as `cpu` for `cpu,cpuacct`.
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if !unless_removed(entry.file_type())?.is_some_and(|kind| kind.is_dir()) {
                 continue;
             }
             if inside {

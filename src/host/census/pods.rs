@@ -48,7 +48,12 @@ impl Question<'_> {
     fn among(&self, pids: &BTreeSet<u32>) -> Result<Vec<Holder>> {
         let mut by_namespace: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();
         let mut holders = Vec::new();
-        for task in pids.iter().flat_map(|pid| self.proc.tasks(*pid)) {
+        let mut tasks = Vec::new();
+        for pid in pids {
+            let threads = self.proc.tasks(*pid);
+            tasks.extend(threads.map_err(|error| Error::io("list a process's threads", &error))?);
+        }
+        for task in tasks {
             match self.proc.namespace(task) {
                 Ok(id) if id == self.except => {}
                 Ok(id) => by_namespace.entry(id).or_default().push(task),
@@ -58,32 +63,34 @@ impl Question<'_> {
                         closed_table(self.proc, task).map_err(Unread::into_error)?
                         && !(self.except == own_namespace(self.proc)? && are_one(self.own, &table))
                     {
-                        self.add(&mut holders, &[task], &table);
+                        self.add(&mut holders, &[task], &table)?;
                     }
                 }
             }
         }
         for (id, tasks) in by_namespace {
             if let Some(table) = table_of(self.proc, id, &tasks).map_err(Unread::into_error)? {
-                self.add(&mut holders, &tasks, &table);
+                self.add(&mut holders, &tasks, &table)?;
             }
         }
         Ok(holders)
     }
 
     /// Adds the processes of a namespace with these mounts, if any is of the file systems.
-    fn add(&self, holders: &mut Vec<Holder>, tasks: &[Task], table: &MountTable) {
+    fn add(&self, holders: &mut Vec<Holder>, tasks: &[Task], table: &MountTable) -> Result<()> {
         let is_asked = |number: &DeviceNumber| self.numbers.contains(number);
         let mounts = table.mounts().iter().filter(|mount| is_asked(&mount.number));
         let places: Vec<PathBuf> = mounts.map(|mount| mount.target.clone()).collect();
         if places.is_empty() {
-            return;
+            return Ok(());
         }
         let mut pids: Vec<u32> = tasks.iter().map(|task| task.pid).collect();
         pids.dedup();
-        holders.extend(
-            pids.into_iter()
-                .map(|pid| Holder { process: self.proc.describe(pid), places: places.clone() }),
-        );
+        for pid in pids {
+            let process = self.proc.describe(pid);
+            let process = process.map_err(|error| Error::io("tell whose a process is", &error))?;
+            holders.push(Holder { process, places: places.clone() });
+        }
+        Ok(())
     }
 }

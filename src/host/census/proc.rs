@@ -1,7 +1,7 @@
 //! `/proc`, read with few system calls: a machine may have thousands of processes.
 
 use super::cgroups::Makers;
-use crate::host::files::{LONGEST_OF_KERNEL, read_rest};
+use crate::host::files::{self, LONGEST_OF_KERNEL, read_rest};
 use crate::host::kernel;
 use crate::host::mount_tables;
 use crate::model::cgroup::{Owner, Step};
@@ -94,19 +94,20 @@ impl Proc {
     }
 
     /// The threads of a process; none if it has ended.
-    pub(super) fn tasks(&self, pid: u32) -> Vec<Task> {
+    pub(super) fn tasks(&self, pid: u32) -> io::Result<Vec<Task>> {
         /// The folder of threads with the first one alone: two links of a folder and its own.
         const ALONE: u64 = 3;
-        let first = Task::first_of(pid);
         let folder = format!("{pid}/task");
-        match fstatat(&self.folder, folder.as_str(), AtFlags::empty()) {
-            Ok(found) if found.st_nlink == ALONE => vec![first],
-            Ok(_) => {
-                let threads = numbers_in(&self.root.join(folder)).unwrap_or_default();
-                let task = |thread| Task { pid, thread: (thread != pid).then_some(thread) };
-                threads.into_iter().map(task).collect()
-            }
-            Err(_) => Vec::new(),
+        let found = fstatat(&self.folder, folder.as_str(), AtFlags::empty());
+        let threads = found.map_err(io::Error::from).and_then(|found| match found.st_nlink {
+            ALONE => Ok(vec![pid]),
+            _ => numbers_in(&self.root.join(folder)),
+        });
+        let task = |thread| Task { pid, thread: (thread != pid).then_some(thread) };
+        match threads {
+            Ok(threads) => Ok(threads.into_iter().map(task).collect()),
+            Err(error) if has_ended(&error) => Ok(Vec::new()),
+            Err(error) => Err(error),
         }
     }
 
@@ -117,10 +118,14 @@ impl Proc {
         match self.namespace(first) {
             Ok(namespace) => Ok(Some((first, namespace))),
             Err(error) if has_ended(&error) => {
-                let mut others = self.tasks(pid);
-                others.retain(|task| *task != first);
-                let found = |task| Some((task, self.namespace(task).ok()?));
-                Ok(others.into_iter().find_map(found))
+                for task in self.tasks(pid)?.into_iter().filter(|task| *task != first) {
+                    match self.namespace(task) {
+                        Ok(namespace) => return Ok(Some((task, namespace))),
+                        Err(error) if has_ended(&error) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(None)
             }
             Err(error) => Err(error),
         }
@@ -176,18 +181,20 @@ impl Proc {
         Ok(kernel::place_of(&self.folder, path)?)
     }
 
-    /// A process in the words for people.
-    pub(super) fn describe(&self, pid: u32) -> Process {
+    /// A process in the words for people, and whose it is. What of it is closed to us, or gone, is left
+    /// out.
+    pub(super) fn describe(&self, pid: u32) -> io::Result<Process> {
         let text = |file| {
-            let bytes = self.read(&format!("{pid}/{file}")).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
+            let bytes =
+                files::unless_lack(self.read(&format!("{pid}/{file}")))?.unwrap_or_default();
+            Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let command = text("comm").trim_end_matches('\n').to_owned();
-        let owner = Owner::of(&text("cgroup"), |step| self.is_made_by_root(step));
-        let status = text("status");
+        let command = text("comm")?.trim_end_matches('\n').to_owned();
+        let owner = Owner::of(&text("cgroup")?, |step| self.is_made_by_root(step));
+        let status = text("status")?;
         let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
         let user = user.and_then(|users| users.split_whitespace().next()?.parse().ok());
-        Process { pid, command, owner, user }
+        Ok(Process { pid, command, owner, user })
     }
 }
 

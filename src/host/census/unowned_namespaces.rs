@@ -4,6 +4,7 @@
 use super::inside;
 use super::namespaces::{Namespace, Namespaces, Unread};
 use super::proc::{Proc, Task, number_of_link};
+use crate::host::files;
 use crate::host::kernel::{Direction, mount_namespace_beside};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper};
@@ -12,6 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -32,40 +34,52 @@ pub(super) fn add(
     late: &dyn Fn() -> bool,
 ) {
     let first = every.all.len();
-    let unknown = if walk { beside(proc, |id| !every.knows(id)) } else { Err(Errno::ENOTTY) };
-    if let Ok(doors) = unknown {
-        for (id, door) in doors {
+    let mut visit = |id, door: &File| {
+        if !every.knows(id) {
             if late() {
-                every.miss(format!("mount namespace {id}"), "no time was left to look at it");
-                return;
+                every.miss(format!("mount namespace {id}"), Unread::in_time());
+                return ControlFlow::Break(());
             }
-            enter(every, proc, id, Ok(door));
+            enter(every, id, inside::table(proc, door));
         }
-        let is_asked = |namespace: &Namespace| namespace.mounts_of(numbers).next().is_some();
-        if every.all[first..].iter().any(is_asked) {
-            for (id, trace) in traces(every, proc) {
-                explain(&mut every.all, first, proc, id, trace);
-            }
+        ControlFlow::Continue(())
+    };
+    let listed = if walk { walk_to(proc, &mut visit) } else { Err(Errno::ENOTTY.into()) };
+    match listed {
+        Ok(Some(_)) => return,
+        Ok(None) => {}
+        Err(error) if files::is_lack(&error) => {
+            let unread = Unread::io("go through the kernel's list of mount namespaces", &error);
+            every.miss("where no process lives".to_owned(), unread);
         }
-        return;
+        Err(_) => return add_traced(every, proc, first, late),
     }
-    // Before Linux 6.12 only a trace leads there; and one may be mounted in another.
+    let is_asked = |namespace: &Namespace| namespace.mounts_of(numbers).next().is_some();
+    if every.all[first..].iter().any(is_asked) {
+        for (id, trace) in traces(every, proc) {
+            explain(every, first, proc, id, trace);
+        }
+    }
+}
+
+/// The same before Linux 6.12, where only a trace leads there; and one may be mounted in another.
+fn add_traced(every: &mut Namespaces, proc: &Proc, first: usize, late: &dyn Fn() -> bool) {
     loop {
         if late() {
-            every.miss("where no process lives".to_owned(), "no time was left to look");
+            every.miss("where no process lives".to_owned(), Unread::in_time());
             return;
         }
         let before = every.all.len();
         let traces = traces(every, proc);
         for (id, trace) in &traces {
             if !every.knows(*id) {
-                let door = door(every, proc, trace);
-                enter(every, proc, *id, door);
+                let table = door(every, proc, trace).and_then(|door| inside::table(proc, &door));
+                enter(every, *id, table);
             }
         }
         if every.all.len() == before {
             for (id, trace) in traces {
-                explain(&mut every.all, first, proc, id, trace);
+                explain(every, first, proc, id, trace);
             }
             return;
         }
@@ -73,37 +87,37 @@ pub(super) fn add(
 }
 
 /// Opens a namespace that nobody needs to live in; nothing if there is no such one.
-pub(super) fn open(proc: &Proc, wanted: NamespaceId) -> nix::Result<Option<File>> {
-    Ok(beside(proc, |id| id == wanted)?.pop().map(|(_, door)| door))
+pub(super) fn open(proc: &Proc, wanted: NamespaceId) -> io::Result<Option<File>> {
+    let is_it = |id| if id == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    walk_to(proc, |id, _| is_it(id))
 }
 
-/// The mount namespaces but this thread's that are asked for, by the kernel's own list.
-fn beside(
+/// Goes through the mount namespaces but this thread's, by the kernel's own list, and returns the door
+/// at which the visitor stopped. One door at a time: there may be more of them than a process may have
+/// descriptors.
+fn walk_to(
     proc: &Proc,
-    is_asked: impl Fn(NamespaceId) -> bool,
-) -> nix::Result<Vec<(NamespaceId, File)>> {
-    let errno = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
-    let mut found = Vec::new();
+    mut visit: impl FnMut(NamespaceId, &File) -> ControlFlow<()>,
+) -> io::Result<Option<File>> {
     for direction in [Direction::Next, Direction::Previous] {
-        let mut here = proc.open("thread-self/ns/mnt", OFlag::O_RDONLY).map_err(errno)?;
+        let mut here = proc.open("thread-self/ns/mnt", OFlag::O_RDONLY)?;
         loop {
             here = match mount_namespace_beside(&here, direction) {
                 Ok(next) => next,
                 Err(Errno::ENOENT) => break,
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err(errno.into()),
             };
-            let id = NamespaceId(here.metadata().map_err(errno)?.ino());
-            if is_asked(id) {
-                found.push((id, here.try_clone().map_err(errno)?));
+            let id = NamespaceId(here.metadata()?.ino());
+            if visit(id, &here).is_break() {
+                return Ok(Some(here));
             }
         }
     }
-    Ok(found)
+    Ok(None)
 }
 
-fn enter(every: &mut Namespaces, proc: &Proc, id: NamespaceId, door: io::Result<File>) {
-    let looked = door
-        .and_then(|door| inside::table(proc, &door))
+fn enter(every: &mut Namespaces, id: NamespaceId, table: io::Result<Vec<u8>>) {
+    let looked = table
         .map_err(|error| Unread::io("enter it", &error))
         .and_then(|text| MountTable::parse(&text).map_err(Unread::of));
     every.add(id, looked);
@@ -111,20 +125,22 @@ fn enter(every: &mut Namespaces, proc: &Proc, id: NamespaceId, door: io::Result<
 
 /// Everything that keeps a mount namespace. Processes are looked at anew: one that was not there
 /// before may have made it.
-fn traces(every: &Namespaces, proc: &Proc) -> Vec<(NamespaceId, Trace)> {
+fn traces(every: &mut Namespaces, proc: &Proc) -> Vec<(NamespaceId, Trace)> {
     let mut found = Vec::new();
-    for pid in proc.pids().unwrap_or_default() {
-        for task in proc.tasks(pid) {
-            found.extend(proc.namespace(task).ok().map(|id| (id, Trace::Thread(task))));
+    let mut lack = None;
+    for pid in told(proc.pids(), &mut lack).unwrap_or_default() {
+        for task in told(proc.tasks(pid), &mut lack).unwrap_or_default() {
+            let id = told(proc.namespace(task), &mut lack);
+            found.extend(id.map(|id| (id, Trace::Thread(task))));
         }
         if pid == std::process::id() {
             // What this process has open it has for looking.
             continue;
         }
         let task = Task::first_of(pid);
-        for descriptor in proc.descriptors(task).unwrap_or_default() {
-            let link = proc.link(&format!("{task}/fd/{descriptor}"));
-            let id = link.ok().and_then(|link| named_by(&link));
+        for descriptor in told(proc.descriptors(task), &mut lack).unwrap_or_default() {
+            let link = told(proc.link(&format!("{task}/fd/{descriptor}")), &mut lack);
+            let id = link.and_then(|link| named_by(&link));
             found.extend(id.map(|id| (id, Trace::Open { task, descriptor })));
         }
     }
@@ -134,7 +150,19 @@ fn traces(every: &Namespaces, proc: &Proc) -> Vec<(NamespaceId, Trace)> {
             found.extend(named_by(&mount.root).map(|id| (id, Trace::Mounted { place, within })));
         }
     }
+    if let Some(error) = lack {
+        let what = "what keeps mount namespaces where no process lives".to_owned();
+        every.miss(what, Unread::io("look for it", &error));
+    }
     found
+}
+
+/// What was told. What is closed to us, or gone, leaves no trace; a lack is kept.
+fn told<T>(found: io::Result<T>, lack: &mut Option<io::Error>) -> Option<T> {
+    files::unless_lack(found).unwrap_or_else(|error| {
+        lack.get_or_insert(error);
+        None
+    })
 }
 
 fn named_by(link: &Path) -> Option<NamespaceId> {
@@ -164,25 +192,32 @@ fn door(every: &Namespaces, proc: &Proc, trace: &Trace) -> io::Result<File> {
 }
 
 /// Notes what keeps a namespace, if it is one of those that were added last.
-fn explain(namespaces: &mut [Namespace], first: usize, proc: &Proc, id: NamespaceId, trace: Trace) {
-    let Some(at) = namespaces.iter().skip(first).position(|namespace| namespace.id == Some(id))
+fn explain(every: &mut Namespaces, first: usize, proc: &Proc, id: NamespaceId, trace: Trace) {
+    let Some(at) = every.all.iter().skip(first).position(|namespace| namespace.id == Some(id))
     else {
         return;
     };
     let keeper = match trace {
         Trace::Thread(task) => {
-            let tasks = &mut namespaces[first + at].tasks;
+            let tasks = &mut every.all[first + at].tasks;
             if tasks.iter().all(|other| other.pid != task.pid) {
                 tasks.push(task);
             }
             return;
         }
         Trace::Open { task, descriptor } => {
-            NamespaceKeeper::OpenIn { process: proc.describe(task.pid), descriptor }
+            let process = match proc.describe(task.pid) {
+                Ok(process) => process,
+                Err(error) => {
+                    let unread = Unread::io("tell whose it is", &error);
+                    return every.miss(format!("process {}", task.pid), unread);
+                }
+            };
+            NamespaceKeeper::OpenIn { process, descriptor }
         }
         Trace::Mounted { place, within } => {
-            NamespaceKeeper::MountedAt { place, within: namespaces[within].id }
+            NamespaceKeeper::MountedAt { place, within: every.all[within].id }
         }
     };
-    namespaces[first + at].keepers.push(keeper);
+    every.all[first + at].keepers.push(keeper);
 }

@@ -11,7 +11,7 @@ use std::fs::File;
 /// The mounts of this thread's namespace, with the disk of each btrfs that is in a folder of ours.
 pub(super) fn read_table_with_disks(faces: Faces) -> Result<MountTable> {
     let mut table = read_table()?;
-    btrfs::find_disks(&mut table, faces);
+    btrfs::find_disks(&mut table, faces)?;
     Ok(table)
 }
 

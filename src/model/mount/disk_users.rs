@@ -241,6 +241,9 @@ pub struct NamespaceUses {
     pub namespaces: Vec<NamespaceUse>,
     /// What could not be read.
     pub untold: Vec<Untold>,
+    /// What there was no time to read, or no descriptor: a later look may tell it. Only a heal goes on
+    /// without it.
+    pub later: Vec<Untold>,
 }
 
 /// All that uses a file system or its disk, this process and its namespace left out.

@@ -2,6 +2,7 @@
 
 mod files;
 mod kernel;
+mod lack;
 mod namespaces;
 mod pods;
 
