@@ -3,7 +3,7 @@
 
 use super::inside;
 use super::namespaces::{Namespace, Namespaces, Unread};
-use super::proc::{Proc, Task, number_of_link};
+use super::proc::{Proc, Task, has_ended, number_of_link};
 use crate::host::files;
 use crate::host::kernel::{Direction, mount_namespace_beside};
 use crate::model::disk::device::DeviceNumber;
@@ -11,6 +11,7 @@ use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper};
 use crate::model::mount::mountinfo::MountTable;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
@@ -71,10 +72,13 @@ fn add_traced(every: &mut Namespaces, proc: &Proc, first: usize, late: &dyn Fn()
         }
         let before = every.all.len();
         let traces = traces(every, proc);
-        for (id, trace) in &traces {
-            if !every.knows(*id) {
-                let table = door(every, proc, trace).and_then(|door| inside::table(proc, &door));
-                enter(every, *id, table);
+        let mut unknown: BTreeMap<NamespaceId, Vec<&Trace>> = BTreeMap::new();
+        for (id, trace) in traces.iter().filter(|(id, _)| !every.knows(*id)) {
+            unknown.entry(*id).or_default().push(trace);
+        }
+        for (id, traces) in unknown {
+            if let Some(table) = table_by(&traces, id, every, proc) {
+                enter(every, id, table);
             }
         }
         if every.all.len() == before {
@@ -84,6 +88,32 @@ fn add_traced(every: &mut Namespaces, proc: &Proc, first: usize, late: &dyn Fn()
             return;
         }
     }
+}
+
+/// The mounts of a namespace by the first trace that leads there; nothing if it is gone. Another look at
+/// the machine has each namespace open for a moment, so one trace that is over says nothing.
+fn table_by(
+    traces: &[&Trace],
+    id: NamespaceId,
+    every: &Namespaces,
+    proc: &Proc,
+) -> Option<io::Result<Vec<u8>>> {
+    let mut failure = None;
+    for trace in traces {
+        let door = door(every, proc, trace).and_then(|door| Ok((door.metadata()?.ino(), door)));
+        let table = match door {
+            Ok((number, door)) if number == id.0 => inside::table(proc, &door),
+            // The number of a process or of a descriptor is another one's by now.
+            Ok(_) => continue,
+            Err(error) if has_ended(&error) && !matches!(trace, Trace::Mounted { .. }) => continue,
+            Err(error) => Err(error),
+        };
+        match table {
+            Ok(table) => return Some(Ok(table)),
+            Err(error) => failure = Some(Err(error)),
+        }
+    }
+    failure
 }
 
 /// Opens a namespace that nobody needs to live in; nothing if there is no such one.
