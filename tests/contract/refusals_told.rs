@@ -1,7 +1,7 @@
 //! The README's table of refusals and the texts of the program are of one kind: no row outlives its
 //! message, and no refusal is left without a row.
 
-use crate::source::files;
+use crate::source::{files, for_tests, tests_at};
 use regex_lite::Regex;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,11 +35,13 @@ fn fragments() -> Vec<String> {
 fn sources() -> Vec<(PathBuf, String)> {
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
-        let text = text.split("#[cfg(test)]").next().unwrap().replace("\\\n", "");
+        let text = text[..tests_at(&text)].replace("\\\n", "");
         let path = path.strip_prefix(root()).unwrap().to_owned();
         (path, text.split_whitespace().collect::<Vec<_>>().join(" "))
     };
-    files(&root().join("src")).into_iter().map(read).collect()
+    let tests = for_tests();
+    let files = files(&root().join("src"));
+    files.into_iter().filter(|file| !tests.contains(file)).map(read).collect()
 }
 
 #[test]

@@ -161,9 +161,10 @@ fn text_end(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// Where a file's own tests begin.
+/// Where a file's own tests begin. A module of tests in another file stands among the other modules, and
+/// ends nothing.
 pub fn tests_at(code: &str) -> usize {
-    code.find("#[cfg(test)]\nmod tests").unwrap_or(code.len())
+    code.find("#[cfg(test)]\nmod tests {").unwrap_or(code.len())
 }
 
 /// The number of the line that a byte is in.
@@ -202,6 +203,17 @@ fn texts_and_comments_are_no_code() {
         ("r#\"a \" b\"#.c", "r#\"     \"#.c"),
     ] {
         assert_eq!(code(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn only_tests_in_the_file_itself_end_its_code() {
+    for (text, kept) in [
+        ("fn a() {}\n#[cfg(test)]\nmod tests {\n}", "fn a() {}\n"),
+        ("#[cfg(test)]\nmod tests;\nfn a() {}", "#[cfg(test)]\nmod tests;\nfn a() {}"),
+        ("#[cfg(test)]\nfn b() {}\nfn a() {}", "#[cfg(test)]\nfn b() {}\nfn a() {}"),
+    ] {
+        assert_eq!(&text[..tests_at(text)], kept);
     }
 }
 
