@@ -242,7 +242,7 @@ fn main() -> ExitCode {
     let old_hook = std::panic::take_hook();
     keep_place_of_panics();
     let failed = |why| report.failed(format!("{why} [{}]", place()));
-    once::play_all(&templates, |name| options.names(name), failed);
+    let once = once::play_all(&templates, |name| options.names(name), failed);
     for (nth, trial) in mine.iter().enumerate() {
         let is_enough = options.is_first && !report.failures.is_empty();
         if is_enough || Instant::now() >= options.until {
@@ -261,7 +261,7 @@ fn main() -> ExitCode {
         }
     }
     std::panic::set_hook(old_hook);
-    let text = report.text(&plays, &trials);
+    let text = report.text(&plays, &trials, once);
     print!("{text}");
     if let Some(path) = &options.report {
         std::fs::write(path, text).expect("the report");
