@@ -5,7 +5,7 @@
 //! closed, and a child that hangs would keep it waiting.
 #![allow(unsafe_code)]
 
-use super::descriptors::close_range;
+use super::descriptors::{close_all_but, close_range};
 use super::worker::{self, Child};
 use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
@@ -241,7 +241,7 @@ pub fn keep(place: OwnedFd) -> Result<FileSystemKeeper> {
                 // SAFETY: as above.
                 unsafe { nix::libc::_exit(1) }
             }
-            close_all_but(kept);
+            close_all_but(&kept.into_iter());
             let mut nothing = [0];
             while nix::unistd::read(&wait_for, &mut nothing) == Err(Errno::EINTR) || hangs {}
             // SAFETY: ends the process at once, and closes the place by that.
@@ -275,14 +275,6 @@ impl Drop for FileSystemKeeper {
         if let Some((pid, child)) = self.child.take() {
             let _ = wait(pid, child, Deadline::after(Duration::ZERO));
         }
-    }
-}
-
-fn close_all_but(mut kept: [RawFd; 2]) {
-    kept.sort_unstable();
-    let [low, high] = kept;
-    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
-        close_range(first, last);
     }
 }
 

@@ -21,14 +21,13 @@ pub(super) fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// Closes all files but these.
-pub(super) fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
-    let mut kept: Vec<_> = kept.into_iter().collect();
-    kept.sort_unstable();
+/// Closes all files but these. It allocates nothing, for another thread may have held the allocator's
+/// lock at the fork.
+pub(super) fn close_all_but(kept: &(impl Iterator<Item = RawFd> + Clone)) {
     let mut first = 0;
-    for one in kept {
-        close_range(first, one - 1);
-        first = one + 1;
+    while let Some(next) = kept.clone().filter(|one| *one >= first).min() {
+        close_range(first, next - 1);
+        first = next + 1;
     }
     close_range(first, RawFd::MAX);
 }

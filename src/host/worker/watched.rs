@@ -435,7 +435,7 @@ impl Worker {
             Ok(ForkResult::Child) => {
                 // The locks' files stay open, and locked by the parent's until all is done. Nothing
                 // else: this one may hang as well, and kubelet waits until nobody has its pipe.
-                close_all_but(self.locks.iter().map(|lock| lock.file.as_raw_fd()));
+                close_all_but(&self.locks.iter().map(|lock| lock.file.as_raw_fd()));
                 open_nothing();
                 for lock in &self.locks {
                     if lock.is_volumes {
@@ -472,7 +472,7 @@ fn begin(parent: Pid, line: OwnedFd, terms: Terms, before: &SigSet) -> nix::Resu
     if getppid() != parent {
         return Err(Errno::ESRCH);
     }
-    close_all_but([line.as_raw_fd()]);
+    close_all_but(&std::iter::once(line.as_raw_fd()));
     open_nothing();
     line::open(line);
     failpoints::this_is_a_worker();
