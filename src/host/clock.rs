@@ -16,6 +16,14 @@ pub fn seconds() -> u64 {
     now() / 1000
 }
 
+/// This moment by the clock that all processes of one boot share, that goes on while the machine sleeps,
+/// and that nobody can set.
+#[must_use]
+pub fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(now).unwrap_or_default()
+}
+
 /// The moment after which a call answers rather than waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {

@@ -25,11 +25,10 @@ pub fn boot_id() -> String {
     BOOT.get_or_init(|| read().trim().to_owned()).clone()
 }
 
-/// This moment by the clock that goes on while the machine sleeps, and that nobody can set.
+/// This moment, by the boot and the time since then.
 #[must_use]
 pub fn uptime() -> Uptime {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Uptime { boot: boot_id(), seconds: u64::try_from(now.tv_sec).unwrap_or(0) }
+    Uptime { boot: boot_id(), seconds: super::clock::since_boot().as_secs() }
 }
 
 /// The name of the process that called us, for the log.

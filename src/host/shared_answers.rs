@@ -6,10 +6,9 @@
 //! or a moment after, however long it took. It is gone as soon as this machine changes what it is about.
 
 use super::files::{self, LONGEST, read_rest};
-use crate::host::clock::Deadline;
+use crate::host::clock::{Deadline, since_boot};
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId};
-use nix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
@@ -75,7 +74,7 @@ impl Answers {
         // Whoever asks anew writes: half an answer is none.
         file.try_lock_shared().ok()?;
         let (asked, answer) = read(&mut file)?;
-        let is_recent = asked <= now() && asked + RECENT > now();
+        let is_recent = asked <= since_boot() && asked + RECENT > since_boot();
         ServerId::parse(&answer).ok().filter(|_| is_recent)
     }
 
@@ -92,7 +91,7 @@ impl Answers {
     fn tell(&self, question: &str, answer: &str) {
         let at_once = Deadline::after(Duration::ZERO);
         if let Some(mut file) = self.locked(question, at_once) {
-            write(&mut file, now().as_millis(), answer);
+            write(&mut file, since_boot().as_millis(), answer);
         }
     }
 
@@ -102,12 +101,12 @@ impl Answers {
         deadline: Deadline,
         ask: impl FnOnce() -> Result<String>,
     ) -> Result<String> {
-        let begin = now().saturating_sub(deadline.spent());
+        let begin = since_boot().saturating_sub(deadline.spent());
         let Some(mut file) = self.locked(question, deadline) else { return ask() };
         if let Some(answer) = fresh(&mut file, begin) {
             return Ok(answer);
         }
-        let asked = now().as_millis();
+        let asked = since_boot().as_millis();
         let answer = ask()?;
         write(&mut file, asked, &answer);
         Ok(answer)
@@ -147,7 +146,7 @@ impl Answers {
 fn fresh(file: &mut File, begin: Duration) -> Option<String> {
     let (asked, answer) = read(file)?;
     // A moment that is still to come is another boot's.
-    (asked <= now() && asked + FRESH > begin).then_some(answer)
+    (asked <= since_boot() && asked + FRESH > begin).then_some(answer)
 }
 
 /// When an answer was asked for, and the answer.
@@ -163,11 +162,6 @@ fn write(file: &mut File, asked: u128, answer: &str) {
         .rewind()
         .and_then(|()| file.set_len(0))
         .and_then(|()| write!(file, "{asked} {answer}"));
-}
-
-/// A clock that all processes of one boot share, and that is never set.
-fn now() -> Duration {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map(Into::into).unwrap_or_default()
 }
 
 #[cfg(test)]

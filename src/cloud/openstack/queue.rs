@@ -4,9 +4,8 @@
 //! A place in it is a file with a number, locked by the process that waits or works. The kernel frees
 //! the lock when the process dies, so a killed process holds up no other.
 
-use crate::host::clock::Deadline;
+use crate::host::clock::{Deadline, since_boot};
 use crate::host::files;
-use nix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -63,7 +62,7 @@ impl Queue {
             before.retain(|other| *other < number);
             if self.has_room(&before) {
                 // Read by those who count how long this work has taken.
-                let _ = fs::write(&path, now().as_millis().to_string());
+                let _ = fs::write(&path, since_boot().as_millis().to_string());
                 return Some(ticket);
             }
             let behind = u32::try_from(before.len().saturating_sub(self.at_once) + 1);
@@ -110,7 +109,7 @@ impl Queue {
         }
         let Some(limit) = self.counts_for else { return true };
         let began = fs::read_to_string(path).ok().and_then(|text| text.parse().ok());
-        let age = began.map(|began: u64| now().saturating_sub(Duration::from_millis(began)));
+        let age = began.map(|began: u64| since_boot().saturating_sub(Duration::from_millis(began)));
         age.is_none_or(|age| age < limit)
     }
 }
@@ -121,11 +120,6 @@ fn numbers_in(folder: &Path) -> Vec<u64> {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
     numbers
-}
-
-/// A clock that all processes of one boot share and that is never set.
-fn now() -> Duration {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map(Into::into).unwrap_or_default()
 }
 
 #[cfg(test)]
