@@ -4,7 +4,7 @@
 
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeName};
-use crate::model::mount::layout::{Layout, Target};
+use crate::model::mount::layout::{Layout, Target, above};
 use crate::model::text::shown;
 use std::path::{Component, Path, PathBuf};
 
@@ -66,7 +66,7 @@ pub fn either(text: &str) -> Result<Folder> {
 }
 
 fn read_global(path: &Path) -> Result<Option<Folder>> {
-    let (Some(name), Some(root)) = (last(path), root_above(path.parent(), GLOBAL)) else {
+    let (Some(name), Some(root)) = (last(path), root_above(path, GLOBAL)) else {
         return Ok(None);
     };
     let name = VolumeName::parse(name)?;
@@ -75,9 +75,9 @@ fn read_global(path: &Path) -> Result<Option<Folder>> {
 }
 
 fn read_pod(path: &Path) -> Result<Option<(Folder, ConsumerId)>> {
-    let Some(in_pod) = root_above(path.parent(), IN_POD) else { return Ok(None) };
+    let Some(in_pod) = root_above(path, IN_POD) else { return Ok(None) };
     let (Some(name), Some(uid), Some(root)) =
-        (last(path), last(&in_pod), root_above(in_pod.parent(), PODS))
+        (last(path), last(&in_pod), root_above(&in_pod, PODS))
     else {
         return Ok(None);
     };
@@ -90,10 +90,9 @@ fn last(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()
 }
 
-/// What stands above `tail` in a path that ends with it.
-fn root_above(path: Option<&Path>, tail: &str) -> Option<PathBuf> {
-    let path = path.filter(|path| path.ends_with(tail))?;
-    path.ancestors().nth(Path::new(tail).components().count()).map(Path::to_path_buf)
+/// What stands above `tail` in a path that ends with it and one folder more.
+fn root_above(path: &Path, tail: &str) -> Option<PathBuf> {
+    above(path.parent()?, tail).map(Path::to_path_buf)
 }
 
 /// An absolute path without dots, doubled slashes, a slash at its end, or control characters.

@@ -71,32 +71,32 @@ impl Layout {
     #[must_use]
     pub fn parts_of<'p>(&self, path: &'p Path) -> Option<(&'p Path, FolderKind, VolumeName)> {
         let named = |path: &Path| VolumeName::parse(path.file_name()?.to_str()?).ok();
-        let above = path.parent()?;
-        if above.ends_with(self.stages) {
-            return Some((without(above, self.stages)?, FolderKind::Stage, named(path)?));
+        let folder = path.parent()?;
+        if let Some(root) = above(folder, self.stages) {
+            return Some((root, FolderKind::Stage, named(path)?));
         }
-        if above.ends_with(self.published) {
-            let (root, consumer) = self.root_above_consumer(without(above, self.published)?)?;
+        if let Some(consumer) = above(folder, self.published) {
+            let (root, consumer) = self.root_above_consumer(consumer)?;
             return Some((root, FolderKind::Consumer(consumer), named(path)?));
         }
         let is_number = path.file_name()?.to_str()?.parse::<u32>().is_ok();
-        let volume = above.parent().filter(|volume| {
-            is_number && volume.parent().is_some_and(|above| above.ends_with(self.parts))
-        })?;
-        let (root, consumer) = self.root_above_consumer(without(volume.parent()?, self.parts)?)?;
+        let volume = folder.parent().filter(|_| is_number)?;
+        let (root, consumer) = self.root_above_consumer(above(volume.parent()?, self.parts)?)?;
         Some((root, FolderKind::Part(consumer), named(volume)?))
     }
 
     /// The root above a consumer's folder, and the consumer.
     fn root_above_consumer<'p>(&self, folder: &'p Path) -> Option<(&'p Path, ConsumerId)> {
-        let above = folder.parent().filter(|above| above.ends_with(self.consumers))?;
+        let root = above(folder.parent()?, self.consumers)?;
         let consumer = ConsumerId::parse(folder.file_name()?.to_str()?).ok()?;
-        Some((without(above, self.consumers)?, consumer))
+        Some((root, consumer))
     }
 }
 
 /// What stands above `tail` in a path that ends with it.
-fn without<'p>(path: &'p Path, tail: &str) -> Option<&'p Path> {
+#[must_use]
+pub fn above<'p>(path: &'p Path, tail: &str) -> Option<&'p Path> {
+    let path = path.ends_with(tail).then_some(path)?;
     path.ancestors().nth(Path::new(tail).components().count())
 }
 
