@@ -196,7 +196,7 @@ pub fn setting<'a>(
 }
 
 /// What the metrics are told if nothing else becomes of the call.
-fn report(config: &Config, operation: &str) -> Option<Report> {
+pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
     let sample = Sample {
         operation: operation.to_owned(),
         outcome: Kind::Bug.word().to_owned(),

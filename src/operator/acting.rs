@@ -1,11 +1,10 @@
 //! A driver that acts for a person: who asked for it is logged, and what came of it is counted.
 
-use crate::app::{self, FACE};
+use crate::app::{self, report};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host;
 use crate::host::clock::Deadline;
-use crate::host::metrics::Report;
 use crate::log;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
@@ -59,16 +58,15 @@ pub(super) fn measured<T>(
     let setting =
         Setting { lock_patience: Some(FOR_A_LOCK), ..app::setting(config, origin, verb, deadline) };
     let (done, measured) = wiring::with_measured_driver(&setting, work);
-    if let Some(textfile) = config.metrics.textfile.clone() {
+    if let Some(mut report) = report(config, verb) {
         let outcome = done.as_ref().map_or_else(|error| error.kind.word(), |_| "done");
-        let sample = Sample {
+        report.sample = Sample {
             operation: verb.to_owned(),
             outcome: outcome.to_owned(),
             seconds: begin.elapsed().as_secs_f64(),
             ..measured
         };
-        Report { textfile, state_dir: config.paths.state_dir.clone(), words: FACE.words, sample }
-            .write();
+        report.write();
     }
     done
 }

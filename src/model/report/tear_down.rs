@@ -31,12 +31,10 @@ impl TearDownWords {
     /// The words of a caller that has none of its own.
     pub const PLAIN: Self = Self { unpublish: "unpublish", unstage: "unstage", detach: "detach" };
 
-    /// All of them, sorted.
+    /// All of them.
     #[must_use]
     pub fn all(&self) -> [&'static str; 3] {
-        let mut all = [self.unpublish, self.unstage, self.detach];
-        all.sort_unstable();
-        all
+        [self.unpublish, self.unstage, self.detach]
     }
 
     /// The word alone.
@@ -183,6 +181,6 @@ mod tests {
         assert_eq!(words.told(&pod, |_| Some("shop/a".to_owned())), "unbind for shop/a");
         assert_eq!(words.told(&pod, |_| Some(String::new())), "unbind for u");
         assert_eq!(words.name(&TearDown::Unstage), "b");
-        assert_eq!(words.all(), ["a", "b", "unbind"]);
+        assert_eq!(words.all(), ["unbind", "b", "a"]);
     }
 }
