@@ -267,15 +267,15 @@ fn both(imports: &Arrows, calls: &Arrows) -> Arrows {
     all
 }
 
-/// A shortest way from a module back to itself.
-fn circle(arrows: &Arrows, of: &str) -> Option<Vec<String>> {
+/// A shortest way from a module to another one, or back to itself.
+fn way(arrows: &Arrows, begin: &str, end: &str) -> Option<Vec<String>> {
     let mut from: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut next = std::collections::VecDeque::from([of]);
+    let mut next = std::collections::VecDeque::from([begin]);
     while let Some(one) = next.pop_front() {
         for other in arrows.get(one).into_iter().flatten() {
-            if other == of {
-                let mut way = vec![of.to_owned(), one.to_owned()];
-                while way.last().unwrap() != of {
+            if other == end {
+                let mut way = vec![end.to_owned(), one.to_owned()];
+                while way.last().unwrap() != begin {
                     way.push(from[way.last().unwrap().as_str()].to_owned());
                 }
                 way.reverse();
@@ -293,7 +293,7 @@ fn circle(arrows: &Arrows, of: &str) -> Option<Vec<String>> {
 fn circles(arrows: &Arrows) -> BTreeSet<Vec<String>> {
     let mut found = BTreeSet::new();
     for module in arrows.keys() {
-        let Some(mut way) = circle(arrows, module) else { continue };
+        let Some(mut way) = way(arrows, module, module) else { continue };
         way.pop();
         // The same one from each of its modules is one.
         let first = (0..way.len()).min_by_key(|n| &way[*n]).unwrap();
@@ -301,21 +301,6 @@ fn circles(arrows: &Arrows) -> BTreeSet<Vec<String>> {
         found.insert(way);
     }
     found
-}
-
-fn leads(arrows: &Arrows, from: &str, to: &str) -> bool {
-    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-    while let Some(one) = next.pop() {
-        for other in arrows.get(one).into_iter().flatten() {
-            if other == to {
-                return true;
-            }
-            if seen.insert(other) {
-                next.push(other);
-            }
-        }
-    }
-    false
 }
 
 #[test]
@@ -329,7 +314,7 @@ fn no_file_leads_back_to_itself() {
         imports["driver::mount::stage"].contains("driver::lookup::find_disk"),
         "imports are read"
     );
-    assert!(!leads(&imports, "driver::lookup::find_disk", "driver::mount::stage"));
+    assert!(way(&imports, "driver::lookup::find_disk", "driver::mount::stage").is_none());
     let read: usize = calls.values().map(BTreeSet::len).sum();
     assert!(read > 300, "only {read} arrows of calls are read");
 }

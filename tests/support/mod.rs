@@ -154,7 +154,7 @@ impl Node {
 
     /// The local cloud's link to the disk of a volume.
     pub fn link(&self, id: &str) -> PathBuf {
-        self.base().join("cloud/by-id").join(format!("virtio-{}", &id[..id.len().min(20)]))
+        self.base().join("cloud/by-id").join(format!("virtio-{}", server_disks::serial(id)))
     }
 
     /// The loop device that the volume has on this machine now, such as `loop3`.

@@ -108,7 +108,7 @@ pub fn bind(image: &Path, before: Option<&str>) -> io::Result<String> {
 }
 
 /// What virtio-blk shows of an id.
-fn serial(volume: &str) -> &str {
+pub fn serial(volume: &str) -> &str {
     &volume[..volume.len().min(20)]
 }
 

@@ -5,6 +5,7 @@ use super::scene::{Incident, Scene};
 use super::{is_possible, said};
 use crate::support::Node;
 use crate::support::pods::{Naming, Pod};
+use crate::support::server_disks::serial;
 use regex_lite::Regex;
 use std::fs;
 use std::path::Path;
@@ -80,7 +81,7 @@ fn renamed(text: &str, node: &Node, names: &[(String, &str)]) -> String {
     }
     for (own, name) in names {
         text = text.replace(own.as_str(), name);
-        text = text.replace(&own[..own.len().min(20)], &name[..name.len().min(20)]);
+        text = text.replace(serial(own), serial(name));
     }
     text
 }
