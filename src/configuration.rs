@@ -3,7 +3,7 @@
 use crate::model::cloud::access::Written;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId};
-use crate::model::mount::aftercare::After;
+use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, Takeover};
 use serde::Deserialize;
 use std::collections::BTreeMap;

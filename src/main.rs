@@ -10,7 +10,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let held = worker::watched::hold_signals();
+    let held = worker::parent::hold_signals();
     let arguments = std::env::args_os().skip(1).collect();
     let wanted = cli::read(arguments, std::io::stdout().is_terminal());
     if !matches!(wanted, Wanted::Call { .. } | Wanted::Nothing) {

@@ -7,8 +7,8 @@
 
 use crate::channel::Channel;
 use crate::flexvolume::reply::Reply;
-use crate::host::left_behind::{self, Left};
-use crate::host::worker::watched::{News, Terms, Worker};
+use crate::host::left_behind::{self, LeftProcess};
+use crate::host::worker::parent::{News, Terms, Worker};
 use crate::model::error::{Error, Kind};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::wait::WaitStatus;
@@ -117,7 +117,7 @@ pub fn call(
 }
 
 /// The error, with the processes that are left behind and what ends them.
-fn named(mut error: Error, left: &[Left], does: Option<String>) -> Error {
+fn named(mut error: Error, left: &[LeftProcess], does: Option<String>) -> Error {
     if left.is_empty() {
         if let Some(does) = does {
             error.cause = format!("{} ({does})", error.cause);
@@ -264,7 +264,7 @@ pub struct Part {
     /// Why it was given up, if it was.
     pub given_up: Option<Error>,
     /// What it left behind, which hangs.
-    pub left: Vec<Left>,
+    pub left: Vec<LeftProcess>,
     /// The volume that it worked on then.
     pub volume: Option<String>,
     /// A signal that came meanwhile.

@@ -5,7 +5,7 @@ use crate::cloud::local::LocalCloud;
 use crate::cloud::openstack::{self, OpenStack, OwnNode};
 use crate::cloud::unconfigured::Unconfigured;
 use crate::configuration::{CloudKind, Config};
-use crate::driver::call_counts::Tally;
+use crate::driver::call_counts::CallCounts;
 use crate::driver::{self, Driver, Ports};
 use crate::host::census::KernelCensus;
 use crate::host::clock::Deadline;
@@ -17,7 +17,7 @@ use crate::host::mounts::KernelMounts;
 use crate::host::pace::Pace;
 use crate::host::processes::KernelProcesses;
 use crate::host::records::Records;
-use crate::host::remount::KernelSwitches;
+use crate::host::remount::KernelRemounts;
 use crate::host::shared_answers::Answers;
 use crate::host::{Devices, machine};
 use crate::model::error::{Error, Kind, Result};
@@ -59,7 +59,7 @@ pub fn with_driver<T>(
     setting: &Setting<'_>,
     work: impl FnOnce(&Driver<'_>) -> Result<T>,
 ) -> Result<T> {
-    with_driver_that_counts(setting, &Tally::default(), work)
+    with_driver_that_counts(setting, &CallCounts::default(), work)
 }
 
 /// The same. The sample has what was counted on the way and what is so after it; its operation, outcome and
@@ -69,21 +69,21 @@ pub fn with_measured_driver<T>(
     work: impl FnOnce(&Driver<'_>) -> Result<T>,
 ) -> (Result<T>, Sample) {
     let Config { metrics, paths, .. } = setting.config;
-    let (tally, mut gauges) = (Tally::default(), None);
-    let done = with_driver_that_counts(setting, &tally, |driver| {
+    let (counts, mut gauges) = (CallCounts::default(), None);
+    let done = with_driver_that_counts(setting, &counts, |driver| {
         let done = work(driver);
         if metrics.textfile.is_some() {
             gauges = driver.usage.gauges(&seen_before(&paths.state_dir));
         }
         done
     });
-    let (refusals, heals) = (tally.refusals(), tally.heals());
+    let (refusals, heals) = (counts.refusals(), counts.heals());
     (done, Sample { refusals, heals, gauges, ..Sample::default() })
 }
 
 fn with_driver_that_counts<T>(
     setting: &Setting<'_>,
-    tally: &Tally,
+    counts: &CallCounts,
     work: impl FnOnce(&Driver<'_>) -> Result<T>,
 ) -> Result<T> {
     let config = setting.config;
@@ -102,7 +102,7 @@ fn with_driver_that_counts<T>(
         this_node: &this_node,
         takeover: config.attach.takeover,
         census: &KernelCensus::default().with_faces(setting.faces),
-        switches: &KernelSwitches::default(),
+        remounts: &KernelRemounts::default(),
         heal: config.heal.mode,
         after: &config.heal.after,
         processes: &KernelProcesses,
@@ -112,7 +112,7 @@ fn with_driver_that_counts<T>(
         deadline: setting.deadline,
         face: setting.face,
         faces: setting.faces,
-        tally,
+        counts,
     };
     driver::with_driver(&ports, work)
 }

@@ -2,16 +2,16 @@
 
 use crate::driver::attachment::attach::Attaching;
 use crate::driver::attachment::detach::Detaching;
-use crate::driver::attachment::forgotten::TakingDown;
 use crate::driver::attachment::open_requests::OpenRequests;
+use crate::driver::attachment::take_down::TakingDown;
 use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::attachment::wait::DiskWait;
 use crate::driver::guard::Guard;
-use crate::driver::guard::departure::Departures;
 use crate::driver::guard::end_users::OrdinaryUsers;
 use crate::driver::guard::flush::Flushing;
-use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::letting_go::LettingGo;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
@@ -104,7 +104,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         this_node,
         takeover,
         census,
-        switches,
+        remounts,
         heal: heal_mode,
         after,
         processes,
@@ -112,7 +112,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         guard: policy,
         operation,
         deadline,
-        tally,
+        counts,
         faces,
         face,
     } = ports;
@@ -134,9 +134,9 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         volumes: &volumes,
     };
     let flushing = Flushing { devices, mounts, records, census, deadline };
-    let refusals = Refusals { records, policy, tally, face, numbers: &numbers };
+    let refusals = Refusals { records, policy, counts, face, numbers: &numbers };
     let users = OrdinaryUsers { census, processes, deadline, numbers: &numbers };
-    let departures = Departures {
+    let free_disks = FreeDisks {
         cloud,
         devices,
         mounts,
@@ -156,7 +156,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         policy,
         deadline,
         refusals: &refusals,
-        departures: &departures,
+        free_disks: &free_disks,
     };
     let copies = LeakedCopies {
         faces,
@@ -180,8 +180,8 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         refusals: &refusals,
         marks: &marks,
     };
-    let forgetting =
-        Forgetting { faces, mounts, records, census, numbers: &numbers, ownership: &ownership };
+    let let_go_volumes =
+        LetGoVolumes { faces, mounts, records, census, numbers: &numbers, ownership: &ownership };
     let guard = Guard {
         devices,
         file_systems,
@@ -193,7 +193,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         disks: &disks,
         flushing: &flushing,
         refusals: &refusals,
-        departures: &departures,
+        free_disks: &free_disks,
         copies: &copies,
     };
     let diagnosis = Diagnosis {
@@ -221,7 +221,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         records,
         locks,
         census,
-        switches,
+        remounts,
         heal_mode,
         scratch,
         operation,
@@ -229,7 +229,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         flushing: &flushing,
         marks: &marks,
     };
-    let peer_groups = PeerGroups { mounts, records, census, switches };
+    let peer_groups = PeerGroups { mounts, records, census, remounts };
     let replacement = Replacement {
         census,
         ownership: &ownership,
@@ -260,7 +260,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         census,
         heal_mode,
         deadline,
-        tally,
+        counts,
         locking: &locking,
         disks: &disks,
         places: &places,
@@ -297,7 +297,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         deadline,
         locking: &locking,
         disks: &disks,
-        departures: &departures,
+        free_disks: &free_disks,
         marks: &marks,
         recovery: &recovery,
         consent: &consent,
@@ -312,9 +312,9 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         numbers: &numbers,
         memory: &memory,
         places: &places,
-        departures: &departures,
+        free_disks: &free_disks,
         marks: &marks,
-        forgetting: &forgetting,
+        let_go_volumes: &let_go_volumes,
         guard: &guard,
         check: &check,
         recovery: &recovery,
@@ -330,7 +330,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         disks: &disks,
         memory: &memory,
         places: &places,
-        forgetting: &forgetting,
+        let_go_volumes: &let_go_volumes,
         guard: &guard,
         staging: &staging,
     };
@@ -345,11 +345,11 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         places: &places,
         flushing: &flushing,
         refusals: &refusals,
-        departures: &departures,
+        free_disks: &free_disks,
         marks: &marks,
         copies: &copies,
         letting_go: &letting_go,
-        forgetting: &forgetting,
+        let_go_volumes: &let_go_volumes,
         guard: &guard,
         recovery: &recovery,
     };
@@ -373,7 +373,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         locking: &locking,
         numbers: &numbers,
         flushing: &flushing,
-        departures: &departures,
+        free_disks: &free_disks,
         marks: &marks,
         recovery: &recovery,
     };
@@ -389,7 +389,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         locking: &locking,
         memory: &memory,
         marks: &marks,
-        forgetting: &forgetting,
+        let_go_volumes: &let_go_volumes,
         guard: &guard,
         healing: &healing,
         sole_writer: &sole_writer,
@@ -431,7 +431,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         deadline,
         attachments: &attachments,
         locking: &locking,
-        forgetting: &forgetting,
+        let_go_volumes: &let_go_volumes,
         unmounting: &unmounting,
         detaching: &detaching,
     };
@@ -448,7 +448,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         disks: &disks,
         volumes: &volumes,
         places: &places,
-        forgetting: &forgetting,
+        let_go_volumes: &let_go_volumes,
     };
     let usage =
         Usage { devices, mounts, records, census, faces, volumes: &volumes, ownership: &ownership };

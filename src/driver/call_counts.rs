@@ -4,12 +4,12 @@ use std::cell::RefCell;
 
 /// The counts of one call.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct CallCounts {
     refusals: RefCell<Vec<&'static str>>,
     heals: RefCell<Vec<(String, u64)>>,
 }
 
-impl Tally {
+impl CallCounts {
     /// The operations that were refused.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {

@@ -10,7 +10,7 @@ use crate::host::{
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
-use crate::model::disk::exclusive_open::Freedom;
+use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::layout::Target;
@@ -271,8 +271,8 @@ impl Devices for FakeDevices {
         Ok(None)
     }
 
-    fn freedom(&self, _: &Device) -> Result<Freedom> {
-        Ok(Freedom::Free)
+    fn exclusive_open(&self, _: &Device) -> Result<ExclusiveOpen> {
+        Ok(ExclusiveOpen::Free)
     }
 
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>> {
@@ -393,11 +393,11 @@ impl Mounts for NoHost {
         nothing()
     }
 
-    fn renew_folder(&self, _: &Path) -> Result<()> {
+    fn exchange_folder(&self, _: &Path) -> Result<()> {
         nothing()
     }
 
-    fn tidy_renewal(&self, _: &Path) {}
+    fn tidy_exchange(&self, _: &Path) {}
 
     fn copy_of(&self, _: &Mount) -> Option<OwnedFd> {
         None

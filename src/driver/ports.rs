@@ -1,16 +1,16 @@
 //! What a call works with.
 
 use crate::cloud::Cloud;
-use crate::driver::call_counts::Tally;
+use crate::driver::call_counts::CallCounts;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
-use crate::host::{Census, Devices, FileSystems, Mounts, Processes, Switches};
+use crate::host::{Census, Devices, FileSystems, Mounts, Processes, Remounts};
 use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
-use crate::model::mount::aftercare::After;
+use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, Takeover};
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub struct Ports<'a> {
     /// Who uses what.
     pub census: &'a dyn Census,
     /// How a mount takes another's place.
-    pub switches: &'a dyn Switches,
+    pub remounts: &'a dyn Remounts,
     /// Whether mounts of a disk that came back are repaired.
     pub heal: HealMode,
     /// What is done once they were.
@@ -61,5 +61,5 @@ pub struct Ports<'a> {
     /// When to answer at the latest.
     pub deadline: Deadline,
     /// What is counted on the way.
-    pub tally: &'a Tally,
+    pub counts: &'a CallCounts,
 }

@@ -11,7 +11,7 @@ use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::disk::contents::{FsType, places};
 use crate::model::disk::device::{Device, DeviceNumber};
-use crate::model::disk::exclusive_open::{Freedom, Meaning, meaning_of};
+use crate::model::disk::exclusive_open::{ExclusiveOpen, Meaning, meaning_of};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
@@ -246,7 +246,7 @@ pub fn read_ahead(disk: &File, size: u64) {
 
 /// What an exclusive open says: the kernel refuses it while a mount in any namespace, a swap area, a
 /// device-mapper table or another exclusive opener has the disk.
-pub fn freedom(device: &Device) -> Result<Freedom> {
+pub fn exclusive_open(device: &Device) -> Result<ExclusiveOpen> {
     let path = device.kernel_node();
     worker::works_on(device.number, device.sequence);
     let _doing = worker::doing(&format_args!("open {} exclusively", path.display()));
@@ -257,7 +257,7 @@ pub fn freedom(device: &Device) -> Result<Freedom> {
                 .metadata()
                 .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
             compare(&path, number_of(&metadata), device)?;
-            return Ok(Freedom::Free);
+            return Ok(ExclusiveOpen::Free);
         }
         Err(error) => error,
     };
@@ -268,9 +268,9 @@ pub fn freedom(device: &Device) -> Result<Freedom> {
             let found = fs::metadata(&path)
                 .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
             compare(&path, number_of(&found), device)?;
-            Ok(Freedom::InUse)
+            Ok(ExclusiveOpen::InUse)
         }
-        Meaning::Unseen => Ok(Freedom::Unseen(told.cause)),
+        Meaning::Unseen => Ok(ExclusiveOpen::Unseen(told.cause)),
         Meaning::Nothing => Err(told),
     }
 }

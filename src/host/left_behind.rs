@@ -21,14 +21,14 @@ const WHAT_ENDS_IT_ON_A_FILE: &str = "the disk of that file hangs, and not the v
 
 /// What ends these.
 #[must_use]
-pub fn what_ends(left: &[Left]) -> &'static str {
+pub fn what_ends(left: &[LeftProcess]) -> &'static str {
     let is_on_a_file = left.iter().any(|one| one.file.is_some());
     if is_on_a_file { WHAT_ENDS_IT_ON_A_FILE } else { WHAT_ENDS_IT }
 }
 
 /// A process that hangs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct LeftProcess {
     /// Its number.
     pub pid: i32,
     /// When it began, in the kernel's ticks: another process of that number began at another time.
@@ -50,7 +50,7 @@ pub struct Left {
     pub sequence: Option<u64>,
 }
 
-impl Left {
+impl LeftProcess {
     /// The process, if there is one of that number.
     #[must_use]
     pub fn of(pid: i32, doing: &str, since: u64) -> Option<Self> {
@@ -85,7 +85,7 @@ impl Left {
     }
 }
 
-impl std::fmt::Display for Left {
+impl std::fmt::Display for LeftProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "process {} hangs", self.pid)?;
         if let Some(call) = &self.call {
@@ -217,7 +217,7 @@ fn place_of(lock: &Path) -> PathBuf {
 }
 
 /// Writes down what is left, beside those that still are. The caller holds the lock.
-pub fn note(lock: &Path, left: &[Left]) {
+pub fn note(lock: &Path, left: &[LeftProcess]) {
     if left.is_empty() {
         return;
     }
@@ -228,24 +228,24 @@ pub fn note(lock: &Path, left: &[Left]) {
 
 /// Those that are left of earlier calls and still there. The caller holds the lock.
 #[must_use]
-pub fn of_lock(lock: &Path) -> Vec<Left> {
+pub fn of_lock(lock: &Path) -> Vec<LeftProcess> {
     let all = read(lock);
     if all.is_empty() {
         return all;
     }
-    let alive: Vec<Left> = all.iter().filter(|one| one.is_alive()).cloned().collect();
+    let alive: Vec<LeftProcess> = all.iter().filter(|one| one.is_alive()).cloned().collect();
     if alive.len() < all.len() {
         write(lock, &alive);
     }
     alive
 }
 
-fn read(lock: &Path) -> Vec<Left> {
+fn read(lock: &Path) -> Vec<LeftProcess> {
     let text = files::read_if_there(&place_of(lock)).unwrap_or_default().unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn write(lock: &Path, all: &[Left]) {
+fn write(lock: &Path, all: &[LeftProcess]) {
     let place = place_of(lock);
     if all.is_empty() {
         let _ = fs::remove_file(place);
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_process_is_told_from_a_later_one_of_its_number() {
         let own = i32::try_from(std::process::id()).unwrap();
-        let mut one = Left::of(own, "read a disk", 1).unwrap();
+        let mut one = LeftProcess::of(own, "read a disk", 1).unwrap();
         assert!(one.is_alive());
         let text = one.to_string();
         assert!(text.starts_with(&format!("process {own} hangs (read a disk) for ")), "{text}");
@@ -274,7 +274,7 @@ mod tests {
         let text = one.to_string();
         assert!(text.contains("hangs on /var/log/x, a file of the driver's own, for "), "{text}");
         let old = serde_json::json!({"pid": 1, "start": 1, "boot": "b", "doing": "", "call": null, "since": 0, "disk": null, "sequence": null});
-        assert_eq!(serde_json::from_value::<Left>(old).unwrap().file, None);
+        assert_eq!(serde_json::from_value::<LeftProcess>(old).unwrap().file, None);
         one.start += 1;
         assert!(!one.is_alive());
     }
@@ -284,8 +284,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join("v1.lock");
         let own = i32::try_from(std::process::id()).unwrap();
-        let alive = Left::of(own, "a", 1).unwrap();
-        let ended = Left { start: 1, ..alive.clone() };
+        let alive = LeftProcess::of(own, "a", 1).unwrap();
+        let ended = LeftProcess { start: 1, ..alive.clone() };
         note(&lock, std::slice::from_ref(&ended));
         note(&lock, std::slice::from_ref(&alive));
         assert_eq!(of_lock(&lock).as_slice(), std::slice::from_ref(&alive));

@@ -4,7 +4,7 @@
 //! whether the file that it locked is still the one of that name; if not, somebody removed it in
 //! between, and it tries again.
 
-use super::left_behind::{self, Left};
+use super::left_behind::{self, LeftProcess};
 use super::{files, worker};
 use crate::failpoints;
 use crate::host::clock::Deadline;
@@ -40,7 +40,7 @@ enum State {
     Works,
     Stopped,
     /// The process, as it hangs in the kernel.
-    Hangs(Left),
+    Hangs(LeftProcess),
     /// There is no such process to be seen.
     Unseen,
 }
@@ -183,7 +183,7 @@ impl Locks {
     /// Processes that earlier calls on the volume left behind, and that still hang. The caller holds
     /// the volume's lock.
     #[must_use]
-    pub fn left(&self, id: &VolumeId) -> Vec<Left> {
+    pub fn left(&self, id: &VolumeId) -> Vec<LeftProcess> {
         left_behind::of_lock(&self.folder.join(format!("{id}.lock")))
     }
 
@@ -267,7 +267,7 @@ impl State {
                 Some(_) => std::thread::sleep(BETWEEN),
             }
         }
-        match Left::of(pid, "", 0) {
+        match LeftProcess::of(pid, "", 0) {
             Some(mut left) => {
                 left.look();
                 Self::Hangs(left)

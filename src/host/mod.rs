@@ -6,7 +6,7 @@
 //! | [`FileSystems`] | [`filesystems::KernelFileSystems`] |
 //! | [`Mounts`] | [`mounts::KernelMounts`] |
 //! | [`Census`] | [`census::KernelCensus`] |
-//! | [`Switches`] | [`remount::KernelSwitches`] |
+//! | [`Remounts`] | [`remount::KernelRemounts`] |
 
 pub mod census;
 pub mod child;
@@ -35,10 +35,10 @@ pub mod worker;
 use crate::host::clock::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
-use crate::model::disk::exclusive_open::Freedom;
+use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mount::aftercare::Wakeup;
+use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{
     Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers,
 };
@@ -107,7 +107,7 @@ pub trait Devices {
     fn objection(&self, device: &Device) -> Result<Option<String>>;
     /// Whether anything on this machine, in whatever namespace, uses the disk: the kernel's own
     /// answer, by an exclusive open. An error says nothing of it.
-    fn freedom(&self, device: &Device) -> Result<Freedom>;
+    fn exclusive_open(&self, device: &Device) -> Result<ExclusiveOpen>;
     /// The disk of this number, if it is there; whose it is must have been proven before.
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>>;
     /// Makes the kernel look again how large the disk is.
@@ -264,9 +264,9 @@ pub trait Mounts {
     /// Ends every mount that other namespaces have at this empty folder of the orchestrator's, also
     /// one that is locked: a new global folder takes its place, a consumer's is removed. An error if
     /// something of this namespace is mounted there; fine if there is no such folder.
-    fn renew_folder(&self, folder: &Path) -> Result<()>;
+    fn exchange_folder(&self, folder: &Path) -> Result<()>;
     /// Removes what a killed call left of that beside the folder.
-    fn tidy_renewal(&self, folder: &Path);
+    fn tidy_exchange(&self, folder: &Path);
     /// A copy of the mount, to put back what was taken off too early; nothing where the kernel
     /// cannot make one.
     fn copy_of(&self, mount: &Mount) -> Option<OwnedFd>;
@@ -362,7 +362,7 @@ pub trait Processes {
 }
 
 /// Mounts that take another's place while it is used, in any mount namespace.
-pub trait Switches {
+pub trait Remounts {
     /// The best method that this kernel has.
     fn method(&self) -> Method;
     /// Puts a mount of the new file system in the place of each old one, with everything that the

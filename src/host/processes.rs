@@ -5,7 +5,7 @@ use super::{Processes, kernel, tool};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mount::aftercare::Wakeup;
+use crate::model::mount::after_heal::Wakeup;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::os::fd::OwnedFd;

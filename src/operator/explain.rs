@@ -8,7 +8,7 @@ use super::{history, journal};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host::records::Records;
-use crate::model::disk::formatting::{self, Asked};
+use crate::model::disk::formatting::{self, FormatRequester};
 use crate::model::error::Result;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::staleness::MountVerdict;
@@ -208,7 +208,7 @@ fn if_blank(facts: &VolumeFacts) -> Option<String> {
         life: view.life.as_ref(),
         mounted_on: view.mounted_on.as_deref(),
     };
-    Some(match formatting::may_format(&known, Asked::ByItself) {
+    Some(match formatting::may_format(&known, FormatRequester::Mount) {
         Ok(_) => "the next mountdevice makes its file system".to_owned(),
         Err(objection) => format!("it stays blank: {}", objection.cause),
     })

@@ -2,9 +2,9 @@
 //! image then needs nothing but the unpacked release: the shell is the machine's own.
 
 use crate::failpoints;
-use crate::host::left_behind::Left;
+use crate::host::left_behind::LeftProcess;
 use crate::host::worker;
-use crate::host::worker::watched::Signals;
+use crate::host::worker::parent::Signals;
 use crate::model::error::{Error, Kind, Result};
 use crate::watchdog::{self, PartPatience};
 use std::fs;
@@ -91,12 +91,12 @@ fn again_and_again(
 ) -> Result<String> {
     let mut signals = Signals::of_the_end()?;
     let mut last = Vec::new();
-    let mut left: Vec<Left> = Vec::new();
+    let mut left: Vec<LeftProcess> = Vec::new();
     let in_all = failpoints::wish("INCLOUD_DISK_NODE_AT_MOST").and_then(|text| text.parse().ok());
     let in_all = in_all.map_or(AT_MOST, Duration::from_secs);
     let patience = PartPatience { in_all, with_hanging: None, after_a_signal: TO_ITS_END };
     loop {
-        left.retain(Left::is_alive);
+        left.retain(LeftProcess::is_alive);
         if left.is_empty() {
             let part = watchdog::part(patience, || {
                 let said =

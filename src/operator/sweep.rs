@@ -9,13 +9,13 @@ use super::switched::{notes, word};
 use super::terminal;
 use crate::configuration::Config;
 use crate::driver::Driver;
-use crate::driver::attachment::forgotten::Forgotten;
+use crate::driver::attachment::take_down::TakenDown;
 use crate::driver::heal::adopt::FoundMount;
 use crate::driver::heal::outcome::Healed;
-use crate::driver::heal::sweep::Tended;
+use crate::driver::heal::sweep::Swept;
 use crate::host::clock::Deadline;
 use crate::host::devices::SysfsDevices;
-use crate::host::worker::watched::Signals;
+use crate::host::worker::parent::Signals;
 use crate::host::{Devices, device_nodes, worker};
 use crate::log;
 use crate::model::error::{Error, Kind, Result};
@@ -73,19 +73,19 @@ pub(super) fn run(
     let mode = if dry_run { HealMode::Report } else { config.heal.mode };
     // A timer's log needs no line each minute.
     let is_asked = dry_run || worker::is_seen();
-    let tending = Tending { mode, config, origin, is_asked, is_plan: dry_run };
+    let sweep = NodeSweep { mode, config, origin, is_asked, is_plan: dry_run };
     match whom {
-        Whom::Coming => tending.watch(),
+        Whom::Coming => sweep.watch(),
         // The kernel gives its number away when it is gone.
         Whom::Disk(node) if !node.exists() => {
             Ok(terminal::told(&format!("there is no {}", node.display())))
         }
-        Whom::Disk(node) => tending.once(Some(node)),
-        Whom::All => tending.once(None),
+        Whom::Disk(node) => sweep.once(Some(node)),
+        Whom::All => sweep.once(None),
     }
 }
 
-struct Tending<'a> {
+struct NodeSweep<'a> {
     mode: HealMode,
     config: &'a Config,
     origin: Option<&'a Path>,
@@ -134,7 +134,7 @@ impl Looked {
     }
 }
 
-impl Tending<'_> {
+impl NodeSweep<'_> {
     fn with_driver<T>(&self, work: impl FnOnce(&Driver<'_>) -> Result<T>) -> Result<T> {
         measured("heal", self.config, self.origin, Deadline::after(PATIENCE), work)
     }
@@ -210,19 +210,19 @@ impl Tending<'_> {
         let _is_logged = log::start(self.config);
         let id = log::new_call_id();
         let _span = tracing::error_span!("verb", id, op = "heal").entered();
-        let end = self.tend(node, put_off).unwrap_or_else(|error| {
+        let end = self.sweep(node, put_off).unwrap_or_else(|error| {
             tell(String::new(), vec![format!("cannot look: {error}")], true);
-            Tended::default()
+            Swept::default()
         });
         tell_news(&News::End { is_busy: end.is_busy, is_hanging: end.is_hanging });
     }
 
-    fn tend(&self, node: Option<&Path>, put_off: &BTreeSet<String>) -> Result<Tended> {
+    fn sweep(&self, node: Option<&Path>, put_off: &BTreeSet<String>) -> Result<Swept> {
         self.with_driver(|driver| {
             if self.mode == HealMode::Off {
                 driver.recovery.end_all_leftovers();
                 tell_forgotten(driver);
-                return Ok(Tended::default());
+                return Ok(Swept::default());
             }
             let mut told = |id: &VolumeId, done: Result<Healed>| {
                 tell(id.to_string(), told(id, &done, self.mode), done.is_err());
@@ -233,9 +233,9 @@ impl Tending<'_> {
                     seen.and_then(|seen| device_nodes::number_of(&seen)).ok_or_else(|| {
                         Error::bad_call(format!("{} is no disk's node", node.display()))
                     })?;
-                return driver.sweep.tend_disk(number, self.mode, &mut told);
+                return driver.sweep.sweep_disk(number, self.mode, &mut told);
             }
-            let tended = driver.sweep.tend_all(self.mode, put_off, &mut told)?;
+            let swept = driver.sweep.sweep_all(self.mode, put_off, &mut told)?;
             if self.mode == HealMode::Auto {
                 for one in driver.adoption.adopt_found()? {
                     let (folder, line) = told_of_found(&one);
@@ -246,7 +246,7 @@ impl Tending<'_> {
                 driver.recovery.end_all_leftovers();
                 tell_forgotten(driver);
             }
-            Ok(tended)
+            Ok(swept)
         })
     }
 
@@ -329,7 +329,7 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
     lines
 }
 
-fn told_of_forgotten(one: &Forgotten) -> String {
+fn told_of_taken_down(one: &TakenDown) -> String {
     let what = match &one.outcome {
         Ok(true) => "unmounted and detached".to_owned(),
         Ok(false) => "unmounted".to_owned(),
@@ -343,7 +343,7 @@ fn tell_forgotten(driver: &Driver<'_>) {
     let Some(kubelet) = System::default().kubelet() else { return };
     for one in driver.taking_down.end_forgotten(!kubelet.is_attached_by_controller) {
         let whose = format!("{} forgotten", one.id);
-        tell(whose, vec![told_of_forgotten(&one)], one.outcome.is_err());
+        tell(whose, vec![told_of_taken_down(&one)], one.outcome.is_err());
     }
 }
 

@@ -11,8 +11,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use incloud_disk::host::Switches;
-use incloud_disk::host::remount::KernelSwitches;
+use incloud_disk::host::Remounts;
+use incloud_disk::host::remount::KernelRemounts;
 use incloud_disk::model::mount::replacement::{Method, ReplacementOutcome};
 use std::time::{Duration, Instant};
 use support::disks::{Disk, Disks, replace, table_of, will_change};
@@ -26,7 +26,7 @@ fn main() {
         return;
     }
     let begin = Instant::now();
-    let best = KernelSwitches::default().method();
+    let best = KernelRemounts::default().method();
     let time = begin.elapsed().as_secs_f64() * 1e3;
     println!("this kernel's best: {best}, found out in {time:.2} ms; two mounts in each container");
     println!(
@@ -73,7 +73,7 @@ fn row(method: Method, pids: &[u32], disks: &Disks) {
 
 /// What it costs to find out, before, what a switch will change for a moment.
 fn looks(method: Method, pids: &[u32], disk: &Disk) -> Duration {
-    let switches = KernelSwitches::by(method);
+    let switches = KernelRemounts::by(method);
     let one = |pid: &u32| {
         let stale = disk.among(&table_of(*pid));
         let begin = Instant::now();
@@ -89,7 +89,7 @@ fn looks(method: Method, pids: &[u32], disk: &Disk) -> Duration {
 }
 
 fn round(method: Method, pids: &[u32], from: &Disk, to: &Disk) -> Vec<Duration> {
-    let switches = KernelSwitches::by(method);
+    let switches = KernelRemounts::by(method);
     let one = |pid: &u32| {
         let stale = from.among(&table_of(*pid));
         let begin = Instant::now();

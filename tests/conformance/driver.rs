@@ -5,7 +5,7 @@ use crate::suite::Subject;
 use crate::tagged::Tagged;
 use incloud_disk::cloud::Cloud;
 use incloud_disk::driver::attachment::detach::Force;
-use incloud_disk::driver::call_counts::Tally;
+use incloud_disk::driver::call_counts::CallCounts;
 use incloud_disk::driver::{self, Driver, Outcome, Ports, Volume};
 use incloud_disk::flexvolume::FACE;
 use incloud_disk::host::census::KernelCensus;
@@ -17,13 +17,13 @@ use incloud_disk::host::mounts::KernelMounts;
 use incloud_disk::host::pace::Pace;
 use incloud_disk::host::processes::KernelProcesses;
 use incloud_disk::host::records::Records;
-use incloud_disk::host::remount::KernelSwitches;
+use incloud_disk::host::remount::KernelRemounts;
 use incloud_disk::host::shared_answers::Answers;
 use incloud_disk::model::cloud::attachment_state::Sharing;
 use incloud_disk::model::error::{Kind, Result};
 use incloud_disk::model::face::Faces;
 use incloud_disk::model::ids::{NodeName, VolumeId, VolumeName};
-use incloud_disk::model::mount::aftercare::After;
+use incloud_disk::model::mount::after_heal::After;
 use incloud_disk::model::policy::{GuardPolicy, HealMode, Takeover};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -44,7 +44,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         this_node: &NodeName::parse("controller").unwrap(),
         takeover: Takeover::Off,
         census: &KernelCensus::default(),
-        switches: &KernelSwitches::default(),
+        remounts: &KernelRemounts::default(),
         heal: HealMode::Off,
         after: &After::Nothing,
         processes: &KernelProcesses,
@@ -54,7 +54,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         face: &FACE,
         operation: "test",
         deadline: Deadline::after(Duration::from_secs(5)),
-        tally: &Tally::default(),
+        counts: &CallCounts::default(),
     };
     driver::with_driver(&ports, work)
 }

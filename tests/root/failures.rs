@@ -13,7 +13,7 @@ const MOST: usize = 300;
 
 /// What fails in the life of this file system: not all of it happens in every one.
 const NEVER_IN_A_CLEAN_LIFE: [&str; 11] = [
-    "mounts.renew_folder",
+    "mounts.exchange_folder",
     "filesystems.wipe",
     "mounts.put_back",
     "mounts.unmount_inside",

@@ -203,7 +203,7 @@ fn an_exclusive_open_that_hangs_is_no_success_and_no_free_disk() {
     let held = node.base().join("held");
     let unstage = scene.volume.unstage();
     let mut command = node.command(&unstage);
-    command.env("INCLOUD_DISK_SEAM", format!("devices.freedom=hold:{}", held.display()));
+    command.env("INCLOUD_DISK_SEAM", format!("devices.exclusive_open=hold:{}", held.display()));
     let running = Running::start(command);
     eventually("it is unmounted", || held.exists());
     assert_eq!(layers_at(&scene.volume.global()), 0);

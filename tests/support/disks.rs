@@ -3,8 +3,8 @@
 
 use super::output_of;
 use incloud_disk::host::clock::Deadline;
-use incloud_disk::host::remount::KernelSwitches;
-use incloud_disk::host::{SwitchRequest, Switches};
+use incloud_disk::host::remount::KernelRemounts;
+use incloud_disk::host::{Remounts, SwitchRequest};
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
 use incloud_disk::model::mount::replacement::{Method, MountIntent, Switched};
@@ -101,13 +101,13 @@ impl Disks {
 #[track_caller]
 pub fn switch(pid: u32, method: Method, from: &Disk, to: &Disk) -> Vec<Switched> {
     let stale = from.among(&table_of(pid));
-    replace(KernelSwitches::by(method), Some(pid), &stale, to)
+    replace(KernelRemounts::by(method), Some(pid), &stale, to)
 }
 
 /// Calls the library.
 #[track_caller]
 pub fn replace(
-    switches: KernelSwitches,
+    switches: KernelRemounts,
     pid: Option<u32>,
     stale: &[Mount],
     to: &Disk,
@@ -128,7 +128,7 @@ pub fn replace(
 /// What replacing them will change for a moment.
 #[track_caller]
 pub fn will_change(
-    switches: KernelSwitches,
+    switches: KernelRemounts,
     pid: u32,
     stale: &[Mount],
     to: &Disk,

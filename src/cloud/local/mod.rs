@@ -256,7 +256,7 @@ impl<'a> LocalCloud<'a> {
     }
 
     fn unplug(&self, id: &VolumeId, disk: &Device) -> Result<()> {
-        if self.devices.freedom(disk)?.is_free()? {
+        if self.devices.exclusive_open(disk)?.is_free()? {
             let node = device_nodes::open_to_read(disk)?;
             // Open, the number is this disk's; it must still be the volume's.
             self.devices.check(&self.identity(id), disk)?;
@@ -268,7 +268,9 @@ impl<'a> LocalCloud<'a> {
         // loses it. Somebody who only looks at a new disk (udev) is given a moment.
         let moment = Deadline::after(Duration::from_millis(200));
         while self.disk(id)?.is_some_and(|now| now.number == disk.number) {
-            if !self.devices.freedom(disk)?.is_free()? || !moment.pause(Duration::from_millis(5)) {
+            if !self.devices.exclusive_open(disk)?.is_free()?
+                || !moment.pause(Duration::from_millis(5))
+            {
                 pull::pull(&self.shelf, self.devices, id, disk)?;
                 break;
             }

@@ -4,7 +4,7 @@ use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
 use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::Guard;
-use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::remote_mark::{Marks, RemoteMarks};
 use crate::driver::heal::Healing;
 use crate::driver::lookup::attachment_view::{
@@ -19,7 +19,7 @@ use crate::host::Devices;
 use crate::host::clock::Deadline;
 use crate::host::pace::Change;
 use crate::host::shared_answers::Answers;
-use crate::model::cloud::attachment_state::{Mapping, Sharing, Situation};
+use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::report::tear_down::TearDown;
@@ -61,7 +61,7 @@ pub struct Attaching<'a> {
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) guard: &'a Guard<'a>,
     pub(in crate::driver) healing: &'a Healing<'a>,
     pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
@@ -93,7 +93,7 @@ impl Attaching<'_> {
         let lock = self.locking.lock_if_possible(&volume.id)?;
         if lock.is_some() && node == self.this_node {
             self.guard.wanted_again(&volume.id, &[TearDown::Detach]);
-            self.forgetting.note_caller(&volume.id);
+            self.let_go_volumes.note_caller(&volume.id);
         }
         let attach = |server: Option<&ServerId>| {
             let server = server.ok_or_else(|| no_server(node))?;
@@ -208,7 +208,7 @@ impl Attaching<'_> {
                 Attempt { refusal: None, .. } => Trust::Own,
                 _ => Trust::Listing,
             };
-            let situation = match self.attachments.situation(&state, server, trust) {
+            let situation = match self.attachments.attachment_state(&state, server, trust) {
                 Ok(situation) => situation,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
@@ -218,24 +218,26 @@ impl Attaching<'_> {
                 tracing::info!(volume = %volume.id, %server, status = state.status.word, ?situation, "looked");
             }
             match situation {
-                Situation::Attached | Situation::AttachedBusy => {
+                AttachmentState::Attached | AttachmentState::AttachedBusy => {
                     self.attachments.forget_answers(&volume.id);
-                    if let (Some(asked), Situation::Attached) = (attempt.asked, situation) {
+                    if let (Some(asked), AttachmentState::Attached) = (attempt.asked, situation) {
                         self.attachments.note_pace(Change::Attach, asked);
                     }
                     return Ok(state);
                 }
-                Situation::Elsewhere if taken_over && !settle.over() => {}
-                Situation::Elsewhere => {
+                AttachmentState::Elsewhere if taken_over && !settle.over() => {}
+                AttachmentState::Elsewhere => {
                     self.takeovers.take_over(&state, server)?;
                     taken_over = true;
                     settle = self.attachments.settle();
                 }
-                Situation::Shareable if sharing == Sharing::Alone => {
+                AttachmentState::Shareable if sharing == Sharing::Alone => {
                     return Err(self.takeovers.elsewhere(&state, server)?.hint(SHARE));
                 }
-                Situation::Unusable => return Err(self.attachments.unusable(&state)),
-                Situation::Free | Situation::Shareable if attempt.tries == 0 || settle.over() => {
+                AttachmentState::Unusable => return Err(self.attachments.unusable(&state)),
+                AttachmentState::Free | AttachmentState::Shareable
+                    if attempt.tries == 0 || settle.over() =>
+                {
                     if attempt.tries == TRIES {
                         return Err(undone(volume, server, attempt.refusal.clone()));
                     }
@@ -248,22 +250,22 @@ impl Attaching<'_> {
                         looks = self.attachments.looks_at(Change::Attach);
                     }
                 }
-                Situation::Ghost if settle.over() => {
+                AttachmentState::Ghost if settle.over() => {
                     return Err(self.attachments.ghost(&state, server));
                 }
-                Situation::Forgotten | Situation::ServerGone if settle.over() => {
+                AttachmentState::Forgotten | AttachmentState::ServerGone if settle.over() => {
                     self.takeovers.take_over(&state, server)?;
                     settle = self.attachments.settle();
                 }
-                Situation::Free
-                | Situation::Shareable
-                | Situation::Ghost
-                | Situation::Forgotten
-                | Situation::ServerGone => {}
-                Situation::Attaching
-                | Situation::Detaching
-                | Situation::Busy
-                | Situation::BusyElsewhere => {
+                AttachmentState::Free
+                | AttachmentState::Shareable
+                | AttachmentState::Ghost
+                | AttachmentState::Forgotten
+                | AttachmentState::ServerGone => {}
+                AttachmentState::Attaching
+                | AttachmentState::Detaching
+                | AttachmentState::Busy
+                | AttachmentState::BusyElsewhere => {
                     settle = self.attachments.settle();
                 }
             }
@@ -336,8 +338,8 @@ impl Attaching<'_> {
 
     fn may_have_been_taken(&self, id: &VolumeId, server: &ServerId) -> Result<bool> {
         let state = self.attachments.existing(id)?;
-        let situation = self.attachments.situation(&state, server, Trust::Both)?;
-        Ok(!matches!(situation, Situation::Free | Situation::Unusable))
+        let situation = self.attachments.attachment_state(&state, server, Trust::Both)?;
+        Ok(!matches!(situation, AttachmentState::Free | AttachmentState::Unusable))
     }
 
     /// Whether the volume is attached to the node's server, on its way there, or still going.
@@ -365,21 +367,21 @@ impl Attaching<'_> {
 
     fn is_attached_to(&self, volume: &Volume, server: &ServerId) -> Result<bool> {
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
-        let is_attached = match self.attachments.situation(&state, server, Trust::Listing)? {
-            Situation::Attached
-            | Situation::AttachedBusy
-            | Situation::Attaching
-            | Situation::Detaching => true,
-            Situation::Free
-            | Situation::Elsewhere
-            | Situation::Shareable
-            | Situation::BusyElsewhere => false,
-            Situation::Busy => return Err(self.attachments.still_moving(&state, None)),
-            Situation::Ghost => return Err(self.attachments.ghost(&state, server)),
-            Situation::Forgotten | Situation::ServerGone => {
+        let is_attached = match self.attachments.attachment_state(&state, server, Trust::Listing)? {
+            AttachmentState::Attached
+            | AttachmentState::AttachedBusy
+            | AttachmentState::Attaching
+            | AttachmentState::Detaching => true,
+            AttachmentState::Free
+            | AttachmentState::Elsewhere
+            | AttachmentState::Shareable
+            | AttachmentState::BusyElsewhere => false,
+            AttachmentState::Busy => return Err(self.attachments.still_moving(&state, None)),
+            AttachmentState::Ghost => return Err(self.attachments.ghost(&state, server)),
+            AttachmentState::Forgotten | AttachmentState::ServerGone => {
                 return Err(self.attachments.contradiction(&state, server));
             }
-            Situation::Unusable => return Err(self.attachments.unusable(&state)),
+            AttachmentState::Unusable => return Err(self.attachments.unusable(&state)),
         };
         if is_attached {
             self.requests.record_pair(volume, &state)?;

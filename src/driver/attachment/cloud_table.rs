@@ -3,7 +3,7 @@
 
 use crate::cloud::openstack::words::{STATUSES, volume_status};
 use crate::driver::attachment::detach::Force;
-use crate::driver::call_counts::Tally;
+use crate::driver::call_counts::CallCounts;
 use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
 use crate::driver::operation::Volume;
 use crate::driver::{Driver, Ports, with_driver};
@@ -16,7 +16,7 @@ use crate::model::cloud::attachment_state::{Mapping, Sharing};
 use crate::model::error::{Error, Kind};
 use crate::model::face::{Faces, OF_TESTS};
 use crate::model::ids::{NodeName, VolumeId};
-use crate::model::mount::aftercare::After;
+use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, Takeover};
 use std::time::Duration;
 
@@ -56,14 +56,14 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
             this_node: &NodeName::parse("another-node").unwrap(),
             takeover: Takeover::Off,
             census: &NoHost,
-            switches: &NoHost,
+            remounts: &NoHost,
             after: &After::Nothing,
             processes: &NoHost,
             heal: HealMode::Off,
             scratch: folder.path(),
             guard: &GuardPolicy::default(),
             operation: "test",
-            tally: &Tally::default(),
+            counts: &CallCounts::default(),
             faces: Faces::default(),
             face: &OF_TESTS.0[0],
             deadline: Deadline::after(deadline),

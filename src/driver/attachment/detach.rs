@@ -5,7 +5,7 @@ use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
 use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::guard::{Guard, Sight};
+use crate::driver::guard::{Guard, UsersSeen};
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::attachment_view::{Asking, Attachments, Trust, after_all};
 use crate::driver::lookup::disk_numbers::DiskNumbers;
@@ -17,7 +17,7 @@ use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::pace::Change;
 use crate::host::records::Records;
-use crate::model::cloud::attachment_state::{Mapping, Situation};
+use crate::model::cloud::attachment_state::{AttachmentState, Mapping};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
@@ -167,7 +167,7 @@ impl Detaching<'_> {
                 None if tries > 0 => Trust::Own,
                 _ => Trust::Listing,
             };
-            let situation = match self.attachments.situation(&state, server, trust) {
+            let situation = match self.attachments.attachment_state(&state, server, trust) {
                 Ok(situation) => situation,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
@@ -183,7 +183,7 @@ impl Detaching<'_> {
                 return Err(attached_anew(&id, server));
             }
             match situation {
-                Situation::Attached if tries == 0 || settle.over() => {
+                AttachmentState::Attached if tries == 0 || settle.over() => {
                     if tries == TRIES {
                         return Err(kept(&id, server, refusal));
                     }
@@ -197,7 +197,9 @@ impl Detaching<'_> {
                     asked = Some(Instant::now());
                     failpoints::step("detach.requested");
                 }
-                Situation::Free | Situation::Elsewhere | Situation::Shareable if tries > 0 => {
+                AttachmentState::Free | AttachmentState::Elsewhere | AttachmentState::Shareable
+                    if tries > 0 =>
+                {
                     if let (Some(asked), None) = (asked, &refusal) {
                         self.attachments.note_pace(Change::Detach, asked);
                     }
@@ -205,12 +207,12 @@ impl Detaching<'_> {
                 }
                 // Not at this server by either account. What the cloud is busy with may still come
                 // here, and is given a moment.
-                Situation::Free
-                | Situation::Elsewhere
-                | Situation::Shareable
-                | Situation::Unusable
-                | Situation::BusyElsewhere
-                    if situation != Situation::BusyElsewhere || settle.over() =>
+                AttachmentState::Free
+                | AttachmentState::Elsewhere
+                | AttachmentState::Shareable
+                | AttachmentState::Unusable
+                | AttachmentState::BusyElsewhere
+                    if situation != AttachmentState::BusyElsewhere || settle.over() =>
                 {
                     let open = self
                         .requests
@@ -223,16 +225,16 @@ impl Detaching<'_> {
                     }
                     awaited = open;
                 }
-                Situation::Ghost if settle.over() => {
+                AttachmentState::Ghost if settle.over() => {
                     return Err(self.attachments.ghost(&state, server));
                 }
-                Situation::Forgotten | Situation::ServerGone if settle.over() => {
+                AttachmentState::Forgotten | AttachmentState::ServerGone if settle.over() => {
                     return Err(self.attachments.contradiction(&state, server));
                 }
-                Situation::Attaching
-                | Situation::AttachedBusy
-                | Situation::Detaching
-                | Situation::Busy => {
+                AttachmentState::Attaching
+                | AttachmentState::AttachedBusy
+                | AttachmentState::Detaching
+                | AttachmentState::Busy => {
                     settle = self.attachments.settle();
                 }
                 // Given a moment to come right by itself.
@@ -259,14 +261,14 @@ impl Detaching<'_> {
     /// What this machine can see decides; where it sees nothing, or is another one, the mark that
     /// the server left.
     fn guard_detach(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<()> {
-        if node == self.this_node && self.may_leave(&state.id)? == Sight::Clear {
+        if node == self.this_node && self.may_leave(&state.id)? == UsersSeen::Yes {
             return Ok(());
         }
         self.marks.guard_by_mark(state, server)
     }
 
     /// What an earlier call left is ended first: it may be all that has the disk.
-    fn may_leave(&self, id: &VolumeId) -> Result<Sight> {
+    fn may_leave(&self, id: &VolumeId) -> Result<UsersSeen> {
         self.locking.nothing_hangs(id)?;
         self.recovery.end_leftovers(id);
         self.guard.guard_attachment(id)

@@ -3,11 +3,11 @@
 use super::{NoHost, nothing};
 use crate::host::child::FileSystemKeeper;
 use crate::host::clock::Deadline;
-use crate::host::{Census, Processes, SwitchRequest, Switches};
+use crate::host::{Census, Processes, Remounts, SwitchRequest};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::Result;
 use crate::model::ids::ConsumerId;
-use crate::model::mount::aftercare::Wakeup;
+use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{
     Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers,
 };
@@ -70,7 +70,7 @@ impl Census for NoHost {
     }
 }
 
-impl Switches for NoHost {
+impl Remounts for NoHost {
     fn method(&self) -> Method {
         Method::Stack
     }

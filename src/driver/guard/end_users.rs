@@ -9,7 +9,7 @@ use crate::host::clock::Deadline;
 use crate::host::{Census, Processes};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
-use crate::model::mount::aftercare::Wakeup;
+use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{Answer, NamespaceKeeper, Process};
 use crate::model::pauses::Steps;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Copies of the machine's folders in other mount namespaces: told from claims, and ended.
 
-use crate::driver::guard::departure::{LETS_GO, MOMENT};
 use crate::driver::guard::flush::{Flushing, is_peer_of_own};
+use crate::driver::guard::free_disks::{LETS_GO, MOMENT};
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
@@ -223,7 +223,7 @@ impl LeakedCopies<'_> {
     /// Ends whatever may be mounted at the folder in other namespaces. If it cannot be, the disk is
     /// not free, and that is said with its users.
     pub(in crate::driver) fn renew_in_doubt(&self, folder: &Path) {
-        if let Err(error) = self.mounts.renew_folder(folder) {
+        if let Err(error) = self.mounts.exchange_folder(folder) {
             tracing::warn!(folder = %folder.display(), %error, "copies of its mount may stay");
         }
     }
@@ -243,7 +243,7 @@ impl LeakedCopies<'_> {
         let mut why = String::new();
         for folder in &views.folders {
             tracing::warn!(folder = %folder.display(), "putting another folder in its place: that ends the copies of its mount that stay elsewhere");
-            if let Err(error) = self.mounts.renew_folder(folder) {
+            if let Err(error) = self.mounts.exchange_folder(folder) {
                 why = format!(": {}", error.cause);
             }
         }

@@ -28,14 +28,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The consumer's folder, and what stands there.
-pub(in crate::driver) struct Parting<'a> {
+pub(in crate::driver) struct ConsumerFolder<'a> {
     pub(in crate::driver) id: Option<&'a VolumeId>,
     pub(in crate::driver) consumer: &'a ConsumerId,
     pub(in crate::driver) folder: &'a Path,
     pub(in crate::driver) mounted: &'a [DeviceNumber],
 }
 
-impl Parting<'_> {
+impl ConsumerFolder<'_> {
     fn tear_down(&self) -> TearDown {
         TearDown::Unpublish(self.consumer.clone())
     }
@@ -58,7 +58,7 @@ impl LettingGo<'_> {
     /// mount that would go along. Answers those that its processes keep.
     pub(in crate::driver) fn guard_folder(
         &self,
-        one: &Parting<'_>,
+        one: &ConsumerFolder<'_>,
         own: &MountTable,
     ) -> Result<Vec<Kept>> {
         if self.policy.mode == GuardMode::Off {
@@ -104,7 +104,11 @@ impl LettingGo<'_> {
 
     /// After the unmount: whether processes of the consumer have the volume. An error if one of them
     /// lost it, or if the cloud cannot be told: then the machine's mount is to be put back.
-    pub(in crate::driver) fn look_again(&self, one: &Parting<'_>, kept: &[Kept]) -> Result<bool> {
+    pub(in crate::driver) fn look_again(
+        &self,
+        one: &ConsumerFolder<'_>,
+        kept: &[Kept],
+    ) -> Result<bool> {
         if self.policy.mode == GuardMode::Off {
             return Ok(false);
         }
@@ -142,7 +146,7 @@ impl LettingGo<'_> {
     /// would lose it: that is the guard's refusal.
     pub(in crate::driver) fn refuse_who_is_in_the_way(
         &self,
-        one: &Parting<'_>,
+        one: &ConsumerFolder<'_>,
         error: Error,
     ) -> Error {
         if error.kind != Kind::Busy || self.policy.mode == GuardMode::Off {
@@ -185,7 +189,7 @@ impl LettingGo<'_> {
     }
 
     /// The processes of the consumer that have the volume, by the namespaces where they live.
-    fn uses_of(&self, one: &Parting<'_>, numbers: &[DeviceNumber]) -> Answer<Users> {
+    fn uses_of(&self, one: &ConsumerFolder<'_>, numbers: &[DeviceNumber]) -> Answer<Users> {
         let ask = || self.ownership.holders_of(one.id, one.consumer, numbers);
         let holders = match ask() {
             Answer::Told(holders) if holders.is_empty() => return Answer::Told(Users::default()),
@@ -219,7 +223,7 @@ impl LettingGo<'_> {
 
     /// Until kubelet mounts again the mark in the cloud alone may stand between a controller's detach
     /// and the pod: it must be there. Where the cloud allows none, the pod must do without.
-    fn must_be_marked(&self, one: &Parting<'_>) -> Result<()> {
+    fn must_be_marked(&self, one: &ConsumerFolder<'_>) -> Result<()> {
         let Some(id) = one.id else {
             let reason = format!(
                 "pod {} still runs, and which volume it has cannot be told",
@@ -237,12 +241,12 @@ impl LettingGo<'_> {
         self.refuse_for_it(one, &reason)
     }
 
-    fn refuse_for_it(&self, one: &Parting<'_>, reason: &str) -> Result<()> {
+    fn refuse_for_it(&self, one: &ConsumerFolder<'_>, reason: &str) -> Result<()> {
         let pods = BTreeSet::from([one.consumer.clone()]);
         self.refusals.refuse_for(one.id, &one.tear_down(), Some(pods), reason)
     }
 
-    fn label_of(&self, one: &Parting<'_>) -> String {
+    fn label_of(&self, one: &ConsumerFolder<'_>) -> String {
         let label = one.id.and_then(|id| self.label(id, one.consumer));
         labelled(one.consumer, label.as_deref())
     }

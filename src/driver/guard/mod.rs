@@ -4,17 +4,17 @@
 //! the volumes of pods that never stopped (kubernetes issues 120150, 113979). The processes are
 //! the truth. Every refusal ends by itself with them, or by a person's word, and never by time.
 
-pub(in crate::driver) mod departure;
 pub mod end_users;
 pub(in crate::driver) mod flush;
-pub mod forgotten;
+pub(in crate::driver) mod free_disks;
 pub(in crate::driver) mod leaked_copies;
+pub mod let_go_volumes;
 pub(in crate::driver) mod letting_go;
 pub(in crate::driver) mod refusal;
 pub(in crate::driver) mod remote_mark;
 
-use crate::driver::guard::departure::Departures;
 use crate::driver::guard::flush::Flushing;
+use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::lookup::find_disk::Disks;
@@ -32,11 +32,11 @@ use crate::model::report::tear_down::TearDown;
 
 /// Whether what uses a disk could be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum UsersSeen {
     /// Processes, mounts and the disk.
-    Clear,
+    Yes,
     /// Not from here.
-    None,
+    No,
 }
 
 /// Whether a disk may leave this machine.
@@ -51,7 +51,7 @@ pub(in crate::driver) struct Guard<'a> {
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) flushing: &'a Flushing<'a>,
     pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) copies: &'a LeakedCopies<'a>,
 }
 
@@ -59,17 +59,17 @@ impl Guard<'_> {
     /// Whether the volume may leave this machine. The kernel's answer to an exclusive open is the
     /// last word; where neither processes nor disk can be seen (a controller's container) the
     /// orchestrator's own order of calls is all there is.
-    pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<Sight> {
+    pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<UsersSeen> {
         if self.policy.mode == GuardMode::Off {
-            return Ok(Sight::Clear);
+            return Ok(UsersSeen::Yes);
         }
         let disk = match self.disks.find_disk(id) {
             Ok(Some(disk)) => disk,
             // Not here, or not visible: a controller's container may have /sys and no /dev.
-            Ok(None) => return Ok(Sight::None),
+            Ok(None) => return Ok(UsersSeen::No),
             Err(error) if self.devices.are_out_of_sight() => {
                 tracing::info!(volume = %id, %error, "this machine's disks cannot be seen from here: detaching on the orchestrator's word");
-                return Ok(Sight::None);
+                return Ok(UsersSeen::No);
             }
             Err(error) => return Err(error),
         };
@@ -99,8 +99,8 @@ impl Guard<'_> {
             self.copies.renew_in_doubt(&staged.folder);
         }
         let is_told =
-            self.departures.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
-        Ok(if is_told { Sight::Clear } else { Sight::None })
+            self.free_disks.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
+        Ok(if is_told { UsersSeen::Yes } else { UsersSeen::No })
     }
 
     /// Who makes a mount busy, and what ends that: what is mounted in it, else who uses its files.

@@ -1,6 +1,6 @@
 //! A tear-down is refused, remembered, counted, and its end noted.
 
-use crate::driver::call_counts::Tally;
+use crate::driver::call_counts::CallCounts;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::host::clock::now;
 use crate::host::machine::uptime;
@@ -28,7 +28,7 @@ fn occasion(face: &Face, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
 pub(in crate::driver) struct Refusals<'a> {
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) policy: &'a GuardPolicy,
-    pub(in crate::driver) tally: &'a Tally,
+    pub(in crate::driver) counts: &'a CallCounts,
     pub(in crate::driver) face: &'static Face,
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
 }
@@ -103,7 +103,7 @@ impl Refusals<'_> {
             );
             return Ok(());
         }
-        self.tally.refused(self.face.words.operation(tear_down));
+        self.counts.refused(self.face.words.operation(tear_down));
         if let Some(id) = id {
             let noted = |record: &mut VolumeRecord| {
                 record.refusals = record.refusals.saturating_add(1);

@@ -3,7 +3,7 @@
 //! finds it there. The mark never fails a mount.
 
 use crate::cloud::{Cloud, CloudVolume, Note, ServerState};
-use crate::driver::guard::departure::Departures;
+use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::refusal::Refusals;
 use crate::failpoints;
 use crate::host::clock::{Deadline, now};
@@ -20,7 +20,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whose mark is with the volume.
-enum Left {
+enum LeftMark {
     /// Ours; and how often the volume had gone to another server, if that is known.
     Ours(Option<u64>),
     /// Ours, as this server, beside that of another which has the volume too.
@@ -52,7 +52,7 @@ pub struct RemoteMarks<'a> {
     pub(in crate::driver) policy: &'a GuardPolicy,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
 }
 
 impl RemoteMarks<'_> {
@@ -84,11 +84,11 @@ impl RemoteMarks<'_> {
             record.is_life_told = true;
             record.mark_is_answered();
             match left {
-                Left::Ours(tenure) => {
+                LeftMark::Ours(tenure) => {
                     record.is_marked = true;
                     record.tenure = tenure;
                 }
-                Left::Beside(server) => record.marked_beside = Some(server),
+                LeftMark::Beside(server) => record.marked_beside = Some(server),
             }
         });
         if let Err(error) = noted {
@@ -104,7 +104,7 @@ impl RemoteMarks<'_> {
         id: &VolumeId,
         seen: Option<CloudVolume>,
         deadline: Deadline,
-    ) -> Result<Left> {
+    ) -> Result<LeftMark> {
         let Some(server) = self.cloud.server(self.this_node, deadline)? else {
             return Err(Error::new(Kind::Missing, "it knows no server for this node"));
         };
@@ -129,12 +129,12 @@ impl RemoteMarks<'_> {
             tracing::info!(volume = %id, %other, "another server has its mark with the volume: this one's is left beside it");
             let left = self.note_mounted(id, Note::MountedBeside(&server), deadline);
             self.noted(id, left.clone()).and(left)?;
-            return Ok(Left::Beside(server));
+            return Ok(LeftMark::Beside(server));
         }
         let left = self.note_mounted(id, Note::MountedOn(Some(&server)), deadline);
         // It says of a refusal what a person must know, once.
         self.noted(id, left.clone()).and(left)?;
-        Ok(Left::Ours(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
+        Ok(LeftMark::Ours(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
     }
 
     /// What was mounted has data: that is noted in the same request, and stays.
@@ -182,7 +182,7 @@ impl RemoteMarks<'_> {
             tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
         }
         let has_mark = self.leaves_marks() && record.may_have_mark();
-        if !has_mark || record.staged.is_some() || !self.departures.has_departed(id) {
+        if !has_mark || record.staged.is_some() || !self.free_disks.has_departed(id) {
             return;
         }
         let removed = self.remove_marks(&record, self.deadline.at_most(PATIENCE));

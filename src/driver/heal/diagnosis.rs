@@ -15,7 +15,7 @@ use crate::model::mount::staleness::{Here, MountVerdict};
 use crate::model::text::several;
 
 /// What a heal has to do with.
-pub(in crate::driver) struct Patient {
+pub(in crate::driver) struct StaleMounts {
     /// The volume's disk, if it is here.
     pub(in crate::driver) disk: Option<Device>,
     /// The numbers of its dead ones.
@@ -48,7 +48,7 @@ impl Diagnosis<'_> {
         id: &VolumeId,
         disk: Option<&Device>,
         shares: TimeShares,
-    ) -> Result<Option<Patient>> {
+    ) -> Result<Option<StaleMounts>> {
         let disk = match disk {
             Some(disk) => Some(disk.clone()),
             None => self.disks.find_disk(id)?,
@@ -100,7 +100,7 @@ impl Diagnosis<'_> {
             };
         }
         let is_all_known = untold.is_none();
-        Ok(Some(Patient { disk, dead, own, elsewhere, untold, is_all_known }))
+        Ok(Some(StaleMounts { disk, dead, own, elsewhere, untold, is_all_known }))
     }
 }
 

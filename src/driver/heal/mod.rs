@@ -17,7 +17,7 @@ pub(in crate::driver) mod replacement_plan;
 pub mod sweep;
 pub(in crate::driver) mod time_shares;
 
-use crate::driver::call_counts::Tally;
+use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::diagnosis::Diagnosis;
 use crate::driver::heal::file_system_check::FileSystemCheck;
@@ -57,7 +57,7 @@ pub struct Healing<'a> {
     pub(in crate::driver) census: &'a dyn Census,
     pub(in crate::driver) heal_mode: HealMode,
     pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) tally: &'a Tally,
+    pub(in crate::driver) counts: &'a CallCounts,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
@@ -133,9 +133,9 @@ impl Healing<'_> {
         let done = self.heal(id, mode, disk);
         match &done {
             Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() => {
-                self.tally.healed(healed.replaced(), healed.left.is_empty());
+                self.counts.healed(healed.replaced(), healed.left.is_empty());
             }
-            Err(_) => self.tally.not_healed(),
+            Err(_) => self.counts.not_healed(),
             Ok(_) => {}
         }
         done
@@ -159,14 +159,14 @@ impl Healing<'_> {
         let again = mode != HealMode::Report && self.recovery.set_back(id).is_some();
         // Whoever brings the disk along has other work to do.
         let shares = TimeShares::of(self.deadline, disk.is_some());
-        let Some(mut patient) = self.diagnosis.examine(id, disk, shares)? else {
+        let Some(mut stale) = self.diagnosis.examine(id, disk, shares)? else {
             if again {
                 self.recovery.set_back_for_good(id);
             }
             return Ok(Healed::default());
         };
-        let plan = plan_of(&patient);
-        let Some(disk) = &patient.disk.clone() else {
+        let plan = plan_of(&stale);
+        let Some(disk) = &stale.disk.clone() else {
             let waiting = |place| format!("its disk is gone, and none is here yet: {place}");
             let left = plan.into_iter().map(waiting).collect();
             return Ok(Healed { left, is_waiting: true, ..Healed::default() });
@@ -175,7 +175,7 @@ impl Healing<'_> {
             tracing::warn!(volume = %id, ?plan, "would be healed: heal.mode is report");
             return Ok(Healed { left: plan, ..Healed::default() });
         }
-        tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&patient.dead), ?plan, "healing: the disk came back under another number");
+        tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&stale.dead), ?plan, "healing: the disk came back under another number");
         let found = self.check.fit_file_system(id, disk)?;
         let _held = self.disks.hold(id, disk)?;
         let scratch = self.scratch(id)?;
@@ -189,10 +189,10 @@ impl Healing<'_> {
         failpoints::step("heal.mounted");
         let (mut hangs, mut unkept) = (Vec::new(), Vec::new());
         let healed = self.mounts.open_root(&aside).and_then(|fresh| {
-            let (kept, lost) = self.recovery.keep_dead(&patient, shares.part(0.25));
-            unkept = replacement_plan::without(&mut patient, &lost);
+            let (kept, lost) = self.recovery.keep_dead(&stale, shares.part(0.25));
+            unkept = replacement_plan::without(&mut stale, &lost);
             let healed =
-                self.replacement.switch_everywhere(id, (&patient, disk), &fresh, again, shares);
+                self.replacement.switch_everywhere(id, (&stale, disk), &fresh, again, shares);
             hangs = self.recovery.let_go(kept);
             healed
         });
@@ -209,16 +209,16 @@ impl Healing<'_> {
         let users = if shares.until.over() {
             Answer::CannotTell("no time was left to look".to_owned())
         } else {
-            self.census.device_users(&patient.dead)
+            self.census.device_users(&stale.dead)
         };
         healed.left.extend(unkept);
-        healed.left.extend(patient.untold.clone());
+        healed.left.extend(stale.untold.clone());
         healed.left.extend(hangs);
         healed.left.extend(still_held(&users));
         for left in &healed.left {
             tracing::warn!(volume = %id, left, "not healed");
         }
-        self.notification.care_after(id, disk, &patient, &healed, &users);
+        self.notification.care_after(id, disk, &stale, &healed, &users);
         Ok(healed)
     }
 

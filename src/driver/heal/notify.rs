@@ -1,6 +1,6 @@
 //! After a heal: who still holds the dead disk is told to let it go, if the configuration says how.
 
-use crate::driver::heal::diagnosis::Patient;
+use crate::driver::heal::diagnosis::StaleMounts;
 use crate::driver::heal::outcome::Healed;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
@@ -8,7 +8,7 @@ use crate::host::{Census, Processes};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
-use crate::model::mount::aftercare::{After, Wakeup};
+use crate::model::mount::after_heal::{After, Wakeup};
 use crate::model::mount::disk_users::{Answer, DeviceUses};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Notification<'_> {
         &self,
         id: &VolumeId,
         disk: &Device,
-        patient: &Patient,
+        stale: &StaleMounts,
         healed: &Healed,
         users: &Answer<DeviceUses>,
     ) {
@@ -40,7 +40,7 @@ impl Notification<'_> {
         let done = match self.after {
             After::Nothing => return,
             After::Signal(_) if holders.is_empty() => return,
-            After::Signal(signal) => self.signal(id, &patient.dead, &holders, *signal),
+            After::Signal(signal) => self.signal(id, &stale.dead, &holders, *signal),
             After::Hook(program) => self.call_hook(program, id, disk, healed, &holders),
         };
         if let Err(error) = done {

@@ -1,6 +1,6 @@
 //! What became of a heal, for its caller, the log and people.
 
-use crate::driver::heal::diagnosis::Patient;
+use crate::driver::heal::diagnosis::StaleMounts;
 use crate::driver::ownership::words;
 use crate::host::clock::now;
 use crate::model::disk::device::DeviceNumber;
@@ -25,9 +25,9 @@ pub(in crate::driver) fn place_of(one: &NamespaceUse) -> String {
 /// Of more mounts in one place only the number is logged.
 const LOGGED: usize = 20;
 
-pub(in crate::driver) fn plan_of(patient: &Patient) -> Vec<String> {
-    let own = patient.own.iter().map(|mount| mount.target.display().to_string());
-    own.chain(patient.elsewhere.iter().map(place_of)).collect()
+pub(in crate::driver) fn plan_of(stale: &StaleMounts) -> Vec<String> {
+    let own = stale.own.iter().map(|mount| mount.target.display().to_string());
+    own.chain(stale.elsewhere.iter().map(place_of)).collect()
 }
 
 /// What became of a volume's mounts.

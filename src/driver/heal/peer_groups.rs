@@ -3,7 +3,7 @@
 use crate::driver::heal::recovery::Recovery;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::host::{Census, Mounts, PeerGroup, SwitchRequest, Switches};
+use crate::host::{Census, Mounts, PeerGroup, Remounts, SwitchRequest};
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// What is known of it at the beginning of a round.
-pub(in crate::driver) struct Company {
+pub(in crate::driver) struct PeerGroupState {
     own: Option<NamespaceId>,
     was: Vec<Switching>,
     group: Option<u32>,
@@ -24,7 +24,7 @@ pub(in crate::driver) struct Company {
     peer: Option<File>,
 }
 
-impl Company {
+impl PeerGroupState {
     /// Old mounts with the propagation that they had before an interrupted heal: what they shared
     /// with or followed may be gone with what that has switched.
     fn as_they_were(&self, namespace: Option<NamespaceId>, mounts: &[Mount]) -> Vec<Mount> {
@@ -52,13 +52,13 @@ pub(in crate::driver) struct PeerGroups<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) switches: &'a dyn Switches,
+    pub(in crate::driver) remounts: &'a dyn Remounts,
 }
 
 impl PeerGroups<'_> {
     /// The peer group that the machine's own old mounts were in, those included that an interrupted
     /// heal has switched already. All of it was written down before anything was switched.
-    pub(in crate::driver) fn company(&self, id: &VolumeId, disk: &Device) -> Company {
+    pub(in crate::driver) fn group_state(&self, id: &VolumeId, disk: &Device) -> PeerGroupState {
         let was = Recovery::switching(&self.records.load(id));
         let own = self.census.own_namespace().ok();
         // What they stand on is in groups of its own.
@@ -78,7 +78,7 @@ impl PeerGroups<'_> {
             is_peer.then(|| self.mounts.open_root(top).ok())?
         };
         let peer = places.clone().find_map(has_come);
-        Company { own, was, group, peer }
+        PeerGroupState { own, was, group, peer }
     }
 
     /// Switches the machine's own mounts: those first whose new one came already, under the old one,
@@ -101,12 +101,12 @@ impl PeerGroups<'_> {
             own.iter().cloned().partition(|old| has_come(old));
         let mut done = Vec::new();
         for part in [halves, others].iter().filter(|part| !part.is_empty()) {
-            let company = self.company(id, disk);
-            done.extend(self.switches.switch(&SwitchRequest {
+            let group_state = self.group_state(id, disk);
+            done.extend(self.remounts.switch(&SwitchRequest {
                 namespace: None,
-                stale: &company.as_they_were(company.own, part),
+                stale: &group_state.as_they_were(group_state.own, part),
                 fresh: fresh.as_fd(),
-                group: company.group(company.peer.as_ref().or(Some(fresh))),
+                group: group_state.group(group_state.peer.as_ref().or(Some(fresh))),
                 deadline,
             })?);
         }
@@ -116,17 +116,17 @@ impl PeerGroups<'_> {
     /// Switches the mounts of another namespace.
     pub(in crate::driver) fn switch_in(
         &self,
-        company: &Company,
+        group_state: &PeerGroupState,
         one: &NamespaceUse,
         fresh: &File,
         deadline: Deadline,
     ) -> Result<Vec<Switched>> {
         let door = self.census.open_namespace(one)?;
-        self.switches.switch(&SwitchRequest {
+        self.remounts.switch(&SwitchRequest {
             namespace: Some(&door),
-            stale: &company.as_they_were(one.id, &one.mounts),
+            stale: &group_state.as_they_were(one.id, &one.mounts),
             fresh: fresh.as_fd(),
-            group: company.group(company.peer.as_ref()),
+            group: group_state.group(group_state.peer.as_ref()),
             deadline,
         })
     }

@@ -3,7 +3,7 @@
 
 use crate::driver::guard::flush::Flushing;
 use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::diagnosis::Patient;
+use crate::driver::heal::diagnosis::StaleMounts;
 use crate::driver::heal::time_shares::TimeShares;
 use crate::failpoints;
 use crate::host::child::{Ended, FileSystemKeeper};
@@ -12,7 +12,7 @@ use crate::host::files;
 use crate::host::locks::{Locked, Locks};
 use crate::host::machine::boot_id;
 use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts, SwitchRequest, Switches};
+use crate::host::{Census, Devices, Mounts, Remounts, SwitchRequest};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -52,7 +52,7 @@ pub struct Recovery<'a> {
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) switches: &'a dyn Switches,
+    pub(in crate::driver) remounts: &'a dyn Remounts,
     pub(in crate::driver) heal_mode: HealMode,
     pub(in crate::driver) scratch: &'a Path,
     pub(in crate::driver) operation: &'a str,
@@ -71,13 +71,13 @@ impl Recovery<'_> {
         fresh: &File,
         shares: TimeShares,
     ) -> Result<()> {
-        tracing::info!(volume = %id, method = %self.switches.method(), "how mounts are replaced");
+        tracing::info!(volume = %id, method = %self.remounts.method(), "how mounts are replaced");
         if own.is_empty() {
             return Ok(());
         }
         let (fresh, deadline) = (fresh.as_fd(), shares.until);
         let request = SwitchRequest { namespace: None, stale: own, fresh, group: None, deadline };
-        let changes = self.switches.will_change(&request)?;
+        let changes = self.remounts.will_change(&request)?;
         self.write_down(id, vec![(self.census.sign_of(None)?, changes)])
     }
 
@@ -91,7 +91,7 @@ impl Recovery<'_> {
         let door = self.census.open_namespace(one)?;
         let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
         let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
-        let changes = self.switches.will_change(&request)?;
+        let changes = self.remounts.will_change(&request)?;
         if changes.len() > MOST_CHANGES || bytes_of(&changes) > MOST_BYTES {
             let count = changes.len();
             return Err(Error::refused(format!(
@@ -156,7 +156,7 @@ impl Recovery<'_> {
             }
             let put_right = self.census.find_namespace(&one.sign).and_then(|door| {
                 if let Some(door) = door {
-                    return self.switches.set_back(Some(&door), &one.mounts, limit);
+                    return self.remounts.set_back(Some(&door), &one.mounts, limit);
                 }
                 gone.push(one.sign);
                 Ok(())
@@ -290,16 +290,16 @@ impl Recovery<'_> {
     /// are answered too.
     pub(in crate::driver) fn keep_dead(
         &self,
-        patient: &Patient,
+        stale: &StaleMounts,
         until: Deadline,
     ) -> (Keepers, Unkept) {
         let (mut all, mut unkept) = (Vec::new(), Vec::new());
-        for number in &patient.dead {
+        for number in &stale.dead {
             let of = |mounts: &[Mount]| -> Vec<Mount> {
                 // One does; where the first hundred cannot be reached the next ones are no better.
                 mounts.iter().filter(|mount| mount.number == *number).take(100).cloned().collect()
             };
-            let own = || self.switches.keep(None, &of(&patient.own), until);
+            let own = || self.remounts.keep(None, &of(&stale.own), until);
             let there = |one: &NamespaceUse| {
                 let mounts = of(&one.mounts);
                 if mounts.is_empty() {
@@ -309,9 +309,9 @@ impl Recovery<'_> {
                     return Err(Error::new(Kind::Timeout, "no time was left"));
                 }
                 let door = self.census.open_namespace(one)?;
-                self.switches.keep(Some(&door), &mounts, until.at_most(KEEP_WAIT))
+                self.remounts.keep(Some(&door), &mounts, until.at_most(KEEP_WAIT))
             };
-            let others = patient.elsewhere.iter().map(there);
+            let others = stale.elsewhere.iter().map(there);
             let (mut kept, mut failure) = (None, None);
             for tried in std::iter::once_with(own).chain(others) {
                 match tried {

@@ -7,7 +7,7 @@
 //! next heal (the timer's at the latest), which begins with another one by chance, so that no one can
 //! arrange to be always before the rest.
 
-use crate::driver::heal::diagnosis::Patient;
+use crate::driver::heal::diagnosis::StaleMounts;
 use crate::driver::heal::outcome::{Healed, place_of, tell};
 use crate::driver::heal::peer_groups::PeerGroups;
 use crate::driver::heal::recovery::{Recovery, bytes_of};
@@ -111,20 +111,20 @@ impl Replacement<'_> {
     pub(in crate::driver) fn switch_everywhere(
         &self,
         id: &VolumeId,
-        (patient, disk): (&Patient, &Device),
+        (stale, disk): (&StaleMounts, &Device),
         fresh: &File,
         again: bool,
         shares: TimeShares,
     ) -> Result<Healed> {
         let consumers = self.ownership.consumers_of(id);
         let mut replacing = Replacing::default();
-        let mut visits = in_order(patient.elsewhere.clone(), &consumers);
+        let mut visits = in_order(stale.elsewhere.clone(), &consumers);
         // Before anything is switched, for as long as may be: what others shared with or followed
         // shows only until then.
-        self.recovery.intend_own(id, &patient.own, fresh, shares)?;
+        self.recovery.intend_own(id, &stale.own, fresh, shares)?;
         self.intend_all(id, &mut visits, fresh, shares.part(0.25))?;
-        if !patient.own.is_empty() {
-            match self.peer_groups.switch_own(id, disk, &patient.own, fresh, shares.until) {
+        if !stale.own.is_empty() {
+            match self.peer_groups.switch_own(id, disk, &stale.own, fresh, shares.until) {
                 Ok(done) => {
                     tell(id, "this machine", &done);
                     replacing.healed.places.push(("this machine".to_owned(), done));
@@ -137,12 +137,12 @@ impl Replacement<'_> {
             }
             failpoints::step("heal.own");
         }
-        let mut next = patient.elsewhere.clone();
+        let mut next = stale.elsewhere.clone();
         for round in 0..ROUNDS {
             if round > 0 {
                 visits = in_order(next.clone(), &consumers);
             }
-            let company = self.peer_groups.company(id, disk);
+            let group_state = self.peer_groups.group_state(id, disk);
             replacing.progress = false;
             for kind in 0..EACH.len() {
                 let limit = shares.of_kind(kind);
@@ -151,14 +151,14 @@ impl Replacement<'_> {
                         break;
                     }
                     let limit = limit.at_most(shares.of_one(kind));
-                    self.visit(id, visit, fresh, limit, &mut replacing, &company);
+                    self.visit(id, visit, fresh, limit, &mut replacing, &group_state);
                 }
             }
-            if visits.is_empty() && round == 0 && patient.is_all_known {
+            if visits.is_empty() && round == 0 && stale.is_all_known {
                 break;
             }
             let census = shares.part(0.25);
-            next = match self.census.namespaces_in_time(&patient.dead, &consumers, census) {
+            next = match self.census.namespaces_in_time(&stale.dead, &consumers, census) {
                 Answer::Told(uses) => uses.namespaces,
                 Answer::CannotTell(_) => break,
             };
@@ -215,7 +215,7 @@ impl Replacement<'_> {
         fresh: &File,
         limit: Deadline,
         replacing: &mut Replacing,
-        company: &super::peer_groups::Company,
+        group_state: &super::peer_groups::PeerGroupState,
     ) {
         let place = place_of(&visit.one);
         while let Some(mounts) = visit.parts.pop_front() {
@@ -227,7 +227,7 @@ impl Replacement<'_> {
             let part = visit.with(mounts);
             let is_known = std::mem::take(&mut visit.is_known);
             let done = if is_known { Ok(()) } else { self.intend_in(id, &part, fresh, limit) };
-            match done.and_then(|()| self.peer_groups.switch_in(company, &part, fresh, limit)) {
+            match done.and_then(|()| self.peer_groups.switch_in(group_state, &part, fresh, limit)) {
                 Ok(done) => {
                     tell(id, &place, &done);
                     replacing.progress |=
@@ -276,15 +276,15 @@ impl Replacement<'_> {
 
 /// The numbers of which a dead file system is not kept are left alone.
 pub(in crate::driver) fn without(
-    patient: &mut Patient,
+    stale: &mut StaleMounts,
     unkept: &[(DeviceNumber, Error)],
 ) -> Vec<String> {
     let is_kept = |mount: &Mount| unkept.iter().all(|(number, _)| *number != mount.number);
-    patient.own.retain(is_kept);
-    for one in &mut patient.elsewhere {
+    stale.own.retain(is_kept);
+    for one in &mut stale.elsewhere {
         one.mounts.retain(is_kept);
     }
-    patient.elsewhere.retain(|one| !one.mounts.is_empty());
+    stale.elsewhere.retain(|one| !one.mounts.is_empty());
     let words = |(number, error): &(DeviceNumber, Error)| {
         format!("the mounts of the dead disk {number}: none of them can be reached: {error}")
     };

@@ -22,7 +22,7 @@ pub type Tell<'a> = &'a mut dyn FnMut(&VolumeId, Result<Healed>);
 
 /// Which volumes were left alone.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Tended {
+pub struct Swept {
     /// Whether a call works on some of them just now.
     pub is_busy: bool,
     /// Whether an earlier call's process hangs on the disks of some.
@@ -48,55 +48,55 @@ pub struct Sweep<'a> {
 
 impl Sweep<'_> {
     /// Heals every volume that this machine has, or would; those that are put off come last.
-    pub fn tend_all(
+    pub fn sweep_all(
         &self,
         mode: HealMode,
         put_off: &BTreeSet<String>,
         tell: Tell<'_>,
-    ) -> Result<Tended> {
+    ) -> Result<Swept> {
         let (last, first): (Vec<_>, Vec<_>) =
             self.volumes_here()?.into_iter().partition(|id| put_off.contains(id.as_str()));
-        Ok(self.tend(first.into_iter().chain(last), mode, Duration::ZERO, tell))
+        Ok(self.sweep(first.into_iter().chain(last), mode, Duration::ZERO, tell))
     }
 
     /// The same for the volume whose disk has this number. A disk that no volume of this machine
     /// was ever mounted from costs a look at the records, and the cloud is not asked.
-    pub fn tend_disk(
+    pub fn sweep_disk(
         &self,
         number: DeviceNumber,
         mode: HealMode,
         tell: Tell<'_>,
-    ) -> Result<Tended> {
+    ) -> Result<Swept> {
         let shown = self.devices.shown_by(number)?.unwrap_or_default();
         let mut ids = self.volumes_here()?;
         ids.retain(|id| self.cloud.identity(id).proven_by(&shown).is_some());
-        Ok(self.tend(ids, mode, CALLS_END, tell))
+        Ok(self.sweep(ids, mode, CALLS_END, tell))
     }
 
-    fn tend(
+    fn sweep(
         &self,
         ids: impl IntoIterator<Item = VolumeId>,
         mode: HealMode,
         patience: Duration,
         tell: Tell<'_>,
-    ) -> Tended {
-        let mut tended = Tended::default();
+    ) -> Swept {
+        let mut swept = Swept::default();
         for id in ids {
             let patience = Deadline::after(patience);
             let lock = self.locks.take(&id, self.operation, patience).and_then(Locked::required);
             // One that hangs is said, and the others do not wait for it.
             if let (Ok(_), Err(error)) = (&lock, self.locking.nothing_hangs(&id)) {
-                tended.is_hanging = true;
+                swept.is_hanging = true;
                 tell(&id, Err(error));
                 continue;
             }
             match lock.and_then(|_lock| self.healing.counted_heal(&id, mode, None)) {
                 Ok(healed) if healed == Healed::default() => {}
-                Err(error) if error.kind == Kind::Busy => tended.is_busy = true,
+                Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
                 done => tell(&id, done),
             }
         }
-        tended
+        swept
     }
 
     /// The volumes that were mounted here since the machine started, by record or by label.

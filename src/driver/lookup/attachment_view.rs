@@ -5,7 +5,9 @@ use crate::cloud::{Capabilities, Cloud, CloudVolume, Reservation, Trouble};
 use crate::host::clock::Deadline;
 use crate::host::pace::{Change, Pace};
 use crate::host::shared_answers::Answers;
-use crate::model::cloud::attachment_state::{Listing, Mapping, Situation, VolumePhase, judge};
+use crate::model::cloud::attachment_state::{
+    AttachmentState, Listing, Mapping, VolumePhase, judge,
+};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::pauses::Looks;
@@ -78,12 +80,12 @@ impl Attachments<'_> {
 
     /// What the two sides of the cloud say together. The servers' side is asked only where its word
     /// matters.
-    pub(in crate::driver) fn situation(
+    pub(in crate::driver) fn attachment_state(
         &self,
         state: &CloudVolume,
         server: &ServerId,
         trust: Trust,
-    ) -> Result<Situation> {
+    ) -> Result<AttachmentState> {
         let is_moving =
             matches!(state.status.phase, VolumePhase::Attaching | VolumePhase::Detaching);
         let is_certain = match trust {

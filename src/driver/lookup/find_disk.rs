@@ -219,7 +219,7 @@ impl Disks<'_> {
     /// Whether nothing uses the disk, for what is about to write to it. What cannot be seen is an
     /// error.
     pub(in crate::driver) fn is_free(&self, disk: &Device) -> Result<bool> {
-        self.devices.freedom(disk)?.is_free()
+        self.devices.exclusive_open(disk)?.is_free()
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cloud::Cloud;
 use crate::host::Devices;
 use crate::host::clock::Deadline;
-use crate::host::left_behind::{Left, what_ends};
+use crate::host::left_behind::{LeftProcess, what_ends};
 use crate::host::locks::{Lock, Locked, Locks};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
@@ -87,7 +87,7 @@ impl Locking<'_> {
     }
 }
 
-fn concerns(one: &Left, disks: &[Device]) -> bool {
+fn concerns(one: &LeftProcess, disks: &[Device]) -> bool {
     // Each call uses the driver's own files, whatever its disk.
     if one.file.is_some() {
         return true;

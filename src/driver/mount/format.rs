@@ -4,7 +4,7 @@
 //! the last: so a mkfs that was killed can be told from somebody's data, and only that is begun
 //! again, on the same plug-in of the same disk.
 
-use crate::driver::guard::departure::Departures;
+use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::find_disk::Disks;
@@ -17,7 +17,7 @@ use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, NewFileSystem};
 use crate::model::disk::contents::{Contents, FileSystem, FsType, Maker, uuid_text};
 use crate::model::disk::device::Device;
-use crate::model::disk::formatting::Asked;
+use crate::model::disk::formatting::FormatRequester;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mount::mount_options::MkfsOptions;
@@ -62,7 +62,7 @@ pub struct Formatter<'a> {
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
     pub(in crate::driver) consent: &'a FormatConsent<'a>,
@@ -152,7 +152,7 @@ impl Formatter<'_> {
             return Err(Error::refused(reason)
                 .hint("only whole disks that nothing else uses are formatted"));
         }
-        let consent = self.consent.consent(&volume.id, disk, Asked::ByPerson)?;
+        let consent = self.consent.consent(&volume.id, disk, FormatRequester::Person)?;
         self.wait_free(disk)?;
         let (name, contents) = (&disk.kernel_name, &before.contents);
         tracing::warn!(volume = %volume.id, disk = %name, contents, "a person gives up what is on the disk");
@@ -187,7 +187,7 @@ impl Formatter<'_> {
         kind: FsType,
         options: &MkfsOptions,
     ) -> Result<FileSystem> {
-        let consent = self.consent.consent(&volume.id, disk, Asked::ByItself)?;
+        let consent = self.consent.consent(&volume.id, disk, FormatRequester::Mount)?;
         // Bytes that we did not look at may be known to others; what they do not find proves nothing.
         if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
             return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
@@ -204,7 +204,7 @@ impl Formatter<'_> {
         plan: &Formatting,
         options: &MkfsOptions,
     ) -> Result<FileSystem> {
-        let asked = if plan.by_person { Asked::ByPerson } else { Asked::ByItself };
+        let asked = if plan.by_person { FormatRequester::Person } else { FormatRequester::Mount };
         let consent = self.consent.consent(&volume.id, disk, asked)?;
         self.consent.note_begin(&volume.id, &consent)?;
         self.format(volume, disk, plan, options)
@@ -267,7 +267,7 @@ impl Formatter<'_> {
         let until = self.deadline.at_most(SETTLE_WAIT);
         while !self.disks.is_free(disk)? {
             if !until.pause(Duration::from_millis(10)) {
-                let who = self.departures.who_has(disk, &[]);
+                let who = self.free_disks.who_has(disk, &[]);
                 let cause = format!("{} is in use already{who}", disk.kernel_name);
                 return Err(Error::new(Kind::Busy, cause));
             }

@@ -7,7 +7,7 @@ use crate::driver::lookup::attachment_view::Attachments;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::model::disk::device::Device;
-use crate::model::disk::formatting::{Asked, Facts, Life, Objection, may_format};
+use crate::model::disk::formatting::{Facts, FormatRequester, Life, Objection, may_format};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 
@@ -35,7 +35,7 @@ impl FormatConsent<'_> {
         &self,
         id: &VolumeId,
         disk: &Device,
-        asked: Asked,
+        asked: FormatRequester,
     ) -> Result<Consent> {
         let in_cloud = self.attachments.existing(id).map_err(|error| {
             error.hint("a disk is formatted only when the cloud confirms the volume's size")

@@ -1,7 +1,7 @@
 //! Bind the staged volume into a consumer's folder.
 
 use crate::driver::guard::Guard;
-use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::Memory;
@@ -45,7 +45,7 @@ pub struct Publishing<'a> {
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
-    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) guard: &'a Guard<'a>,
     pub(in crate::driver) staging: &'a Staging<'a>,
 }
@@ -56,7 +56,7 @@ impl Publishing<'_> {
     pub fn publish(&self, volume: &Volume, publication: &Publication<'_>) -> Result<Outcome> {
         let _lock = self.locking.lock(&volume.id)?;
         self.memory.remember_name(volume);
-        self.forgetting.note_caller(&volume.id);
+        self.let_go_volumes.note_caller(&volume.id);
         let PublishTarget { consumer, folder } = publication.target;
         let unpublish = TearDown::Unpublish(consumer.clone());
         self.guard.wanted_again(&volume.id, &[unpublish, TearDown::Unstage, TearDown::Detach]);

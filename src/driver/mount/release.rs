@@ -1,7 +1,7 @@
 //! What a person may do although the guard refuses it.
 
-use crate::driver::guard::departure::{Departure, Departures};
 use crate::driver::guard::flush::Flushing;
+use crate::driver::guard::free_disks::{DiskState, FreeDisks};
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
@@ -40,7 +40,7 @@ pub struct Releasing<'a> {
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
     pub(in crate::driver) flushing: &'a Flushing<'a>,
-    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
 }
@@ -72,7 +72,7 @@ impl Releasing<'_> {
         self.recovery.end_leftovers(id);
         let mut released = Released::default();
         let mut mounts = self.numbers.own_mounts(id)?;
-        let disks = self.departures.disks_of(Some(id), &[]).unwrap_or_default();
+        let disks = self.free_disks.disks_of(Some(id), &[]).unwrap_or_default();
         // What was mounted last goes first: pods before the global folder.
         mounts.reverse();
         for mount in mounts {
@@ -108,8 +108,7 @@ impl Releasing<'_> {
         // Who kept what it held has the disk still: then the mark in the cloud stays, and goes with
         // a later call, or by the timer.
         self.marks.unmark_mounted(id);
-        if let Departure::Held(why) = self.departures.departure_of_all(&disks, &[], Duration::ZERO)
-        {
+        if let DiskState::Held(why) = self.free_disks.state_of_all(&disks, &[], Duration::ZERO) {
             released.held = Some(why);
         }
         Ok(released)

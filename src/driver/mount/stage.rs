@@ -2,8 +2,8 @@
 
 use crate::cloud::CloudVolume;
 use crate::driver::guard::Guard;
-use crate::driver::guard::departure::Departures;
-use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::free_disks::FreeDisks;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::Healing;
 use crate::driver::heal::file_system_check::FileSystemCheck;
@@ -61,9 +61,9 @@ pub struct Staging<'a> {
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
-    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) guard: &'a Guard<'a>,
     pub(in crate::driver) check: &'a FileSystemCheck<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
@@ -83,7 +83,7 @@ impl Staging<'_> {
     ) -> Result<Outcome> {
         let _lock = self.locking.lock(&volume.id)?;
         self.memory.remember_name(volume);
-        self.forgetting.note_caller(&volume.id);
+        self.let_go_volumes.note_caller(&volume.id);
         self.stage_locked(volume, target, options, hint)
     }
 
@@ -271,7 +271,7 @@ impl Staging<'_> {
                 return Err(error);
             }
             if !until.pause(Duration::from_millis(20)) {
-                let cause = error.cause + &self.departures.who_has(disk, &[]);
+                let cause = error.cause + &self.free_disks.who_has(disk, &[]);
                 return Err(Error { cause, hint: None, ..error });
             }
         }

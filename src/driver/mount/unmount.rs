@@ -1,11 +1,11 @@
 //! Take a volume off a folder: the consumer's, or the one where it is staged.
 
 use crate::driver::guard::Guard;
-use crate::driver::guard::departure::Departures;
 use crate::driver::guard::flush::Flushing;
-use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
-use crate::driver::guard::letting_go::{LettingGo, Parting};
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
+use crate::driver::guard::letting_go::{ConsumerFolder, LettingGo};
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::recovery::Recovery;
@@ -31,12 +31,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Whose mount it is.
-enum Ward<'a> {
+enum MountRole<'a> {
     Consumer(&'a ConsumerId),
     Stage,
 }
 
-impl Ward<'_> {
+impl MountRole<'_> {
     /// What takes it off.
     fn tear_down(&self) -> TearDown {
         match self {
@@ -48,24 +48,24 @@ impl Ward<'_> {
 
 /// Who asks for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    ByKubelet,
-    /// kubelet has forgotten it.
-    ByNobody,
+enum Requester {
+    Orchestrator,
+    /// The orchestrator has forgotten it.
+    Timer,
 }
 
 /// What must be free once the stage folder is unmounted.
 #[derive(Default)]
-struct Leaving {
+struct DisksToFree {
     disks: Vec<Device>,
     /// The numbers of its file systems that are not their disk's (btrfs).
     numbers: Vec<DeviceNumber>,
 }
 
-impl Leaving {
+impl DisksToFree {
     /// Asked before the unmount: afterwards only the record tells which disks they were.
     fn of(
-        departures: &Departures<'_>,
+        free_disks: &FreeDisks<'_>,
         id: Option<&VolumeId>,
         table: &MountTable,
         folder: &Path,
@@ -73,7 +73,7 @@ impl Leaving {
         let disks: Vec<_> = table.at(folder).map(|mount| mount.disk).collect();
         let has_its_own = |mount: &&Mount| mount.number != mount.disk;
         let numbers = table.at(folder).filter(has_its_own).map(|mount| mount.number).collect();
-        Ok(Self { disks: departures.disks_of(id, &disks)?, numbers })
+        Ok(Self { disks: free_disks.disks_of(id, &disks)?, numbers })
     }
 }
 
@@ -90,11 +90,11 @@ pub struct Unmounting<'a> {
     pub(in crate::driver) places: &'a MountPlaces<'a>,
     pub(in crate::driver) flushing: &'a Flushing<'a>,
     pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) departures: &'a Departures<'a>,
+    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
     pub(in crate::driver) copies: &'a LeakedCopies<'a>,
     pub(in crate::driver) letting_go: &'a LettingGo<'a>,
-    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) guard: &'a Guard<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
 }
@@ -103,12 +103,12 @@ impl Unmounting<'_> {
     /// Unmounts the consumer's folder.
     pub fn unpublish(&self, volume: VolumeRef<'_>, target: &PublishTarget) -> Result<Outcome> {
         let PublishTarget { consumer, folder } = target;
-        self.take_off(volume, folder, &Ward::Consumer(consumer), Asked::ByKubelet)
+        self.take_off(volume, folder, &MountRole::Consumer(consumer), Requester::Orchestrator)
     }
 
     /// Unmounts the stage folder.
     pub fn unstage(&self, volume: VolumeRef<'_>, target: &StageTarget) -> Result<Outcome> {
-        self.take_off(volume, &target.0, &Ward::Stage, Asked::ByKubelet)
+        self.take_off(volume, &target.0, &MountRole::Stage, Requester::Orchestrator)
     }
 
     /// The same where nobody asks for it any more.
@@ -117,7 +117,7 @@ impl Unmounting<'_> {
         id: &VolumeId,
         target: &StageTarget,
     ) -> Result<Outcome> {
-        self.take_off(VolumeRef::Id(id), &target.0, &Ward::Stage, Asked::ByNobody)
+        self.take_off(VolumeRef::Id(id), &target.0, &MountRole::Stage, Requester::Timer)
     }
 
     /// Nothing mounted, or no such folder: it is so already.
@@ -125,8 +125,8 @@ impl Unmounting<'_> {
         &self,
         volume: VolumeRef<'_>,
         target: &Target,
-        ward: &Ward<'_>,
-        asked: Asked,
+        role: &MountRole<'_>,
+        requester: Requester,
     ) -> Result<Outcome> {
         let Some(folder) = self.places.existing_folder(target)? else {
             return Ok(Outcome::Already);
@@ -159,47 +159,49 @@ impl Unmounting<'_> {
         };
         let _lock = key.map(lock).transpose()?;
         if let Some(id) = &id {
-            if asked == Asked::ByKubelet {
-                self.forgetting.note_caller(id);
+            if requester == Requester::Orchestrator {
+                self.let_go_volumes.note_caller(id);
             }
             self.recovery.end_leftovers(id);
             self.recovery.set_back_for_good(id);
             // A UUID that is not its id would be taken for another volume's.
             if let VolumeRef::Name(name) = volume
                 && is_mounted
-                && matches!(ward, Ward::Stage)
+                && matches!(role, MountRole::Stage)
                 && name.as_volume_id().is_some()
             {
                 self.volumes.record_found_name(id, name);
             }
         }
-        let leaving = match ward {
-            Ward::Stage => Leaving::of(self.departures, id.as_ref(), &stands.table, &folder)?,
-            Ward::Consumer(_) => Leaving::default(),
+        let to_free = match role {
+            MountRole::Stage => {
+                DisksToFree::of(self.free_disks, id.as_ref(), &stands.table, &folder)?
+            }
+            MountRole::Consumer(_) => DisksToFree::default(),
         };
-        let outcome = self.unmount_guarded(&folder, id.as_ref(), ward)?;
-        if matches!(ward, Ward::Stage) {
-            let disks = (leaving.disks.as_slice(), leaving.numbers.as_slice());
+        let outcome = self.unmount_guarded(&folder, id.as_ref(), role)?;
+        if matches!(role, MountRole::Stage) {
+            let disks = (to_free.disks.as_slice(), to_free.numbers.as_slice());
             self.copies.end_views_left(id.as_ref(), &folder, disks, outcome)?;
-            self.mounts.tidy_renewal(&folder);
+            self.mounts.tidy_exchange(&folder);
         }
         // What was unmounted is remembered either way: the next call goes on from there.
-        let is_free = match ward {
-            Ward::Stage => {
-                self.departures.must_be_free(id.as_ref(), &leaving.disks, &leaving.numbers)
+        let is_free = match role {
+            MountRole::Stage => {
+                self.free_disks.must_be_free(id.as_ref(), &to_free.disks, &to_free.numbers)
             }
-            Ward::Consumer(_) => Ok(false),
+            MountRole::Consumer(_) => Ok(false),
         };
         if let (Some(id), Ok(_)) = (&id, &is_free) {
-            self.refusals.end_refusals(id, &[ward.tear_down()]);
+            self.refusals.end_refusals(id, &[role.tear_down()]);
         }
         // The record may name a mount that is gone since a reboot: it is put right either way.
         if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
-            let gone = |record: &mut VolumeRecord| match ward {
-                Ward::Consumer(consumer) => record.is_unpublished(consumer, &target.below),
-                Ward::Stage => {
+            let gone = |record: &mut VolumeRecord| match role {
+                MountRole::Consumer(consumer) => record.is_unpublished(consumer, &target.below),
+                MountRole::Stage => {
                     record.is_unstaged();
-                    if is_free.is_ok() && asked == Asked::ByKubelet {
+                    if is_free.is_ok() && requester == Requester::Orchestrator {
                         record.let_go = LetGoes::default();
                     }
                     // The guard has just looked, and it never consents without: nobody stands on
@@ -230,13 +232,13 @@ impl Unmounting<'_> {
         &self,
         folder: &Path,
         id: Option<&VolumeId>,
-        ward: &Ward<'_>,
+        role: &MountRole<'_>,
     ) -> Result<Outcome> {
         let look = self.mounts.standing_at(folder)?;
         let Some(top) = look.top()? else { return Ok(Outcome::Already) };
         self.places.refuse_strangers_on_top(id, &look)?;
         let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
-        let Ward::Consumer(consumer) = ward else {
+        let MountRole::Consumer(consumer) = role else {
             let mut views = self.copies.guard_stage(id, &mounted)?;
             self.unmount_all(folder, id)?;
             failpoints::step("unmount.own");
@@ -246,12 +248,21 @@ impl Unmounting<'_> {
             self.copies.end_views(id, &TearDown::Unstage, &mounted, &views)?;
             return Ok(Outcome::Done);
         };
-        self.let_go_of_folder(&look, top, &Parting { id, consumer, folder, mounted: &mounted })
+        self.let_go_of_folder(
+            &look,
+            top,
+            &ConsumerFolder { id, consumer, folder, mounted: &mounted },
+        )
     }
 
     /// Unmounts a consumer's folder, which takes nothing from its processes; what it took all the
     /// same comes back.
-    fn let_go_of_folder(&self, look: &Look, top: &Mount, one: &Parting<'_>) -> Result<Outcome> {
+    fn let_go_of_folder(
+        &self,
+        look: &Look,
+        top: &Mount,
+        one: &ConsumerFolder<'_>,
+    ) -> Result<Outcome> {
         let kept = self.letting_go.guard_folder(one, &look.table)?;
         let noted = one.id.filter(|_| !kept.is_empty());
         if let Some(id) = noted {
@@ -293,7 +304,7 @@ impl Unmounting<'_> {
         copy: Option<OwnedFd>,
         look: &Look,
         top: &Mount,
-        one: &Parting<'_>,
+        one: &ConsumerFolder<'_>,
     ) -> Result<()> {
         if let Some(copy) = copy {
             return self.mounts.put_back(copy, one.folder);

@@ -3,7 +3,7 @@
 //! taken for absent.
 
 use crate::cloud::{Cloud, CloudVolume};
-use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::ownership::mount_place::MountPlaces;
@@ -72,7 +72,7 @@ pub struct Surveying<'a> {
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
-    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
 }
 
 impl Surveying<'_> {
@@ -295,7 +295,9 @@ impl Surveying<'_> {
             mounts,
             unseen_mounts: unseen_mounts.map(str::to_owned),
             refused: record.map(|record| refusals_of(record, self.faces)).unwrap_or_default(),
-            let_go: record.map(|record| self.forgetting.let_go_facts(record)).unwrap_or_default(),
+            let_go: record
+                .map(|record| self.let_go_volumes.let_go_facts(record))
+                .unwrap_or_default(),
             record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
             links: links.collect(),
             lock: id.and_then(|id| self.locks.holder(id)),

@@ -10,7 +10,7 @@
 //!
 //! Some users cannot be named: a socket bound to a file, a layer of an overlay, an exported
 //! folder, a descriptor on its way between two processes. The kernel's answer to an exclusive open
-//! ([`Devices::freedom`](super::Devices::freedom)) knows of them too; it is the last word.
+//! ([`Devices::exclusive_open`](super::Devices::exclusive_open)) knows of them too; it is the last word.
 
 mod all_namespaces;
 mod cgroups;

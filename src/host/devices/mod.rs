@@ -15,7 +15,7 @@ use self::sysfs::{DiskFolder, Sysfs};
 use super::{Devices, Events, Held, device_nodes, kernel, mount_tables};
 use crate::failpoints;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
-use crate::model::disk::exclusive_open::Freedom;
+use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
@@ -166,9 +166,9 @@ impl Devices for SysfsDevices {
         in_use_by_the_system(device)
     }
 
-    fn freedom(&self, device: &Device) -> Result<Freedom> {
-        failpoints::effect("devices.freedom")?;
-        device_nodes::freedom(device)
+    fn exclusive_open(&self, device: &Device) -> Result<ExclusiveOpen> {
+        failpoints::effect("devices.exclusive_open")?;
+        device_nodes::exclusive_open(device)
     }
 
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>> {

@@ -3,7 +3,7 @@
 
 use crate::failpoints;
 use crate::host::clock::{Deadline, seconds};
-use crate::host::left_behind::Left;
+use crate::host::left_behind::LeftProcess;
 use crate::host::{device_nodes, files, tool};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
@@ -34,7 +34,7 @@ const DISK: &str = "/proc/self/fd/0";
 /// A check that runs, or ran.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Note {
-    process: Left,
+    process: LeftProcess,
     /// Seconds since 1970.
     begun: u64,
 }
@@ -101,12 +101,13 @@ impl Checks {
             .process_group(0)
             .spawn()
             .map_err(io("run"))?;
-        let Some(process) = Left::of(i32::try_from(child.id()).unwrap_or(0), "e2fsck", 0) else {
+        let Some(process) = LeftProcess::of(i32::try_from(child.id()).unwrap_or(0), "e2fsck", 0)
+        else {
             let status = child.wait().map_err(io("wait for"))?;
             return self.ended(id, device, status.code());
         };
         let (disk, sequence) = (Some(device.number.to_string()), device.sequence);
-        let note = Note { process: Left { disk, sequence, ..process }, begun: seconds() };
+        let note = Note { process: LeftProcess { disk, sequence, ..process }, begun: seconds() };
         let text = serde_json::to_vec(&note).unwrap_or_default();
         if let Err(error) = files::replace_until_boot(&self.file(id, "json"), &text) {
             // What later calls could not find must not go on.
@@ -143,7 +144,7 @@ impl Checks {
                 return Err(goes_on(&note, device));
             }
         }
-        let Left { disk, sequence, .. } = &note.process;
+        let LeftProcess { disk, sequence, .. } = &note.process;
         if *disk == Some(device.number.to_string()) && *sequence == device.sequence {
             Ok(self.ended_unseen(id, device))
         } else {

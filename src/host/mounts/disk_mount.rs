@@ -1,7 +1,7 @@
 //! What a mount of a disk has in common, by whichever calls it is made.
 
+use super::clones;
 use super::failure::failed;
-use super::twins;
 use crate::host::MountRequest;
 use crate::model::disk::file_system::FsType;
 use crate::model::error::Error;
@@ -32,6 +32,6 @@ pub(super) fn refused(request: &MountRequest<'_>, errno: Errno, words: &str) -> 
     let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
     let doing =
         format!("mount {} of disk {disk} at {}{said}", request.kind, request.target.display());
-    twins::refusal(request, errno)
+    clones::refusal(request, errno)
         .unwrap_or_else(|| failed(doing, errno).hint("the kernel's log has the reason"))
 }

@@ -2,14 +2,14 @@
 //! status.
 
 mod btrfs;
-mod classic;
+mod clones;
 mod disk_mount;
 mod failure;
-mod fresh;
+mod folder_exchange;
+mod new_mount_api;
+mod old_mount_api;
 mod place;
-mod renewal;
 mod table;
-mod twins;
 
 use self::failure::{Failure, failed};
 use self::table::read_table_with_disks;
@@ -123,10 +123,10 @@ impl Mounts for KernelMounts {
             request.target.display()
         ));
         let node = Node::labelled(request.id, request.device)?;
-        match fresh::mount(request, node.path()) {
+        match new_mount_api::mount(request, node.path()) {
             Ok(()) => Ok(()),
             Err(Failure::Error(error)) => Err(error),
-            Err(Failure::Unsupported) => classic::mount(request, node.path()),
+            Err(Failure::Unsupported) => old_mount_api::mount(request, node.path()),
         }
     }
 
@@ -137,22 +137,22 @@ impl Mounts for KernelMounts {
             source.target.display(),
             target.display()
         ));
-        match fresh::bind(source, target, read_only) {
+        match new_mount_api::bind(source, target, read_only) {
             Ok(()) => Ok(()),
             Err(Failure::Error(error)) => Err(error),
-            Err(Failure::Unsupported) => classic::bind(source, target, read_only),
+            Err(Failure::Unsupported) => old_mount_api::bind(source, target, read_only),
         }
     }
 
     fn seclude(&self, folder: &Path) -> Result<()> {
         failpoints::effect("mounts.seclude")?;
-        classic::seclude(folder)
+        old_mount_api::seclude(folder)
     }
 
     fn make_read_only(&self, mount: &Mount) -> Result<()> {
         failpoints::effect("mounts.make_read_only")?;
         let _doing = worker::doing(&format_args!("make {} read-only", mount.target.display()));
-        classic::make_read_only(mount)
+        old_mount_api::make_read_only(mount)
     }
 
     fn flush(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
@@ -191,26 +191,26 @@ impl Mounts for KernelMounts {
         Ok(())
     }
 
-    fn renew_folder(&self, folder: &Path) -> Result<()> {
-        failpoints::effect("mounts.renew_folder")?;
-        renewal::renew(folder, self.faces).map_err(|error| {
+    fn exchange_folder(&self, folder: &Path) -> Result<()> {
+        failpoints::effect("mounts.exchange_folder")?;
+        folder_exchange::renew(folder, self.faces).map_err(|error| {
             Error::io(format!("end the mounts of others at {}", folder.display()), &error)
         })
     }
 
-    fn tidy_renewal(&self, folder: &Path) {
-        renewal::tidy(folder);
+    fn tidy_exchange(&self, folder: &Path) {
+        folder_exchange::tidy(folder);
     }
 
     fn copy_of(&self, mount: &Mount) -> Option<OwnedFd> {
         let _doing = worker::doing(&format_args!("look at {}", mount.target.display()));
-        fresh::copy_of(mount)
+        new_mount_api::copy_of(mount)
     }
 
     fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()> {
         failpoints::effect("mounts.put_back")?;
         let _doing = worker::doing(&format_args!("put the mount back at {}", target.display()));
-        match fresh::put_back(&copy, target) {
+        match new_mount_api::put_back(&copy, target) {
             Ok(()) => Ok(()),
             Err(Failure::Error(error)) => Err(error),
             Err(Failure::Unsupported) => {

@@ -4,9 +4,9 @@
 
 use super::attributes;
 use super::detached::{New, source};
-use super::ground::{Ground, Ready};
 use super::namespace::{Inside, failed, number_of, take_root};
 use super::nested::{Nested, Piece, What, place_in};
+use super::parent_mounts::{Ground, Ready};
 use crate::host::safe_path::is_folder;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};

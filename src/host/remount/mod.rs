@@ -5,10 +5,10 @@
 mod attributes;
 mod by_mount;
 mod detached;
-mod ground;
 mod mount_tree;
 mod namespace;
 mod nested;
+mod parent_mounts;
 mod probe;
 mod propagation;
 mod replace;
@@ -16,7 +16,7 @@ mod tuck;
 
 use super::child::{self, FileSystemKeeper};
 use super::safe_path::Way;
-use super::{SwitchRequest, Switches};
+use super::{Remounts, SwitchRequest};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
@@ -32,11 +32,11 @@ use std::thread;
 
 /// The kernel's ways to replace a mount.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct KernelSwitches {
+pub struct KernelRemounts {
     method: Option<Method>,
 }
 
-impl KernelSwitches {
+impl KernelRemounts {
     /// By this method, whatever the kernel has.
     #[must_use]
     pub fn by(method: Method) -> Self {
@@ -44,7 +44,7 @@ impl KernelSwitches {
     }
 }
 
-impl Switches for KernelSwitches {
+impl Remounts for KernelRemounts {
     fn method(&self) -> Method {
         let wished = || Method::named(&failpoints::wish("INCLOUD_DISK_SWITCH")?);
         self.method.or_else(wished).unwrap_or_else(probe::best)

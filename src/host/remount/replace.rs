@@ -2,10 +2,10 @@
 
 use super::by_mount::{self, Origin, Workshop};
 use super::detached::{New, is_peer};
-use super::ground::Ready;
 use super::mount_tree::{ancestors, children, descendants, has, ids_below, in_order};
 use super::namespace::{Inside, attach, failed};
 use super::nested::Nested;
+use super::parent_mounts::Ready;
 use super::propagation;
 use super::tuck;
 use crate::failpoints;

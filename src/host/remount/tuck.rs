@@ -6,8 +6,8 @@
 //! itself undoes everything when the copy goes, also if it goes because this program was killed.
 
 use super::by_mount::Workshop;
-use super::ground::{Ground, Ready};
 use super::namespace::{Inside, attach, clone, failed};
+use super::parent_mounts::{Ground, Ready};
 use crate::failpoints;
 use crate::model::error::{Error, Result};
 use nix::mount::MsFlags;

@@ -11,15 +11,15 @@
 //! after `kill -9`, which every call can go on from. What is left is written down (`left_behind.rs`), and
 //! a later call does not begin the same on the same disk.
 
-mod board;
+mod activity;
 mod caller;
-mod line;
-pub mod watched;
+mod messages;
+pub mod parent;
 
 pub use self::caller::{caller, is_seen};
 
 use crate::model::disk::device::DeviceNumber;
-use board::Slot;
+use activity::Slot;
 use nix::unistd::{Pid, getpid, getppid};
 use std::fs::File;
 use std::io::Write;
@@ -31,13 +31,13 @@ use std::time::Duration;
 /// The process that waits for this worker, if this is one.
 #[must_use]
 pub fn waiting_process() -> Option<u32> {
-    line::is_open().then(|| u32::try_from(getppid().as_raw()).unwrap_or(0))
+    messages::is_open().then(|| u32::try_from(getppid().as_raw()).unwrap_or(0))
 }
 
 /// What this worker does until the guard is dropped: for people, should it hang.
 #[must_use]
 pub fn doing(what: &std::fmt::Arguments<'_>) -> Doing {
-    board::board().own.write(&what.to_string());
+    activity::board().own.write(&what.to_string());
     Doing { _private: () }
 }
 
@@ -49,7 +49,7 @@ pub struct Doing {
 
 impl Drop for Doing {
     fn drop(&mut self) {
-        board::board().own.write("");
+        activity::board().own.write("");
     }
 }
 
@@ -57,7 +57,7 @@ impl Drop for Doing {
 /// dropped: should that hang, its disk is meant, and not the volume's.
 #[must_use]
 pub fn uses(file: &Path) -> Using {
-    board::board().file.write(&file.to_string_lossy());
+    activity::board().file.write(&file.to_string_lossy());
     Using { _private: () }
 }
 
@@ -69,13 +69,13 @@ pub struct Using {
 
 impl Drop for Using {
     fn drop(&mut self) {
-        board::board().file.write("");
+        activity::board().file.write("");
     }
 }
 
 /// The disk that this call works on.
 pub fn works_on(number: DeviceNumber, sequence: Option<u64>) {
-    board::board().works_on((number.major, number.minor), sequence);
+    activity::board().works_on((number.major, number.minor), sequence);
 }
 
 /// A place on the board for a child of this process.
@@ -88,7 +88,7 @@ pub struct Child {
 /// Writes down what a child will do that is about to be made.
 #[must_use]
 pub fn child(what: &str) -> Child {
-    let slot = board::board().reserve();
+    let slot = activity::board().reserve();
     if let Some(slot) = slot {
         slot.write(what);
     }
@@ -131,14 +131,14 @@ impl Drop for Child {
 /// Tells the waiting process how long all may take.
 pub fn may_take(total: Duration) {
     let milliseconds = u64::try_from(total.as_millis()).unwrap_or(u64::MAX);
-    let _ = line::send(b't', &milliseconds.to_le_bytes(), None);
+    let _ = messages::send(b't', &milliseconds.to_le_bytes(), None);
 }
 
 /// Gives a lock that was taken to the waiting process too; beside a volume's it is written down what
 /// is left behind.
 pub fn holds(lock: &File, path: &Path, is_volumes: bool) {
     let kind = if is_volumes { b'l' } else { b'm' };
-    let _ = line::send(kind, path.as_os_str().as_bytes(), Some(lock.as_raw_fd()));
+    let _ = messages::send(kind, path.as_os_str().as_bytes(), Some(lock.as_raw_fd()));
 }
 
 /// What this process prints: for a worker that is what the waiting process prints.
@@ -161,8 +161,8 @@ pub struct Out {
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if line::is_open() {
-            line::send(self.kind, bytes, None)?;
+        if messages::is_open() {
+            messages::send(self.kind, bytes, None)?;
             return Ok(bytes.len());
         }
         match self.kind {
@@ -172,6 +172,6 @@ impl Write for Out {
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        if line::is_open() { Ok(()) } else { std::io::stdout().flush() }
+        if messages::is_open() { Ok(()) } else { std::io::stdout().flush() }
     }
 }

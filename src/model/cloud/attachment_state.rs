@@ -92,7 +92,7 @@ pub enum Mapping {
 
 /// What follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Situation {
+pub enum AttachmentState {
     /// Attached to nobody: an attach may be asked for, a detach is done.
     Free,
     /// Attached to the server.
@@ -125,32 +125,32 @@ pub enum Situation {
 /// The table. Every phase is answered for.
 #[must_use]
 #[expect(clippy::match_same_arms, reason = "rows stand where they are read, not where they agree")]
-pub fn judge(listing: &Listing, mapping: Mapping) -> Situation {
+pub fn judge(listing: &Listing, mapping: Mapping) -> AttachmentState {
     use Mapping::{Mapped, NoServer, NotMapped};
     use VolumePhase::{Attached, Attaching, Available, Detaching, Failed, Leaving};
     match (listing.phase, listing.lists_server, mapping) {
         // A detach that is under way ends in either of these by itself.
-        (Detaching, true, Mapped | NotMapped) => Situation::Detaching,
-        (Attached, true, Mapped) => Situation::Attached,
-        (_, true, NoServer) => Situation::ServerGone,
-        (_, true, NotMapped) => Situation::Forgotten,
-        (Attaching, _, Mapped) => Situation::Attaching,
+        (Detaching, true, Mapped | NotMapped) => AttachmentState::Detaching,
+        (Attached, true, Mapped) => AttachmentState::Attached,
+        (_, true, NoServer) => AttachmentState::ServerGone,
+        (_, true, NotMapped) => AttachmentState::Forgotten,
+        (Attaching, _, Mapped) => AttachmentState::Attaching,
         // Lost in an error, but there by both accounts: that much is certain.
-        (Failed | Leaving, true, Mapped) => Situation::Attached,
-        (Available, true, Mapped) => Situation::Busy,
-        (_, true, Mapped) => Situation::AttachedBusy,
+        (Failed | Leaving, true, Mapped) => AttachmentState::Attached,
+        (Available, true, Mapped) => AttachmentState::Busy,
+        (_, true, Mapped) => AttachmentState::AttachedBusy,
 
         // A shareable volume at another server: this server's own attach may be in flight.
-        (Attached, false, Mapped) => Situation::Attaching,
-        (Attached, false, _) if listing.is_shareable => Situation::Shareable,
-        (Attached, false, _) => Situation::Elsewhere,
-        (Available, false, Mapped) => Situation::Ghost,
-        (Available, false, _) if listing.lists_others => Situation::BusyElsewhere,
-        (Available, false, _) => Situation::Free,
-        (Failed | Leaving, false, Mapped) => Situation::Ghost,
-        (Failed | Leaving, false, _) => Situation::Unusable,
-        (_, false, Mapped) => Situation::Busy,
-        (_, false, NotMapped | NoServer) => Situation::BusyElsewhere,
+        (Attached, false, Mapped) => AttachmentState::Attaching,
+        (Attached, false, _) if listing.is_shareable => AttachmentState::Shareable,
+        (Attached, false, _) => AttachmentState::Elsewhere,
+        (Available, false, Mapped) => AttachmentState::Ghost,
+        (Available, false, _) if listing.lists_others => AttachmentState::BusyElsewhere,
+        (Available, false, _) => AttachmentState::Free,
+        (Failed | Leaving, false, Mapped) => AttachmentState::Ghost,
+        (Failed | Leaving, false, _) => AttachmentState::Unusable,
+        (_, false, Mapped) => AttachmentState::Busy,
+        (_, false, NotMapped | NoServer) => AttachmentState::BusyElsewhere,
     }
 }
 
@@ -168,25 +168,25 @@ mod tests {
         lists_server: bool,
         lists_others: bool,
         mapping: Mapping,
-    ) -> Situation {
+    ) -> AttachmentState {
         judge(&Listing { phase, lists_server, lists_others, is_shareable: false }, mapping)
     }
 
     #[test]
     fn the_usual_states_are_what_they_seem() {
-        assert_eq!(judged(Available, false, false, NotMapped), Situation::Free);
-        assert_eq!(judged(Attaching, false, false, Mapped), Situation::Attaching);
-        assert_eq!(judged(Attached, true, false, Mapped), Situation::Attached);
-        assert_eq!(judged(Detaching, true, false, Mapped), Situation::Detaching);
-        assert_eq!(judged(Attached, false, true, NotMapped), Situation::Elsewhere);
-        assert_eq!(judged(Working, false, false, NotMapped), Situation::BusyElsewhere);
+        assert_eq!(judged(Available, false, false, NotMapped), AttachmentState::Free);
+        assert_eq!(judged(Attaching, false, false, Mapped), AttachmentState::Attaching);
+        assert_eq!(judged(Attached, true, false, Mapped), AttachmentState::Attached);
+        assert_eq!(judged(Detaching, true, false, Mapped), AttachmentState::Detaching);
+        assert_eq!(judged(Attached, false, true, NotMapped), AttachmentState::Elsewhere);
+        assert_eq!(judged(Working, false, false, NotMapped), AttachmentState::BusyElsewhere);
     }
 
     #[test]
     fn contradictions_have_names() {
-        assert_eq!(judged(Available, false, false, Mapped), Situation::Ghost);
-        assert_eq!(judged(Attached, true, false, NotMapped), Situation::Forgotten);
-        assert_eq!(judged(Attached, true, false, NoServer), Situation::ServerGone);
+        assert_eq!(judged(Available, false, false, Mapped), AttachmentState::Ghost);
+        assert_eq!(judged(Attached, true, false, NotMapped), AttachmentState::Forgotten);
+        assert_eq!(judged(Attached, true, false, NoServer), AttachmentState::ServerGone);
     }
 
     #[test]
@@ -196,13 +196,13 @@ mod tests {
                 for (lists_server, lists_others) in [(true, false), (true, true), (false, true)] {
                     let found = judged(phase, lists_server, lists_others, mapping);
                     assert!(
-                        phase == Available || found != Situation::Free,
+                        phase == Available || found != AttachmentState::Free,
                         "{phase:?} {mapping:?}"
                     );
                 }
                 let found = judged(phase, false, false, mapping);
                 assert!(
-                    found != Situation::Attached,
+                    found != AttachmentState::Attached,
                     "{phase:?} {mapping:?}: without an attachment"
                 );
             }

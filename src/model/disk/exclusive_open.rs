@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 /// Whether a disk is in use, by the kernel's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Freedom {
+pub enum ExclusiveOpen {
     /// The open passed.
     Free,
     /// A mount in any namespace, a swap area, another device or another exclusive opener has it.
@@ -18,7 +18,7 @@ pub enum Freedom {
     Unseen(String),
 }
 
-impl Freedom {
+impl ExclusiveOpen {
     /// Whether it is free, for whoever is about to write to it: then it must be seen.
     pub fn is_free(&self) -> Result<bool> {
         match self {

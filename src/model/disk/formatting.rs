@@ -74,11 +74,11 @@ pub struct Facts<'a> {
 
 /// Who wants the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum FormatRequester {
     /// Nobody but a mount that needs one.
-    ByItself,
+    Mount,
     /// A person, by `disk format --yes`.
-    ByPerson,
+    Person,
 }
 
 /// Why a disk is not formatted.
@@ -93,9 +93,9 @@ pub struct Objection {
 }
 
 /// Decides. Answers what a person overrides, which is nothing if nobody objects.
-pub fn may_format(facts: &Facts<'_>, asked: Asked) -> Result<Vec<Objection>, Objection> {
+pub fn may_format(facts: &Facts<'_>, asked: FormatRequester) -> Result<Vec<Objection>, Objection> {
     let objections = objections(facts);
-    let is_final = |one: &&Objection| asked == Asked::ByItself || !one.yields_to_a_person;
+    let is_final = |one: &&Objection| asked == FormatRequester::Mount || !one.yields_to_a_person;
     match objections.iter().find(is_final) {
         Some(objection) => Err(objection.clone()),
         None => Ok(objections),
@@ -243,7 +243,7 @@ mod tests {
             (disk(GIB - 2 * MIB, false), "bytes, the volume has", free),
         ];
         for (facts, words, person) in rows {
-            match may_format(&facts, Asked::ByItself) {
+            match may_format(&facts, FormatRequester::Mount) {
                 Ok(none) => assert!(words.is_empty() && none.is_empty(), "{words}: {facts:?}"),
                 Err(objection) => {
                     assert!(!words.is_empty() && objection.cause.contains(words), "{objection:?}");
@@ -251,7 +251,7 @@ mod tests {
                     assert!(objection.hint.contains(way_out), "{objection:?}");
                 }
             }
-            match (may_format(&facts, Asked::ByPerson), person) {
+            match (may_format(&facts, FormatRequester::Person), person) {
                 (Err(objection), Some(_)) => assert!(objection.cause.contains(words)),
                 (Ok(overridden), None) => {
                     assert_eq!(overridden.len(), usize::from(!words.is_empty()), "{facts:?}");
@@ -261,7 +261,9 @@ mod tests {
         }
         // What no person overrides is said before what one may.
         let facts = Facts { attached_to: vec![], was_mounted: true, ..right };
-        assert!(may_format(&facts, Asked::ByPerson).unwrap_err().cause.contains("not attached"));
+        assert!(
+            may_format(&facts, FormatRequester::Person).unwrap_err().cause.contains("not attached")
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Facts and rules of mounts, and of who has them.
 
-pub mod aftercare;
+pub mod after_heal;
 pub mod disk_users;
 pub mod folders_let_go;
 pub mod layout;

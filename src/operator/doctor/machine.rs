@@ -14,7 +14,7 @@ pub(super) fn look(system: &System) -> Vec<Finding> {
 
 /// `root` is kubelet's.
 pub(super) fn by_driver(driver: &Driver<'_>, root: &Path) -> Vec<Finding> {
-    vec![kernel(driver.ports.switches.method()), sight(driver), propagation(driver, root)]
+    vec![kernel(driver.ports.remounts.method()), sight(driver), propagation(driver, root)]
 }
 
 /// What is run, and the package that has it: without the first ones no volume can be made or checked.

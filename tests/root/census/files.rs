@@ -169,7 +169,7 @@ fn device_of(volume: &Volume<'_>) -> Device {
 
 fn is_free(volume: &Volume<'_>) -> bool {
     crate::support::with_files(|| {
-        SysfsDevices::default().freedom(&device_of(volume)).unwrap().is_free().unwrap()
+        SysfsDevices::default().exclusive_open(&device_of(volume)).unwrap().is_free().unwrap()
     })
 }
 

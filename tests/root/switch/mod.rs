@@ -9,8 +9,8 @@ use crate::support::disks::{Disks, replace, switch, table_of, within};
 use crate::support::pods::{Plan, containers_are_possible};
 use crate::support::private_mounts;
 use incloud_disk::host::clock::Deadline;
-use incloud_disk::host::remount::KernelSwitches;
-use incloud_disk::host::{SwitchRequest, Switches};
+use incloud_disk::host::remount::KernelRemounts;
+use incloud_disk::host::{Remounts, SwitchRequest};
 use incloud_disk::model::mount::replacement::{Method, ReplacementOutcome};
 use nix::mount::{MsFlags, mount};
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ fn is_possible(test: &str) -> bool {
 
 /// What this kernel can: its own method, and those that older ones have.
 pub fn methods() -> Vec<Method> {
-    let best = KernelSwitches::default().method();
+    let best = KernelRemounts::default().method();
     Method::ALL.into_iter().filter(|one| *one >= best && *one != Method::Stack).collect()
 }
 
@@ -113,9 +113,9 @@ fn a_parent_that_was_left_shared_is_set_back() {
     let fresh = fresh.as_fd();
     let request =
         SwitchRequest { namespace: Some(&door), stale: &stale, fresh, group: None, deadline };
-    assert_eq!(KernelSwitches::by(Method::Beneath).will_change(&request), Ok(Vec::new()));
+    assert_eq!(KernelRemounts::by(Method::Beneath).will_change(&request), Ok(Vec::new()));
     for method in [Method::Tuck, Method::TuckRemounted, Method::TuckByMount] {
-        let tuck = KernelSwitches::by(method);
+        let tuck = KernelRemounts::by(method);
         let parents = tuck.will_change(&request).unwrap();
         let targets: Vec<_> = parents.iter().map(|parent| parent.target.as_path()).collect();
         assert_eq!(targets, [Path::new("/"), &area], "{method}");
@@ -161,7 +161,7 @@ fn nothing_of_a_switch_is_left_behind() {
             let table = pid.map_or_else(own, table_of);
             let mut stale = disks.old.among(&table);
             stale.retain(|mount| mount.target == Path::new("/data") || mount.target == here);
-            let switches = KernelSwitches::by(method);
+            let switches = KernelRemounts::by(method);
             let answers = replace(switches, pid, &stale, &disks.new);
             assert_eq!(answers.len(), 1);
             assert_eq!(

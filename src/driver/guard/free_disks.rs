@@ -16,7 +16,7 @@ use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::{Device, DeviceNumber};
-use crate::model::disk::exclusive_open::Freedom;
+use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{
@@ -38,7 +38,7 @@ pub(in crate::driver) const MOMENT: Duration = Duration::from_millis(200);
 
 /// Whether a disk is free.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::driver) enum Departure {
+pub(in crate::driver) enum DiskState {
     /// An exclusive open passed, or the disk is not here any more.
     Free,
     /// It is in use, or nothing can be said of it: why, and what ends it.
@@ -53,7 +53,7 @@ pub(in crate::driver) enum Departure {
 }
 
 /// Whether disks are free.
-pub(in crate::driver) struct Departures<'a> {
+pub(in crate::driver) struct FreeDisks<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) mounts: &'a dyn Mounts,
@@ -67,31 +67,31 @@ pub(in crate::driver) struct Departures<'a> {
     pub(in crate::driver) users: &'a OrdinaryUsers<'a>,
 }
 
-impl Departures<'_> {
+impl FreeDisks<'_> {
     /// Whether the disk is free, after a short wait for what ends by itself. `numbers` are those of
     /// its file systems, as far as they have numbers of their own.
-    pub(in crate::driver) fn departure(
+    pub(in crate::driver) fn disk_state(
         &self,
         disk: &Device,
         numbers: &[DeviceNumber],
         patience: Duration,
-    ) -> Departure {
+    ) -> DiskState {
         let until = self.deadline.at_most(patience);
-        let held = |why: String| Departure::Held(format!("disk {} {why}", disk.kernel_name));
+        let held = |why: String| DiskState::Held(format!("disk {} {why}", disk.kernel_name));
         loop {
-            match self.devices.freedom(disk) {
-                Ok(Freedom::Free) => return Departure::Free,
-                Ok(Freedom::InUse) => {
+            match self.devices.exclusive_open(disk) {
+                Ok(ExclusiveOpen::Free) => return DiskState::Free,
+                Ok(ExclusiveOpen::InUse) => {
                     if until.pause(Duration::from_millis(10)) {
                         continue;
                     }
                     let who = self.who_has(disk, numbers);
                     return held(format!("is in use{who}"));
                 }
-                Ok(Freedom::Unseen(why)) => {
+                Ok(ExclusiveOpen::Unseen(why)) => {
                     // A disk that was pulled has no node any more, or nothing behind it.
                     if self.devices.is_gone(disk.number).unwrap_or(false) {
-                        return Departure::Free;
+                        return DiskState::Free;
                     }
                     return match self.census.device_users(&all_numbers(disk, numbers)) {
                         Answer::Told(users) if is_used(&users) => {
@@ -99,9 +99,9 @@ impl Departures<'_> {
                             held(format!("is in use{who}"))
                         }
                         Answer::Told(users) => {
-                            Departure::Unseen { why, is_looked_at: users.untold.is_empty() }
+                            DiskState::Unseen { why, is_looked_at: users.untold.is_empty() }
                         }
-                        Answer::CannotTell(_) => Departure::Unseen { why, is_looked_at: false },
+                        Answer::CannotTell(_) => DiskState::Unseen { why, is_looked_at: false },
                     };
                 }
                 Err(error) => {
@@ -115,18 +115,18 @@ impl Departures<'_> {
     }
 
     /// The same for each of these disks; the first that is not free tells.
-    pub(in crate::driver) fn departure_of_all(
+    pub(in crate::driver) fn state_of_all(
         &self,
         disks: &[Device],
         numbers: &[DeviceNumber],
         patience: Duration,
-    ) -> Departure {
-        let mut all = Departure::Free;
+    ) -> DiskState {
+        let mut all = DiskState::Free;
         for disk in disks {
-            match self.departure(disk, numbers, patience) {
-                Departure::Free => {}
-                held @ Departure::Held(_) => return held,
-                unseen @ Departure::Unseen { .. } => all = unseen,
+            match self.disk_state(disk, numbers, patience) {
+                DiskState::Free => {}
+                held @ DiskState::Held(_) => return held,
+                unseen @ DiskState::Unseen { .. } => all = unseen,
             }
         }
         all
@@ -174,17 +174,17 @@ impl Departures<'_> {
         if self.policy.mode == GuardMode::Off {
             return Ok(false);
         }
-        match self.departure_of_all(disks, numbers, LETS_GO) {
-            Departure::Free => {
+        match self.state_of_all(disks, numbers, LETS_GO) {
+            DiskState::Free => {
                 self.refusals.passed(id, WHAT);
                 Ok(true)
             }
-            Departure::Held(reason) => {
+            DiskState::Held(reason) => {
                 let (hangs, way) = (self.locking.what_hangs(id), self.users.way_out_of_users(id));
                 let reason = format!("unmounted here, but {reason}{hangs}{way}");
                 self.refusals.refuse(id, WHAT, &reason).map(|()| false)
             }
-            Departure::Unseen { why, is_looked_at } => {
+            DiskState::Unseen { why, is_looked_at } => {
                 tracing::warn!(
                     why,
                     is_looked_at,
@@ -199,18 +199,18 @@ impl Departures<'_> {
     /// Before a detach. Answers whether the kernel or a look at everything says that it is free.
     pub(in crate::driver) fn must_let_go(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
         const WHAT: &TearDown = &TearDown::Detach;
-        match self.departure(disk, &[], LETS_GO) {
-            Departure::Free => {
+        match self.disk_state(disk, &[], LETS_GO) {
+            DiskState::Free => {
                 self.refusals.passed(Some(id), WHAT);
                 Ok(true)
             }
-            Departure::Held(reason) => {
+            DiskState::Held(reason) => {
                 let reason = reason
                     + &self.locking.what_hangs(Some(id))
                     + &self.users.way_out_of_users(Some(id));
                 self.refusals.refuse(Some(id), WHAT, &reason).map(|()| true)
             }
-            Departure::Unseen { why, .. } => {
+            DiskState::Unseen { why, .. } => {
                 tracing::info!(volume = %id, why, "the disk cannot be seen from here: the mark in the cloud is asked");
                 Ok(false)
             }
@@ -226,13 +226,13 @@ impl Departures<'_> {
                 return false;
             }
         };
-        match self.departure_of_all(&disks, &[], MOMENT) {
-            Departure::Free => true,
-            Departure::Unseen { why, is_looked_at } => {
+        match self.state_of_all(&disks, &[], MOMENT) {
+            DiskState::Free => true,
+            DiskState::Unseen { why, is_looked_at } => {
                 tracing::debug!(volume = %id, why, "the disk cannot be opened from here");
                 is_looked_at
             }
-            Departure::Held(reason) => {
+            DiskState::Held(reason) => {
                 tracing::info!(volume = %id, reason, "the cloud's mark stays");
                 false
             }

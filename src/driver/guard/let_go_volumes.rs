@@ -26,7 +26,7 @@ const LASTS: Duration = Duration::from_secs(600);
 const TOLD_FOR: u64 = 86_400_000;
 
 /// What kubelet let go of, and whether it knows that still.
-pub(in crate::driver) struct Forgetting<'a> {
+pub(in crate::driver) struct LetGoVolumes<'a> {
     pub(in crate::driver) faces: Faces,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
@@ -35,7 +35,7 @@ pub(in crate::driver) struct Forgetting<'a> {
     pub(in crate::driver) ownership: &'a Ownership<'a>,
 }
 
-impl Forgetting<'_> {
+impl LetGoVolumes<'_> {
     /// Somebody names the volume: whoever it is, it is his to bring to its end. The caller holds the
     /// volume's lock.
     pub(in crate::driver) fn note_caller(&self, id: &VolumeId) {

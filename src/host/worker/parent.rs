@@ -1,11 +1,11 @@
 //! The waiting process's side.
 
-use super::board::{Board, share};
+use super::activity::{Board, share};
 use super::caller;
-use super::line::{self, Word};
+use super::messages::{self, Word};
 use crate::failpoints;
 use crate::host::descriptors::{close_all_but, open_nothing};
-use crate::host::left_behind::{self, Left};
+use crate::host::left_behind::{self, LeftProcess};
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -181,7 +181,7 @@ impl Worker {
         match as_result(unsafe { fork() })? {
             ForkResult::Child => {
                 let status = begin(parent, workers, terms, &before).map_or(1, |()| work());
-                let _ = line::send(b'x', &status.to_le_bytes(), None);
+                let _ = messages::send(b'x', &status.to_le_bytes(), None);
                 failpoints::step("worker.said");
                 // SAFETY: ends the process at once; what the parent has open is not dropped here.
                 unsafe { nix::libc::_exit(status) }
@@ -261,7 +261,7 @@ impl Worker {
     /// What the worker said, if it said anything.
     fn heard(&mut self) -> Option<News> {
         loop {
-            match line::receive(self.line.as_ref()?) {
+            match messages::receive(self.line.as_ref()?) {
                 Ok(Some(Word::Output(bytes))) => return Some(News::Output(bytes)),
                 Ok(Some(Word::Complaint(bytes))) => return Some(News::Complaint(bytes)),
                 Ok(Some(Word::Time(milliseconds))) => {
@@ -383,7 +383,7 @@ impl Worker {
     /// Ends the worker and what it started. Those that do not end hang in the kernel: they are
     /// answered, and with them what they do.
     #[must_use]
-    pub fn end(&mut self) -> Vec<Left> {
+    pub fn end(&mut self) -> Vec<LeftProcess> {
         if self.status.is_none() {
             let _ = kill(self.pid, Signal::SIGKILL);
         }
@@ -395,7 +395,7 @@ impl Worker {
         let mut left = Vec::new();
         if self.status.is_none() {
             let own = self.board.own.read();
-            left.extend(Left::of(self.pid.as_raw(), &own.text, own.since));
+            left.extend(LeftProcess::of(self.pid.as_raw(), &own.text, own.since));
         }
         for slot in &self.board.children {
             let one = slot.read();
@@ -403,12 +403,12 @@ impl Worker {
                 let _ = kill(Pid::from_raw(one.pid), Signal::SIGKILL);
                 // A program has a group of its own.
                 let _ = killpg(Pid::from_raw(one.pid), Signal::SIGKILL);
-                left.extend(Left::of(one.pid, &one.text, one.since));
+                left.extend(LeftProcess::of(one.pid, &one.text, one.since));
             }
         }
         let until = Instant::now() + DYING;
         while !left.is_empty() && Instant::now() < until {
-            left.retain(Left::is_alive);
+            left.retain(LeftProcess::is_alive);
             std::thread::sleep(Duration::from_millis(2));
         }
         let disk = self.board.disk();
@@ -429,7 +429,7 @@ impl Worker {
     /// Does what may hang as well, now that the caller has its answer: in a child, which is waited
     /// for so long. Then the worker's locks are free.
     #[allow(unsafe_code)]
-    pub fn settle(&self, left: &[Left], patience: Duration, work: impl FnOnce()) {
+    pub fn settle(&self, left: &[LeftProcess], patience: Duration, work: impl FnOnce()) {
         // SAFETY: as above.
         match unsafe { fork() } {
             Ok(ForkResult::Child) => {
@@ -474,7 +474,7 @@ fn begin(parent: Pid, line: OwnedFd, terms: Terms, before: &SigSet) -> nix::Resu
     }
     close_all_but(&std::iter::once(line.as_raw_fd()));
     open_nothing();
-    line::open(line);
+    messages::open(line);
     failpoints::this_is_a_worker();
     let mut mask = *before;
     if terms.has_own_signals {

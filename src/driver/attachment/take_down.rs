@@ -2,7 +2,7 @@
 
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::attachment::detach::{Detaching, Force};
-use crate::driver::guard::forgotten::Forgetting;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::lookup::attachment_view::Attachments;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::mount::unmount::Unmounting;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// What became of a volume that nobody asked for.
 #[derive(Debug)]
-pub struct Forgotten {
+pub struct TakenDown {
     /// The volume.
     pub id: VolumeId,
     /// Whether it was detached too, or what went wrong.
@@ -36,7 +36,7 @@ pub struct TakingDown<'a> {
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) attachments: &'a Attachments<'a>,
     pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) forgetting: &'a Forgetting<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) unmounting: &'a Unmounting<'a>,
     pub(in crate::driver) detaching: &'a Detaching<'a>,
 }
@@ -45,15 +45,16 @@ impl TakingDown<'_> {
     /// Takes down every volume that was let go of and forgotten; `kubelet_attaches` is whether nobody
     /// else would detach it.
     #[must_use]
-    pub fn end_forgotten(&self, kubelet_attaches: bool) -> Vec<Forgotten> {
+    pub fn end_forgotten(&self, kubelet_attaches: bool) -> Vec<TakenDown> {
         let records = self.records.list().unwrap_or_default();
-        let forgotten = records.into_iter().filter(|record| self.forgetting.is_forgotten(record));
+        let forgotten =
+            records.into_iter().filter(|record| self.let_go_volumes.is_forgotten(record));
         let end = |record: VolumeRecord| {
             let outcome = self.take_down_forgotten(&record, kubelet_attaches);
             if let Err(error) = &outcome {
                 tracing::warn!(volume = %record.volume, %error, "forgotten by kubelet, and not taken down");
             }
-            Forgotten { id: record.volume, outcome }
+            TakenDown { id: record.volume, outcome }
         };
         forgotten.map(end).collect()
     }
@@ -69,7 +70,7 @@ impl TakingDown<'_> {
         }
         // kubelet may have come to ask in between, and then counts on what it was told.
         let _lock = self.locking.lock(id)?;
-        if !self.forgetting.is_forgotten(&self.records.load(id)) {
+        if !self.let_go_volumes.is_forgotten(&self.records.load(id)) {
             return Ok(false);
         }
         if !kubelet_attaches {
