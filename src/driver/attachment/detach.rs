@@ -197,9 +197,7 @@ impl Detaching<'_> {
                     asked = Some(Instant::now());
                     failpoints::step("detach.requested");
                 }
-                AttachmentState::Free | AttachmentState::Elsewhere | AttachmentState::Shareable
-                    if tries > 0 =>
-                {
+                _ if tries > 0 && situation.is_elsewhere() => {
                     if let (Some(asked), None) = (asked, &refusal) {
                         self.attachments.note_pace(Change::Detach, asked);
                     }

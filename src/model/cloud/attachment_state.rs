@@ -122,6 +122,14 @@ pub enum AttachmentState {
     ServerGone,
 }
 
+impl AttachmentState {
+    /// Whether it is at rest, and by both accounts not at the server.
+    #[must_use]
+    pub fn is_elsewhere(self) -> bool {
+        matches!(self, Self::Free | Self::Elsewhere | Self::Shareable)
+    }
+}
+
 /// The table. Every phase is answered for.
 #[must_use]
 #[expect(clippy::match_same_arms, reason = "rows stand where they are read, not where they agree")]
