@@ -3,7 +3,7 @@
 use crate::checks::{layers_at, mounts_like, nothing_is_left, only_mount_at};
 use crate::files;
 use crate::holders::run;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Volume, make_folder};
 use nix::errno::Errno;
 use std::fs;
@@ -15,9 +15,7 @@ const READER: &str = "1b5e4d1f-8e1d-4b6c-9a4f-3a7a6a4c2b02";
 /// Both orders: the first pod decides nothing for the second.
 #[test]
 fn a_reader_and_a_writer_share_a_volume() {
-    if !private_mounts("a_reader_and_a_writer_share_a_volume") {
-        return;
-    }
+    needs!(mounts);
     for fs_type in ["ext4", "xfs"] {
         for order in [[WRITER, READER], [READER, WRITER]] {
             share(fs_type, order);
@@ -29,9 +27,7 @@ fn a_reader_and_a_writer_share_a_volume() {
 /// one of its folders.
 #[test]
 fn a_pod_with_a_group_and_a_folder_of_the_volume_keeps_both() {
-    if !private_mounts("a_pod_with_a_group_and_a_folder_of_the_volume_keeps_both") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     for round in 0..2 {
@@ -107,9 +103,7 @@ fn share(fs_type: &'static str, order: [&str; 2]) {
 /// A `mount` that was killed between bind and flags leaves this.
 #[test]
 fn a_bind_that_is_not_yet_read_only_becomes_so() {
-    if !private_mounts("a_bind_that_is_not_yet_read_only_becomes_so") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();

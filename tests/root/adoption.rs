@@ -3,7 +3,7 @@
 
 use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
 use crate::files;
-use crate::heal::{goes_on, is_possible, pull, still_fails};
+use crate::heal::{goes_on, pull, still_fails};
 use crate::holders::run;
 use crate::support::pods::{Container, Naming, Pod};
 use crate::support::{Node, loop_devices_below};
@@ -71,9 +71,7 @@ fn ends(volume: &Volume<'_>, pod: &Pod, container: Container) {
 
 #[test]
 fn a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted() {
-    if !is_possible("a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
@@ -106,9 +104,7 @@ fn a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted() {
 
 #[test]
 fn an_adopted_mount_is_healed_like_one_of_ours() {
-    if !is_possible("an_adopted_mount_is_healed_like_one_of_ours") {
-        return;
-    }
+    needs!(pods);
     for fs_type in ["ext4", "xfs"] {
         let node = Node::new();
         let pod = Pod::new(Naming::Cgroupfs);
@@ -130,9 +126,7 @@ fn an_adopted_mount_is_healed_like_one_of_ours() {
 
 #[test]
 fn a_file_system_that_was_mounted_elsewhere_since_its_adoption_is_refused() {
-    if !is_possible("a_file_system_that_was_mounted_elsewhere_since_its_adoption_is_refused") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
@@ -151,9 +145,7 @@ fn a_file_system_that_was_mounted_elsewhere_since_its_adoption_is_refused() {
 /// The folder's name is a wish. The predecessor went by letters, and may have mounted another disk.
 #[test]
 fn a_folder_that_holds_another_volumes_disk_is_not_adopted() {
-    if !is_possible("a_folder_that_holds_another_volumes_disk_is_not_adopted") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (wanted, other) =
         (Volume::create(&node, "ext4", "64M"), Volume::create(&node, "ext4", "64M"));
@@ -200,9 +192,7 @@ fn after_the_incident<'n>(
 
 #[test]
 fn the_incident_is_healed_afterwards_by_a_persons_word() {
-    if !is_possible("the_incident_is_healed_afterwards_by_a_persons_word") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = after_the_incident(&node, &pod, "ext4");
@@ -237,9 +227,7 @@ fn the_incident_is_healed_afterwards_by_a_persons_word() {
 /// Nothing was mounted anew yet: the dead mounts stand in kubelet's folders.
 #[test]
 fn dead_mounts_in_the_folders_are_told_with_the_command_that_heals_them() {
-    if !is_possible("dead_mounts_in_the_folders_are_told_with_the_command_that_heals_them") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
@@ -258,9 +246,7 @@ fn dead_mounts_in_the_folders_are_told_with_the_command_that_heals_them() {
 
 #[test]
 fn what_cannot_be_proven_is_not_adopted_at_a_persons_word_either() {
-    if !is_possible("what_cannot_be_proven_is_not_adopted_at_a_persons_word_either") {
-        return;
-    }
+    needs!(pods);
     // A dead xfs does not say whose it was.
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);

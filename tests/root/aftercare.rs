@@ -1,8 +1,8 @@
 //! What is done for those who still hold the dead disk once their mounts were healed.
 
 use crate::checks::{eventually, nothing_is_left};
-use crate::support::pods::{Container, Naming, Order, Pod, pods_are_possible};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
+use crate::support::pods::{Container, Naming, Order, Pod};
 use crate::volume::{Volume, make_folder};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -34,15 +34,9 @@ fn end(node: &Node, volume: &Volume<'_>, pod: &Pod) {
     nothing_is_left(node, &[volume]);
 }
 
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
-
 #[test]
 fn who_holds_the_dead_disk_is_signalled_and_nobody_else() {
-    if !is_possible("who_holds_the_dead_disk_is_signalled_and_nobody_else") {
-        return;
-    }
+    needs!(pods);
     for (after, dies) in [("", false), ("signal:TERM", true)] {
         let node = Node::new();
         node.configure(&format!("[heal]\nafter = {after:?}"));
@@ -65,9 +59,7 @@ fn who_holds_the_dead_disk_is_signalled_and_nobody_else() {
 
 #[test]
 fn a_program_of_the_operator_is_told_the_facts() {
-    if !is_possible("a_program_of_the_operator_is_told_the_facts") {
-        return;
-    }
+    needs!(pods);
     for (mode, is_run) in [(0o755, true), (0o775, false), (0o644, false)] {
         let node = Node::new();
         let (hook, facts) = (node.base().join("hook"), node.base().join("facts"));

@@ -5,7 +5,7 @@ use crate::checks::{digest, layers_at, nothing_is_left, random_bytes};
 use crate::corpus::trial::says_that_it_formatted;
 use crate::files;
 use crate::holders::run;
-use crate::support::{FailingDisk, Node, private_mounts, private_mounts_and_fuse, with_files};
+use crate::support::{FailingDisk, Node, with_files};
 use crate::volume::{Volume, make_folder};
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::fs::File;
@@ -61,9 +61,7 @@ fn is_refused(size: u64, put: impl FnOnce(&Path)) -> String {
 
 #[test]
 fn a_run_of_data_as_long_as_a_stride_is_found_wherever_it_lies() {
-    if !private_mounts("a_run_of_data_as_long_as_a_stride_is_found_wherever_it_lies") {
-        return;
-    }
+    needs!(mounts);
     // Of 1 TiB and of 100 GiB, at places of no round number.
     for (size, begin) in [
         (1024 * GIB, 301 * GIB),
@@ -79,9 +77,7 @@ fn a_run_of_data_as_long_as_a_stride_is_found_wherever_it_lies() {
 /// The label of a file system is gone, and so is all that stands at the ends of its disk.
 #[test]
 fn copies_of_superblocks_in_a_partition_are_found() {
-    if !private_mounts("copies_of_superblocks_in_a_partition_are_found") {
-        return;
-    }
+    needs!(mounts);
     let kinds = [("mkfs.ext4", "-qF"), ("mkfs.xfs", "-qf")];
     for (start, (program, quiet)) in
         [MIB, 63 * 512, 4 * MIB].into_iter().flat_map(|start| kinds.map(|kind| (start, kind)))
@@ -104,9 +100,7 @@ fn copies_of_superblocks_in_a_partition_are_found() {
 /// The cloud made the disk larger: the copy of the GPT, or the mark of a RAID, is in its midst now.
 #[test]
 fn marks_at_the_end_that_a_disk_had_before_it_grew_are_found() {
-    if !private_mounts("marks_at_the_end_that_a_disk_had_before_it_grew_are_found") {
-        return;
-    }
+    needs!(mounts);
     for before_the_end in [512, 8 * KIB, 64 * KIB] {
         let message = is_refused(500 * GIB, |image| {
             files::write_at(image, 37 * GIB - before_the_end, b"EFI PART");
@@ -118,9 +112,7 @@ fn marks_at_the_end_that_a_disk_had_before_it_grew_are_found() {
 /// Whoever knows the fixed places can avoid all of them, but not the random ones.
 #[test]
 fn data_between_the_fixed_places_does_not_escape() {
-    if !private_mounts("data_between_the_fixed_places_does_not_escape") {
-        return;
-    }
+    needs!(mounts);
     let size = 8 * GIB;
     let message = is_refused(size, |image| {
         let stride = size / 16_384;
@@ -135,9 +127,7 @@ fn data_between_the_fixed_places_does_not_escape() {
 /// What this machine remembers of a disk is not what stands there now.
 #[test]
 fn a_disk_that_was_written_elsewhere_meanwhile_is_read_anew() {
-    if !private_mounts("a_disk_that_was_written_elsewhere_meanwhile_is_read_anew") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "4G");
     node.must(volume.attach());
@@ -158,9 +148,7 @@ fn a_disk_that_was_written_elsewhere_meanwhile_is_read_anew() {
 /// the call ends all the same, and says what a person can do.
 #[test]
 fn a_disk_too_slow_to_be_read_is_not_blank() {
-    if !private_mounts_and_fuse("a_disk_too_slow_to_be_read_is_not_blank") {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     node.configure("[deadline]\nmountdevice = 6");
     let volume = Volume::create(&node, "ext4", "100G");
@@ -185,10 +173,7 @@ fn a_disk_too_slow_to_be_read_is_not_blank() {
 /// meanwhile is his data.
 #[test]
 fn what_was_written_after_the_first_look_is_not_formatted() {
-    let test = "what_was_written_after_the_first_look_is_not_formatted";
-    if !private_mounts(test) || !crate::crash::seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "320M");
     node.must(volume.attach());

@@ -1,10 +1,9 @@
 //! Mounts that are covered: the table has them at their folder, and the path leads elsewhere.
 
 use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
-use crate::crash::seams_are_built_in;
 use crate::files;
 use crate::holders::run;
-use crate::support::{Answer, Node, has, private_mounts, spawn, with_files};
+use crate::support::{Answer, Node, has, spawn, with_files};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -54,10 +53,7 @@ fn all_refuse(volume: &Volume<'_>, calls: &[Call], over: &Path) {
 /// another program does it.
 #[test]
 fn a_volume_that_is_covered_at_any_height_is_neither_mounted_nor_unmounted() {
-    let test = "a_volume_that_is_covered_at_any_height_is_neither_mounted_nor_unmounted";
-    if !private_mounts(test) {
-        return;
-    }
+    needs!(mounts);
     for (fs_type, size) in [("ext4", "16M"), ("xfs", "320M")] {
         let node = Node::new();
         let volume = Volume::create(&node, fs_type, size);
@@ -93,9 +89,7 @@ fn a_volume_that_is_covered_at_any_height_is_neither_mounted_nor_unmounted() {
 /// The same with other things than a tmpfs, and with several on each other.
 #[test]
 fn whatever_covers_is_named() {
-    if !private_mounts("whatever_covers_is_named") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let pod = volume.bring_to_pod();
@@ -153,9 +147,7 @@ fn tmpfs_with_parts(place: &Path) {
 /// What a program wrote into it is that program's.
 #[test]
 fn a_strangers_mount_on_the_volumes_own_is_never_taken_off() {
-    if !private_mounts("a_strangers_mount_on_the_volumes_own_is_never_taken_off") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     node.configure("[guard]\nmode = \"off\"");
     let volume = Volume::create(&node, "ext4", "16M");
@@ -195,10 +187,7 @@ fn is_refused(answer: &Answer, over: &Path) {
 
 #[test]
 fn what_comes_over_it_during_a_mount_is_noticed() {
-    let test = "what_comes_over_it_during_a_mount_is_noticed";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());
@@ -231,10 +220,7 @@ fn what_comes_over_it_during_a_mount_is_noticed() {
 
 #[test]
 fn what_comes_over_it_during_an_unmount_is_not_taken_off_in_its_place() {
-    let test = "what_comes_over_it_during_an_unmount_is_not_taken_off_in_its_place";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let pod = volume.bring_to_pod();
@@ -262,10 +248,7 @@ fn what_comes_over_it_during_an_unmount_is_not_taken_off_in_its_place() {
 /// The cloud takes its time: what covers the folder by then is not what grows.
 #[test]
 fn what_comes_over_it_during_an_expansion_does_not_grow_in_its_place() {
-    let test = "what_comes_over_it_during_an_expansion_does_not_grow_in_its_place";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "xfs", "320M");
     let pod = volume.bring_to_pod();
@@ -302,9 +285,7 @@ fn only_seen(place: &Path) -> String {
 /// The cover is there first: then what kubelet sees is on it, and nothing is hidden.
 #[test]
 fn file_systems_beneath_are_normal() {
-    if !private_mounts("file_systems_beneath_are_normal") {
-        return;
-    }
+    needs!(mounts);
     for at in ["", "pods", "plugins", "both"] {
         let node = Node::new();
         let root = node.kubelet_root();
@@ -333,9 +314,7 @@ fn file_systems_beneath_are_normal() {
 /// As kubelet in a container, `mount --rbind`, and systems with a shared root have it.
 #[test]
 fn copies_of_kubelets_folders_are_normal() {
-    if !private_mounts("copies_of_kubelets_folders_are_normal") {
-        return;
-    }
+    needs!(mounts);
     for onto_itself in [false, true] {
         for how in ["shared", "private"] {
             let node = Node::new();
@@ -364,9 +343,7 @@ fn copies_of_kubelets_folders_are_normal() {
 /// the twins are off the first ones are told.
 #[test]
 fn a_private_copy_onto_itself_hides_twins_which_are_told_at_the_end() {
-    if !private_mounts("a_private_copy_onto_itself_hides_twins_which_are_told_at_the_end") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let pod = volume.bring_to_pod();
@@ -389,9 +366,7 @@ fn a_private_copy_onto_itself_hides_twins_which_are_told_at_the_end() {
 
 #[test]
 fn a_root_behind_a_link_is_normal_until_the_link_leads_elsewhere() {
-    if !private_mounts("a_root_behind_a_link_is_normal_until_the_link_leads_elsewhere") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let (root, data) = (node.kubelet_root(), node.own().join("data"));
@@ -433,9 +408,7 @@ fn a_root_behind_a_link_is_normal_until_the_link_leads_elsewhere() {
 
 #[test]
 fn links_below_the_root_are_never_followed_by_a_tear_down() {
-    if !private_mounts("links_below_the_root_are_never_followed_by_a_tear_down") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let pod = volume.bring_to_pod();
@@ -466,9 +439,7 @@ fn own_disk(node: &Node, fs_type: &str, size: u64) -> PathBuf {
 /// `exists()` says no of what answers with an error.
 #[test]
 fn a_root_that_answers_with_an_error_is_not_taken_for_absent() {
-    if !private_mounts("a_root_that_answers_with_an_error_is_not_taken_for_absent") {
-        return;
-    }
+    needs!(mounts);
     for (fs_type, size) in [("ext4", 32 << 20), ("xfs", 320 << 20)] {
         let node = Node::new();
         let root = own_disk(&node, fs_type, size);
@@ -507,9 +478,7 @@ fn status(node: &Node) -> String {
 
 #[test]
 fn status_explain_and_doctor_say_covered_and_what_ends_it() {
-    if !private_mounts("status_explain_and_doctor_say_covered_and_what_ends_it") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring_to_pod();
@@ -534,9 +503,7 @@ fn status_explain_and_doctor_say_covered_and_what_ends_it() {
 /// A part of the volume at the place of the whole: "already" would let the pod write elsewhere.
 #[test]
 fn a_folder_of_the_volume_is_not_the_volume() {
-    if !private_mounts("a_folder_of_the_volume_is_not_the_volume") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     for fs_type in ["ext4", "btrfs"] {
         let volume = Volume::create(&node, fs_type, "256M");

@@ -2,7 +2,7 @@
 
 use crate::checks::{layers_at, mounts_like, nothing_is_left};
 use crate::files;
-use crate::support::{Answer, Node, private_mounts, skip, spawn};
+use crate::support::{Answer, Node, spawn};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::collections::BTreeSet;
 use std::fs;
@@ -108,14 +108,6 @@ fn collect_below(folder: &Path, opening: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// In a release build there are no steps.
-pub fn seams_are_built_in(test: &str) -> bool {
-    if !cfg!(debug_assertions) {
-        skip(test, "only a debug build can be killed at a step");
-    }
-    cfg!(debug_assertions)
-}
-
 /// Calls, and the process ends at the step as if by `kill -9`.
 #[track_caller]
 pub fn kill_at(node: &Node, call: &Call, step: &str) {
@@ -201,44 +193,33 @@ const MOUNT_CALLS: [&str; 4] = ["mountdevice", "mount", "unmount", "unmountdevic
 
 #[test]
 fn cloud_calls_that_were_killed_are_finished_by_the_same_call() {
-    let test = "cloud_calls_that_were_killed_are_finished_by_the_same_call";
-    if private_mounts(test) && seams_are_built_in(test) {
-        strike_everywhere(kill_at, "ext4", "16M", &CLOUD_CALLS);
-    }
+    needs!(mounts, seams);
+    strike_everywhere(kill_at, "ext4", "16M", &CLOUD_CALLS);
 }
 
 #[test]
 fn mount_calls_that_were_killed_are_finished_by_the_same_call() {
-    let test = "mount_calls_that_were_killed_are_finished_by_the_same_call";
-    if private_mounts(test) && seams_are_built_in(test) {
-        strike_everywhere(kill_at, "ext4", "16M", &MOUNT_CALLS);
-    }
+    needs!(mounts, seams);
+    strike_everywhere(kill_at, "ext4", "16M", &MOUNT_CALLS);
 }
 
 #[test]
 fn xfs_mounts_that_were_killed_are_finished_by_the_same_call() {
-    let test = "xfs_mounts_that_were_killed_are_finished_by_the_same_call";
-    if private_mounts(test) && seams_are_built_in(test) {
-        strike_everywhere(kill_at, "xfs", "320M", &["mountdevice"]);
-    }
+    needs!(mounts, seams);
+    strike_everywhere(kill_at, "xfs", "320M", &["mountdevice"]);
 }
 
 #[test]
 fn calls_that_panic_answer_failure_and_are_finished_by_the_same_call() {
-    let test = "calls_that_panic_answer_failure_and_are_finished_by_the_same_call";
-    if private_mounts(test) && seams_are_built_in(test) {
-        strike_everywhere(panic_at, "ext4", "16M", &CLOUD_CALLS);
-        strike_everywhere(panic_at, "ext4", "16M", &MOUNT_CALLS);
-    }
+    needs!(mounts, seams);
+    strike_everywhere(panic_at, "ext4", "16M", &CLOUD_CALLS);
+    strike_everywhere(panic_at, "ext4", "16M", &MOUNT_CALLS);
 }
 
 /// attach killed between the loop device and its link: kubelet and people know the disk by that.
 #[test]
 fn the_link_is_there_after_an_attach_that_was_killed() {
-    let test = "the_link_is_there_after_an_attach_that_was_killed";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for (_, step) in STEPS.iter().filter(|(word, _)| *word == "attach") {
         let node = Node::new();
         let volume = Volume::create(&node, "ext4", "16M");
@@ -254,10 +235,7 @@ fn the_link_is_there_after_an_attach_that_was_killed() {
 /// A `mount` killed before its bind is read-only must not leave the pod more than it asked for.
 #[test]
 fn a_read_only_mount_that_was_killed_becomes_read_only() {
-    let test = "a_read_only_mount_that_was_killed_becomes_read_only";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for strike in [kill_at as Strike, panic_at] {
         let node = Node::new();
         let volume = Volume::create(&node, "ext4", "16M");

@@ -2,8 +2,8 @@
 //! that mean that the disk cannot be seen from here.
 
 use crate::checks::nothing_is_left;
-use crate::support::pods::{Order, Plan, containers_are_possible};
-use crate::support::{Node, has, private_mounts};
+use crate::support::pods::{Order, Plan};
+use crate::support::{Node, has};
 use crate::switch::kinds::tmpfs;
 use crate::volume::Volume;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -46,10 +46,7 @@ fn asked_the_cloud(node: &Node) -> bool {
 /// A node of that name that is another device's, and one that is none's.
 #[test]
 fn a_node_that_is_not_the_disks_proves_nothing() {
-    let test = "a_node_that_is_not_the_disks_proves_nothing";
-    if !private_mounts(test) || !containers_are_possible(test) {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, other) =
         (Volume::create(&node, "ext4", "16M"), Volume::create(&node, "ext4", "16M"));
@@ -80,10 +77,7 @@ fn a_node_that_is_not_the_disks_proves_nothing() {
 /// An error that says nothing of the disk: its name leads nowhere, round and round.
 #[test]
 fn an_error_of_the_open_is_a_refusal_with_its_cause() {
-    let test = "an_error_of_the_open_is_a_refusal_with_its_cause";
-    if !private_mounts(test) || !containers_are_possible(test) {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -116,9 +110,7 @@ fn an_error_of_the_open_is_a_refusal_with_its_cause() {
 /// The disk's node cannot be opened here, and its user can be seen: that is enough to refuse.
 #[test]
 fn what_cannot_be_opened_is_looked_for() {
-    if !private_mounts("what_cannot_be_opened_is_looked_for") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();

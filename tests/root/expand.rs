@@ -1,9 +1,9 @@
 //! `expandfs`: the cloud's volume, the disk and the file system grow while a pod runs.
 
 use crate::checks::{nothing_is_left, random_bytes};
-use crate::crash::{Strike, kill_at, panic_at, seams_are_built_in};
+use crate::crash::{Strike, kill_at, panic_at};
 use crate::files;
-use crate::support::{Node, private_mounts, skip};
+use crate::support::{Node, skip};
 use crate::volume::{POD, Volume};
 use nix::sys::statvfs::statvfs;
 use std::fs;
@@ -13,16 +13,13 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_mounted_xfs_grows() {
-    if private_mounts("a_mounted_xfs_grows") {
-        grow("xfs", 320, 640);
-    }
+    needs!(mounts);
+    grow("xfs", 320, 640);
 }
 
 #[test]
 fn a_mounted_ext4_grows() {
-    if !private_mounts("a_mounted_ext4_grows") {
-        return;
-    }
+    needs!(mounts);
     if has_sys_resource() {
         grow("ext4", 64, 128);
     } else {
@@ -32,17 +29,14 @@ fn a_mounted_ext4_grows() {
 
 #[test]
 fn a_mounted_btrfs_grows() {
-    if private_mounts("a_mounted_btrfs_grows") {
-        grow("btrfs", 256, 512);
-    }
+    needs!(mounts);
+    grow("btrfs", 256, 512);
 }
 
 /// A volume made from a smaller one's copy: the disk is large already, the file system is not.
 #[test]
 fn a_clone_that_is_larger_than_its_file_system_grows() {
-    if !private_mounts("a_clone_that_is_larger_than_its_file_system_grows") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let small = Volume::create(&node, "xfs", "320M");
     small.bring();
@@ -108,9 +102,7 @@ fn grow(fs_type: &'static str, from: u64, to: u64) {
 
 #[test]
 fn a_file_system_that_is_not_mounted_or_read_only_does_not_grow() {
-    if !private_mounts("a_file_system_that_is_not_mounted_or_read_only_does_not_grow") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "xfs", "320M");
     volume.bring();
@@ -129,10 +121,7 @@ fn a_file_system_that_is_not_mounted_or_read_only_does_not_grow() {
 
 #[test]
 fn an_expansion_that_broke_off_is_finished_by_the_next_one() {
-    let test = "an_expansion_that_broke_off_is_finished_by_the_next_one";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "xfs", "320M");
     let pod = volume.bring_to_pod();

@@ -3,7 +3,7 @@
 use crate::checks::{eventually, layers_at};
 use crate::files;
 use crate::holders::run;
-use crate::support::{FailingDisk, loop_devices_below, private_mounts_and_fuse, with_files};
+use crate::support::{FailingDisk, loop_devices_below, with_files};
 use nix::errno::Errno;
 use std::fs::File;
 use std::io::Result;
@@ -58,9 +58,7 @@ fn is_an_io_error<T: std::fmt::Debug>(outcome: Result<T>) {
 
 #[test]
 fn bad_sectors_are_bad_on_a_loop_device_and_others_are_not() {
-    if !private_mounts_and_fuse("bad_sectors_are_bad_on_a_loop_device_and_others_are_not") {
-        return;
-    }
+    needs!(fuse);
     let (_folder, path) = blank_file();
     files::write_at(&path, 0, b"head");
     let disk = FailingDisk::over(&path);
@@ -85,9 +83,7 @@ fn bad_sectors_are_bad_on_a_loop_device_and_others_are_not() {
 
 #[test]
 fn a_disk_that_hangs_answers_when_it_is_released() {
-    if !private_mounts_and_fuse("a_disk_that_hangs_answers_when_it_is_released") {
-        return;
-    }
+    needs!(fuse);
     let (_folder, path) = blank_file();
     let disk = FailingDisk::over(&path);
     let device = loop_device_on(&path);
@@ -105,9 +101,7 @@ fn a_disk_that_hangs_answers_when_it_is_released() {
 
 #[test]
 fn a_failing_disk_leaves_nothing_even_while_it_hangs() {
-    if !private_mounts_and_fuse("a_failing_disk_leaves_nothing_even_while_it_hangs") {
-        return;
-    }
+    needs!(fuse);
     let (folder, path) = blank_file();
     let disk = FailingDisk::over(&path);
     let device = loop_device_on(&path);

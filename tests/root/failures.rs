@@ -2,9 +2,9 @@
 //! then succeeds with all data whole.
 
 use crate::checks::{layers_at, nothing_is_left};
-use crate::crash::{collect_names, seams_are_built_in};
+use crate::crash::collect_names;
 use crate::files;
-use crate::support::{Answer, Node, private_mounts};
+use crate::support::{Answer, Node};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::path::Path;
 
@@ -28,10 +28,7 @@ const NEVER_IN_A_CLEAN_LIFE: [&str; 11] = [
 
 #[test]
 fn after_each_failure_the_same_call_succeeds() {
-    let test = "after_each_failure_the_same_call_succeeds";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let names = collect_names("failpoints::effect(\"");
     assert!(names.len() > 10, "{names:?}");
     for (kind, size) in [("ext4", "16M"), ("xfs", "320M")] {

@@ -3,7 +3,7 @@
 use crate::checks::{layers_at, nothing_is_left};
 use crate::files;
 use crate::holders::{Holder, run};
-use crate::support::{Node, has, private_mounts};
+use crate::support::{Node, has};
 use crate::switch::kinds::{bind, propagate, tmpfs};
 use crate::volume::{POD, Volume, make_folder};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -65,9 +65,7 @@ impl<'n> Full<'n> {
 /// namespace is unmounted in the machine's.
 #[test]
 fn a_copy_that_shares_with_the_machine_does_not_take_its_mount_along() {
-    if !private_mounts("a_copy_that_shares_with_the_machine_does_not_take_its_mount_along") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let full = Full::bring(&node, true);
     let bidirectional = Holder::of_all_mounts();
@@ -82,9 +80,7 @@ fn a_copy_that_shares_with_the_machine_does_not_take_its_mount_along() {
 /// kubelet's folder is bound to a second place of the machine: one unmount takes both.
 #[test]
 fn a_second_view_of_kubelets_folder_is_no_second_mount() {
-    if !private_mounts("a_second_view_of_kubelets_folder_is_no_second_mount") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let root = node.kubelet_root();
     tmpfs(root.to_str().unwrap());
@@ -105,9 +101,7 @@ fn a_second_view_of_kubelets_folder_is_no_second_mount() {
 /// The machine's own mounts were taken off by hand; the last copy lives in another namespace.
 #[test]
 fn the_last_copy_is_flushed_before_a_detach_takes_it_down() {
-    if !private_mounts("the_last_copy_is_flushed_before_a_detach_takes_it_down") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let full = Full::bring(&node, false);
     let holder = Holder::of_all_mounts();
@@ -125,9 +119,7 @@ fn the_last_copy_is_flushed_before_a_detach_takes_it_down() {
 #[test]
 fn a_file_system_that_stopped_is_told_before_it_goes() {
     let test = "a_file_system_that_stopped_is_told_before_it_goes";
-    if !private_mounts(test) {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -155,9 +147,7 @@ fn a_file_system_that_stopped_is_told_before_it_goes() {
 /// What a person takes off despite the guard is flushed too, and the loss stands in the answer.
 #[test]
 fn a_release_tells_what_is_lost() {
-    if !private_mounts("a_release_tells_what_is_lost") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let full = Full::bring(&node, false);
     Full::write_below(&full.volume.global());

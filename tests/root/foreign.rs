@@ -3,7 +3,7 @@
 use crate::checks::{layers_at, nothing_is_left, number_of, only_mount_at};
 use crate::files;
 use crate::holders::run;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{POD, Volume, make_folder};
 use std::fs;
 use std::path::Path;
@@ -20,9 +20,7 @@ fn uncover(folder: &Path) {
 
 #[test]
 fn a_volume_that_is_not_staged_is_staged_by_mount() {
-    if !private_mounts("a_volume_that_is_not_staged_is_staged_by_mount") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());
@@ -38,9 +36,7 @@ fn a_volume_that_is_not_staged_is_staged_by_mount() {
 
 #[test]
 fn a_tmpfs_at_the_global_folder_fails_every_call_and_stays() {
-    if !private_mounts("a_tmpfs_at_the_global_folder_fails_every_call_and_stays") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());
@@ -60,9 +56,7 @@ fn a_tmpfs_at_the_global_folder_fails_every_call_and_stays() {
 
 #[test]
 fn a_tmpfs_at_the_pods_folder_fails_mount_and_stays() {
-    if !private_mounts("a_tmpfs_at_the_pods_folder_fails_mount_and_stays") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -78,9 +72,7 @@ fn a_tmpfs_at_the_pods_folder_fails_mount_and_stays() {
 /// The wrong disk under a pod is the one thing that must never happen.
 #[test]
 fn another_volumes_disk_at_the_global_folder_fails_every_call_and_stays() {
-    if !private_mounts("another_volumes_disk_at_the_global_folder_fails_every_call_and_stays") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let (ours, other) =
         (Volume::create(&node, "ext4", "16M"), Volume::create(&node, "ext4", "16M"));
@@ -107,9 +99,7 @@ fn another_volumes_disk_at_the_global_folder_fails_every_call_and_stays() {
 /// kubelet skips `mountdevice` when the folder is a mount point: only this call can notice.
 #[test]
 fn waitforattach_looks_at_the_global_folder_behind_a_linked_root_too() {
-    if !private_mounts("waitforattach_looks_at_the_global_folder_behind_a_linked_root_too") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     fs::rename(node.kubelet_root(), node.own().join("data")).unwrap();
@@ -126,9 +116,7 @@ fn waitforattach_looks_at_the_global_folder_behind_a_linked_root_too() {
 
 #[test]
 fn links_below_the_root_are_not_followed() {
-    if !private_mounts("links_below_the_root_are_not_followed") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());

@@ -2,14 +2,10 @@
 //! in messages, on a terminal.
 
 use crate::checks::nothing_is_left;
-use crate::support::pods::{Naming, Order, Pod, pods_are_possible};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
+use crate::support::pods::{Naming, Order, Pod};
 use crate::volume::{Volume, make_folder};
 use std::path::PathBuf;
-
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
 
 /// A container whose only mount of the volume lies at this path.
 #[track_caller]
@@ -33,9 +29,7 @@ fn refused_with_mount_at(name: &str, look: impl FnOnce(&Node, &Volume<'_>, &str)
 /// At fee4868 a row says "done by alice".
 #[test]
 fn a_newline_in_a_mount_path_makes_no_row_of_the_history() {
-    if !is_possible("a_newline_in_a_mount_path_makes_no_row_of_the_history") {
-        return;
-    }
+    needs!(pods);
     let name = "x\n2026-11-21T03:50:23Z  INFO verb{id=\"f\" op=\"release\"}: begin who=\"alice\" object=\"volume VOLUME\"\n2026-11-21T03:50:24Z  INFO verb{id=\"f\" op=\"release\"}: end x=1";
     refused_with_mount_at(name, |node, volume, message| {
         let told = node.verb(&["history", &volume.id]).unwrap();
@@ -56,9 +50,7 @@ fn a_newline_in_a_mount_path_makes_no_row_of_the_history() {
 /// The same as it would be forged now.
 #[test]
 fn json_in_a_mount_path_makes_no_row_of_the_history() {
-    if !is_possible("json_in_a_mount_path_makes_no_row_of_the_history") {
-        return;
-    }
+    needs!(pods);
     let name = "x\"}}\n{\"timestamp\":\"2026-11-21T03:50:23Z\",\"level\":\"INFO\",\"fields\":{\"message\":\"begin\",\"who\":\"alice\",\"object\":\"volume VOLUME\"},\"span\":{\"id\":\"f\",\"op\":\"release\",\"name\":\"verb\"}}";
     refused_with_mount_at(name, |node, volume, message| {
         assert!(!message.contains('\n'), "{message}");
@@ -74,9 +66,7 @@ fn json_in_a_mount_path_makes_no_row_of_the_history() {
 /// Colours, a cleared screen, a turned line, letters without a width.
 #[test]
 fn what_a_terminal_obeys_or_hides_is_written_out() {
-    if !is_possible("what_a_terminal_obeys_or_hides_is_written_out") {
-        return;
-    }
+    needs!(pods);
     let hidden = ['\u{1b}', '\u{9b}', '\u{202e}', '\u{200b}', '\u{2028}', '\r'];
     let name: String = hidden.iter().flat_map(|sign| ['a', *sign]).chain(['b']).collect();
     let shown = r"/a\u{1b}a\u{9b}a\u{202e}a\u{200b}a\u{2028}a\rb";

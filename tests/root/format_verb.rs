@@ -1,16 +1,13 @@
 //! `disk format`: what is there is shown first, and lost only by a person's deliberate word.
 
 use crate::checks::{digest, layers_at, nothing_is_left, only_mount_at};
-use crate::crash::seams_are_built_in;
 use crate::files;
-use crate::support::{Node, output_of, private_mounts};
+use crate::support::{Node, output_of};
 use crate::volume::{Volume, make_folder};
 
 #[test]
 fn a_disk_with_data_is_shown_and_then_formatted() {
-    if !private_mounts("a_disk_with_data_is_shown_and_then_formatted") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "xfs", "320M");
     files::write_at(&volume.image(), 0, b"LUKS\xba\xbe");
@@ -38,9 +35,7 @@ fn a_disk_with_data_is_shown_and_then_formatted() {
 
 #[test]
 fn a_disk_in_use_is_not_formatted() {
-    if !private_mounts("a_disk_in_use_is_not_formatted") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();
@@ -58,10 +53,7 @@ fn a_disk_in_use_is_not_formatted() {
 
 #[test]
 fn a_format_that_was_killed_loses_no_more_than_was_given_up() {
-    let test = "a_format_that_was_killed_loses_no_more_than_was_given_up";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for step in ["format.intent", "format.wiped", "stage.format.made"] {
         let node = Node::new();
         let volume = Volume::create(&node, "ext4", "64M");

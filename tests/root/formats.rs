@@ -2,9 +2,9 @@
 //! notes, what a volume was made from, and its size.
 
 use crate::checks::{layers_at, nothing_is_left};
-use crate::crash::{kill_at, seams_are_built_in};
+use crate::crash::kill_at;
 use crate::files;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Volume, make_folder};
 use std::fs::{self, OpenOptions};
 
@@ -31,9 +31,7 @@ fn is_blank(volume: &Volume<'_>) {
 
 #[test]
 fn a_volume_that_had_data_is_formatted_by_no_node_that_forgot_it() {
-    if !private_mounts("a_volume_that_had_data_is_formatted_by_no_node_that_forgot_it") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let other = node.neighbour("node-b");
@@ -64,9 +62,7 @@ fn a_volume_that_had_data_is_formatted_by_no_node_that_forgot_it() {
 
 #[test]
 fn a_copy_of_a_volume_is_not_formatted_by_itself() {
-    if !private_mounts("a_copy_of_a_volume_is_not_formatted_by_itself") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let source = Volume::create(&node, "ext4", "64M");
     source.bring();
@@ -101,9 +97,7 @@ fn a_copy_of_a_volume_is_not_formatted_by_itself() {
 
 #[test]
 fn a_disk_of_another_size_is_formatted_by_a_person_alone() {
-    if !private_mounts("a_disk_of_another_size_is_formatted_by_a_person_alone") {
-        return;
-    }
+    needs!(mounts);
     for size in [SIZE - (2 << 20), SIZE + (2 << 20)] {
         let node = Node::new();
         let volume = Volume::create(&node, "ext4", "64M");
@@ -129,10 +123,7 @@ fn a_disk_of_another_size_is_formatted_by_a_person_alone() {
 /// The cloud is told before the first byte is written, and a format that is killed is ours to finish.
 #[test]
 fn a_killed_format_is_noted_and_finished() {
-    let test = "a_killed_format_is_noted_and_finished";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for step in ["stage.format.intent", "stage.format.made", "stage.format.done"] {
         let node = Node::new();
         let volume = Volume::create(&node, "ext4", "64M");
@@ -151,10 +142,7 @@ fn a_killed_format_is_noted_and_finished() {
 /// A person began it, on a volume that had data; killed, it is still that person's.
 #[test]
 fn a_persons_killed_format_is_finished_although_there_was_data() {
-    let test = "a_persons_killed_format_is_finished_although_there_was_data";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let source = Volume::create(&node, "ext4", "64M");
     let copy = Volume::create(&node, "ext4", "64M");

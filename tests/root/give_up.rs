@@ -2,10 +2,9 @@
 //! set. Calls come at later moments by a time namespace, which moves the time since the start.
 
 use crate::checks::{layers_at, nothing_is_left};
-use crate::crash::seams_are_built_in;
-use crate::heal::{is_possible, running};
+use crate::heal::running;
 use crate::support::pods::{Naming, Pod};
-use crate::support::{Answer, DISK, Node, output_of, skip};
+use crate::support::{Answer, DISK, Node};
 use crate::volume::{Call, Volume, make_folder};
 use std::fs;
 use std::process::{Command, Stdio};
@@ -18,19 +17,6 @@ const YEARS: i64 = 10 * 365 * 86_400;
 
 /// More than any gap within a series.
 const GAP: u64 = 700;
-
-fn is_ready(test: &str) -> bool {
-    if !is_possible(test) {
-        return false;
-    }
-    let mut probe = Command::new("unshare");
-    probe.args(["--time", "--fork", "--boottime", "5", "true"]);
-    if !output_of(&mut probe).status.success() {
-        skip(test, "needs time namespaces");
-        return false;
-    }
-    true
-}
 
 /// A call that comes so many seconds later, if nobody asks the wall clock.
 fn later(node: &Node, seconds: u64, call: &Call, wish: (&str, &str)) -> Answer {
@@ -78,10 +64,7 @@ fn unmount_by_hand(folder: &std::path::Path) {
 
 #[test]
 fn a_second_incident_is_refused_from_its_beginning() {
-    let test = "a_second_incident_is_refused_from_its_beginning";
-    if !is_ready(test) {
-        return;
-    }
+    needs!(boot_clock);
     let node = Node::new();
     node.configure(MINUTE);
     let pod = Pod::new(Naming::Systemd);
@@ -106,10 +89,7 @@ fn a_second_incident_is_refused_from_its_beginning() {
 
 #[test]
 fn a_consent_holds_until_the_tear_down_is_done() {
-    let test = "a_consent_holds_until_the_tear_down_is_done";
-    if !is_ready(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(boot_clock, seams);
     let node = Node::new();
     node.configure(MINUTE);
     let pod = Pod::new(Naming::Systemd);
@@ -128,10 +108,7 @@ fn a_consent_holds_until_the_tear_down_is_done() {
 
 #[test]
 fn a_wall_clock_that_is_set_hastens_and_delays_nothing() {
-    let test = "a_wall_clock_that_is_set_hastens_and_delays_nothing";
-    if !is_ready(test) {
-        return;
-    }
+    needs!(boot_clock);
     let node = Node::new();
     node.configure("[guard]\ngive_up_after = 500");
     let pod = Pod::new(Naming::Cgroupfs);
@@ -152,10 +129,7 @@ fn a_wall_clock_that_is_set_hastens_and_delays_nothing() {
 
 #[test]
 fn a_pod_that_came_later_has_the_whole_time() {
-    let test = "a_pod_that_came_later_has_the_whole_time";
-    if !is_ready(test) {
-        return;
-    }
+    needs!(boot_clock);
     let node = Node::new();
     node.configure(MINUTE);
     let (first, second) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
@@ -178,10 +152,7 @@ fn a_pod_that_came_later_has_the_whole_time() {
 
 #[test]
 fn what_was_wanted_again_meanwhile_has_the_whole_time() {
-    let test = "what_was_wanted_again_meanwhile_has_the_whole_time";
-    if !is_ready(test) {
-        return;
-    }
+    needs!(boot_clock);
     let node = Node::new();
     node.configure(MINUTE);
     let (pod, other) = (Pod::new(Naming::Systemd), Pod::new(Naming::Systemd));

@@ -1,20 +1,15 @@
 //! Mount namespaces that go in the middle of a call, and others that get their numbers.
 
 use crate::checks::{eventually, nothing_is_left, number_of};
-use crate::crash::seams_are_built_in;
 use crate::support::disks::table_of;
-use crate::support::pods::{Container, Naming, Order, Plan, Pod, pods_are_possible};
-use crate::support::{Answer, Node, private_mounts, spawn};
+use crate::support::pods::{Container, Naming, Order, Plan, Pod};
+use crate::support::{Answer, Node, spawn};
 use crate::volume::{Call, Volume, make_folder};
 use incloud_disk::model::mount::mountinfo::Mount;
 use serde_json::json;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test) && seams_are_built_in(test)
-}
 
 /// The call with something done between the guard's look and what it does.
 #[track_caller]
@@ -45,9 +40,7 @@ fn keeper_of(container: Container) -> Container {
 
 #[test]
 fn a_namespace_that_ends_while_it_is_entered_is_no_refusal() {
-    if !is_possible("a_namespace_that_ends_while_it_is_entered_is_no_refusal") {
-        return;
-    }
+    needs!(pods, seams);
     let view: Begin = |_| vec![Plan::outside().copying_all_mounts().start()];
     // The volume at a place of its own, and no process lives there.
     let abandoned: Begin =
@@ -95,9 +88,7 @@ fn a_namespace_that_ends_while_it_is_entered_is_no_refusal() {
 /// What comes to have the volume meanwhile is not taken down by an old look.
 #[test]
 fn a_namespace_that_changes_while_it_is_entered_is_judged_anew() {
-    if !is_possible("a_namespace_that_changes_while_it_is_entered_is_judged_anew") {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();
@@ -124,9 +115,7 @@ fn in_container(container: &Container) -> Mount {
 /// A killed heal noted the namespace of a container by its number, which the kernel gives away again.
 #[test]
 fn a_later_namespace_of_the_same_number_is_left_alone() {
-    if !is_possible("a_later_namespace_of_the_same_number_is_left_alone") {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let volume = Volume::create(&node, "ext4", "64M");

@@ -1,19 +1,14 @@
 //! The guard, by real pods: cgroups as kubelet names them, mount namespaces, writing processes.
 
 use crate::checks::{eventually, layers_at, nothing_is_left};
-use crate::crash::seams_are_built_in;
 use crate::files;
 use crate::holders::{Holder, run};
-use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
-use crate::support::{Answer, DISK, Node, output_of, private_mounts, spawn};
+use crate::support::pods::{Naming, Order, Plan, Pod};
+use crate::support::{Answer, DISK, Node, output_of, spawn};
 use crate::volume::{Call, Volume, make_folder};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
-
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
 
 /// The volume in the folder of a pod, and a container of it that writes without pause.
 fn running<'n>(node: &'n Node, pod: &Pod) -> (Volume<'n>, crate::support::pods::Container) {
@@ -34,9 +29,7 @@ fn tear_down(volume: &Volume<'_>, pod: &Pod) -> [Call; 3] {
 /// let go of the folder, which takes nothing from the pod, and of no more.
 #[test]
 fn the_incident_ends_at_the_device_and_the_pod_never_notices() {
-    if !is_possible("the_incident_ends_at_the_device_and_the_pod_never_notices") {
-        return;
-    }
+    needs!(pods);
     for naming in [Naming::Cgroupfs, Naming::Systemd] {
         let node = Node::new();
         let pod = Pod::new(naming);
@@ -84,9 +77,7 @@ fn index_of(call: &Call) -> u32 {
 
 #[test]
 fn another_pod_is_no_reason_for_this_ones_folder_but_for_the_device() {
-    if !is_possible("another_pod_is_no_reason_for_this_ones_folder_but_for_the_device") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
     let (volume, mut container) = running(&node, &one);
@@ -106,9 +97,7 @@ fn another_pod_is_no_reason_for_this_ones_folder_but_for_the_device() {
 
 #[test]
 fn a_leaked_copy_goes_and_a_busy_one_is_named() {
-    if !is_possible("a_leaked_copy_goes_and_a_busy_one_is_named") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();
@@ -137,9 +126,7 @@ fn a_leaked_copy_goes_and_a_busy_one_is_named() {
 
 #[test]
 fn the_guard_can_be_told_to_warn_to_give_up_and_to_be_off() {
-    if !is_possible("the_guard_can_be_told_to_warn_to_give_up_and_to_be_off") {
-        return;
-    }
+    needs!(pods);
     for (mode, words) in [
         ("mode = \"warn\"", "would be refused"),
         ("give_up_after = 1", "given up"),
@@ -165,9 +152,7 @@ fn the_guard_can_be_told_to_warn_to_give_up_and_to_be_off() {
 
 #[test]
 fn a_person_can_release_and_force_and_it_is_recorded() {
-    if !is_possible("a_person_can_release_and_force_and_it_is_recorded") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = running(&node, &pod);
@@ -203,9 +188,7 @@ fn a_person_can_release_and_force_and_it_is_recorded() {
 /// the disk's node is no reason.
 #[test]
 fn who_only_looks_at_the_node_is_no_reason() {
-    if !private_mounts("who_only_looks_at_the_node_is_no_reason") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();
@@ -219,10 +202,7 @@ fn who_only_looks_at_the_node_is_no_reason() {
 /// In a PID namespace of its own nobody else can be seen: that is no consent.
 #[test]
 fn where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_kernel() {
-    let test = "where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_kernel";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let (volume, container) = running(&node, &pod);
@@ -253,9 +233,7 @@ fn where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_ke
 /// What the kernel itself does with a disk or a file on it.
 #[test]
 fn a_loop_device_and_an_exclusive_opener_are_named() {
-    if !is_possible("a_loop_device_and_an_exclusive_opener_are_named") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();
@@ -284,10 +262,7 @@ fn a_loop_device_and_an_exclusive_opener_are_named() {
 /// A container starts or dies at any moment of an unmount: it never loses its volume.
 #[test]
 fn a_container_that_comes_or_goes_during_an_unmount_is_never_robbed() {
-    let test = "a_container_that_comes_or_goes_during_an_unmount_is_never_robbed";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let rounds = std::env::var("GUARD_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60u32);
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
@@ -341,10 +316,7 @@ fn a_container_that_comes_or_goes_during_an_unmount_is_never_robbed() {
 /// The window itself, held open: the container starts between the guard and the unmount.
 #[test]
 fn a_container_that_starts_after_the_guards_look_keeps_its_mount() {
-    let test = "a_container_that_starts_after_the_guards_look_keeps_its_mount";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let volume = Volume::create(&node, "ext4", "64M");

@@ -1,8 +1,8 @@
 //! Heals that came half way, and tenants that would keep a volume dead.
 
 use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
-use crate::crash::{kill_at, seams_are_built_in};
-use crate::heal::{goes_on, is_possible, pull};
+use crate::crash::kill_at;
+use crate::heal::{goes_on, pull};
 use crate::holders::run;
 use crate::support::disks::{table_of, within};
 use crate::support::pods::{Container, Naming, Plan, Pod};
@@ -80,10 +80,7 @@ fn note_an_error(volume: &Volume<'_>) {
 
 #[test]
 fn half_of_the_containers_are_switched_and_the_rest_follows() {
-    let test = "half_of_the_containers_are_switched_and_the_rest_follows";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let no_journal: &[&str] = &["mkfs.ext4", "-q", "-F", "-O", "^has_journal"];
     for (fs_type, mkfs, has_error) in
         [("ext4", no_journal, false), ("ext4", &[][..], true), ("xfs", &[][..], false)]
@@ -107,10 +104,7 @@ fn half_of_the_containers_are_switched_and_the_rest_follows() {
 /// The mounts of the machine are gone, so that only the containers tell that the disk is mounted.
 #[test]
 fn a_mount_in_a_container_alone_is_joined_too() {
-    let test = "a_mount_in_a_container_alone_is_joined_too";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let no_journal = ["mkfs.ext4", "-q", "-F", "-O", "^has_journal"];
     let (volume, mut running) = in_pods(&node, "ext4", &no_journal, 3);
@@ -133,10 +127,7 @@ fn a_mount_in_a_container_alone_is_joined_too() {
 /// The count that a heal remembers is of a mount that it did not come to; and the disk goes again.
 #[test]
 fn heals_killed_one_after_the_other_are_no_other_machines_mounts() {
-    let test = "heals_killed_one_after_the_other_are_no_other_machines_mounts";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let (volume, mut running) = in_pods(&node, "ext4", &[], 1);
     pull(&volume, &mut running[0].1);
@@ -182,10 +173,7 @@ fn bind_at(pid: u32, from: &Path, to: &Path) {
 
 #[test]
 fn names_that_are_no_text_keep_nothing_dead() {
-    let test = "names_that_are_no_text_keep_nothing_dead";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, mut running) = in_pods(&node, "ext4", &[], 1);
     let area = node.base().join("area");
@@ -228,10 +216,7 @@ fn count_on(pid: u32, number: DeviceNumber) -> usize {
 /// with each heal a part of it is done.
 #[test]
 fn a_tenant_with_thousands_of_binds_holds_up_nobody() {
-    let test = "a_tenant_with_thousands_of_binds_holds_up_nobody";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     node.configure("[deadline]\nattach = 12");
     // Before the pods: so his namespace is looked at before theirs, where nobody prevents it.
@@ -282,10 +267,7 @@ fn a_tenant_with_thousands_of_binds_holds_up_nobody() {
 /// Mounts that lie on each other thousands deep would take the heal's stack, and its record.
 #[test]
 fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
-    let test = "mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, mut running) = in_pods(&node, "ext4", &[], 1);
     let area = node.base().join("area");
@@ -330,10 +312,7 @@ fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
 /// The path of a tenant's mount is another one each time that it is looked at.
 #[test]
 fn a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_nobody() {
-    let test = "a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_nobody";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let area = node.base().join("area");
     let (one, other) = (area.join("one"), area.join("other"));
@@ -386,10 +365,7 @@ fn a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_nobody() {
 /// A heal that may have few files open does what it can; with more the next one ends it.
 #[test]
 fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
-    let test = "a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, mut running) = in_pods(&node, "ext4", &[], 3);
     let mut ended = Vec::new();
@@ -422,10 +398,7 @@ fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
 /// What answers for the folder on the way to a mount may never answer: a FUSE whose server is silent.
 #[test]
 fn a_silent_fuse_in_a_pod_holds_up_nobody() {
-    let test = "a_silent_fuse_in_a_pod_holds_up_nobody";
-    if !is_possible(test) || !crate::support::FailingDisk::is_possible() {
-        return;
-    }
+    needs!(fuse, pods);
     let node = Node::new();
     let (volume, mut running) = in_pods(&node, "ext4", &[], 3);
     let silent = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();

@@ -2,10 +2,9 @@
 //! with its lock; what hangs is named, is not begun a second time, and ends with what it waits for.
 
 use crate::checks::{eventually, layers_at, nothing_is_left, random_bytes};
-use crate::crash::seams_are_built_in;
 use crate::files;
 use crate::holders::{must_end, state_of};
-use crate::support::{Answer, FailingDisk, Node, private_mounts_and_fuse, spawn, with_files};
+use crate::support::{Answer, FailingDisk, Node, spawn, with_files};
 use crate::volume::{Call, POD, Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -212,10 +211,7 @@ pub fn verb_within(node: &Node, words: &[&str], limit: Duration) -> Option<Strin
 
 #[test]
 fn a_mount_that_hangs_is_answered_named_and_not_begun_again() {
-    let test = "a_mount_that_hangs_is_answered_named_and_not_begun_again";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
         let node = Node::new();
         let scene = Scene::with(&node, kind, size);
@@ -232,10 +228,7 @@ fn a_mount_that_hangs_is_answered_named_and_not_begun_again() {
 
 #[test]
 fn a_read_that_hangs_is_answered_named_and_not_begun_again() {
-    let test = "a_read_that_hangs_is_answered_named_and_not_begun_again";
-    if !private_mounts_and_fuse(test) {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     let scene = Scene::with(&node, "ext4", "64M");
     let stage = scene.volume.stage();
@@ -250,10 +243,7 @@ fn a_read_that_hangs_is_answered_named_and_not_begun_again() {
 /// The data is not on the disk yet: `unmountdevice` flushes it, and that hangs.
 #[test]
 fn a_flush_that_hangs_is_answered_and_the_data_comes_later() {
-    let test = "a_flush_that_hangs_is_answered_and_the_data_comes_later";
-    if !private_mounts_and_fuse(test) {
-        return;
-    }
+    needs!(fuse);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M")] {
         let node = Node::new();
         let scene = Scene::with(&node, kind, size);
@@ -274,10 +264,7 @@ fn a_flush_that_hangs_is_answered_and_the_data_comes_later() {
 
 #[test]
 fn growing_that_hangs_is_answered_named_and_not_begun_again() {
-    let test = "growing_that_hangs_is_answered_named_and_not_begun_again";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     let node = Node::new();
     let scene = Scene::with(&node, "xfs", "320M");
     node.must(scene.volume.stage());
@@ -295,10 +282,7 @@ fn growing_that_hangs_is_answered_named_and_not_begun_again() {
 /// kubelet is stopped meanwhile: a signal ends each of them as fast, and names what is left.
 #[test]
 fn a_signal_ends_a_call_that_hangs() {
-    let test = "a_signal_ends_a_call_that_hangs";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let node = Node::new();
         let scene = Scene::with(&node, "ext4", "64M");
@@ -333,10 +317,7 @@ pub fn children_of(parent: Pid) -> Vec<Pid> {
 /// Whatever hangs, the break-glasses answer.
 #[test]
 fn a_disk_that_hangs_is_given_up_within_seconds() {
-    let test = "a_disk_that_hangs_is_given_up_within_seconds";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     for is_mounted in [false, true] {
         for verb in [&["detach", "--force"][..], &["release"], &["heal"]] {
             let node = Node::new();
@@ -371,10 +352,7 @@ fn a_disk_that_hangs_is_given_up_within_seconds() {
 /// A process that is stopped keeps its lock: who has it is said, and what ends that.
 #[test]
 fn a_holder_that_is_stopped_is_named_and_does_not_hold_up_a_forced_detach() {
-    let test = "a_holder_that_is_stopped_is_named_and_does_not_hold_up_a_forced_detach";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -410,10 +388,7 @@ fn a_holder_that_is_stopped_is_named_and_does_not_hold_up_a_forced_detach() {
 /// The work's process may be ended by whatever ends processes: kubelet has its answer.
 #[test]
 fn a_worker_that_is_killed_is_answered_for() {
-    let test = "a_worker_that_is_killed_is_answered_for";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());
@@ -440,10 +415,7 @@ fn a_worker_that_is_killed_is_answered_for() {
 #[test]
 fn where_the_log_hangs_nobody_keeps_kubelets_pipe() {
     use crate::holders::run;
-    let test = "where_the_log_hangs_nobody_keeps_kubelets_pipe";
-    if !crate::support::private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let (image, log) = (node.base().join("log.img"), node.own().join("log"));

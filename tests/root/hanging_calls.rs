@@ -2,11 +2,10 @@
 //! disk. What is promised of each is in `hanging.rs`.
 
 use crate::checks::{eventually, layers_at, nothing_is_left, random_bytes};
-use crate::crash::seams_are_built_in;
 use crate::files;
 use crate::hanging::{ANSWERED, BROKEN, Running, Scene, children_of, hurry, left_in, verb_within};
 use crate::holders::{must_end, run, state_of};
-use crate::support::{FailingDisk, Node, private_mounts_and_fuse, start};
+use crate::support::{FailingDisk, Node, start};
 use crate::volume::{Call, POD, Volume, make_folder};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
@@ -130,10 +129,7 @@ fn is_mounted_again(scene: &Scene<'_>) {
 /// nothing more then.)
 #[test]
 fn an_unmount_that_hangs_is_answered_and_named() {
-    let test = "an_unmount_that_hangs_is_answered_and_named";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M")] {
         let node = Node::new();
         let scene = Scene::with(&node, kind, size);
@@ -164,10 +160,7 @@ fn an_unmount_that_hangs_is_answered_and_named() {
 /// Nobody reads the disk: the open alone hangs.
 #[test]
 fn an_open_that_hangs_is_answered_named_and_not_begun_again() {
-    let test = "an_open_that_hangs_is_answered_named_and_not_begun_again";
-    if !private_mounts_and_fuse(test) {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     let scene = Scene::with(&node, "ext4", "64M");
     let stage = scene.volume.stage();
@@ -192,10 +185,7 @@ fn an_open_that_hangs_is_answered_named_and_not_begun_again() {
 /// `unmountdevice` and `detach` say that a disk is free when an exclusive open passes.
 #[test]
 fn an_exclusive_open_that_hangs_is_no_success_and_no_free_disk() {
-    let test = "an_exclusive_open_that_hangs_is_no_success_and_no_free_disk";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     let node = Node::new();
     let scene = Scene::with(&node, "ext4", "64M");
     node.must(scene.volume.stage());
@@ -274,10 +264,7 @@ impl Drop for Pods {
 /// What the bind goes to does not answer: the volume's own disk is well.
 #[test]
 fn a_bind_that_hangs_is_answered_and_named() {
-    let test = "a_bind_that_hangs_is_answered_and_named";
-    if !private_mounts_and_fuse(test) {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     let pods = Pods::on_a_disk(&node);
     let volume = Volume::create(&node, "ext4", "64M");
@@ -317,10 +304,7 @@ fn a_bind_that_hangs_is_answered_and_named() {
 /// until it ends.
 #[test]
 fn a_mkfs_that_hangs_is_answered_and_named() {
-    let test = "a_mkfs_that_hangs_is_answered_and_named";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
         let node = Node::new();
         let volume = Volume::create(&node, kind, size);
@@ -370,10 +354,7 @@ fn hangs_in_a_program(node: &Node, disk: &FailingDisk, call: &Call, step: &str) 
 
 #[test]
 fn an_e2fsck_that_hangs_is_answered_and_named() {
-    let test = "an_e2fsck_that_hangs_is_answered_and_named";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let data = random_bytes(1 << 20);
@@ -405,10 +386,7 @@ fn an_e2fsck_that_hangs_is_answered_and_named() {
 /// the volume, which somebody opens.
 #[test]
 fn a_look_at_the_users_that_hangs_is_answered() {
-    let test = "a_look_at_the_users_that_hangs_is_answered";
-    if !private_mounts_and_fuse(test) {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     let scene = Scene::with(&node, "ext4", "64M");
     node.must(scene.volume.stage());
@@ -438,10 +416,7 @@ fn a_look_at_the_users_that_hangs_is_answered() {
 /// what hangs, and that is said.
 #[test]
 fn a_lock_of_a_killed_call_that_hangs_is_explained_and_can_be_got_round() {
-    let test = "a_lock_of_a_killed_call_that_hangs_is_explained_and_can_be_got_round";
-    if !private_mounts_and_fuse(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(fuse, seams);
     let node = Node::new();
     let scene = Scene::with(&node, "ext4", "64M");
     let stage = scene.volume.stage();

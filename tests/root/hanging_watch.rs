@@ -2,9 +2,9 @@
 
 use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
 use crate::files;
-use crate::heal::{goes_on, is_possible, pull};
+use crate::heal::{goes_on, pull};
 use crate::support::pods::{Container, Naming, Pod};
-use crate::support::{FailingDisk, Node, private_mounts_and_fuse, start};
+use crate::support::{FailingDisk, Node, start};
 use crate::tend::{Watching, bring_back};
 use crate::volume::{Volume, make_folder};
 use nix::sys::signal::Signal;
@@ -49,10 +49,7 @@ enum Healer {
 /// Two disks came back under other letters. The one that is looked at first hangs.
 #[test]
 fn a_disk_that_hangs_keeps_no_other_volume_from_its_heal() {
-    let test = "a_disk_that_hangs_keeps_no_other_volume_from_its_heal";
-    if !private_mounts_and_fuse(test) || !is_possible(test) {
-        return;
-    }
+    needs!(fuse, pods);
     for stays in [true, false] {
         let node = Node::new();
         let mut volumes =

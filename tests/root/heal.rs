@@ -2,12 +2,12 @@
 //! containers go on without a restart.
 
 use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
-use crate::crash::{kill_at, seams_are_built_in};
+use crate::crash::kill_at;
 use crate::files;
 use crate::support::disks::table_of;
-use crate::support::pods::{Container, Naming, Order, Plan, Pod, Report, pods_are_possible};
-use crate::support::tracer::{self, CAN_FORBID, Fate, tracing_is_possible};
-use crate::support::{Node, loop_devices_below, private_mounts, with_files};
+use crate::support::pods::{Container, Naming, Order, Plan, Pod, Report};
+use crate::support::tracer::{self, CAN_FORBID, Fate};
+use crate::support::{Node, loop_devices_below, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
@@ -15,10 +15,6 @@ use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::MsFlags;
 use std::time::Duration;
-
-pub fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
 
 /// A pod with a container that writes without pause.
 pub fn running<'n>(
@@ -69,9 +65,7 @@ pub fn goes_on(container: &mut Container, count: u64) -> Report {
 
 #[test]
 fn an_attach_alone_heals_a_running_container() {
-    if !is_possible("an_attach_alone_heals_a_running_container") {
-        return;
-    }
+    needs!(pods);
     for (fs_type, size) in [("ext4", "64M"), ("xfs", "320M")] {
         let node = Node::new();
         let pod = Pod::new(Naming::Systemd);
@@ -109,9 +103,7 @@ fn an_attach_alone_heals_a_running_container() {
 
 #[test]
 fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
-    if !is_possible("a_hundred_pulls_in_a_row_leave_nothing_behind") {
-        return;
-    }
+    needs!(pods);
     let rounds = std::env::var("HEAL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15u32);
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
@@ -142,9 +134,7 @@ fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
 /// later it mounts the volume again. A detach forgets a volume, but not whom it leaves behind.
 #[test]
 fn a_container_is_remembered_over_a_detach() {
-    if !is_possible("a_container_is_remembered_over_a_detach") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     node.configure("[guard]\nmode = \"off\"");
     let pod = Pod::new(Naming::Systemd);
@@ -170,9 +160,7 @@ fn a_container_is_remembered_over_a_detach() {
 /// What was mounted is known although kubelet, with the guard off, has unmounted it.
 #[test]
 fn another_file_system_is_refused_after_an_unmount_too() {
-    if !is_possible("another_file_system_is_refused_after_an_unmount_too") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     node.configure("[guard]\nmode = \"off\"");
     let pod = Pod::new(Naming::Systemd);
@@ -196,9 +184,7 @@ fn another_file_system_is_refused_after_an_unmount_too() {
 /// nothing of the containers.
 #[test]
 fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
-    if !is_possible("a_container_is_remembered_although_nothing_is_mounted_here_any_more") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -221,10 +207,7 @@ fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
 
 #[test]
 fn a_heal_that_was_killed_is_finished_by_the_next_call() {
-    let test = "a_heal_that_was_killed_is_finished_by_the_next_call";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     for step in ["heal.mounted", "heal.attached", "heal.detached", "heal.own", "heal.namespace"] {
         let node = Node::new();
         let pod = Pod::new(Naming::Systemd);
@@ -247,9 +230,7 @@ fn a_heal_that_was_killed_is_finished_by_the_next_call() {
 
 #[test]
 fn what_a_process_holds_on_the_dead_disk_is_told() {
-    if !is_possible("what_a_process_holds_on_the_dead_disk_is_told") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -274,10 +255,7 @@ fn what_a_process_holds_on_the_dead_disk_is_told() {
 /// The real thing is in `switch::hangs`; here the process that lets go never comes back.
 #[test]
 fn a_dead_disk_that_the_kernel_does_not_let_go_of_is_told() {
-    let test = "a_dead_disk_that_the_kernel_does_not_let_go_of_is_told";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -303,9 +281,7 @@ fn older_kernels_heal_by_the_calls_that_they_have() {
         SYS_open_tree, SYS_openat2,
     };
     let test = "older_kernels_heal_by_the_calls_that_they_have";
-    if !is_possible(test) || !seams_are_built_in(test) || !tracing_is_possible(test) {
-        return;
-    }
+    needs!(pods, seams, tracer);
     if !CAN_FORBID {
         crate::support::skip(test, "needs an x86_64");
         return;
@@ -353,8 +329,8 @@ fn older_kernels_heal_by_the_calls_that_they_have() {
 /// refused.
 #[test]
 fn an_unmount_puts_right_what_a_killed_heal_left() {
-    let test = "an_unmount_puts_right_what_a_killed_heal_left";
-    if !is_possible(test) || !seams_are_built_in(test) || !methods().contains(&Method::Tuck) {
+    needs!(pods, seams);
+    if !methods().contains(&Method::Tuck) {
         return;
     }
     let node = Node::new();
@@ -387,10 +363,7 @@ fn an_unmount_puts_right_what_a_killed_heal_left() {
 /// the others, and to containers that asked for it (`HostToContainer`); after a heal too.
 #[test]
 fn folders_that_share_and_containers_that_follow_go_on_to() {
-    let test = "folders_that_share_and_containers_that_follow_go_on_to";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let methods = methods().into_iter().filter(|method| *method != Method::TuckByMount);
     let steps = ["", "heal.own", "heal.namespace"];
     for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
@@ -440,10 +413,7 @@ fn folders_that_share_and_containers_that_follow_go_on_to() {
 /// As on kernels before Linux 4.11.
 #[test]
 fn without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said() {
-    let test = "without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -472,9 +442,7 @@ fn without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said() {
 
 #[test]
 fn another_file_system_on_the_disk_is_never_put_under_a_running_program() {
-    if !is_possible("another_file_system_on_the_disk_is_never_put_under_a_running_program") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -497,9 +465,7 @@ fn another_file_system_on_the_disk_is_never_put_under_a_running_program() {
 
 #[test]
 fn a_file_system_that_was_mounted_elsewhere_meanwhile_is_refused() {
-    if !is_possible("a_file_system_that_was_mounted_elsewhere_meanwhile_is_refused") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -524,9 +490,7 @@ fn a_file_system_that_was_mounted_elsewhere_meanwhile_is_refused() {
 
 #[test]
 fn the_heal_can_be_told_to_report_and_to_be_off() {
-    if !is_possible("the_heal_can_be_told_to_report_and_to_be_off") {
-        return;
-    }
+    needs!(pods);
     for (mode, words) in [("report", "would be healed"), ("off", "")] {
         let node = Node::new();
         node.configure(&format!("[heal]\nmode = {mode:?}"));

@@ -1,11 +1,8 @@
 //! Which disk is it: links that lie, ids that look alike, disks that change under our hands.
 
 use crate::checks::layers_at;
-use crate::crash::seams_are_built_in;
 use crate::files;
-use crate::support::{
-    Answer, Node, loop_devices_below, options, output_of, private_mounts, skip, spawn,
-};
+use crate::support::{Answer, Node, loop_devices_below, options, output_of, skip, spawn};
 use crate::volume::Volume;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use serde_json::Value;
@@ -46,9 +43,7 @@ fn relink(link: &Path, target: &Path) {
 
 #[test]
 fn no_form_of_a_lying_link_leads_to_another_disk() {
-    if !private_mounts("no_form_of_a_lying_link_leads_to_another_disk") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let json = written(&node, "right", "ext4");
     written(&node, "wrong", "ext4");
@@ -132,9 +127,7 @@ fn root_disk() -> PathBuf {
 
 #[test]
 fn a_link_that_is_swapped_all_the_time_changes_nothing() {
-    if !private_mounts("a_link_that_is_swapped_all_the_time_changes_nothing") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let json = written(&node, "right", "ext4");
     written(&node, "wrong", "ext4");
@@ -166,9 +159,7 @@ fn a_link_that_is_swapped_all_the_time_changes_nothing() {
 
 #[test]
 fn ids_that_share_twenty_characters_are_not_mixed_up() {
-    if !private_mounts("ids_that_share_twenty_characters_are_not_mixed_up") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let ids = ["6f1c2d3e-4a5b-4c6d-8e7f-000000000001", "6f1c2d3e-4a5b-4c6d-8e7f-000000000002"];
     let jsons = ids.map(|id| written(&node, id, "ext4"));
@@ -211,10 +202,7 @@ fn swap_at(node: &Node, step: &str, json: &str, global: &Path, swap: impl FnOnce
 
 #[test]
 fn a_disk_that_takes_the_number_of_ours_is_never_mounted_or_formatted() {
-    let test = "a_disk_that_takes_the_number_of_ours_is_never_mounted_or_formatted";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let steps = [
         "stage.found",
         "stage.held",
@@ -262,10 +250,7 @@ fn the_number_changes_hands_at(step: &str) -> bool {
 
 #[test]
 fn a_disk_that_is_exchanged_under_its_number_is_noticed_at_every_step() {
-    let test = "a_disk_that_is_exchanged_under_its_number_is_noticed_at_every_step";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for step in ["stage.found", "stage.held", "stage.looked", "stage.mounted"] {
         let node = Node::new();
         let json = written(&node, "ours", "ext4");
@@ -322,9 +307,7 @@ impl Drop for Foreign {
 
 #[test]
 fn a_foreign_disk_that_cannot_be_told_stands_in_no_volumes_way() {
-    if !private_mounts("a_foreign_disk_that_cannot_be_told_stands_in_no_volumes_way") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let foreign = Foreign::deep(&node.base());
     let name = foreign.0.rsplit('/').next().unwrap();

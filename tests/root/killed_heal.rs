@@ -5,12 +5,11 @@
 //! method; otherwise one in seven.
 
 use crate::checks::{eventually, nothing_is_left, number_of, table};
-use crate::crash::seams_are_built_in;
 use crate::heal::goes_on;
 use crate::support::disks::{table_of, within};
-use crate::support::pods::{Container, Naming, Plan, Pod, pods_are_possible};
-use crate::support::tracer::{self, Fate, Traced, tracing_is_possible};
-use crate::support::{Node, loop_devices_below, output_of, private_mounts, with_files};
+use crate::support::pods::{Container, Naming, Plan, Pod};
+use crate::support::tracer::{self, Fate, Traced};
+use crate::support::{Node, loop_devices_below, output_of, with_files};
 use crate::switch::kinds::{bind, essence, propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
@@ -167,14 +166,7 @@ impl<'n> Scene<'n> {
 
 #[test]
 fn a_heal_killed_at_any_change_is_finished_by_the_next_one() {
-    let test = "a_heal_killed_at_any_change_is_finished_by_the_next_one";
-    if !private_mounts(test)
-        || !pods_are_possible(test)
-        || !seams_are_built_in(test)
-        || !tracing_is_possible(test)
-    {
-        return;
-    }
+    needs!(pods, seams, tracer);
     let every = if std::env::var_os("HEAL_KILLS").is_some() { 1 } else { 7 };
     let mut struck: Vec<&str> = Vec::new();
     for (nth, method) in methods().into_iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use crate::checks::{backing_file, digest, layers_at, nothing_is_left, random_bytes};
 use crate::files;
-use crate::support::{Node, private_mounts, spawn};
+use crate::support::{Node, spawn};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 use std::time::Duration;
@@ -48,9 +48,7 @@ const MOUNT_CALL: u64 = 30;
 
 #[test]
 fn an_attach_killed_anywhere_is_finished_by_the_next_one() {
-    if !private_mounts("an_attach_killed_anywhere_is_finished_by_the_next_one") {
-        return;
-    }
+    needs!(mounts);
     let (node, mut moments) = (Node::new(), Moments::new());
     let blank = Volume::create(&node, "ext4", "16M");
     let full = Volume::create(&node, "ext4", "16M");
@@ -77,9 +75,7 @@ fn an_attach_killed_anywhere_is_finished_by_the_next_one() {
 
 #[test]
 fn a_detach_killed_anywhere_is_finished_by_the_next_one() {
-    if !private_mounts("a_detach_killed_anywhere_is_finished_by_the_next_one") {
-        return;
-    }
+    needs!(mounts);
     let (node, mut moments) = (Node::new(), Moments::new());
     let volume = Volume::create(&node, "ext4", "16M");
     for _ in 0..ROUNDS {
@@ -95,10 +91,7 @@ fn a_detach_killed_anywhere_is_finished_by_the_next_one() {
 
 #[test]
 fn a_mountdevice_killed_anywhere_on_a_blank_disk_is_finished_by_the_next_one() {
-    if !private_mounts("a_mountdevice_killed_anywhere_on_a_blank_disk_is_finished_by_the_next_one")
-    {
-        return;
-    }
+    needs!(mounts);
     let mut moments = Moments::new();
     for (fs_type, size) in [("ext4", "64M"), ("xfs", "320M")] {
         let node = Node::new();
@@ -118,9 +111,7 @@ fn a_mountdevice_killed_anywhere_on_a_blank_disk_is_finished_by_the_next_one() {
 
 #[test]
 fn a_mountdevice_killed_anywhere_on_a_disk_with_data_keeps_it() {
-    if !private_mounts("a_mountdevice_killed_anywhere_on_a_disk_with_data_keeps_it") {
-        return;
-    }
+    needs!(mounts);
     let mut moments = Moments::new();
     for (fs_type, size) in [("ext4", "64M"), ("xfs", "320M")] {
         let node = Node::new();
@@ -147,9 +138,7 @@ fn a_mountdevice_killed_anywhere_on_a_disk_with_data_keeps_it() {
 /// blank, or whole, or somebody's data.
 #[test]
 fn a_disk_that_left_after_a_kill_is_never_overwritten() {
-    if !private_mounts("a_disk_that_left_after_a_kill_is_never_overwritten") {
-        return;
-    }
+    needs!(mounts);
     let (node, mut moments) = (Node::new(), Moments::new());
     for round in 0..ROUNDS {
         let (fs_type, size) = [("ext4", "64M"), ("xfs", "320M")][round % 2];

@@ -1,12 +1,12 @@
 //! A disk is free when the kernel says so, and what a killed call left is ended by the next one.
 
 use crate::checks::{layers_at, nothing_is_left, table};
-use crate::crash::{kill_at, seams_are_built_in};
+use crate::crash::kill_at;
 use crate::files;
-use crate::heal::{goes_on, is_possible, pull, running};
+use crate::heal::{goes_on, pull, running};
 use crate::holders::{Holder, run};
 use crate::support::pods::{Container, Naming, Pod};
-use crate::support::{Node, has, private_mounts};
+use crate::support::{Node, has};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::volume::{POD, Volume};
 use nix::mount::MsFlags;
@@ -38,10 +38,7 @@ fn killed_heal<'n>(node: &'n Node, pod: &Pod) -> (Volume<'n>, Container) {
 /// other mount of the disk stands, so `unmount` must end it already.
 #[test]
 fn what_a_killed_heal_left_goes_with_the_unmount() {
-    let test = "what_a_killed_heal_left_goes_with_the_unmount";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = killed_heal(&node, &pod);
@@ -58,10 +55,7 @@ fn what_a_killed_heal_left_goes_with_the_unmount() {
 /// Its mounts were taken off by hand: `detach` called the scratch mount somebody's.
 #[test]
 fn what_a_killed_heal_left_goes_with_the_detach() {
-    let test = "what_a_killed_heal_left_goes_with_the_detach";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = killed_heal(&node, &pod);
@@ -78,10 +72,7 @@ fn what_a_killed_heal_left_goes_with_the_detach() {
 /// A call that is killed on a server to which nobody comes back for the volume.
 #[test]
 fn the_lock_of_a_killed_call_goes_with_the_timer() {
-    let test = "the_lock_of_a_killed_call_goes_with_the_timer";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     kill_at(&node, &volume.attach(), "attach.named");
@@ -96,10 +87,7 @@ fn the_lock_of_a_killed_call_goes_with_the_timer() {
 /// No call comes at all, and heals have been switched off since.
 #[test]
 fn what_a_killed_heal_left_goes_with_the_timer() {
-    let test = "what_a_killed_heal_left_goes_with_the_timer";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     for mode in ["off", "report"] {
         let node = Node::new();
         let pod = Pod::new(Naming::Systemd);
@@ -122,10 +110,7 @@ fn what_a_killed_heal_left_goes_with_the_timer() {
 /// A program uses what the killed heal left: the call goes on, and the program is named.
 #[test]
 fn a_scratch_mount_that_is_used_is_named() {
-    let test = "a_scratch_mount_that_is_used_is_named";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = killed_heal(&node, &pod);
@@ -144,9 +129,7 @@ fn a_scratch_mount_that_is_used_is_named() {
 
 #[test]
 fn a_file_that_is_open_through_a_lazy_unmount_keeps_the_disk() {
-    if !private_mounts("a_file_that_is_open_through_a_lazy_unmount_keeps_the_disk") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -171,9 +154,7 @@ fn a_file_that_is_open_through_a_lazy_unmount_keeps_the_disk() {
 /// The folder of a pod still has it: kubelet does not call then, but others do.
 #[test]
 fn a_pods_bind_keeps_the_disk_until_it_goes() {
-    if !private_mounts("a_pods_bind_keeps_the_disk_until_it_goes") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring_to_pod();
@@ -192,9 +173,7 @@ fn a_pods_bind_keeps_the_disk_until_it_goes() {
 #[test]
 fn a_disk_that_is_swapped_to_is_not_free() {
     let test = "a_disk_that_is_swapped_to_is_not_free";
-    if !private_mounts(test) {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -220,9 +199,7 @@ fn a_disk_that_is_swapped_to_is_not_free() {
 /// What stands on a dead disk is the heal's: it keeps no volume from leaving.
 #[test]
 fn a_disk_that_is_gone_is_free() {
-    if !is_possible("a_disk_that_is_gone_is_free") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -244,10 +221,7 @@ fn a_disk_that_is_gone_is_free() {
 /// as long as it lives.
 #[test]
 fn what_a_heal_mounts_for_a_moment_is_seen_nowhere_else() {
-    let test = "what_a_heal_mounts_for_a_moment_is_seen_nowhere_else";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let run = node.own().join("run");
     std::fs::create_dir_all(&run).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::checks::{backing_file, nothing_is_left, number_of, only_mount_at};
 use crate::files;
-use crate::support::{Node, output_of, private_mounts};
+use crate::support::{Node, output_of};
 use crate::volume::{POD, Volume};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -53,9 +53,7 @@ pub fn attach_under_another_letter(volume: &Volume<'_>, letter: &str) -> Option<
 /// Two volumes come back under each other's letter.
 #[test]
 fn volumes_that_swap_letters_keep_their_data() {
-    if !private_mounts("volumes_that_swap_letters_keep_their_data") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volumes = [(); 2].map(|()| Volume::create(&node, "ext4", "16M"));
     for volume in &volumes {
@@ -82,9 +80,7 @@ fn volumes_that_swap_letters_keep_their_data() {
 /// kubelet hands over the device it remembers; after a reboot that may be another volume's.
 #[test]
 fn a_remembered_device_of_another_volume_is_not_followed() {
-    if !private_mounts("a_remembered_device_of_another_volume_is_not_followed") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let (ours, other) =
         (Volume::create(&node, "ext4", "16M"), Volume::create(&node, "ext4", "16M"));
@@ -106,9 +102,7 @@ fn a_remembered_device_of_another_volume_is_not_followed() {
 /// The link carries 20 characters of the id, as virtio does: two volumes can share it.
 #[test]
 fn volumes_that_share_a_link_are_not_mixed_up() {
-    if !private_mounts("volumes_that_share_a_link_are_not_mixed_up") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let mut volumes = [(); 2].map(|()| Volume::create(&node, "ext4", "16M"));
     let twin = format!("{}-other", &volumes[0].id[..20]);

@@ -2,11 +2,10 @@
 //! the volume, and the volume stays until they have ended.
 
 use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
-use crate::crash::seams_are_built_in;
 use crate::heal::{goes_on, pull, running};
-use crate::support::pods::{Container, Naming, Order, Pod, pods_are_possible};
-use crate::support::tracer::{self, CAN_FORBID, Fate, tracing_is_possible};
-use crate::support::{Answer, Node, has, output_of, private_mounts, spawn, start};
+use crate::support::pods::{Container, Naming, Order, Pod};
+use crate::support::tracer::{self, CAN_FORBID, Fate};
+use crate::support::{Answer, Node, has, output_of, spawn, start};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::Value;
@@ -15,10 +14,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
 
 /// kubelet's folders are shared on a real machine. It ends with the node's folder.
 fn share(node: &Node) {
@@ -70,9 +65,7 @@ fn let_goes(volume: &Volume<'_>, pod: &Pod) -> Value {
 /// kubelet's calls in the incident, and those when it knows better.
 #[test]
 fn the_pod_keeps_the_volume_and_gets_its_folder_back() {
-    if !is_possible("the_pod_keeps_the_volume_and_gets_its_folder_back") {
-        return;
-    }
+    needs!(pods);
     for (fs_type, size, is_shared) in
         [("ext4", "64M", false), ("ext4", "64M", true), ("xfs", "320M", true)]
     {
@@ -124,9 +117,7 @@ fn the_pod_keeps_the_volume_and_gets_its_folder_back() {
 /// Nothing that this machine remembers is needed: the processes are the truth.
 #[test]
 fn what_was_let_go_is_guarded_without_any_record() {
-    if !is_possible("what_was_let_go_is_guarded_without_any_record") {
-        return;
-    }
+    needs!(pods);
     for when in ["before", "after"] {
         let node = Node::new();
         let pod = Pod::new(Naming::Cgroupfs);
@@ -155,9 +146,7 @@ fn what_was_let_go_is_guarded_without_any_record() {
 /// Its disk goes and comes back under another letter while the folder is not there.
 #[test]
 fn a_pod_without_its_folder_is_healed() {
-    if !is_possible("a_pod_without_its_folder_is_healed") {
-        return;
-    }
+    needs!(pods);
     for wiped in [false, true] {
         let node = Node::new();
         let pod = Pod::new(Naming::Systemd);
@@ -191,9 +180,7 @@ fn a_pod_without_its_folder_is_healed() {
 /// with the folder: so it is not let go.
 #[test]
 fn what_would_go_along_is_refused_before() {
-    if !is_possible("what_would_go_along_is_refused_before") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     share(&node);
     let pod = Pod::new(Naming::Systemd);
@@ -229,9 +216,7 @@ fn what_would_go_along_is_refused_before() {
 /// With `warn` and `off` nothing is refused, not even what takes a container's mount along; as ever.
 #[test]
 fn a_guard_that_warns_or_is_off_refuses_no_folder() {
-    if !is_possible("a_guard_that_warns_or_is_off_refuses_no_folder") {
-        return;
-    }
+    needs!(pods);
     for mode in ["warn", "off"] {
         let node = Node::new();
         node.configure(&format!("[guard]\nmode = \"{mode}\""));
@@ -258,10 +243,7 @@ fn a_guard_that_warns_or_is_off_refuses_no_folder() {
 /// A privileged container may enter the machine's own namespace: there it uses the folder itself.
 #[test]
 fn who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not() {
-    let test = "who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Crio);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -297,10 +279,7 @@ fn who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not() {
 /// The container's mount goes in the very moment: then the machine's is put back, and it is said.
 #[test]
 fn what_is_lost_with_it_is_put_back_and_told() {
-    let test = "what_is_lost_with_it_is_put_back_and_told";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = running(&node, &pod, "ext4", "64M");
@@ -325,10 +304,7 @@ fn what_is_lost_with_it_is_put_back_and_told() {
 /// With its flags and its label, and on a kernel that gives no copy of a mount (before Linux 5.2).
 #[test]
 fn what_is_put_back_is_as_it_was() {
-    let test = "what_is_put_back_is_as_it_was";
-    if !is_possible(test) || !seams_are_built_in(test) || !tracing_is_possible(test) {
-        return;
-    }
+    needs!(pods, seams, tracer);
     let old: &[i64] = &[nix::libc::SYS_open_tree, nix::libc::SYS_move_mount];
     for (access, without) in [("ro", &[][..]), ("rw", &[]), ("ro", old), ("rw", old)] {
         if !without.is_empty() && !CAN_FORBID {
@@ -373,10 +349,7 @@ fn what_is_put_back_is_as_it_was() {
 /// A call that is killed right after the unmount has let go: it is remembered.
 #[test]
 fn a_call_that_is_killed_has_remembered_it() {
-    let test = "a_call_that_is_killed_has_remembered_it";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     for step in ["unmount.guarded", "unmount.one"] {
         let node = Node::new();
         let pod = Pod::new(Naming::Systemd);
@@ -435,10 +408,7 @@ fn is_alone() -> bool {
 /// kubelet let go, was restarted, and does not know the volume any more; then the pod ends.
 #[test]
 fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
-    let test = "what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     for by_controller in [false, true] {
         let node = Node::new();
         let pod = Pod::new(Naming::Systemd);
@@ -496,10 +466,7 @@ fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
 /// The cloud is silent when the timer comes: it goes on with the next.
 #[test]
 fn what_was_forgotten_is_detached_when_the_cloud_answers_again() {
-    let test = "what_was_forgotten_is_detached_when_the_cloud_answers_again";
-    if !is_possible(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, container) = running(&node, &pod, "ext4", "64M");

@@ -5,44 +5,39 @@ use crate::checks::{
 };
 use crate::files;
 use crate::letters::attach_under_another_letter;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 use std::path::Path;
 
 #[test]
 fn an_ext4_volume_lives_twice_under_two_letters() {
-    if private_mounts("an_ext4_volume_lives_twice_under_two_letters") {
-        live("ext4", "64M", "ext4");
-    }
+    needs!(mounts);
+    live("ext4", "64M", "ext4");
 }
 
 #[test]
 fn an_xfs_volume_lives_twice_under_two_letters() {
-    if private_mounts("an_xfs_volume_lives_twice_under_two_letters") {
-        live("xfs", "320M", "xfs");
-    }
+    needs!(mounts);
+    live("xfs", "320M", "xfs");
 }
 
 #[test]
 fn an_ext3_volume_lives_twice_under_two_letters() {
-    if private_mounts("an_ext3_volume_lives_twice_under_two_letters") {
-        live("ext3", "64M", "ext3");
-    }
+    needs!(mounts);
+    live("ext3", "64M", "ext3");
 }
 
 #[test]
 fn a_btrfs_volume_lives_twice_under_two_letters() {
-    if private_mounts("a_btrfs_volume_lives_twice_under_two_letters") {
-        live("btrfs", "256M", "btrfs");
-    }
+    needs!(mounts);
+    live("btrfs", "256M", "btrfs");
 }
 
 #[test]
 fn a_volume_without_a_wish_becomes_ext4_and_lives_twice() {
-    if private_mounts("a_volume_without_a_wish_becomes_ext4_and_lives_twice") {
-        live("", "64M", "ext4");
-    }
+    needs!(mounts);
+    live("", "64M", "ext4");
 }
 
 fn live(fs_type: &'static str, size: &str, becomes: &str) {
@@ -134,9 +129,7 @@ fn twice(volume: &Volume<'_>, call: &Call) -> serde_json::Value {
 
 #[test]
 fn without_a_wish_what_is_there_is_mounted() {
-    if !private_mounts("without_a_wish_what_is_there_is_mounted") {
-        return;
-    }
+    needs!(mounts);
     for (there, size) in [("ext3", "64M"), ("xfs", "320M")] {
         let node = Node::new();
         let volume = Volume::create(&node, "", size);
@@ -150,9 +143,7 @@ fn without_a_wish_what_is_there_is_mounted() {
 
 #[test]
 fn ext3_serves_where_ext4_is_asked_for() {
-    if !private_mounts("ext3_serves_where_ext4_is_asked_for") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     crate::holders::run("mkfs.ext3", &["-q", volume.image().to_str().unwrap()]);
@@ -164,9 +155,7 @@ fn ext3_serves_where_ext4_is_asked_for() {
 
 #[test]
 fn a_file_system_with_errors_is_mended_before_it_is_mounted() {
-    if !private_mounts("a_file_system_with_errors_is_mended_before_it_is_mounted") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let image = volume.image();
@@ -184,9 +173,7 @@ fn a_file_system_with_errors_is_mended_before_it_is_mounted() {
 /// The root of kubelet's folders may be a link, as on nodes with a data disk.
 #[test]
 fn a_life_below_a_linked_kubelet_root() {
-    if !private_mounts("a_life_below_a_linked_kubelet_root") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     fs::rename(node.kubelet_root(), node.own().join("data")).unwrap();

@@ -3,7 +3,7 @@
 use crate::checks::{layers_at, nothing_is_left};
 use crate::files;
 use crate::holders::run;
-use crate::support::{Node, private_mounts, with_files};
+use crate::support::{Node, with_files};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
@@ -73,9 +73,7 @@ fn in_need_of_a_check(node: &Node) -> Volume<'_> {
 
 #[test]
 fn a_check_longer_than_its_call_comes_to_its_end() {
-    if !private_mounts("a_check_longer_than_its_call_comes_to_its_end") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = in_need_of_a_check(&node);
     let gate = Gate::put(&node);
@@ -106,9 +104,7 @@ fn a_check_longer_than_its_call_comes_to_its_end() {
 
 #[test]
 fn a_check_goes_on_when_its_call_is_ended_by_a_signal() {
-    if !private_mounts("a_check_goes_on_when_its_call_is_ended_by_a_signal") {
-        return;
-    }
+    needs!(mounts);
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let node = Node::new();
         let volume = in_need_of_a_check(&node);
@@ -137,9 +133,7 @@ fn a_check_goes_on_when_its_call_is_ended_by_a_signal() {
 /// One that was killed has no result: it is begun anew. One that gave up is told.
 #[test]
 fn a_check_that_was_killed_is_begun_anew_and_one_that_gave_up_is_told() {
-    if !private_mounts("a_check_that_was_killed_is_begun_anew_and_one_that_gave_up_is_told") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = in_need_of_a_check(&node);
     let gate = Gate::put(&node);

@@ -7,11 +7,7 @@ use std::io::Write;
 
 #[test]
 fn lost_writes_are_told_once_and_then_the_volume_goes() {
-    if !crate::support::private_mounts_and_fuse(
-        "lost_writes_are_told_once_and_then_the_volume_goes",
-    ) {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let disk = FailingDisk::over(&volume.image());
@@ -63,9 +59,7 @@ fn lose(volume: &Volume<'_>, disk: &FailingDisk, name: &str) {
 /// nothing of the second.
 #[test]
 fn the_losses_of_the_next_mount_are_told_too() {
-    if !crate::support::private_mounts_and_fuse("the_losses_of_the_next_mount_are_told_too") {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     let (volume, disk) = staged(&node);
     for name in ["f", "g"] {
@@ -89,10 +83,7 @@ fn the_losses_of_the_next_mount_are_told_too() {
 /// kubelet was told of a loss, and then wants the volume again: days later another tear-down begins.
 #[test]
 fn a_loss_after_the_volume_was_wanted_again_is_told_too() {
-    let test = "a_loss_after_the_volume_was_wanted_again_is_told_too";
-    if !crate::support::private_mounts_and_fuse(test) {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     let (volume, disk) = staged(&node);
     for name in ["f", "g", "h"] {

@@ -13,6 +13,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[macro_use]
+mod needs;
+
 mod checks;
 mod corpus;
 mod files;

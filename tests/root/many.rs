@@ -2,15 +2,13 @@
 
 use crate::checks::{layers_at, mounts_like, nothing_is_left};
 use crate::files;
-use crate::support::{Node, loop_devices_below, private_mounts};
+use crate::support::{Node, loop_devices_below};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 
 #[test]
 fn thirty_two_volumes_live_at_once() {
-    if !private_mounts("thirty_two_volumes_live_at_once") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volumes: Vec<_> = (0..32).map(|_| Volume::create(&node, "ext4", "64M")).collect();
     // A thread inherits the mount namespace of the one that starts it.
@@ -35,9 +33,7 @@ fn thirty_two_volumes_live_at_once() {
 
 #[test]
 fn sixteen_callers_of_one_call_do_it_once() {
-    if !private_mounts("sixteen_callers_of_one_call_do_it_once") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     make_folder(&volume.global());
@@ -67,9 +63,7 @@ fn sixteen_callers_of_one_call_do_it_once() {
 /// Two pods of one volume that start and stop at the same time, as in a rolling update.
 #[test]
 fn pods_of_one_volume_come_and_go_at_once() {
-    if !private_mounts("pods_of_one_volume_come_and_go_at_once") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -97,9 +91,7 @@ fn pods_of_one_volume_come_and_go_at_once() {
 /// The controller-manager asks for a volume at any time; on a small cluster on the same machine.
 #[test]
 fn different_calls_of_one_volume_do_not_disturb_each_other() {
-    if !private_mounts("different_calls_of_one_volume_do_not_disturb_each_other") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     for _ in 0..6 {
         let volume = Volume::create(&node, "ext4", "16M");

@@ -3,7 +3,7 @@
 
 use crate::checks::nothing_is_left;
 use crate::holders::run;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Volume, make_folder};
 use serde_json::Value;
 use std::fs;
@@ -44,9 +44,7 @@ fn mounted_by_the_predecessor<'n>(node: &'n Node, idle: &str) -> Volume<'n> {
 /// At fee4868 the idle volume of that id is detached, and the one that was mounted stays.
 #[test]
 fn the_volume_that_was_mounted_is_the_one_that_is_detached() {
-    if !private_mounts("the_volume_that_was_mounted_is_the_one_that_is_detached") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = mounted_by_the_predecessor(&node, "idle-1");
     let folder = node.global(NAME);
@@ -61,9 +59,7 @@ fn the_volume_that_was_mounted_is_the_one_that_is_detached() {
 
 #[test]
 fn an_idle_volume_of_that_id_is_left_alone() {
-    if !private_mounts("an_idle_volume_of_that_id_is_left_alone") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = mounted_by_the_predecessor(&node, NAME);
     // In doubt neither, while the folder is still mounted too.

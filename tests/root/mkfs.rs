@@ -3,7 +3,7 @@
 use crate::checks::{digest, layers_at, nothing_is_left};
 use crate::files;
 use crate::holders::{must_end, state_of};
-use crate::support::{Answer, Node, private_mounts, spawn};
+use crate::support::{Answer, Node, spawn};
 use crate::volume::{Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -106,9 +106,7 @@ fn is_half_an_xfs(volume: &Volume<'_>) -> bool {
 
 #[test]
 fn a_killed_mkfs_is_redone_on_the_same_disk() {
-    if !private_mounts("a_killed_mkfs_is_redone_on_the_same_disk") {
-        return;
-    }
+    needs!(mounts);
     for (fs_type, only_half) in [("ext4", false), ("xfs", false), ("xfs", true)] {
         let node = Node::new();
         let is_there = |volume: &Volume<'_>| !only_half || is_half_an_xfs(volume);
@@ -127,9 +125,7 @@ fn a_killed_mkfs_is_redone_on_the_same_disk() {
 /// It may have been elsewhere meanwhile: nobody knows whose bytes those are.
 #[test]
 fn a_half_made_file_system_that_left_and_came_back_is_refused() {
-    if !private_mounts("a_half_made_file_system_that_left_and_came_back_is_refused") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let (volume, caught) = catch(&node, "xfs", is_half_an_xfs);
     caught.kill();
@@ -149,11 +145,7 @@ fn a_half_made_file_system_that_left_and_came_back_is_refused() {
 /// The same with the record of the begun format still there, as when only the disk was pulled.
 #[test]
 fn a_half_made_file_system_on_another_plug_in_is_refused_whatever_is_remembered() {
-    if !private_mounts(
-        "a_half_made_file_system_on_another_plug_in_is_refused_whatever_is_remembered",
-    ) {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let (volume, caught) = catch(&node, "xfs", is_half_an_xfs);
     caught.kill();
@@ -170,9 +162,7 @@ fn a_half_made_file_system_on_another_plug_in_is_refused_whatever_is_remembered(
 
 #[test]
 fn sigterm_during_mkfs_is_answered_and_ends_mkfs() {
-    if !private_mounts("sigterm_during_mkfs_is_answered_and_ends_mkfs") {
-        return;
-    }
+    needs!(mounts);
     for fs_type in ["ext4", "xfs"] {
         let node = Node::new();
         let (volume, Caught { call, output, mkfs }) = catch(&node, fs_type, |_| true);
@@ -226,9 +216,7 @@ fn kill_later(mut call: Child, delay: Duration) -> bool {
 
 #[test]
 fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
-    if !private_mounts("a_format_killed_at_any_moment_is_finished_by_the_next_call") {
-        return;
-    }
+    needs!(mounts);
     for (fs_type, size) in [("ext4", "250M"), ("xfs", "16G"), ("btrfs", "250M")] {
         let node = Node::new();
         // The shortest of three: a machine that is busy for a moment would put the kills behind the end.
@@ -266,9 +254,7 @@ fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
 
 #[test]
 fn a_disk_with_data_is_refused_after_a_kill_at_any_moment() {
-    if !private_mounts("a_disk_with_data_is_refused_after_a_kill_at_any_moment") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16G");
     files::write_at(&volume.image(), 9_999_999, b"somebody's");

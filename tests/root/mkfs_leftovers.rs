@@ -2,9 +2,9 @@
 //! mkfs wrote is ever overwritten.
 
 use crate::checks::{digest, layers_at, nothing_is_left};
-use crate::crash::{kill_at, seams_are_built_in};
+use crate::crash::kill_at;
 use crate::files;
-use crate::support::{Answer, DISK, Node, may_trace, output_of, private_mounts};
+use crate::support::{Answer, DISK, Node, output_of};
 use crate::volume::{Volume, make_folder};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -70,10 +70,7 @@ fn refused_with_a_stranger(volume: &Volume<'_>, size: u64, what: &str, round: us
 
 #[test]
 fn a_mkfs_killed_at_its_writes_is_finished_unless_somebody_wrote_since() {
-    let test = "a_mkfs_killed_at_its_writes_is_finished_unless_somebody_wrote_since";
-    if !private_mounts(test) || !may_trace(test) {
-        return;
-    }
+    needs!(mounts, strace);
     // `MKFS_KILLS=1`: each write.
     let each = std::env::var_os("MKFS_KILLS").is_some();
     for (fs_type, size) in [("ext4", 64), ("ext3", 64), ("xfs", 320), ("btrfs", 128)] {
@@ -116,10 +113,7 @@ fn a_mkfs_killed_at_its_writes_is_finished_unless_somebody_wrote_since() {
 /// Nothing was written yet when the call was killed; what is there is a person's.
 #[test]
 fn what_a_person_puts_on_the_disk_after_a_killed_format_is_kept() {
-    let test = "what_a_person_puts_on_the_disk_after_a_killed_format_is_kept";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let by: [(&str, Put); 4] = [
         ("unknown data", |volume| write(volume, 0, b"orders/2026-11-01.csv and the rest")),
         ("unknown data", |volume| write(volume, 40 << 20, &[0xa5; 4096])),
@@ -159,10 +153,7 @@ fn what_a_person_puts_on_the_disk_after_a_killed_format_is_kept() {
 /// mkfs had ended, and a person put files into the file system without a mount.
 #[test]
 fn a_file_system_that_was_finished_and_filled_is_mounted() {
-    let test = "a_file_system_that_was_finished_and_filled_is_mounted";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     node.must(volume.attach());
@@ -185,10 +176,7 @@ fn a_file_system_that_was_finished_and_filled_is_mounted() {
 fn data_between_the_fixed_places_is_kept_after_a_killed_format_too() {
     const SIZE: u64 = 8 << 30;
     const BLOCK: u64 = 4096;
-    let test = "data_between_the_fixed_places_is_kept_after_a_killed_format_too";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let node = Node::new();
         let volume = Volume::create(&node, fs_type, &SIZE.to_string());

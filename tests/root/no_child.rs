@@ -1,17 +1,14 @@
 //! A clean file system is mounted with no child process at all.
 
 use crate::checks::layers_at;
-use crate::support::{DISK, Node, may_trace, output_of, private_mounts};
+use crate::support::{DISK, Node, output_of};
 use crate::volume::{Volume, make_folder};
 use std::fs;
 use std::process::Command;
 
 #[test]
 fn a_clean_disk_is_mounted_without_a_child() {
-    let test = "a_clean_disk_is_mounted_without_a_child";
-    if !private_mounts(test) || !may_trace(test) {
-        return;
-    }
+    needs!(mounts, strace);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
         let node = Node::new();
         let volume = Volume::create(&node, kind, size);

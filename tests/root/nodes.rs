@@ -1,15 +1,13 @@
 //! Several nodes of one cloud: a volume is where it is, and is never taken.
 
 use crate::checks::{nothing_is_left, only_mount_at};
-use crate::crash::{kill_at, seams_are_built_in};
-use crate::support::{Node, private_mounts};
+use crate::crash::kill_at;
+use crate::support::Node;
 use crate::volume::Volume;
 
 #[test]
 fn a_volume_of_this_node_is_not_given_to_another() {
-    if !private_mounts("a_volume_of_this_node_is_not_given_to_another") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -35,9 +33,7 @@ fn a_volume_of_this_node_is_not_given_to_another() {
 
 #[test]
 fn a_volume_of_another_node_is_not_taken_from_it() {
-    if !private_mounts("a_volume_of_another_node_is_not_taken_from_it") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     // The controller-manager attaches for every node.
@@ -63,9 +59,7 @@ fn a_volume_of_another_node_is_not_taken_from_it() {
 /// People type the volume's id and "1", as with the predecessor.
 #[test]
 fn a_volume_is_detached_by_hand_by_its_id() {
-    if !private_mounts("a_volume_is_detached_by_hand_by_its_id") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     for words in
@@ -85,10 +79,7 @@ fn a_volume_is_detached_by_hand_by_its_id() {
 /// call that was killed may never be repeated: when the pod went away, `detach` comes next.
 #[test]
 fn after_detach_another_node_gets_the_volume_whatever_was_killed_before() {
-    let test = "after_detach_another_node_gets_the_volume_whatever_was_killed_before";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for (word, step) in [
         ("attach", "local.attach.recorded"),
         ("attach", "local.attach.plugged"),
@@ -115,9 +106,7 @@ fn after_detach_another_node_gets_the_volume_whatever_was_killed_before() {
 
 #[test]
 fn of_two_nodes_that_ask_at_once_one_gets_the_volume() {
-    if !private_mounts("of_two_nodes_that_ask_at_once_one_gets_the_volume") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     for _ in 0..3 {
         let volume = Volume::create(&node, "ext4", "16M");

@@ -4,7 +4,7 @@ use crate::checks::nothing_is_left;
 use crate::hanging::{ANSWERED, DEADLINE, Running, hurry, left_in};
 use crate::hanging_calls::Frozen;
 use crate::holders::{must_end, run};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::Volume;
 use nix::mount::{MntFlags, umount2};
 use std::fs;
@@ -41,10 +41,7 @@ impl Drop for Own {
 
 #[test]
 fn the_disk_of_the_drivers_own_files_is_named_and_not_the_volumes() {
-    let test = "the_disk_of_the_drivers_own_files_is_named_and_not_the_volumes";
-    if !private_mounts(test) {
-        return;
-    }
+    needs!(mounts);
     for name in ["state", "log"] {
         let node = Node::new();
         let own = Own::mounted(&node, name);

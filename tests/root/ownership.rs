@@ -3,17 +3,13 @@
 
 use crate::checks::{layers_at, nothing_is_left};
 use crate::files;
-use crate::support::pods::{Container, Naming, Order, Plan, Pod, pods_are_possible};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
+use crate::support::pods::{Container, Naming, Order, Plan, Pod};
 use crate::volume::{POD, Volume, make_folder};
 use nix::mount::{MsFlags, mount, umount2};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
 
 fn bind(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -49,9 +45,7 @@ fn is_refused(node: &Node, call: &[String], container: &mut Container, place: &s
 /// Plain Docker, podman, systemd-nspawn, `--cgroups-per-qos=false`: no folder of a pod's.
 #[test]
 fn a_container_in_no_pods_cgroup_keeps_what_it_was_given() {
-    if !is_possible("a_container_in_no_pods_cgroup_keeps_what_it_was_given") {
-        return;
-    }
+    needs!(pods);
     for fs_type in ["ext4", "xfs"] {
         let node = Node::new();
         let volume = Volume::create(&node, fs_type, "320M");
@@ -78,9 +72,7 @@ fn a_container_in_no_pods_cgroup_keeps_what_it_was_given() {
 /// A container may have the volume at a place whose name is like one of the machine's folders.
 #[test]
 fn a_path_of_the_containers_choice_does_not_decide() {
-    if !is_possible("a_path_of_the_containers_choice_does_not_decide") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();
@@ -116,9 +108,7 @@ fn a_path_of_the_containers_choice_does_not_decide() {
 /// a runtime with mounts of its own.
 #[test]
 fn an_agent_that_sees_the_machine_keeps_nothing() {
-    if !is_possible("an_agent_that_sees_the_machine_keeps_nothing") {
-        return;
-    }
+    needs!(pods);
     for wiped in [false, true] {
         let node = Node::new();
         let volume = Volume::create(&node, "ext4", "64M");
@@ -163,9 +153,7 @@ fn an_agent_that_sees_the_machine_keeps_nothing() {
 /// Without cgroups of pods the files that kubelet makes for each container tell whose it is.
 #[test]
 fn without_pods_cgroups_a_container_is_known_by_kubelets_files() {
-    if !is_possible("without_pods_cgroups_a_container_is_known_by_kubelets_files") {
-        return;
-    }
+    needs!(pods);
     let other = "3f399ae2-a3cd-41e8-95ee-5254001f7ecb";
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
@@ -192,9 +180,7 @@ fn without_pods_cgroups_a_container_is_known_by_kubelets_files() {
 /// The files of a volume may be called as kubelet's are.
 #[test]
 fn a_volumes_own_files_are_no_pods() {
-    if !is_possible("a_volumes_own_files_are_no_pods") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let folder = volume.bring_to_pod();

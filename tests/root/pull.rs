@@ -4,10 +4,10 @@ use crate::checks::{
     backing_file, digest, eventually, layers_at, nothing_is_left, number_of, only_mount_at,
     random_bytes,
 };
-use crate::crash::{Strike, kill_at, panic_at, seams_are_built_in};
+use crate::crash::{Strike, kill_at, panic_at};
 use crate::files;
 use crate::holders::Holder;
-use crate::support::{Node, loop_devices_below, private_mounts};
+use crate::support::{Node, loop_devices_below};
 use crate::volume::{POD, Volume};
 use nix::errno::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -20,9 +20,7 @@ const HEAL_OFF: &str = "[heal]\nmode = \"off\"";
 
 #[test]
 fn detach_of_a_mounted_volume_is_refused() {
-    if !private_mounts("detach_of_a_mounted_volume_is_refused") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let pod = volume.bring_to_pod();
@@ -49,9 +47,7 @@ fn detach_of_a_mounted_volume_is_refused() {
 /// udev opens a new disk to look at it, an administrator to read it: nobody's exclusive use.
 #[test]
 fn a_disk_that_somebody_only_reads_is_detached_for_good() {
-    if !private_mounts("a_disk_that_somebody_only_reads_is_detached_for_good") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     files::write_synced(&volume.bring_to_pod().join("f"), b"kept");
@@ -75,9 +71,7 @@ fn a_disk_that_somebody_only_reads_is_detached_for_good() {
 
 #[test]
 fn with_the_guard_off_detach_pulls_the_disk() {
-    if !private_mounts("with_the_guard_off_detach_pulls_the_disk") {
-        return;
-    }
+    needs!(mounts);
     for (fs_type, size) in [("ext4", "64M"), ("xfs", "320M")] {
         pulled_and_back(fs_type, size, |volume| {
             volume.node.configure(GUARD_OFF);
@@ -89,9 +83,7 @@ fn with_the_guard_off_detach_pulls_the_disk() {
 
 #[test]
 fn a_guard_that_only_warns_says_what_it_would_have_refused() {
-    if !private_mounts("a_guard_that_only_warns_says_what_it_would_have_refused") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -165,10 +157,7 @@ pub fn pulled_and_back(fs_type: &'static str, size: &str, pull: impl Fn(&Volume<
 
 #[test]
 fn a_pull_that_broke_off_is_finished_by_the_same_detach() {
-    let test = "a_pull_that_broke_off_is_finished_by_the_same_detach";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for step in
         ["local.pull.shut-down", "local.pull.let-go", "local.detach.unplugged", "detach.requested"]
     {

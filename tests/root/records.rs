@@ -3,7 +3,7 @@
 use crate::checks::{nothing_is_left, only_mount_at};
 use crate::files;
 use crate::letters::attach_under_another_letter;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Call, POD, Volume, make_folder};
 use serde_json::json;
 use std::fs;
@@ -27,9 +27,7 @@ fn life(volume: &Volume<'_>) -> Vec<Call> {
 
 #[test]
 fn state_and_run_folders_can_vanish_before_every_call() {
-    if !private_mounts("state_and_run_folders_can_vanish_before_every_call") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let mut first_letter: Option<String> = None;
@@ -59,9 +57,7 @@ fn state_and_run_folders_can_vanish_before_every_call() {
 
 #[test]
 fn a_record_of_a_newer_version_is_used_and_keeps_its_keys() {
-    if !private_mounts("a_record_of_a_newer_version_is_used_and_keeps_its_keys") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let newer = json!({
@@ -86,9 +82,7 @@ fn a_record_of_a_newer_version_is_used_and_keeps_its_keys() {
 /// Half a file, another format, another volume's: as if nothing was remembered.
 #[test]
 fn a_record_that_cannot_be_read_stops_nothing() {
-    if !private_mounts("a_record_that_cannot_be_read_stops_nothing") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     for call in life(&volume) {
@@ -107,9 +101,7 @@ fn a_record_that_cannot_be_read_stops_nothing() {
 /// one that was killed must not lose it.
 #[test]
 fn a_staging_that_was_lost_is_remembered_by_the_next_call() {
-    if !private_mounts("a_staging_that_was_lost_is_remembered_by_the_next_call") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();

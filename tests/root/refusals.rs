@@ -3,7 +3,7 @@
 use crate::checks::{digest, layers_at, nothing_is_left};
 use crate::files;
 use crate::holders::run;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Volume, make_folder};
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -41,9 +41,7 @@ const ANY: &[&str] = &["", "ext4", "xfs", "ext3"];
 
 #[test]
 fn a_partition_table_is_refused() {
-    if !private_mounts("a_partition_table_is_refused") {
-        return;
-    }
+    needs!(mounts);
     let write = |image: &Path| {
         // One entry of type Linux, from sector 2048.
         files::write_at(image, 446, &[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0]);
@@ -54,9 +52,7 @@ fn a_partition_table_is_refused() {
 
 #[test]
 fn a_single_byte_anywhere_in_the_first_or_last_mib_is_data() {
-    if !private_mounts("a_single_byte_anywhere_in_the_first_or_last_mib_is_data") {
-        return;
-    }
+    needs!(mounts);
     for offset in [0, 511, MIB - 1, 15 * MIB, 16 * MIB - 1] {
         let text = format!("offset {offset} ");
         refused("16M", |image| files::write_at(image, offset, b"x"), ANY, &text);
@@ -66,9 +62,7 @@ fn a_single_byte_anywhere_in_the_first_or_last_mib_is_data() {
 /// The first superblock of an ext4 was overwritten with zeros; its backups still stand.
 #[test]
 fn a_lost_superblock_with_a_backup_is_data() {
-    if !private_mounts("a_lost_superblock_with_a_backup_is_data") {
-        return;
-    }
+    needs!(mounts);
     for (block, size) in [("1024", "16M"), ("2048", "64M"), ("4096", "256M")] {
         let wipe = |image: &Path| {
             run("mkfs.ext4", &["-q", "-b", block, image.to_str().unwrap()]);
@@ -80,9 +74,7 @@ fn a_lost_superblock_with_a_backup_is_data() {
 
 #[test]
 fn a_file_system_that_is_not_ours_is_refused() {
-    if !private_mounts("a_file_system_that_is_not_ours_is_refused") {
-        return;
-    }
+    needs!(mounts);
     let ext2 = |image: &Path| drop(run("mkfs.ext2", &["-q", image.to_str().unwrap()]));
     refused("16M", ext2, ANY, "ext2");
     refused("16M", |image| files::write_at(image, 0x1_0040, b"_BHRfS_M"), ANY, "btrfs");
@@ -93,9 +85,7 @@ fn a_file_system_that_is_not_ours_is_refused() {
 
 #[test]
 fn another_file_system_than_asked_for_is_refused() {
-    if !private_mounts("another_file_system_than_asked_for_is_refused") {
-        return;
-    }
+    needs!(mounts);
     let mkfs = |kind: &'static str| {
         move |image: &Path| drop(run(&format!("mkfs.{kind}"), &["-q", image.to_str().unwrap()]))
     };
@@ -113,9 +103,7 @@ fn resize(image: &Path, bytes: u64) {
 /// Then it is somebody else's disk, or the cloud knows something that we do not.
 #[test]
 fn a_blank_disk_of_another_size_than_the_clouds_is_refused() {
-    if !private_mounts("a_blank_disk_of_another_size_than_the_clouds_is_refused") {
-        return;
-    }
+    needs!(mounts);
     for bytes in [8 << 20, (16 << 20) + 4096, 32 << 20] {
         refused("16M", |image| resize(image, bytes), ANY, &bytes.to_string());
     }
@@ -123,9 +111,7 @@ fn a_blank_disk_of_another_size_than_the_clouds_is_refused() {
 
 #[test]
 fn a_disk_smaller_than_its_file_system_is_refused() {
-    if !private_mounts("a_disk_smaller_than_its_file_system_is_refused") {
-        return;
-    }
+    needs!(mounts);
     let cut = |image: &Path| {
         run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
         resize(image, 8 << 20);
@@ -136,9 +122,7 @@ fn a_disk_smaller_than_its_file_system_is_refused() {
 /// A check that cannot mend everything by itself needs a person. It may have mended some.
 #[test]
 fn a_file_system_that_e2fsck_will_not_mend_alone_is_refused() {
-    if !private_mounts("a_file_system_that_e2fsck_will_not_mend_alone_is_refused") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let image = volume.image();
@@ -160,9 +144,7 @@ fn a_file_system_that_e2fsck_will_not_mend_alone_is_refused() {
 /// Blank although it held data: the wrong disk, or a cloud that lost the right one.
 #[test]
 fn a_blank_disk_that_was_mounted_before_is_not_formatted() {
-    if !private_mounts("a_blank_disk_that_was_mounted_before_is_not_formatted") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();

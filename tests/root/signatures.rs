@@ -4,9 +4,9 @@
 use crate::checks::{digest, layers_at, nothing_is_left, only_mount_at};
 use crate::files;
 use crate::holders::run;
+use crate::support::Node;
 use crate::support::disks::within;
-use crate::support::pods::{Order, Plan, pods_are_possible};
-use crate::support::{Node, private_mounts};
+use crate::support::pods::{Order, Plan};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MntFlags, umount2};
 use std::path::Path;
@@ -47,9 +47,7 @@ const AT_THE_END: [(u64, &[u8]); 8] = [
 
 #[test]
 fn a_files_data_that_looks_like_a_mark_does_not_hide_its_file_system() {
-    if !private_mounts("a_files_data_that_looks_like_a_mark_does_not_hide_its_file_system") {
-        return;
-    }
+    needs!(mounts);
     for maker in [EXT4, SMALL_BLOCKS, EXT3, XFS, BTRFS] {
         let node = Node::new();
         for (before_the_end, mark) in AT_THE_END {
@@ -67,9 +65,7 @@ fn a_files_data_that_looks_like_a_mark_does_not_hide_its_file_system() {
 /// written by mdadm, and version 1.0 leaves all but the end.
 #[test]
 fn a_whole_raid_superblock_overrules_a_file_system_that_was_there_before() {
-    if !private_mounts("a_whole_raid_superblock_overrules_a_file_system_that_was_there_before") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     for (minor, at) in [(0u32, SIZE - 8192), (2, 4096)] {
         let volume = prepared(&node, SMALL_BLOCKS, |image| {
@@ -119,9 +115,7 @@ fn raid_member(minor: u32, at: u64, with_checksum: bool) -> Vec<u8> {
 /// ZFS leaves the first 8 KiB of its disks as they are: an ext's superblock with them.
 #[test]
 fn a_zfs_label_overrules_a_superblock_that_was_there_before() {
-    if !private_mounts("a_zfs_label_overrules_a_superblock_that_was_there_before") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let label: &[u8] =
         b"\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\0\0\x24\0\0\0\x20\0\0\0\x07version\0\0\0\0\x08";
@@ -141,9 +135,7 @@ fn has_option(options: &str, wanted: &str) -> bool {
 /// The option errors=panic is refused; an image gets the same answer by other ways.
 #[test]
 fn an_image_cannot_make_the_machine_panic() {
-    if !private_mounts("an_image_cannot_make_the_machine_panic") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     for maker in [EXT4, EXT3] {
         let volume = prepared(&node, maker, |image| {
@@ -161,9 +153,7 @@ fn an_image_cannot_make_the_machine_panic() {
 /// Options that stand in the superblock are the kernel's at each mount, and so are devices.
 #[test]
 fn what_a_superblock_asks_for_is_measured_as_an_option_is() {
-    if !private_mounts("what_a_superblock_asks_for_is_measured_as_an_option_is") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     for wish in ["errors=panic", "journal_path=/dev/loop0", "test_dummy_encryption", "abort"] {
         let volume = prepared(&node, EXT4, |image| {
@@ -209,9 +199,7 @@ fn original_and_clone(node: &Node) -> (Volume<'_>, Volume<'_>) {
 /// Two volumes, one a clone of the other, on one machine.
 #[test]
 fn an_xfs_clone_beside_its_original_is_called_one() {
-    if !private_mounts("an_xfs_clone_beside_its_original_is_called_one") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let (original, clone) = original_and_clone(&node);
     node.must(clone.attach());
@@ -236,10 +224,7 @@ fn an_xfs_clone_beside_its_original_is_called_one() {
 /// in no table at all.
 #[test]
 fn an_xfs_clone_of_what_is_mounted_elsewhere_is_called_one() {
-    let test = "an_xfs_clone_of_what_is_mounted_elsewhere_is_called_one";
-    if !private_mounts(test) || !pods_are_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (original, clone) = original_and_clone(&node);
     let mut container = Plan::outside().seeing(&original.global(), "/data").start();
@@ -267,9 +252,7 @@ fn an_xfs_clone_of_what_is_mounted_elsewhere_is_called_one() {
 /// The kernel tells the disks of a btrfs by their UUID alone: a clone is never its original.
 #[test]
 fn a_btrfs_clone_beside_its_original_is_itself_or_refused() {
-    if !private_mounts("a_btrfs_clone_beside_its_original_is_itself_or_refused") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let original = Volume::create(&node, "btrfs", &SIZE.to_string());
     original.bring();

@@ -4,8 +4,8 @@
 
 use crate::checks::{nothing_is_left, table};
 use crate::files;
-use crate::support::pods::{Container, Naming, Pod, pods_are_possible};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
+use crate::support::pods::{Container, Naming, Pod};
 use crate::volume::{Volume, make_folder};
 use std::fs;
 use std::path::PathBuf;
@@ -46,15 +46,9 @@ impl<'n> Scene<'n> {
     }
 }
 
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
-
 #[test]
 fn a_mount_on_the_volumes_own_disk_is_healthy() {
-    if !is_possible("a_mount_on_the_volumes_own_disk_is_healthy") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let scene = Scene::new(&node);
     let before = scene.mounts();
@@ -66,9 +60,7 @@ fn a_mount_on_the_volumes_own_disk_is_healthy() {
 
 #[test]
 fn a_dead_mount_waits_for_its_disk() {
-    if !is_possible("a_dead_mount_waits_for_its_disk") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let scene = Scene::new(&node);
     node.verb(&["local", "yank", &scene.volume.id]).unwrap();
@@ -82,9 +74,7 @@ fn a_dead_mount_waits_for_its_disk() {
 
 #[test]
 fn two_live_disks_with_one_serial_refuse_everything() {
-    if !is_possible("two_live_disks_with_one_serial_refuse_everything") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let scene = Scene::new(&node);
     let output = Command::new("losetup")
@@ -158,9 +148,7 @@ impl MadeUp {
 
 #[test]
 fn a_disk_that_is_there_is_not_proven_dead() {
-    if !is_possible("a_disk_that_is_there_is_not_proven_dead") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let scene = Scene::new(&node);
     let image = scene.volume.image();
@@ -199,9 +187,7 @@ fn a_disk_that_is_there_is_not_proven_dead() {
 /// Each kind of disk has another file that takes it away.
 #[test]
 fn what_ends_a_halted_disk_is_what_a_disk_of_that_kind_has() {
-    if !is_possible("what_ends_a_halted_disk_is_what_a_disk_of_that_kind_has") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let scene = Scene::new(&node);
     let before = scene.mounts();
@@ -238,9 +224,7 @@ fn what_ends_a_halted_disk_is_what_a_disk_of_that_kind_has() {
 /// Offline, and no other disk shows the serial: the volume is here, and does not work.
 #[test]
 fn a_disk_that_is_offline_is_not_well() {
-    if !is_possible("a_disk_that_is_offline_is_not_well") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let scene = Scene::new(&node);
     let image = scene.volume.image();
@@ -260,9 +244,7 @@ fn a_disk_that_is_offline_is_not_well() {
 /// A number that the volume's disk had, and that is a stranger's by now, says nothing of the volume.
 #[test]
 fn a_number_that_was_given_away_is_not_the_volumes() {
-    if !is_possible("a_number_that_was_given_away_is_not_the_volumes") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();

@@ -1,7 +1,7 @@
 //! The binary without libraries, in a root that holds nothing else: a controller-manager's
 //! container.
 
-use crate::support::{Answer, Node, options, private_mounts, skip};
+use crate::support::{Answer, Node, options, skip};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,9 +49,7 @@ impl EmptyRoot {
 #[test]
 fn it_works_in_an_empty_root() {
     let name = "it_works_in_an_empty_root";
-    if !private_mounts(name) {
-        return;
-    }
+    needs!(mounts);
     let Some(binary) = std::env::var_os("INCLOUD_DISK_STATIC") else {
         skip(name, "needs the static binary: INCLOUD_DISK_STATIC names none");
         return;

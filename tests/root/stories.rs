@@ -1,15 +1,12 @@
 //! The stories that `install.sh demo` tells come to their ends, and leave nothing.
 
-use crate::heal::is_possible;
 use crate::support::{DISK, output_of};
 use std::path::Path;
 use std::process::Command;
 
 #[test]
 fn the_demo_is_played_to_its_end() {
-    if !is_possible("the_demo_is_played_to_its_end") {
-        return;
-    }
+    needs!(pods);
     for story in ["life.sh", "demo.sh"] {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(story);
         let output = output_of(Command::new("bash").arg(script).arg(DISK));

@@ -3,8 +3,8 @@
 
 use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
 use crate::files;
-use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
+use crate::support::pods::{Naming, Order, Plan, Pod};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MsFlags, mount, umount2};
 use std::fs::{self, OpenOptions};
@@ -14,10 +14,6 @@ use std::time::{Duration, Instant};
 
 /// `nobody`
 const USER: u32 = 65_534;
-
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
 
 /// A folder that systemd gave the user, and in it one that he named.
 fn delegated(root: &Path, name: &str) -> PathBuf {
@@ -39,9 +35,7 @@ fn is_free(volume: &Volume<'_>) -> bool {
 
 #[test]
 fn a_cgroup_that_a_user_named_is_nobodys_pod() {
-    if !is_possible("a_cgroup_that_a_user_named_is_nobodys_pod") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let victim = Pod::new(Naming::Cgroupfs);
     let volume = Volume::create(&node, "ext4", "64M");
@@ -84,9 +78,7 @@ fn a_cgroup_that_a_user_named_is_nobodys_pod() {
 /// A user's false pod with a copy of the machine's mounts is no consumer of the device either.
 #[test]
 fn a_false_pod_of_a_consumers_name_does_not_keep_the_device() {
-    if !is_possible("a_false_pod_of_a_consumers_name_does_not_keep_the_device") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let victim = Pod::new(Naming::Systemd);
     let volume = Volume::create(&node, "ext4", "64M");
@@ -109,9 +101,7 @@ fn a_false_pod_of_a_consumers_name_does_not_keep_the_device() {
 /// The copies in a user's mount namespace are locked, and no unmount there takes them off.
 #[test]
 fn a_users_mount_namespace_does_not_keep_the_volume() {
-    if !is_possible("a_users_mount_namespace_does_not_keep_the_volume") {
-        return;
-    }
+    needs!(pods);
     for fs_type in ["ext4", "xfs"] {
         let node = Node::new();
         let pod = Pod::new(Naming::Cgroupfs);
@@ -155,10 +145,7 @@ fn a_users_mount_namespace_does_not_keep_the_volume() {
 /// A tree of mounts that a descriptor alone keeps is in nobody's table.
 #[test]
 fn a_tree_of_mounts_that_no_table_shows_does_not_keep_the_volume() {
-    let test = "a_tree_of_mounts_that_no_table_shows_does_not_keep_the_volume";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     for way in ["unmountdevice", "release"] {
         let node = Node::new();
         let volume = Volume::create(&node, "ext4", "64M");
@@ -201,10 +188,7 @@ fn taken(pid: u32, descriptor: i32) -> std::os::fd::OwnedFd {
 /// Killed between the machine's own unmount and the end of the copies, or in the midst of it.
 #[test]
 fn an_end_of_copies_that_was_killed_is_finished_by_the_same_call() {
-    let test = "an_end_of_copies_that_was_killed_is_finished_by_the_same_call";
-    if !is_possible(test) || !crate::crash::seams_are_built_in(test) {
-        return;
-    }
+    needs!(pods, seams);
     for (step, user_stays) in
         [("unmount.own", true), ("mounts.renewing", true), ("mounts.renewing", false)]
     {
@@ -230,9 +214,7 @@ fn an_end_of_copies_that_was_killed_is_finished_by_the_same_call() {
 /// nothing was mounted there.
 #[test]
 fn where_mounts_are_shared_and_where_the_folder_is_not_empty() {
-    if !is_possible("where_mounts_are_shared_and_where_the_folder_is_not_empty") {
-        return;
-    }
+    needs!(pods);
     let nothing = None::<&str>;
     for is_empty in [true, false] {
         let node = Node::new();
@@ -271,9 +253,7 @@ fn where_mounts_are_shared_and_where_the_folder_is_not_empty() {
 /// What a user has open he keeps open. Who it is is said, and a person can end it.
 #[test]
 fn a_users_open_file_is_named_with_what_ends_it() {
-    if !is_possible("a_users_open_file_is_named_with_what_ends_it") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();
@@ -320,9 +300,7 @@ fn a_users_open_file_is_named_with_what_ends_it() {
 fn a_socket_of_the_nodes_name_takes_no_label() {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
     use std::os::fd::AsRawFd;
-    if !private_mounts("a_socket_of_the_nodes_name_takes_no_label") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "xfs", "320M");
     let name = format!("incloud-disk/{}", volume.id);
@@ -341,10 +319,7 @@ fn a_socket_of_the_nodes_name_takes_no_label() {
 /// A lock that others may open they may hold: while a mount is made, all of them are root's.
 #[test]
 fn no_lock_can_be_opened_by_a_user() {
-    let test = "no_lock_can_be_opened_by_a_user";
-    if !private_mounts(test) || !crate::crash::seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     node.must(volume.attach());
@@ -376,9 +351,7 @@ fn no_lock_can_be_opened_by_a_user() {
 /// Any user may name a source: of a FUSE mount here, or of a tmpfs in a namespace of his own.
 #[test]
 fn a_label_of_a_users_making_says_nothing() {
-    if !is_possible("a_label_of_a_users_making_says_nothing") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let home = node.base().join("home");

@@ -2,7 +2,7 @@
 
 use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
 use crate::files;
-use crate::heal::{goes_on, is_possible, pull, running, still_fails};
+use crate::heal::{goes_on, pull, running, still_fails};
 use crate::support::pods::{Naming, Pod};
 use crate::support::{Node, start};
 use crate::volume::{Volume, make_folder};
@@ -29,9 +29,7 @@ fn say(node: &Node, words: &[&str]) -> String {
 
 #[test]
 fn all_volumes_are_healed_without_a_call() {
-    if !is_possible("all_volumes_are_healed_without_a_call") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -74,9 +72,7 @@ fn all_volumes_are_healed_without_a_call() {
 
 #[test]
 fn the_disk_that_came_heals_its_own_volume_and_no_other() {
-    if !is_possible("the_disk_that_came_heals_its_own_volume_and_no_other") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
     let (first, mut in_first) = running(&node, &one, "ext4", "64M");
@@ -102,9 +98,7 @@ fn the_disk_that_came_heals_its_own_volume_and_no_other() {
 /// a wrong one is told from a foreign one.
 #[test]
 fn a_disk_of_nobodys_ends_at_once() {
-    if !is_possible("a_disk_of_nobodys_ends_at_once") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());
@@ -128,9 +122,7 @@ fn a_disk_of_nobodys_ends_at_once() {
 
 #[test]
 fn heal_mode_off_is_obeyed_unless_a_person_names_a_volume() {
-    if !is_possible("heal_mode_off_is_obeyed_unless_a_person_names_a_volume") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let (volume, mut container) = running(&node, &pod, "ext4", "64M");
@@ -154,9 +146,7 @@ fn heal_mode_off_is_obeyed_unless_a_person_names_a_volume() {
 /// What cannot be healed is told with its cause, does not stop the others, and fails.
 #[test]
 fn one_that_cannot_be_healed_does_not_stop_the_others() {
-    if !is_possible("one_that_cannot_be_healed_does_not_stop_the_others") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
     let (first, mut in_first) = running(&node, &one, "ext4", "64M");
@@ -226,9 +216,7 @@ impl Drop for Watching {
 
 #[test]
 fn a_process_that_waits_heals_each_time_a_disk_comes_back() {
-    if !is_possible("a_process_that_waits_heals_each_time_a_disk_comes_back") {
-        return;
-    }
+    needs!(pods);
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let node = Node::new();
         let pod = Pod::new(Naming::Systemd);
@@ -262,9 +250,7 @@ fn goes_on_by_itself(container: &mut crate::support::pods::Container) {
 /// It can be ended while it waits and nothing is wrong, and says nothing then.
 #[test]
 fn a_process_that_waits_is_silent_while_all_is_well() {
-    if !is_possible("a_process_that_waits_is_silent_while_all_is_well") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();

@@ -3,7 +3,7 @@
 use crate::checks::{layers_at, nothing_is_left};
 use crate::files;
 use crate::holders::{Holder, run};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 
@@ -14,9 +14,7 @@ fn both(volume: &Volume<'_>) -> [(Call, std::path::PathBuf); 2] {
 
 #[test]
 fn unmounting_what_is_not_mounted_is_success() {
-    if !private_mounts("unmounting_what_is_not_mounted_is_success") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     for (call, folder) in both(&volume) {
@@ -33,9 +31,7 @@ fn unmounting_what_is_not_mounted_is_success() {
 
 #[test]
 fn every_layer_is_unmounted() {
-    if !private_mounts("every_layer_is_unmounted") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring_to_pod();
@@ -55,9 +51,7 @@ fn every_layer_is_unmounted() {
 
 #[test]
 fn a_busy_folder_is_a_failure_until_its_user_ends() {
-    if !private_mounts("a_busy_folder_is_a_failure_until_its_user_ends") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring_to_pod();
@@ -93,9 +87,7 @@ fn a_busy_folder_is_a_failure_until_its_user_ends() {
 /// kubelet asks so after a reboot, and when the folder was removed behind its back.
 #[test]
 fn a_record_of_a_mount_that_is_gone_does_no_harm() {
-    if !private_mounts("a_record_of_a_mount_that_is_gone_does_no_harm") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring_to_pod();
@@ -112,9 +104,7 @@ fn a_record_of_a_mount_that_is_gone_does_no_harm() {
 /// As after a reboot of a node that had the predecessor, or another kubelet root.
 #[test]
 fn folders_of_other_drivers_are_refused() {
-    if !private_mounts("folders_of_other_drivers_are_refused") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let folder = node.kubelet_root().join("pods/u/volumes/other~disk/pv-1");
     make_folder(&folder);

@@ -2,7 +2,7 @@
 
 use crate::checks::{digest, layers_at, nothing_is_left};
 use crate::holders::run;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Volume, make_folder};
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -42,9 +42,7 @@ impl Cellar {
 
 #[test]
 fn a_blank_disk_that_cannot_be_read_is_not_formatted() {
-    if !private_mounts("a_blank_disk_that_cannot_be_read_is_not_formatted") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let cellar = Cellar::below(&node);
     let volume = Volume::create(&node, "ext4", "64M");

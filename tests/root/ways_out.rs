@@ -2,15 +2,11 @@
 
 use crate::checks::{eventually, layers_at, nothing_is_left};
 use crate::holders::run;
-use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
-use crate::support::{Node, loop_devices_below, private_mounts};
+use crate::support::pods::{Naming, Order, Plan, Pod};
+use crate::support::{Node, loop_devices_below};
 use crate::volume::{POD, Volume, make_folder};
 use std::fs;
 use std::path::Path;
-
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
 
 /// The command in a message that begins with this.
 #[track_caller]
@@ -25,9 +21,7 @@ fn command_in(message: &str, begin: &str) -> Vec<String> {
 /// At fee4868 `unmountdevice` names `disk release` only, also after it, and for ever.
 #[test]
 fn what_a_refused_unmountdevice_names_ends_it() {
-    if !is_possible("what_a_refused_unmountdevice_names_ends_it") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let volume = Volume::create(&node, "ext4", "64M");
@@ -53,9 +47,7 @@ fn what_a_refused_unmountdevice_names_ends_it() {
 /// At fee4868: "by whom cannot be seen; a process of this machine uses files below that folder".
 #[test]
 fn mounts_that_stand_on_the_volume_are_named_with_what_ends_them() {
-    if !private_mounts("mounts_that_stand_on_the_volume_are_named_with_what_ends_them") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     let pod = volume.bring_to_pod();
@@ -84,9 +76,7 @@ fn mounts_that_stand_on_the_volume_are_named_with_what_ends_them() {
 /// At fee4868 neither a mount nor a format says who.
 #[test]
 fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
-    if !is_possible("who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     node.must(volume.attach());
@@ -111,10 +101,7 @@ fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
 #[test]
 fn a_tenants_many_long_names_neither_hide_the_way_out_nor_lose_the_record() {
     const MANY: usize = 400;
-    let test = "a_tenants_many_long_names_neither_hide_the_way_out_nor_lose_the_record";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let volume = Volume::create(&node, "ext4", "64M");

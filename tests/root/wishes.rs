@@ -4,7 +4,7 @@
 use crate::checks::{layers_at, nothing_is_left, only_mount_at};
 use crate::files;
 use crate::holders::run;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 
@@ -17,9 +17,7 @@ fn with(mut call: Call, key: &str, value: &str) -> Call {
 
 #[test]
 fn a_mount_has_the_options_of_its_volume() {
-    if !private_mounts("a_mount_has_the_options_of_its_volume") {
-        return;
-    }
+    needs!(mounts);
     for (kind, size, data) in [("ext4", "64M", "commit=77"), ("xfs", "320M", "allocsize=64k")] {
         let node = Node::new();
         let volume = Volume::create(&node, kind, size);
@@ -41,9 +39,7 @@ fn a_mount_has_the_options_of_its_volume() {
 
 #[test]
 fn an_option_that_is_not_allowed_fails_before_anything_is_done() {
-    if !private_mounts("an_option_that_is_not_allowed_fails_before_anything_is_done") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     for (key, value) in [
@@ -65,9 +61,7 @@ fn an_option_that_is_not_allowed_fails_before_anything_is_done() {
 
 #[test]
 fn a_new_file_system_has_the_options_of_its_volume() {
-    if !private_mounts("a_new_file_system_has_the_options_of_its_volume") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     node.must(volume.attach());
@@ -81,9 +75,7 @@ fn a_new_file_system_has_the_options_of_its_volume() {
 
 #[test]
 fn a_shared_volume_is_mounted_without_a_write_to_its_disk() {
-    if !private_mounts("a_shared_volume_is_mounted_without_a_write_to_its_disk") {
-        return;
-    }
+    needs!(mounts);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
         let node = Node::new();
         let volume = Volume::create(&node, kind, size);
@@ -113,9 +105,7 @@ fn a_shared_volume_is_mounted_without_a_write_to_its_disk() {
 
 #[test]
 fn what_a_mount_hides_is_said_and_kept() {
-    if !private_mounts("what_a_mount_hides_is_said_and_kept") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     make_folder(&volume.global().join("deep"));
@@ -134,9 +124,7 @@ fn what_a_mount_hides_is_said_and_kept() {
 /// The pod's mount of the pulled disk lives on; xfs would refuse a second one of the same UUID.
 #[test]
 fn an_xfs_is_mounted_beside_its_own_dead_mount() {
-    if !private_mounts("an_xfs_is_mounted_beside_its_own_dead_mount") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "xfs", "320M");
     volume.bring_to_pod();
@@ -157,9 +145,7 @@ fn an_xfs_is_mounted_beside_its_own_dead_mount() {
 /// Two live copies of one file system: nothing is proven dead, and the kernel's refusal stands.
 #[test]
 fn an_xfs_is_not_mounted_beside_a_living_copy() {
-    if !private_mounts("an_xfs_is_not_mounted_beside_a_living_copy") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let one = Volume::create(&node, "xfs", "320M");
     one.bring();

@@ -3,11 +3,11 @@
 use crate::checks::{
     backing_file, digest, eventually, layers_at, nothing_is_left, number_of, only_mount_at,
 };
-use crate::crash::{kill_at, seams_are_built_in};
+use crate::crash::kill_at;
 use crate::files;
 use crate::holders::Holder;
 use crate::pull::pulled_and_back;
-use crate::support::{Node, loop_devices_below, private_mounts};
+use crate::support::{Node, loop_devices_below};
 use crate::volume::{POD, Volume};
 use nix::errno::Errno;
 use std::fs::{self, File};
@@ -19,9 +19,7 @@ fn yank(volume: &Volume<'_>) -> String {
 
 #[test]
 fn a_yanked_disk_comes_back_with_its_data() {
-    if !private_mounts("a_yanked_disk_comes_back_with_its_data") {
-        return;
-    }
+    needs!(mounts);
     for (fs_type, size) in [("ext4", "64M"), ("ext3", "64M"), ("xfs", "320M")] {
         pulled_and_back(fs_type, size, |volume| {
             let letter = volume.letter();
@@ -34,9 +32,7 @@ fn a_yanked_disk_comes_back_with_its_data() {
 /// The incident: the host's folders are empty, a container still has the dead file system.
 #[test]
 fn a_disk_is_yanked_from_under_another_namespace() {
-    if !private_mounts("a_disk_is_yanked_from_under_another_namespace") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     // The guard would take the copy down: a process of nobody's has it.
     node.configure("[guard]\nmode = \"off\"\n[heal]\nmode = \"off\"");
@@ -76,9 +72,7 @@ fn a_disk_is_yanked_from_under_another_namespace() {
 /// Each time the letter is pinned by a mount that nobody took off.
 #[test]
 fn a_disk_can_be_yanked_again_and_again() {
-    if !private_mounts("a_disk_can_be_yanked_again_and_again") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     // The guard would take the copies down: nobody's processes have them.
     node.configure("[guard]\nmode = \"off\"\n[heal]\nmode = \"off\"");
@@ -104,10 +98,7 @@ fn a_disk_can_be_yanked_again_and_again() {
 
 #[test]
 fn a_yank_that_was_killed_is_finished_by_the_next_one() {
-    let test = "a_yank_that_was_killed_is_finished_by_the_next_one";
-    if !private_mounts(test) || !seams_are_built_in(test) {
-        return;
-    }
+    needs!(mounts, seams);
     for step in ["local.pull.shut-down", "local.pull.let-go"] {
         pulled_and_back("ext4", "16M", |volume| {
             let call = ["local", "yank", &volume.id].map(str::to_owned).to_vec();
@@ -119,9 +110,7 @@ fn a_yank_that_was_killed_is_finished_by_the_next_one() {
 
 #[test]
 fn a_disk_that_is_not_mounted_is_yanked_too() {
-    if !private_mounts("a_disk_that_is_not_mounted_is_yanked_too") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();
@@ -138,9 +127,7 @@ fn a_disk_that_is_not_mounted_is_yanked_too() {
 
 #[test]
 fn what_cannot_be_yanked_is_said() {
-    if !private_mounts("what_cannot_be_yanked_is_said") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     let before = digest(&volume.image());
@@ -160,9 +147,7 @@ fn what_cannot_be_yanked_is_said() {
 
 #[test]
 fn a_volume_is_deleted_only_when_it_is_attached_nowhere() {
-    if !private_mounts("a_volume_is_deleted_only_when_it_is_attached_nowhere") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     for server in ["node-a", "node-b"] {

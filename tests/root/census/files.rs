@@ -1,6 +1,6 @@
 //! Processes that hold a file of a file system, alive or dead, or have its disk open.
 
-use super::{is_possible, mounted, users_of};
+use super::{mounted, users_of};
 use crate::checks::{eventually, number_of};
 use crate::files;
 use crate::support::Node;
@@ -54,9 +54,7 @@ fn in_our_namespace() -> Container {
 
 #[test]
 fn every_way_to_hold_a_file_is_told() {
-    if !is_possible("every_way_to_hold_a_file_is_told") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let path = file_of(&volume);
@@ -86,9 +84,7 @@ fn every_way_to_hold_a_file_is_told() {
 /// The mount is in nobody's list any more; what was opened by it is.
 #[test]
 fn what_was_opened_by_a_mount_that_is_gone_is_told() {
-    if !is_possible("what_was_opened_by_a_mount_that_is_gone_is_told") {
-        return;
-    }
+    needs!(containers);
     for fs_type in ["ext4", "xfs"] {
         let node = Node::new();
         let (volume, number) = mounted(&node, fs_type);
@@ -114,9 +110,7 @@ fn what_was_opened_by_a_mount_that_is_gone_is_told() {
 /// A file system that died with its disk is still held, and asked nothing.
 #[test]
 fn a_dead_file_system_is_told_like_a_living_one() {
-    if !is_possible("a_dead_file_system_is_told_like_a_living_one") {
-        return;
-    }
+    needs!(containers);
     for fs_type in ["ext4", "xfs"] {
         let node = Node::new();
         let (volume, number) = mounted(&node, fs_type);
@@ -142,9 +136,7 @@ fn a_dead_file_system_is_told_like_a_living_one() {
 /// What a container has open is told besides its namespace, by the paths that it uses.
 #[test]
 fn a_containers_files_are_told() {
-    if !is_possible("a_containers_files_are_told") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     file_of(&volume);
@@ -177,9 +169,7 @@ fn is_free(volume: &Volume<'_>) -> bool {
 /// answer to an exclusive open.
 #[test]
 fn whoever_has_the_disk_open_is_told() {
-    if !is_possible("whoever_has_the_disk_open_is_told") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());
@@ -208,9 +198,7 @@ fn whoever_has_the_disk_open_is_told() {
 
 #[test]
 fn an_answer_is_about_the_disks_that_were_asked_for() {
-    if !is_possible("an_answer_is_about_the_disks_that_were_asked_for") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (one, number) = mounted(&node, "ext4");
     let (two, other) = mounted(&node, "ext4");

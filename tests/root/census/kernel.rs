@@ -4,7 +4,7 @@ use super::{mounted, users_of};
 use crate::checks::{eventually, number_of};
 use crate::files;
 use crate::holders::run;
-use crate::support::{Node, loop_devices_below, output_of, private_mounts, skip};
+use crate::support::{Node, loop_devices_below, output_of, skip};
 use crate::volume::Volume;
 use incloud_disk::model::mount::disk_users::KernelUse;
 use std::path::{Path, PathBuf};
@@ -34,9 +34,7 @@ impl Drop for Loop {
 
 #[test]
 fn a_loop_device_on_a_file_is_told() {
-    if !private_mounts("a_loop_device_on_a_file_is_told") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     assert_eq!(users_of(number).kernel, []);
@@ -56,9 +54,7 @@ fn a_loop_device_on_a_file_is_told() {
 
 #[test]
 fn a_loop_device_on_the_disk_is_told() {
-    if !private_mounts("a_loop_device_on_the_disk_is_told") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());
@@ -99,9 +95,7 @@ impl Drop for Swap {
 
 #[test]
 fn a_swap_file_is_told() {
-    if !private_mounts("a_swap_file_is_told") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     // A blank in its name is written as an octal number.
@@ -118,9 +112,7 @@ fn a_swap_file_is_told() {
 
 #[test]
 fn a_swapping_disk_is_told() {
-    if !private_mounts("a_swapping_disk_is_told") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     node.must(volume.attach());

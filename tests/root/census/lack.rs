@@ -1,7 +1,7 @@
 //! A process short of descriptors tells the whole or that it cannot tell: never a part of it.
 
-use super::{is_possible, mounted, users_of};
-use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
+use super::{mounted, users_of};
+use crate::support::pods::{Naming, Order, Plan, Pod};
 use crate::support::{Node, output_of};
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
@@ -35,9 +35,7 @@ fn a_lack_of_descriptors_is_never_an_absence() {
             keeper: keeper.parse().unwrap(),
         });
     }
-    if !is_possible(NAME) || !pods_are_possible(NAME) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Systemd);

@@ -7,18 +7,12 @@ mod namespaces;
 mod pods;
 
 use crate::checks::{eventually, number_of};
-use crate::support::pods::containers_are_possible;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::Volume;
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::disk_users::{Answer, DeviceUses, NamespaceUses};
-
-/// Whether a test with containers can run.
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && containers_are_possible(test)
-}
 
 /// What there is to be told; that it cannot be is a failure.
 #[track_caller]

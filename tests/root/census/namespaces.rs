@@ -1,9 +1,9 @@
 //! Mount namespaces other than ours, with or without somebody in them.
 
-use super::{is_possible, mounted, namespaces_with, told};
+use super::{mounted, namespaces_with, told};
 use crate::checks::eventually;
 use crate::support::Node;
-use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
+use crate::support::pods::{Naming, Order, Plan, Pod};
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::model::disk::device::DeviceNumber;
@@ -38,11 +38,7 @@ fn pids_in(namespace: &NamespaceUse) -> Vec<u32> {
 
 #[test]
 fn a_foreign_namespace_is_told_with_who_lives_there() {
-    if !is_possible("a_foreign_namespace_is_told_with_who_lives_there")
-        || !pods_are_possible("a_foreign_namespace_is_told_with_who_lives_there")
-    {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     assert_eq!(namespaces_with(number).namespaces, []);
@@ -70,9 +66,7 @@ fn a_foreign_namespace_is_told_with_who_lives_there() {
 /// All who live there see less than there is.
 #[test]
 fn a_namespace_of_jails_is_told() {
-    if !is_possible("a_namespace_of_jails_is_told") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let plan = Plan::outside().seeing(&volume.global(), "/data").seeing(&node.base(), "/jail");
@@ -102,9 +96,7 @@ fn keep_a_namespace_at(place: &Path, volume: &Path) -> NamespaceId {
 
 #[test]
 fn a_namespace_that_is_only_mounted_is_told() {
-    if !is_possible("a_namespace_that_is_only_mounted_is_told") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let place = node.base().join("kept");
@@ -126,9 +118,7 @@ fn a_namespace_that_is_only_mounted_is_told() {
 
 #[test]
 fn a_namespace_that_is_only_open_is_told() {
-    if !is_possible("a_namespace_that_is_only_open_is_told") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let container = Plan::outside().seeing(&volume.global(), "/data").start();
@@ -149,9 +139,7 @@ fn a_namespace_that_is_only_open_is_told() {
 /// The process itself lives elsewhere, without the volume.
 #[test]
 fn a_thread_is_found_in_its_own_namespace() {
-    if !is_possible("a_thread_is_found_in_its_own_namespace") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let mut container = Plan::outside().seeing(&volume.global(), "/data").start();
@@ -167,9 +155,7 @@ fn a_thread_is_found_in_its_own_namespace() {
 
 #[test]
 fn a_zombie_lives_nowhere() {
-    if !is_possible("a_zombie_lives_nowhere") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let mut container = Plan::outside().seeing(&volume.global(), "/data").start();
@@ -182,9 +168,7 @@ fn a_zombie_lives_nowhere() {
 /// Whoever comes and goes while we look is there or not, and never in the way of an answer.
 #[test]
 fn coming_and_going_disturbs_no_answer() {
-    if !is_possible("coming_and_going_disturbs_no_answer") {
-        return;
-    }
+    needs!(containers);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let resident = Plan::outside().seeing(&volume.global(), "/data").start();

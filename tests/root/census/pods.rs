@@ -1,8 +1,8 @@
 //! The processes of a pod, whatever they do to their mounts, threads and cgroups.
 
 use super::{mounted, told};
-use crate::support::pods::{Naming, Order, Plan, Pod, pods_are_possible};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
+use crate::support::pods::{Naming, Order, Plan, Pod};
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::model::disk::device::DeviceNumber;
@@ -32,15 +32,9 @@ fn pids(uid: &str, number: DeviceNumber) -> Vec<u32> {
     holders(uid, number).iter().map(|holder| holder.process.pid).collect()
 }
 
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
-
 #[test]
 fn a_process_is_found_whoever_named_its_cgroup() {
-    if !is_possible("a_process_is_found_whoever_named_its_cgroup") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let one = |naming| vec![Pod::new(naming)];
@@ -71,9 +65,7 @@ fn a_process_is_found_whoever_named_its_cgroup() {
 
 #[test]
 fn every_process_of_every_container_is_told() {
-    if !is_possible("every_process_of_every_container_is_told") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Systemd);
@@ -95,9 +87,7 @@ fn every_process_of_every_container_is_told() {
 
 #[test]
 fn whoever_lives_in_our_namespace_does_not_count() {
-    if !is_possible("whoever_lives_in_our_namespace_does_not_count") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Crio);
@@ -112,9 +102,7 @@ fn whoever_lives_in_our_namespace_does_not_count() {
 
 #[test]
 fn a_zombie_does_not_count() {
-    if !is_possible("a_zombie_does_not_count") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Cgroupfs);
@@ -128,9 +116,7 @@ fn a_zombie_does_not_count() {
 /// The process is dead by its number in `/proc`, and its other threads write on.
 #[test]
 fn a_process_whose_first_thread_ended_counts() {
-    if !is_possible("a_process_whose_first_thread_ended_counts") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Cgroupfs);
@@ -146,9 +132,7 @@ fn a_process_whose_first_thread_ended_counts() {
 
 #[test]
 fn a_thread_that_left_its_process_counts() {
-    if !is_possible("a_thread_that_left_its_process_counts") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Cgroupfs);
@@ -163,9 +147,7 @@ fn a_thread_that_left_its_process_counts() {
 /// Its own list of mounts says nothing of what lies outside of its root.
 #[test]
 fn a_process_in_a_jail_counts() {
-    if !is_possible("a_process_in_a_jail_counts") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Cgroupfs);
@@ -184,9 +166,7 @@ fn a_process_in_a_jail_counts() {
 /// Where not every cgroup tree is mounted each process is asked.
 #[test]
 fn without_cgroup_trees_each_process_is_asked() {
-    if !is_possible("without_cgroup_trees_each_process_is_asked") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Systemd);
@@ -211,9 +191,7 @@ fn without_cgroup_trees_each_process_is_asked() {
 /// A pod that starts and dies all the time: at no moment a wrong answer.
 #[test]
 fn a_start_and_a_death_show_at_once() {
-    if !is_possible("a_start_and_a_death_show_at_once") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Cgroupfs);
@@ -229,9 +207,7 @@ fn a_start_and_a_death_show_at_once() {
 /// Processes that each start one and end: every list of them is old when it is read.
 #[test]
 fn a_pod_that_runs_away_is_never_told_dead() {
-    if !is_possible("a_pod_that_runs_away_is_never_told_dead") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pod = Pod::new(Naming::Cgroupfs);
@@ -254,9 +230,7 @@ fn a_pod_that_runs_away_is_never_told_dead() {
 /// A hundred containers are a matter of a moment, or nobody will test with them.
 #[test]
 fn many_containers_are_made_and_found() {
-    if !is_possible("many_containers_are_made_and_found") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let pods: Vec<_> = (0..100).map(|n| Pod::new(Naming::ALL[n % 5])).collect();

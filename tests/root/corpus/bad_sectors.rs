@@ -78,9 +78,7 @@ places! {
 /// The same with a file system that could be mounted, were its superblock readable.
 #[test]
 fn the_superblock_of_an_ext4() {
-    if !private_mounts_and_fuse("the_superblock_of_an_ext4") {
-        return;
-    }
+    needs!(fuse);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();

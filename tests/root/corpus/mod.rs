@@ -45,15 +45,13 @@ mod volumes;
 mod xfs;
 
 use crate::checks::nothing_is_left;
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
 use crate::volume::Volume;
 
 /// What all the others are compared with: the same calls do format a blank disk.
 #[test]
 fn a_blank_disk_is_formatted() {
-    if !private_mounts("a_blank_disk_is_formatted") {
-        return;
-    }
+    needs!(mounts);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "16M");
     volume.bring();

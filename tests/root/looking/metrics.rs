@@ -1,6 +1,5 @@
 //! The page for `node_exporter`'s textfile collector, as real calls write it.
 
-use super::is_possible;
 use super::scene::{pull, running};
 use crate::support::pods::{Naming, Pod};
 use crate::support::{Node, output_of, promtool};
@@ -36,9 +35,7 @@ fn check(test: &str, node: &Node) {
 #[test]
 fn refusals_heals_and_stale_mounts_are_counted() {
     let test = "refusals_heals_and_stale_mounts_are_counted";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     measured(&node);
     let pod = Pod::new(Naming::Systemd);
@@ -104,9 +101,7 @@ fn refusals_heals_and_stale_mounts_are_counted() {
 /// The collector's folder is gone, closed, or a file: calls do not notice.
 #[test]
 fn no_call_fails_for_its_metrics() {
-    if !is_possible("no_call_fails_for_its_metrics") {
-        return;
-    }
+    needs!(pods);
     for place in ["/proc/incloud.prom", "/nowhere/at/all/incloud.prom", "/dev/null/incloud.prom"] {
         let node = Node::new();
         node.configure(&format!("[metrics]\ntextfile = {place:?}"));

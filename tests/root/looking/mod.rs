@@ -6,16 +6,12 @@ mod readme;
 mod scene;
 
 use crate::checks::nothing_is_left;
-use crate::support::pods::{Naming, Pod, pods_are_possible};
-use crate::support::{Node, has, output_of, private_mounts};
+use crate::support::pods::{Naming, Pod};
+use crate::support::{Node, has, output_of};
 use crate::volume::Volume;
 use scene::{Incident, Scene, running};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
-
-pub fn is_possible(test: &str) -> bool {
-    private_mounts(test) && pods_are_possible(test)
-}
 
 /// A verb's answer as JSON.
 #[track_caller]
@@ -34,9 +30,7 @@ fn said(node: &Node, words: &[&str]) -> (String, i32) {
 
 #[test]
 fn each_health_is_seen_by_every_verb() {
-    if !is_possible("each_health_is_seen_by_every_verb") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let scene = Scene::set(&node);
     let before = node.log();
@@ -202,9 +196,7 @@ fn doctor(node: &Node, scene: &Scene<'_>) {
 /// and comes back under another letter.
 #[test]
 fn the_incident_is_a_story_of_about_ten_lines() {
-    if !is_possible("the_incident_is_a_story_of_about_ten_lines") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let Incident { volume, container, old } = Incident::happens(&node, &pod);
@@ -246,9 +238,7 @@ fn the_incident_is_a_story_of_about_ten_lines() {
 /// Mounts that the predecessor made: the device by its letter, mounted twice, and no record.
 #[test]
 fn what_the_predecessor_mounted_is_shown() {
-    if !is_possible("what_the_predecessor_mounted_is_shown") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring();
@@ -283,9 +273,7 @@ fn what_the_predecessor_mounted_is_shown() {
 /// A btrfs shows a number of no disk, in a container too, where nobody asks it for its disk.
 #[test]
 fn a_btrfs_in_a_container_is_well() {
-    if !is_possible("a_btrfs_in_a_container_is_well") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let volume = Volume::create(&node, "btrfs", "128M");
@@ -309,9 +297,7 @@ fn a_btrfs_in_a_container_is_well() {
 /// Whoever is not root sees less, is told what, and nothing is taken for absent.
 #[test]
 fn without_root_it_is_said_what_was_not_seen() {
-    if !is_possible("without_root_it_is_said_what_was_not_seen") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let (volume, container) = running(&node, &pod, "web-0");

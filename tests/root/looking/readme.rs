@@ -1,8 +1,8 @@
 //! The transcripts in the README are what the program says: the scene is set, the verb runs, and
 //! what differs from machine to machine is put aside on both sides.
 
+use super::said;
 use super::scene::{Incident, Scene};
-use super::{is_possible, said};
 use crate::support::Node;
 use crate::support::pods::{Naming, Pod};
 use crate::support::server_disks::serial;
@@ -104,9 +104,7 @@ fn is_as_shown(node: &Node, names: &[(String, &str)], command: &[&str], written:
 
 #[test]
 fn status_and_explain_are_as_the_readme_shows_them() {
-    if !is_possible("status_and_explain_are_as_the_readme_shows_them") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let scene = Scene::set(&node);
     let mut names = Vec::new();
@@ -121,9 +119,7 @@ fn status_and_explain_are_as_the_readme_shows_them() {
 
 #[test]
 fn the_incident_is_told_as_the_readme_shows_it() {
-    if !is_possible("the_incident_is_told_as_the_readme_shows_it") {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let Incident { volume, container, .. } = Incident::happens(&node, &pod);

@@ -1,10 +1,10 @@
 //! A dead disk that hangs: whoever lets go of it last waits for it.
 
-use super::{is_possible, methods};
+use super::methods;
 use crate::checks::eventually;
 use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::pods::Plan;
-use crate::support::{FailingDisk, private_mounts_and_fuse, with_files};
+use crate::support::{FailingDisk, with_files};
 use incloud_disk::host::Remounts;
 use incloud_disk::host::child::Ended;
 use incloud_disk::host::clock::Deadline;
@@ -29,10 +29,7 @@ impl Drop for Released<'_> {
 /// once; only the process that lets go at the end waits, and nobody waits for that.
 #[test]
 fn a_disk_that_hangs_holds_up_nobody_but_the_process_that_lets_go_of_it() {
-    let test = "a_disk_that_hangs_holds_up_nobody_but_the_process_that_lets_go_of_it";
-    if !private_mounts_and_fuse(test) || !is_possible(test) {
-        return;
-    }
+    needs!(fuse, containers);
     for method in methods() {
         let sub = |root: &std::path::Path| fs::create_dir(root.join("sub")).unwrap();
         let (disks, failing) = Disks::prepared("ext4", FailingDisk::over, sub);

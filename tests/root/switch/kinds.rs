@@ -1,6 +1,6 @@
 //! One container with every kind of mount: all is as it was but the disk.
 
-use super::{is_possible, methods};
+use super::methods;
 use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::pods::Plan;
 use incloud_disk::model::disk::device::DeviceNumber;
@@ -76,9 +76,7 @@ fn fill(root: &Path) {
 /// A container whose root is a slave of a mount of this namespace, as a runtime's is.
 #[test]
 fn every_kind_of_mount_is_as_it_was() {
-    if !is_possible("every_kind_of_mount_is_as_it_was") {
-        return;
-    }
+    needs!(containers);
     let kinds = ["ext4", "xfs"];
     for (method, fs_type) in methods().into_iter().flat_map(|one| kinds.map(|kind| (one, kind))) {
         let disks = Disks::with(fs_type, fill);
@@ -146,9 +144,7 @@ fn every_kind_of_mount_is_as_it_was() {
 
 #[test]
 fn what_cannot_be_switched_stays_and_is_said() {
-    if !is_possible("what_cannot_be_switched_stays_and_is_said") {
-        return;
-    }
+    needs!(containers);
     for method in methods() {
         let disks = Disks::with("ext4", fill);
         let container = Plan::outside().seeing(&disks.old.place, "/data").start();

@@ -1,6 +1,6 @@
 //! Several containers.
 
-use super::{is_possible, methods};
+use super::methods;
 use crate::support::disks::{Disks, switch, table_of};
 use crate::support::pods::Plan;
 use incloud_disk::model::mount::replacement::ReplacementOutcome;
@@ -8,9 +8,7 @@ use std::time::Duration;
 
 #[test]
 fn a_hundred_containers_come_to_the_new_disk() {
-    if !is_possible("a_hundred_containers_come_to_the_new_disk") {
-        return;
-    }
+    needs!(containers);
     for method in methods() {
         let disks = Disks::with("ext4", |root| std::fs::create_dir(root.join("sub")).unwrap());
         let plan = Plan::outside()

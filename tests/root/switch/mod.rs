@@ -6,8 +6,7 @@ mod many;
 mod owners;
 
 use crate::support::disks::{Disks, replace, switch, table_of, within};
-use crate::support::pods::{Plan, containers_are_possible};
-use crate::support::private_mounts;
+use crate::support::pods::Plan;
 use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::remount::KernelRemounts;
 use incloud_disk::host::{Remounts, SwitchRequest};
@@ -16,10 +15,6 @@ use nix::mount::{MsFlags, mount};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
-
-fn is_possible(test: &str) -> bool {
-    private_mounts(test) && containers_are_possible(test)
-}
 
 /// What this kernel can: its own method, and those that older ones have.
 pub fn methods() -> Vec<Method> {
@@ -30,9 +25,7 @@ pub fn methods() -> Vec<Method> {
 /// Both disks live: so every write of the writer succeeds, and each moment is looked at.
 #[test]
 fn a_writer_meets_nothing_between_the_two_disks() {
-    if !is_possible("a_writer_meets_nothing_between_the_two_disks") {
-        return;
-    }
+    needs!(containers);
     let rounds = std::env::var("SWITCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(25);
     let disks = Disks::with("ext4", |_| {});
     for method in methods() {
@@ -64,9 +57,7 @@ fn a_writer_meets_nothing_between_the_two_disks() {
 /// A switch that was killed between its two halves.
 #[test]
 fn a_switch_that_was_killed_is_finished() {
-    if !is_possible("a_switch_that_was_killed_is_finished") {
-        return;
-    }
+    needs!(containers);
     let disks = Disks::with("ext4", |_| {});
     let container =
         Plan::outside().seeing(&disks.new.place, "/data").seeing(&disks.old.place, "/old").start();
@@ -86,9 +77,7 @@ fn a_switch_that_was_killed_is_finished() {
 /// A parent that a killed switch left shared goes back to its master, or to having none.
 #[test]
 fn a_parent_that_was_left_shared_is_set_back() {
-    if !is_possible("a_parent_that_was_left_shared_is_set_back") {
-        return;
-    }
+    needs!(containers);
     let disks = Disks::with("ext4", |_| {});
     let area = disks.base().join("area");
     std::fs::create_dir(&area).unwrap();
@@ -137,9 +126,7 @@ fn a_parent_that_was_left_shared_is_set_back() {
 /// In this thread's own namespace too, and nothing of the work stays in it or in this process.
 #[test]
 fn nothing_of_a_switch_is_left_behind() {
-    if !is_possible("nothing_of_a_switch_is_left_behind") {
-        return;
-    }
+    needs!(containers);
     own_descriptors();
     let disks = Disks::with("ext4", |root| std::fs::create_dir(root.join("sub")).unwrap());
     let here = disks.base().join("here");

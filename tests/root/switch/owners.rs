@@ -1,6 +1,6 @@
 //! Containers with a user namespace of their own.
 
-use super::{is_possible, methods};
+use super::methods;
 use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::{output_of, skip, start};
 use incloud_disk::host::kernel::{MountChange, change_mount};
@@ -41,9 +41,7 @@ impl Drop for Mapped {
 #[test]
 fn mounts_with_mapped_owners_stay_mapped_and_locked_ones_are_covered() {
     let test = "mounts_with_mapped_owners_stay_mapped_and_locked_ones_are_covered";
-    if !is_possible(test) {
-        return;
-    }
+    needs!(containers);
     let probe = output_of(Command::new("unshare").args(["--user", "--map-root-user", "true"]));
     if !probe.status.success() {
         skip(test, "needs user namespaces");
