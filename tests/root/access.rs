@@ -3,7 +3,6 @@
 use crate::checks::{layers_at, mounts_like, nothing_is_left, only_mount_at};
 use crate::files;
 use crate::holders::run;
-use crate::support::Node;
 use crate::volume::{Volume, make_folder};
 use nix::errno::Errno;
 use std::fs;
@@ -28,8 +27,7 @@ fn a_reader_and_a_writer_share_a_volume() {
 #[test]
 fn a_pod_with_a_group_and_a_folder_of_the_volume_keeps_both() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     for round in 0..2 {
         let pod = volume.bring_to_pod();
         if round == 0 {
@@ -64,8 +62,7 @@ fn access(uid: &str) -> &'static str {
 }
 
 fn share(fs_type: &'static str, order: [&str; 2]) {
-    let node = Node::new();
-    let volume = Volume::create(&node, fs_type, if fs_type == "xfs" { "320M" } else { "16M" });
+    let (node, volume) = Volume::on_a_node(fs_type, if fs_type == "xfs" { "320M" } else { "16M" });
     volume.bring();
     for uid in order {
         make_folder(&volume.pod(uid));
@@ -95,17 +92,15 @@ fn share(fs_type: &'static str, order: [&str; 2]) {
         assert_eq!(mounts_like(&volume.global()), 1 + others.len());
         assert!(others.iter().all(|other| volume.pod(other).join("f").exists()));
     }
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// A `mount` that was killed between bind and flags leaves this.
 #[test]
 fn a_bind_that_is_not_yet_read_only_becomes_so() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     make_folder(&volume.pod(READER));
     node.must(volume.publish_as(READER, "rw"));
@@ -116,6 +111,5 @@ fn a_bind_that_is_not_yet_read_only_becomes_so() {
     assert!(message.contains("read-only"), "{message}");
     assert!(only_mount_at(&volume.pod(READER)).is_read_only());
     node.must(volume.unpublish(READER));
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

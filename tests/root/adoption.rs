@@ -1,7 +1,7 @@
 //! Volumes that the predecessor mounted: by a letter, the disk itself at both of kubelet's folders,
 //! and nothing of it written down.
 
-use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
+use crate::checks::{eventually, number_of, only_mount_at};
 use crate::files;
 use crate::heal::{goes_on, pull, still_fails};
 use crate::holders::run;
@@ -12,7 +12,7 @@ use std::fs;
 use std::time::Duration;
 
 /// The predecessor's life of a volume: made by hand, attached, formatted and mounted by its letter.
-fn mounted_by_the_predecessor<'n>(node: &'n Node, pod: &Pod, fs_type: &'static str) -> Volume<'n> {
+fn mounted_by_the_predecessor(node: &Node, pod: &Pod, fs_type: &'static str) -> Volume {
     let volume = Volume::create(node, fs_type, if fs_type == "xfs" { "320M" } else { "64M" });
     node.must(volume.attach());
     let device = format!("/dev/{}", volume.letter());
@@ -23,7 +23,7 @@ fn mounted_by_the_predecessor<'n>(node: &'n Node, pod: &Pod, fs_type: &'static s
     volume
 }
 
-fn mount_by_letter(volume: &Volume<'_>, pod: &Pod) {
+fn mount_by_letter(volume: &Volume, pod: &Pod) {
     let device = format!("/dev/{}", volume.letter());
     for folder in [volume.global(), volume.pod(pod.uid())] {
         make_folder(&folder);
@@ -39,7 +39,7 @@ fn forget(node: &Node) {
     }
 }
 
-fn writing(volume: &Volume<'_>, pod: &Pod) -> Container {
+fn writing(volume: &Volume, pod: &Pod) -> Container {
     let mut container = pod.container_with(&volume.pod(pod.uid()));
     container.write("/data/log", Duration::from_millis(2));
     container.must_write_on(5);
@@ -47,7 +47,7 @@ fn writing(volume: &Volume<'_>, pod: &Pod) -> Container {
 }
 
 /// What the superblock says, 0x68 bytes into it.
-fn uuid_of_ext(volume: &Volume<'_>) -> String {
+fn uuid_of_ext(volume: &Volume) -> String {
     let head: [u8; 0x478] = files::head(&volume.image());
     let number = u128::from_be_bytes(*head[0x468..].first_chunk().unwrap());
     let mut uuid = format!("{number:032x}");
@@ -59,14 +59,13 @@ fn uuid_of_ext(volume: &Volume<'_>) -> String {
 
 /// The whole end of a volume, as kubelet brings it about.
 #[track_caller]
-fn ends(volume: &Volume<'_>, pod: &Pod, container: Container) {
-    let node = volume.node;
+fn ends(volume: &Volume, pod: &Pod, container: Container) {
+    let node = &volume.node;
     container.die();
     node.must(volume.unpublish(pod.uid()));
     fs::remove_dir(volume.pod(pod.uid())).unwrap();
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(node, &[volume]);
 }
 
 #[test]
@@ -173,11 +172,7 @@ fn a_folder_that_holds_another_volumes_disk_is_not_adopted() {
 
 /// The incident under the predecessor, seen by this driver for the first time after it: the host
 /// has the disk that came back, the container the dead one, and nothing is written down.
-fn after_the_incident<'n>(
-    node: &'n Node,
-    pod: &Pod,
-    fs_type: &'static str,
-) -> (Volume<'n>, Container) {
+fn after_the_incident(node: &Node, pod: &Pod, fs_type: &'static str) -> (Volume, Container) {
     let volume = mounted_by_the_predecessor(node, pod, fs_type);
     let mut container = writing(&volume, pod);
     for folder in [volume.pod(pod.uid()), volume.global()] {

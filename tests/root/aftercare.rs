@@ -1,19 +1,17 @@
 //! What is done for those who still hold the dead disk once their mounts were healed.
 
-use crate::checks::{eventually, nothing_is_left};
+use crate::checks::eventually;
 use crate::support::Node;
 use crate::support::pods::{Container, Naming, Order, Pod};
-use crate::volume::{Volume, make_folder};
+use crate::volume::Volume;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 /// A pod with a container that holds a file, and one that holds none; then the disk is pulled and
 /// comes back.
-fn heal<'n>(node: &'n Node, pod: &Pod) -> (Volume<'n>, Container, Container) {
+fn heal(node: &Node, pod: &Pod) -> (Volume, Container, Container) {
     let volume = Volume::create(node, "ext4", "64M");
-    volume.bring();
-    make_folder(&volume.pod(pod.uid()));
-    node.must(volume.publish(pod.uid()));
+    volume.bring_to(pod.uid());
     crate::files::write_synced(&volume.pod(pod.uid()).join("kept"), b"x");
     let mut holder = pod.container_with(&volume.pod(pod.uid()));
     holder.must(&Order::Open { path: "/data/kept".into() });
@@ -28,10 +26,9 @@ fn lives(pid: u32) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
-fn end(node: &Node, volume: &Volume<'_>, pod: &Pod) {
+fn end(node: &Node, volume: &Volume, pod: &Pod) {
     node.must(volume.unpublish(pod.uid()));
-    volume.take_away();
-    nothing_is_left(node, &[volume]);
+    volume.ends();
 }
 
 #[test]

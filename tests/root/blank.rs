@@ -43,8 +43,7 @@ fn forget(image: &Path, offset: u64, length: u64) {
 /// it is. Answers what was said.
 #[track_caller]
 fn is_refused(size: u64, put: impl FnOnce(&Path)) -> String {
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", &size.to_string());
+    let (node, volume) = Volume::on_a_node("ext4", &size.to_string());
     put(&volume.image());
     let before = digest(&volume.image());
     node.must(volume.attach());
@@ -128,8 +127,7 @@ fn data_between_the_fixed_places_does_not_escape() {
 #[test]
 fn a_disk_that_was_written_elsewhere_meanwhile_is_read_anew() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "4G");
+    let (node, volume) = Volume::on_a_node("ext4", "4G");
     node.must(volume.attach());
     let device = format!("/dev/{}", volume.letter());
     // As long as a program has the disk open, the kernel keeps what was read of it.
@@ -174,8 +172,7 @@ fn a_disk_too_slow_to_be_read_is_not_blank() {
 #[test]
 fn what_was_written_after_the_first_look_is_not_formatted() {
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "320M");
+    let (node, volume) = Volume::on_a_node("ext4", "320M");
     node.must(volume.attach());
     make_folder(&volume.global());
     let disk = Path::new(&format!("/dev/{}", volume.letter())).to_owned();
@@ -202,6 +199,5 @@ fn what_was_written_after_the_first_look_is_not_formatted() {
     run("wipefs", &["-a", disk.to_str().unwrap()]);
     node.verb(&["format", &volume.id, "--yes"]).unwrap();
     node.must(volume.stage());
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

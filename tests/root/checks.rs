@@ -114,7 +114,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 /// At the end of a test nothing of it is on the machine: no loop device, no mount, no link, no
 /// labelled node, no lock, no temporary file.
 #[track_caller]
-pub fn nothing_is_left(node: &Node, volumes: &[&Volume<'_>]) {
+pub fn nothing_is_left(node: &Node, volumes: &[&Volume]) {
     let base = node.base();
     // Whoever looks at new disks (udev) may have one open for a moment longer.
     eventually("the loop devices are gone", || loop_devices_below(&base).is_empty());

@@ -24,23 +24,23 @@ fn umount(place: &Path) {
 }
 
 /// Calls that a cover must fail: those that name the folder that it hides.
-fn at_global(volume: &Volume<'_>) -> Vec<Call> {
+fn at_global(volume: &Volume) -> Vec<Call> {
     vec![volume.wait(""), volume.stage(), volume.publish(OTHER_POD), volume.unstage()]
 }
 
-fn at_pod(volume: &Volume<'_>) -> Vec<Call> {
+fn at_pod(volume: &Volume) -> Vec<Call> {
     vec![volume.publish(POD), volume.expand(1 << 40), volume.unpublish(POD)]
 }
 
 /// The mounts of the volume, by id and place.
-fn mounts_of(volume: &Volume<'_>) -> Vec<(u32, PathBuf)> {
+fn mounts_of(volume: &Volume) -> Vec<(u32, PathBuf)> {
     let number = number_of(&volume.letter());
     table().of(number).map(|mount| (mount.id, mount.target.clone())).collect()
 }
 
 /// Each call fails, says what covers and what ends that, and changes nothing.
 #[track_caller]
-fn all_refuse(volume: &Volume<'_>, calls: &[Call], over: &Path) {
+fn all_refuse(volume: &Volume, calls: &[Call], over: &Path) {
     let before = mounts_of(volume);
     for call in calls {
         let message = volume.node.fails(call);
@@ -55,8 +55,7 @@ fn all_refuse(volume: &Volume<'_>, calls: &[Call], over: &Path) {
 fn a_volume_that_is_covered_at_any_height_is_neither_mounted_nor_unmounted() {
     needs!(mounts);
     for (fs_type, size) in [("ext4", "16M"), ("xfs", "320M")] {
-        let node = Node::new();
-        let volume = Volume::create(&node, fs_type, size);
+        let (node, volume) = Volume::on_a_node(fs_type, size);
         let pod = volume.bring_to_pod();
         files::write_synced(&pod.join("data"), b"kept");
         let root = node.kubelet_root();
@@ -80,9 +79,8 @@ fn a_volume_that_is_covered_at_any_height_is_neither_mounted_nor_unmounted() {
             volume.node.must(call);
         }
         assert_eq!(files::read(pod.join("data")).unwrap(), b"kept");
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -90,8 +88,7 @@ fn a_volume_that_is_covered_at_any_height_is_neither_mounted_nor_unmounted() {
 #[test]
 fn whatever_covers_is_named() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let pod = volume.bring_to_pod();
     let (root, uid) = (node.kubelet_root(), node.kubelet_root().join("pods").join(POD));
     let empty = node.base().join("empty");
@@ -131,8 +128,7 @@ fn whatever_covers_is_named() {
     all_refuse(&volume, &at_pod(&volume), &root);
     umount(&root);
     assert_eq!(layers_at(&pod), 1);
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// An overlay's upper folder cannot be on every file system.
@@ -162,8 +158,7 @@ fn a_strangers_mount_on_the_volumes_own_is_never_taken_off() {
         umount(&folder);
         volume.bring_to_pod();
     }
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// A call that is held at a step, while something happens.
@@ -188,8 +183,7 @@ fn is_refused(answer: &Answer, over: &Path) {
 #[test]
 fn what_comes_over_it_during_a_mount_is_noticed() {
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     let root = node.kubelet_root();
     for folder in [volume.global(), volume.pod(POD)] {
@@ -214,15 +208,13 @@ fn what_comes_over_it_during_a_mount_is_noticed() {
         only_mount_at(&volume.pod(POD));
         node.must(volume.unpublish(POD));
     }
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn what_comes_over_it_during_an_unmount_is_not_taken_off_in_its_place() {
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let pod = volume.bring_to_pod();
     for over in [pod.clone(), pod.parent().unwrap().to_path_buf(), node.kubelet_root()] {
         for step in ["unmount.guarded", "mounts.unmount"] {
@@ -241,16 +233,14 @@ fn what_comes_over_it_during_an_unmount_is_not_taken_off_in_its_place() {
     let answer = held(&node, &volume.unstage(), "mounts.flush", || tmpfs(&volume.global()));
     is_refused(&answer, &volume.global());
     umount(&volume.global());
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// The cloud takes its time: what covers the folder by then is not what grows.
 #[test]
 fn what_comes_over_it_during_an_expansion_does_not_grow_in_its_place() {
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "xfs", "320M");
+    let (node, volume) = Volume::on_a_node("xfs", "320M");
     let pod = volume.bring_to_pod();
     // Somebody's file system on a disk that has room for it to grow.
     let image = node.base().join("stranger.img");
@@ -268,9 +258,8 @@ fn what_comes_over_it_during_an_expansion_does_not_grow_in_its_place() {
     umount(&pod);
     node.must(volume.expand(400 << 20));
     assert!(size(&pod) > before);
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// The type of what a look-up meets there.
@@ -344,8 +333,7 @@ fn copies_of_kubelets_folders_are_normal() {
 #[test]
 fn a_private_copy_onto_itself_hides_twins_which_are_told_at_the_end() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let pod = volume.bring_to_pod();
     let root = node.kubelet_root();
     run("mount", &["--rbind", text(&root), text(&root)]);
@@ -360,15 +348,13 @@ fn a_private_copy_onto_itself_hides_twins_which_are_told_at_the_end() {
         }
     }
     umount(&root);
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn a_root_behind_a_link_is_normal_until_the_link_leads_elsewhere() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let (root, data) = (node.kubelet_root(), node.own().join("data"));
     let leads_to = |place: &str| {
         let _ = fs::remove_file(&root);
@@ -402,15 +388,13 @@ fn a_root_behind_a_link_is_normal_until_the_link_leads_elsewhere() {
     }
     fs::remove_dir(&data).unwrap();
     fs::rename(node.own().join("moved"), &data).unwrap();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn links_below_the_root_are_never_followed_by_a_tear_down() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let pod = volume.bring_to_pod();
     let (pods, moved) = (node.kubelet_root().join("pods"), node.kubelet_root().join("moved"));
     fs::rename(&pods, &moved).unwrap();
@@ -422,8 +406,7 @@ fn links_below_the_root_are_never_followed_by_a_tear_down() {
     fs::remove_file(&pods).unwrap();
     fs::rename(&moved, &pods).unwrap();
     only_mount_at(&pod);
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// A loop device with a file system of its own for kubelet's root.
@@ -479,8 +462,7 @@ fn status(node: &Node) -> String {
 #[test]
 fn status_explain_and_doctor_say_covered_and_what_ends_it() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring_to_pod();
     let uid = node.kubelet_root().join("pods").join(POD);
     for over in [volume.pod(POD), uid, node.kubelet_root()] {
@@ -496,8 +478,7 @@ fn status_explain_and_doctor_say_covered_and_what_ends_it() {
         umount(&over);
     }
     has(&status(&node), &["1 ok"]);
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// A part of the volume at the place of the whole: "already" would let the pod write elsewhere.
@@ -531,7 +512,6 @@ fn a_folder_of_the_volume_is_not_the_volume() {
             run("umount", &[global.to_str().unwrap()]);
             node.must(volume.stage());
         }
-        volume.take_away();
-        nothing_is_left(&node, &[&volume]);
+        volume.ends();
     }
 }

@@ -137,8 +137,8 @@ pub type Strike = fn(&Node, &Call, &str);
 
 /// One life, with one call struck at one step and then repeated.
 #[track_caller]
-fn live(volume: &Volume<'_>, (word, step): (&str, &str), strike: Strike) {
-    let node = volume.node;
+fn live(volume: &Volume, (word, step): (&str, &str), strike: Strike) {
+    let node = &volume.node;
     make_folder(&volume.global());
     make_folder(&volume.pod(POD));
     let file = volume.pod(POD).join("f");
@@ -178,8 +178,7 @@ fn live(volume: &Volume<'_>, (word, step): (&str, &str), strike: Strike) {
 fn strike_everywhere(strike: Strike, fs_type: &'static str, size: &str, words: &[&str]) {
     let steps = STEPS.iter().enumerate().filter(|(_, (word, _))| words.contains(word));
     for (index, step) in steps {
-        let node = Node::new();
-        let volume = Volume::create(&node, fs_type, size);
+        let (_, volume) = Volume::on_a_node(fs_type, size);
         live(&volume, *step, strike);
         // And once more, now with data.
         if index < STEPS.len() - ONLY_BLANK {
@@ -221,8 +220,7 @@ fn calls_that_panic_answer_failure_and_are_finished_by_the_same_call() {
 fn the_link_is_there_after_an_attach_that_was_killed() {
     needs!(mounts, seams);
     for (_, step) in STEPS.iter().filter(|(word, _)| *word == "attach") {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "16M");
+        let (node, volume) = Volume::on_a_node("ext4", "16M");
         kill_at(&node, &volume.attach(), step);
         let device = node.must(volume.attach())["device"].as_str().unwrap().to_owned();
         assert!(fs::canonicalize(&device).is_ok(), "{device} is missing, killed at {step}");
@@ -237,15 +235,13 @@ fn the_link_is_there_after_an_attach_that_was_killed() {
 fn a_read_only_mount_that_was_killed_becomes_read_only() {
     needs!(mounts, seams);
     for strike in [kill_at as Strike, panic_at] {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "16M");
+        let (node, volume) = Volume::on_a_node("ext4", "16M");
         volume.bring();
         make_folder(&volume.pod(POD));
         let call = volume.publish_as(POD, "ro");
         strike(&node, &call, "publish.bound");
         node.must(&call);
         assert!(crate::checks::only_mount_at(&volume.pod(POD)).is_read_only());
-        volume.take_away();
-        nothing_is_left(&node, &[&volume]);
+        volume.ends();
     }
 }

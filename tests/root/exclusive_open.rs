@@ -78,8 +78,7 @@ fn a_node_that_is_not_the_disks_proves_nothing() {
 #[test]
 fn an_error_of_the_open_is_a_refusal_with_its_cause() {
     needs!(containers);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     node.must(volume.unstage());
     let mut alone = Plan::outside().seeing(Path::new("/dev"), "/dev").start();
@@ -111,8 +110,7 @@ fn an_error_of_the_open_is_a_refusal_with_its_cause() {
 #[test]
 fn what_cannot_be_opened_is_looked_for() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     let file = volume.global().join("f");
     crate::files::write_synced(&file, b"x");

@@ -67,14 +67,13 @@ fn bytes_of(folder: &Path) -> u64 {
     found.blocks() * found.fragment_size()
 }
 
-fn disk_size(volume: &Volume<'_>) -> u64 {
+fn disk_size(volume: &Volume) -> u64 {
     let sectors = fs::read_to_string(format!("/sys/block/{}/size", volume.letter())).unwrap();
     sectors.trim().parse::<u64>().unwrap() * 512
 }
 
 fn grow(fs_type: &'static str, from: u64, to: u64) {
-    let node = Node::new();
-    let volume = Volume::create(&node, fs_type, &format!("{from}M"));
+    let (node, volume) = Volume::on_a_node(fs_type, &format!("{from}M"));
     let pod = volume.bring_to_pod();
     let data = random_bytes(1 << 20);
     files::write_synced(&pod.join("data"), &data);
@@ -96,15 +95,13 @@ fn grow(fs_type: &'static str, from: u64, to: u64) {
     volume.must_be_sound();
     let pod = volume.bring_to_pod();
     assert_eq!(bytes_of(&pod), after, "the next attach has the same size");
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn a_file_system_that_is_not_mounted_or_read_only_does_not_grow() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "xfs", "320M");
+    let (node, volume) = Volume::on_a_node("xfs", "320M");
     volume.bring();
     let message = node.fails(volume.expand(640 * MIB));
     assert!(message.contains("nothing is mounted"), "{message}");
@@ -115,15 +112,13 @@ fn a_file_system_that_is_not_mounted_or_read_only_does_not_grow() {
     // A refusal comes before the cloud is asked: nobody pays for space that is not used.
     assert_eq!(disk_size(&volume), 320 * MIB);
     assert_eq!(fs::metadata(volume.image()).unwrap().len(), 320 * MIB);
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn an_expansion_that_broke_off_is_finished_by_the_next_one() {
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "xfs", "320M");
+    let (node, volume) = Volume::on_a_node("xfs", "320M");
     let pod = volume.bring_to_pod();
     for (strike, to) in [(kill_at as Strike, 640), (panic_at, 960)] {
         let before = bytes_of(&pod);
@@ -132,7 +127,6 @@ fn an_expansion_that_broke_off_is_finished_by_the_next_one() {
         node.must(volume.expand(to * MIB));
         assert!(bytes_of(&pod) > before + 280 * MIB);
     }
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }

@@ -46,8 +46,7 @@ fn after_each_failure_the_same_call_succeeds() {
 /// Two lives of a volume, the first with a format, in which the effect fails at its first time (or
 /// a later one), the next, and so on, in each call; says how many calls failed.
 fn live(kind: &'static str, size: &str, effect: &str, first: usize) -> usize {
-    let node = Node::new();
-    let volume = Volume::create(&node, kind, size);
+    let (node, volume) = Volume::on_a_node(kind, size);
     make_folder(&volume.global());
     make_folder(&volume.pod(POD));
     let file = volume.pod(POD).join("f");
@@ -72,7 +71,7 @@ fn live(kind: &'static str, size: &str, effect: &str, first: usize) -> usize {
 }
 
 /// Fails the effect at one time after the other, until the call succeeds.
-fn strike(node: &Node, volume: &Volume<'_>, call: &Call, effect: &str, first: usize) -> usize {
+fn strike(node: &Node, volume: &Volume, call: &Call, effect: &str, first: usize) -> usize {
     for time in first..=MOST {
         let mut command = node.command(call);
         command.env("INCLOUD_DISK_SEAM", format!("{effect}=fail:{time}"));
@@ -94,7 +93,7 @@ fn strike(node: &Node, volume: &Volume<'_>, call: &Call, effect: &str, first: us
     panic!("{call:?} still fails after {MOST} failures of {effect}");
 }
 
-fn verify(volume: &Volume<'_>, call: &Call, effect: &str) {
+fn verify(volume: &Volume, call: &Call, effect: &str) {
     let (folder, layers) = match call[0].as_str() {
         "mountdevice" => (volume.global(), 1),
         "mount" => (volume.pod(POD), 1),

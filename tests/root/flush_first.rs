@@ -12,14 +12,14 @@ use std::io::Write;
 use std::path::Path;
 
 /// A volume whose image cannot take what is written next: the folder of the images is full.
-struct Full<'n> {
-    volume: Volume<'n>,
+struct Full {
+    volume: Volume,
     images: std::path::PathBuf,
 }
 
-impl<'n> Full<'n> {
+impl Full {
     /// `shares` is whether kubelet's folders are shared, as on a real machine.
-    fn bring(node: &'n Node, shares: bool) -> Self {
+    fn bring(node: &Node, shares: bool) -> Self {
         if shares {
             let root = node.kubelet_root();
             tmpfs(root.to_str().unwrap());
@@ -57,7 +57,7 @@ impl<'n> Full<'n> {
         volume.node.must(volume.detach());
         let _ = umount2(&volume.node.kubelet_root(), MntFlags::empty());
         umount2(&images, MntFlags::MNT_DETACH).unwrap();
-        nothing_is_left(volume.node, &[&volume]);
+        nothing_is_left(&volume.node, &[&volume]);
     }
 }
 
@@ -120,8 +120,7 @@ fn the_last_copy_is_flushed_before_a_detach_takes_it_down() {
 fn a_file_system_that_stopped_is_told_before_it_goes() {
     let test = "a_file_system_that_stopped_is_told_before_it_goes";
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     volume.take_away();
     run("tune2fs", &["-e", "remount-ro", volume.image().to_str().unwrap()]);

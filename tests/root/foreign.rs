@@ -21,8 +21,7 @@ fn uncover(folder: &Path) {
 #[test]
 fn a_volume_that_is_not_staged_is_staged_by_mount() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     make_folder(&volume.pod(POD));
     node.must(volume.publish(POD));
@@ -30,15 +29,13 @@ fn a_volume_that_is_not_staged_is_staged_by_mount() {
     for place in [volume.global(), volume.pod(POD)] {
         assert_eq!(only_mount_at(&place).number, number);
     }
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn a_tmpfs_at_the_global_folder_fails_every_call_and_stays() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     cover_with_tmpfs(&volume.global());
     make_folder(&volume.pod(POD));
@@ -50,23 +47,20 @@ fn a_tmpfs_at_the_global_folder_fails_every_call_and_stays() {
     assert_eq!(layers_at(&volume.pod(POD)), 0, "nothing was bound");
     uncover(&volume.global());
     node.must(volume.publish(POD));
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn a_tmpfs_at_the_pods_folder_fails_mount_and_stays() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     cover_with_tmpfs(&volume.pod(POD));
     let message = node.fails(volume.publish(POD));
     assert!(message.contains("which is not the volume's disk"), "{message}");
     uncover(&volume.pod(POD));
     node.must(volume.publish(POD));
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// The wrong disk under a pod is the one thing that must never happen.
@@ -100,8 +94,7 @@ fn another_volumes_disk_at_the_global_folder_fails_every_call_and_stays() {
 #[test]
 fn waitforattach_looks_at_the_global_folder_behind_a_linked_root_too() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     fs::rename(node.kubelet_root(), node.own().join("data")).unwrap();
     std::os::unix::fs::symlink("data", node.kubelet_root()).unwrap();
     node.must(volume.attach());
@@ -117,8 +110,7 @@ fn waitforattach_looks_at_the_global_folder_behind_a_linked_root_too() {
 #[test]
 fn links_below_the_root_are_not_followed() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     let elsewhere = node.base().join("elsewhere");
     make_folder(&elsewhere);

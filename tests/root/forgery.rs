@@ -1,21 +1,18 @@
 //! What a tenant names as he likes must pass for nothing but a name: in the log, in `disk history`,
 //! in messages, on a terminal.
 
-use crate::checks::nothing_is_left;
 use crate::support::Node;
 use crate::support::pods::{Naming, Order, Pod};
-use crate::volume::{Volume, make_folder};
+use crate::volume::Volume;
 use std::path::PathBuf;
 
 /// A container whose only mount of the volume lies at this path.
 #[track_caller]
-fn refused_with_mount_at(name: &str, look: impl FnOnce(&Node, &Volume<'_>, &str)) {
+fn refused_with_mount_at(name: &str, look: impl FnOnce(&Node, &Volume, &str)) {
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring();
-    make_folder(&volume.pod(pod.uid()));
-    node.must(volume.publish(pod.uid()));
+    volume.bring_to(pod.uid());
     let mut container = pod.container_with(&volume.pod(pod.uid()));
     let place = PathBuf::from("/").join(name.replace("VOLUME", &volume.id));
     container.must(&Order::Bind { from: "/data".into(), to: place });
@@ -23,7 +20,6 @@ fn refused_with_mount_at(name: &str, look: impl FnOnce(&Node, &Volume<'_>, &str)
     let message = node.fails(volume.unstage());
     look(&node, &volume, &message);
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// At fee4868 a row says "done by alice".

@@ -1,15 +1,14 @@
 //! `disk format`: what is there is shown first, and lost only by a person's deliberate word.
 
-use crate::checks::{digest, layers_at, nothing_is_left, only_mount_at};
+use crate::checks::{digest, layers_at, only_mount_at};
 use crate::files;
-use crate::support::{Node, output_of};
+use crate::support::output_of;
 use crate::volume::{Volume, make_folder};
 
 #[test]
 fn a_disk_with_data_is_shown_and_then_formatted() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "xfs", "320M");
+    let (node, volume) = Volume::on_a_node("xfs", "320M");
     files::write_at(&volume.image(), 0, b"LUKS\xba\xbe");
     node.must(volume.attach());
     make_folder(&volume.global());
@@ -28,16 +27,14 @@ fn a_disk_with_data_is_shown_and_then_formatted() {
     assert!(log.contains("a person gives up what is on the disk") && log.contains("who="), "{log}");
     node.must(volume.stage());
     assert_eq!(only_mount_at(&volume.global()).fs_type, "xfs");
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 #[test]
 fn a_disk_in_use_is_not_formatted() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     files::write_synced(&volume.global().join("f"), b"kept");
     let told = node.verb(&["format", &volume.id, "--yes"]).unwrap_err();
@@ -55,8 +52,7 @@ fn a_disk_in_use_is_not_formatted() {
 fn a_format_that_was_killed_loses_no_more_than_was_given_up() {
     needs!(mounts, seams);
     for step in ["format.intent", "format.wiped", "stage.format.made"] {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "64M");
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
         volume.bring();
         files::write_synced(&volume.global().join("f"), b"given up");
         volume.take_away();
@@ -78,8 +74,7 @@ fn a_format_that_was_killed_loses_no_more_than_was_given_up() {
         assert_eq!(layers_at(&volume.global()), 1);
         // Before anything was overwritten the old file system is still whole, and is kept.
         assert_eq!(volume.global().join("f").exists(), step == "format.intent", "{step}");
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }

@@ -11,29 +11,28 @@ use std::fs::{self, OpenOptions};
 const SIZE: u64 = 64 << 20;
 
 /// What the local cloud notes of the volume.
-fn life_of(volume: &Volume<'_>) -> Option<String> {
+fn life_of(volume: &Volume) -> Option<String> {
     let text = files::read_to_string(volume.image().with_extension("json")).unwrap();
     let file: serde_json::Value = serde_json::from_str(&text).unwrap();
     file["life"].as_str().map(str::to_owned)
 }
 
 /// The storage lost everything: the disk reads blank.
-fn lose_all(volume: &Volume<'_>) {
+fn lose_all(volume: &Volume) {
     let image = OpenOptions::new().write(true).open(volume.image()).unwrap();
     let length = image.metadata().unwrap().len();
     image.set_len(0).and_then(|()| image.set_len(length)).unwrap();
 }
 
 #[track_caller]
-fn is_blank(volume: &Volume<'_>) {
+fn is_blank(volume: &Volume) {
     assert!(files::read(volume.image()).unwrap().iter().all(|byte| *byte == 0), "written to");
 }
 
 #[test]
 fn a_volume_that_had_data_is_formatted_by_no_node_that_forgot_it() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     let other = node.neighbour("node-b");
     let there = volume.seen_from(&other);
     volume.bring();
@@ -55,9 +54,8 @@ fn a_volume_that_had_data_is_formatted_by_no_node_that_forgot_it() {
     let said = node.verb(&["format", &volume.id, "--yes"]).unwrap();
     assert!(said.contains("against by its metadata in the cloud the volume has data"), "{said}");
     node.must(volume.stage());
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 #[test]
@@ -99,8 +97,7 @@ fn a_copy_of_a_volume_is_not_formatted_by_itself() {
 fn a_disk_of_another_size_is_formatted_by_a_person_alone() {
     needs!(mounts);
     for size in [SIZE - (2 << 20), SIZE + (2 << 20)] {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "64M");
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
         OpenOptions::new().write(true).open(volume.image()).unwrap().set_len(size).unwrap();
         node.must(volume.attach());
         make_folder(&volume.global());
@@ -114,9 +111,8 @@ fn a_disk_of_another_size_is_formatted_by_a_person_alone() {
         is_blank(&volume);
         node.verb(&["format", &volume.id, "--yes"]).unwrap();
         node.must(volume.stage());
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -125,17 +121,15 @@ fn a_disk_of_another_size_is_formatted_by_a_person_alone() {
 fn a_killed_format_is_noted_and_finished() {
     needs!(mounts, seams);
     for step in ["stage.format.intent", "stage.format.made", "stage.format.done"] {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "64M");
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
         node.must(volume.attach());
         make_folder(&volume.global());
         kill_at(&node, &volume.stage(), step);
         assert_eq!(life_of(&volume).as_deref(), Some("format begun by node-a"), "{step}");
         node.must(volume.stage());
         assert_eq!(life_of(&volume).as_deref(), Some("has data"), "{step}");
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `guard.give_up_after`: what counts is one unbroken series of refusals, by a clock that nobody can
 //! set. Calls come at later moments by a time namespace, which moves the time since the start.
 
-use crate::checks::{layers_at, nothing_is_left};
+use crate::checks::layers_at;
 use crate::heal::running;
 use crate::support::pods::{Naming, Pod};
 use crate::support::{Answer, DISK, Node};
@@ -44,7 +44,7 @@ fn is_consented(node: &Node, seconds: u64, call: &Call) {
 
 /// The wall clock is set, after what is remembered was written: seen from now, that was `by` seconds
 /// earlier or later.
-fn set_the_wall_clock(volume: &Volume<'_>, by: i64) {
+fn set_the_wall_clock(volume: &Volume, by: i64) {
     let path = volume.boot_record_path();
     let mut record: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
@@ -83,8 +83,7 @@ fn a_second_incident_is_refused_from_its_beginning() {
     // What is done is over: it begins anew, whatever mounts it again.
     assert!(volume.record()["refused"].is_null(), "{}", volume.record());
     container.die();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
@@ -102,8 +101,7 @@ fn a_consent_holds_until_the_tear_down_is_done() {
     is_consented(&node, 200, &unmount);
     assert_eq!(node.log().matches("given up").count(), 3, "each consent is told: {}", node.log());
     container.die();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
@@ -123,8 +121,7 @@ fn a_wall_clock_that_is_set_hastens_and_delays_nothing() {
     is_refused(&node, 400, &unmount);
     is_consented(&node, 510, &unmount);
     container.die();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
@@ -144,10 +141,7 @@ fn a_pod_that_came_later_has_the_whole_time() {
     // At fee4868 the second call for the new reason is consented to.
     is_refused(&node, 70, &volume.unstage());
     assert_eq!(layers_at(&volume.global()), 1);
-    later_one.die();
-    node.must(volume.unpublish(first.uid()));
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends_with(&first, later_one);
 }
 
 #[test]
@@ -168,5 +162,4 @@ fn what_was_wanted_again_meanwhile_has_the_whole_time() {
     assert!(node.letter(&volume.id).is_some(), "it is attached still");
     node.must(volume.unpublish(other.uid()));
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }

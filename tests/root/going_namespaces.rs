@@ -4,7 +4,7 @@ use crate::checks::{eventually, nothing_is_left, number_of};
 use crate::support::disks::table_of;
 use crate::support::pods::{Container, Naming, Order, Plan, Pod};
 use crate::support::{Answer, Node, spawn};
-use crate::volume::{Call, Volume, make_folder};
+use crate::volume::{Call, Volume};
 use incloud_disk::model::mount::mountinfo::Mount;
 use serde_json::json;
 use std::fs::{self, File};
@@ -26,8 +26,8 @@ fn interrupted(node: &Node, call: &Call, act: impl FnOnce()) -> Answer {
 
 /// Who has the volume in namespaces of their own, and what they do in the middle of the call: those who
 /// live on are answered.
-type Begin = fn(&Volume<'_>) -> Vec<Container>;
-type End = fn(&Volume<'_>, Vec<Container>) -> Vec<Container>;
+type Begin = fn(&Volume) -> Vec<Container>;
+type End = fn(&Volume, Vec<Container>) -> Vec<Container>;
 
 /// A process that keeps the namespace of another one, which has ended.
 fn keeper_of(container: Container) -> Container {
@@ -69,8 +69,7 @@ fn a_namespace_that_ends_while_it_is_entered_is_no_refusal() {
         ("one of two", both, one_dies),
     ];
     for (what, begin, end) in cases {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "64M");
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
         volume.bring();
         let all = begin(&volume);
         let mut rest = Vec::new();
@@ -89,8 +88,7 @@ fn a_namespace_that_ends_while_it_is_entered_is_no_refusal() {
 #[test]
 fn a_namespace_that_changes_while_it_is_entered_is_judged_anew() {
     needs!(pods, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     let keeper = keeper_of(Plan::outside().seeing(&volume.global(), "/data").start());
     let mut late = None;
@@ -104,8 +102,7 @@ fn a_namespace_that_changes_while_it_is_entered_is_judged_anew() {
     assert!(message.contains(&format!("{} (", late.pid())), "{message}");
     assert!(late.sees("/data/lost+found").exists(), "it keeps what it was given");
     late.die();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 fn in_container(container: &Container) -> Mount {
@@ -119,9 +116,7 @@ fn a_later_namespace_of_the_same_number_is_left_alone() {
     let node = Node::new();
     let pod = Pod::new(Naming::Systemd);
     let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring();
-    make_folder(&volume.pod(pod.uid()));
-    node.must(volume.publish(pod.uid()));
+    volume.bring_to(pod.uid());
     let container = pod.container_with(&volume.pod(pod.uid()));
     let door = File::open(format!("/proc/{}/ns/mnt", container.pid())).unwrap();
     let count = incloud_disk::host::kernel::id_of_mount_namespace(&door).ok();
@@ -167,5 +162,4 @@ fn a_later_namespace_of_the_same_number_is_left_alone() {
         assert!(volume.record()["switching"].is_null(), "{sign}: it is looked after");
     }
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }

@@ -11,17 +11,15 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The volume in the folder of a pod, and a container of it that writes without pause.
-fn running<'n>(node: &'n Node, pod: &Pod) -> (Volume<'n>, crate::support::pods::Container) {
+fn running(node: &Node, pod: &Pod) -> (Volume, crate::support::pods::Container) {
     let volume = Volume::create(node, "ext4", "64M");
-    volume.bring();
-    make_folder(&volume.pod(pod.uid()));
-    node.must(volume.publish(pod.uid()));
+    volume.bring_to(pod.uid());
     let mut container = pod.container_with(&volume.pod(pod.uid()));
     container.write("/data/log", Duration::from_millis(1));
     (volume, container)
 }
 
-fn tear_down(volume: &Volume<'_>, pod: &Pod) -> [Call; 3] {
+fn tear_down(volume: &Volume, pod: &Pod) -> [Call; 3] {
     [volume.unpublish(pod.uid()), volume.unstage(), volume.detach()]
 }
 
@@ -98,8 +96,7 @@ fn another_pod_is_no_reason_for_this_ones_folder_but_for_the_device() {
 #[test]
 fn a_leaked_copy_goes_and_a_busy_one_is_named() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     files::write_synced(&volume.global().join("f"), b"x");
     // A monitoring pod that sees the machine's folders, and a service of nobody's.
@@ -145,8 +142,7 @@ fn the_guard_can_be_told_to_warn_to_give_up_and_to_be_off() {
         assert!(node.log().contains(words), "{mode}: {}", node.log());
         container.die();
         node.configure("");
-        volume.take_away();
-        nothing_is_left(&node, &[&volume]);
+        volume.ends();
     }
 }
 
@@ -189,8 +185,7 @@ fn a_person_can_release_and_force_and_it_is_recorded() {
 #[test]
 fn who_only_looks_at_the_node_is_no_reason() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     let disk = format!("/dev/{}", volume.letter());
     let reader = Holder::reading(std::path::Path::new(&disk));
@@ -234,8 +229,7 @@ fn where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_ke
 #[test]
 fn a_loop_device_and_an_exclusive_opener_are_named() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     let inner = volume.global().join("inner");
     fs::File::create(&inner).unwrap().set_len(1 << 20).unwrap();
@@ -309,8 +303,7 @@ fn a_container_that_comes_or_goes_during_an_unmount_is_never_robbed() {
     }
     println!("{kept} kept, {passed} passed");
     assert!(kept > 0 && passed > 0, "{kept} kept, {passed} passed");
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// The window itself, held open: the container starts between the guard and the unmount.
@@ -340,5 +333,4 @@ fn a_container_that_starts_after_the_guards_look_keeps_its_mount() {
     let message = node.fails(volume.unstage());
     assert!(message.contains(&format!("{} (", container.pid())), "{message}");
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }

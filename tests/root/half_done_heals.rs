@@ -1,6 +1,6 @@
 //! Heals that came half way, and tenants that would keep a volume dead.
 
-use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
+use crate::checks::{eventually, number_of, only_mount_at};
 use crate::crash::kill_at;
 use crate::heal::{goes_on, pull};
 use crate::holders::run;
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A volume, prepared by this program's arguments if any, in this many pods that write.
-fn in_pods<'n>(
-    node: &'n Node,
+fn in_pods(
+    node: &Node,
     fs_type: &'static str,
     mkfs: &[&str],
     count: usize,
-) -> (Volume<'n>, Vec<(Pod, Container)>) {
+) -> (Volume, Vec<(Pod, Container)>) {
     let volume = Volume::create(node, fs_type, if fs_type == "xfs" { "320M" } else { "64M" });
     if let Some((program, arguments)) = mkfs.split_first() {
         let image = volume.image();
@@ -51,7 +51,7 @@ fn in_pods<'n>(
 
 /// Every container writes on, and nothing of a dead disk is left.
 #[track_caller]
-fn all_go_on(volume: &Volume<'_>, running: &mut [(Pod, Container)], what: &str) {
+fn all_go_on(volume: &Volume, running: &mut [(Pod, Container)], what: &str) {
     let number = number_of(&volume.letter());
     assert_eq!(only_mount_at(&volume.global()).number, number, "{what}");
     for (pod, container) in running {
@@ -63,17 +63,16 @@ fn all_go_on(volume: &Volume<'_>, running: &mut [(Pod, Container)], what: &str) 
     eventually("the dead disk is let go", || loop_devices_below(&volume.node.base()).len() == 1);
 }
 
-fn take_down(volume: &Volume<'_>, running: Vec<(Pod, Container)>) {
+fn take_down(volume: &Volume, running: Vec<(Pod, Container)>) {
     for (pod, container) in running {
         container.die();
         volume.node.must(volume.unpublish(pod.uid()));
     }
-    volume.take_away();
-    nothing_is_left(volume.node, &[volume]);
+    volume.ends();
 }
 
 /// Lets the kernel note an error in the file system that is mounted.
-fn note_an_error(volume: &Volume<'_>) {
+fn note_an_error(volume: &Volume) {
     let path = format!("/sys/fs/ext4/{}/trigger_fs_error", volume.letter());
     fs::write(path, "from a test").unwrap();
 }

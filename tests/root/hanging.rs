@@ -24,14 +24,14 @@ pub const ANSWERED: Duration = Duration::from_secs(DEADLINE + 2 + 6);
 pub const BROKEN: Duration = Duration::from_secs(25);
 
 /// A volume with data whose disk can be made to hang.
-pub struct Scene<'n> {
-    pub volume: Volume<'n>,
+pub struct Scene {
+    pub volume: Volume,
     pub disk: FailingDisk,
     data: Vec<u8>,
 }
 
 /// What waits for the disk must come to its end before anything else of a failed test goes.
-impl Drop for Scene<'_> {
+impl Drop for Scene {
     fn drop(&mut self) {
         self.disk.release();
     }
@@ -45,10 +45,10 @@ pub fn hurry(node: &Node) {
     node.configure(&format!("[deadline]\n{lines}"));
 }
 
-impl<'n> Scene<'n> {
+impl Scene {
     /// Attached, and with this file system on it.
     #[track_caller]
-    pub fn with(node: &'n Node, kind: &'static str, size: &str) -> Self {
+    pub fn with(node: &Node, kind: &'static str, size: &str) -> Self {
         let volume = Volume::create(node, kind, size);
         let data = random_bytes(1 << 20);
         files::write_synced(&volume.bring_to_pod().join("data"), &data);
@@ -61,13 +61,13 @@ impl<'n> Scene<'n> {
 
     /// The disk hangs, and calls have little time.
     pub fn hangs(&self) {
-        hurry(self.volume.node);
+        hurry(&self.volume.node);
         self.disk.hang();
     }
 
     /// The call runs until this step, and there the disk hangs.
     pub fn hangs_at(&self, call: &Call, step: &str) -> Running {
-        hurry(self.volume.node);
+        hurry(&self.volume.node);
         let held = self.volume.node.base().join("held");
         let mut command = self.volume.node.command(call);
         command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
@@ -134,7 +134,7 @@ impl<'n> Scene<'n> {
 
     #[track_caller]
     pub fn ends(self) {
-        let (node, image) = (self.volume.node, self.volume.image());
+        let (node, image) = (&self.volume.node, self.volume.image());
         self.volume.take_away();
         nix::mount::umount2(&image, nix::mount::MntFlags::MNT_DETACH).unwrap();
         self.volume.must_be_sound();
@@ -353,8 +353,7 @@ fn a_disk_that_hangs_is_given_up_within_seconds() {
 #[test]
 fn a_holder_that_is_stopped_is_named_and_does_not_hold_up_a_forced_detach() {
     needs!(fuse, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     volume.take_away();
     node.must(volume.attach());
@@ -389,8 +388,7 @@ fn a_holder_that_is_stopped_is_named_and_does_not_hold_up_a_forced_detach() {
 #[test]
 fn a_worker_that_is_killed_is_answered_for() {
     needs!(fuse, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     make_folder(&volume.global());
     let held = node.base().join("held");
@@ -406,8 +404,7 @@ fn a_worker_that_is_killed_is_answered_for() {
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     assert!(answer.text.contains("ended by SIGKILL"), "{}", answer.text);
     node.must(volume.stage());
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// The log's disk hangs too: what is written down there of a call that was given up must not keep
@@ -416,8 +413,7 @@ fn a_worker_that_is_killed_is_answered_for() {
 fn where_the_log_hangs_nobody_keeps_kubelets_pipe() {
     use crate::holders::run;
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     let (image, log) = (node.base().join("log.img"), node.own().join("log"));
     fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
     run("mkfs.ext4", &["-q", image.to_str().unwrap()]);

@@ -104,23 +104,23 @@ fn has_partitions(device: &File) {
 }
 
 /// The disk of a scene's volume.
-fn node_of(scene: &Scene<'_>) -> PathBuf {
+fn node_of(scene: &Scene) -> PathBuf {
     Path::new("/dev").join(scene.volume.letter())
 }
 
 /// A forced detach goes on beside what hangs; the local cloud cannot do more than say what holds the
 /// disk, for its disks are this machine's.
 #[track_caller]
-fn a_person_is_answered(scene: &Scene<'_>) {
+fn a_person_is_answered(scene: &Scene) {
     let begin = Instant::now();
     let words = ["detach", "--force", scene.volume.id.as_str()];
-    assert!(verb_within(scene.volume.node, &words, BROKEN).is_some(), "detach did not end");
+    assert!(verb_within(&scene.volume.node, &words, BROKEN).is_some(), "detach did not end");
     assert!(begin.elapsed() < BROKEN);
 }
 
 /// A forced detach may come to its end only when the disk answers.
 #[track_caller]
-fn is_mounted_again(scene: &Scene<'_>) {
+fn is_mounted_again(scene: &Scene) {
     let is_done = |call: Call| scene.volume.node.call(call).json["status"] == "Success";
     eventually("it is mounted", || is_done(scene.volume.attach()) && is_done(scene.volume.stage()));
 }
@@ -306,8 +306,7 @@ fn a_bind_that_hangs_is_answered_and_named() {
 fn a_mkfs_that_hangs_is_answered_and_named() {
     needs!(fuse, seams);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
-        let node = Node::new();
-        let volume = Volume::create(&node, kind, size);
+        let (node, volume) = Volume::on_a_node(kind, size);
         let disk = FailingDisk::over(&volume.image());
         node.must(volume.attach());
         make_folder(&volume.global());
@@ -355,8 +354,7 @@ fn hangs_in_a_program(node: &Node, disk: &FailingDisk, call: &Call, step: &str) 
 #[test]
 fn an_e2fsck_that_hangs_is_answered_and_named() {
     needs!(fuse, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     let data = random_bytes(1 << 20);
     volume.bring();
     files::write_synced(&volume.global().join("data"), &data);

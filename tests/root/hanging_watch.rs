@@ -6,7 +6,7 @@ use crate::heal::{goes_on, pull};
 use crate::support::pods::{Container, Naming, Pod};
 use crate::support::{FailingDisk, Node, start};
 use crate::tend::{Watching, bring_back};
-use crate::volume::{Volume, make_folder};
+use crate::volume::Volume;
 use nix::sys::signal::Signal;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -27,10 +27,8 @@ fn goes_on_within(container: &mut Container, limit: Duration, node: &Node) {
 }
 
 /// The volume in a pod with a container that writes without pause.
-fn running(volume: &Volume<'_>, pod: &Pod) -> Container {
-    volume.bring();
-    make_folder(&volume.pod(pod.uid()));
-    volume.node.must(volume.publish(pod.uid()));
+fn running(volume: &Volume, pod: &Pod) -> Container {
+    volume.bring_to(pod.uid());
     files::write_synced(&volume.pod(pod.uid()).join("kept"), b"from before");
     let mut container = pod.container_with(&volume.pod(pod.uid()));
     container.write("/data/log", Duration::from_millis(2));
@@ -109,7 +107,7 @@ fn a_disk_that_hangs_keeps_no_other_volume_from_its_heal() {
         assert!(said.contains(&format!("volume {}: switched ", first.id)), "{said}");
         assert_eq!(files::read(first.global().join("kept")).unwrap(), b"from before");
         for (volume, pod, container) in [(&first, &one, in_first), (&second, &two, in_second)] {
-            volume.ends_with(pod, container);
+            volume.take_away_with(pod, container);
         }
         drop(disk);
         first.must_be_sound();

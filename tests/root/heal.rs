@@ -17,16 +17,9 @@ use nix::mount::MsFlags;
 use std::time::Duration;
 
 /// A pod with a container that writes without pause.
-pub fn running<'n>(
-    node: &'n Node,
-    pod: &Pod,
-    fs_type: &'static str,
-    size: &str,
-) -> (Volume<'n>, Container) {
+pub fn running(node: &Node, pod: &Pod, fs_type: &'static str, size: &str) -> (Volume, Container) {
     let volume = Volume::create(node, fs_type, size);
-    volume.bring();
-    make_folder(&volume.pod(pod.uid()));
-    node.must(volume.publish(pod.uid()));
+    volume.bring_to(pod.uid());
     files::write_synced(&volume.pod(pod.uid()).join("kept"), b"from before");
     let mut container = pod.container_with(&volume.pod(pod.uid()));
     container.write("/data/log", Duration::from_millis(2));
@@ -35,7 +28,7 @@ pub fn running<'n>(
 }
 
 /// The disk goes without a warning, and every write fails from then on.
-pub fn pull(volume: &Volume<'_>, container: &mut Container) -> String {
+pub fn pull(volume: &Volume, container: &mut Container) -> String {
     let old = volume.letter();
     volume.node.verb(&["local", "yank", &volume.id]).unwrap();
     let before = container.report().errors;
@@ -97,7 +90,6 @@ fn an_attach_alone_heals_a_running_container() {
 
         volume.ends_with(&pod, container);
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -127,7 +119,6 @@ fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
     }
     volume.ends_with(&pod, container);
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// The whole log of the incident: kubelet takes everything down, the detach included, and a minute
@@ -153,7 +144,6 @@ fn a_container_is_remembered_over_a_detach() {
     // Detached when nobody is left behind it is forgotten.
     volume.ends_with(&pod, container);
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
     assert!(!volume.record_path().exists());
 }
 
@@ -202,7 +192,6 @@ fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
     node.must(volume.attach());
     goes_on(&mut container, 5);
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }
 
 #[test]
@@ -224,7 +213,6 @@ fn a_heal_that_was_killed_is_finished_by_the_next_call() {
         eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
         volume.ends_with(&pod, container);
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -249,7 +237,6 @@ fn what_a_process_holds_on_the_dead_disk_is_told() {
     eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
     holder.die();
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// The real thing is in `switch::hangs`; here the process that lets go never comes back.
@@ -270,7 +257,6 @@ fn a_dead_disk_that_the_kernel_does_not_let_go_of_is_told() {
     // That process could be killed.
     eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// The method is chosen by what the kernel answers, and needs no call that it does not have.
@@ -356,7 +342,6 @@ fn an_unmount_puts_right_what_a_killed_heal_left() {
     node.must(volume.wait(""));
     goes_on(&mut container, 3);
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// kubelet's folders are shared on a real machine: a mount in one of the volume's folders comes to
@@ -404,7 +389,7 @@ fn folders_that_share_and_containers_that_follow_go_on_to() {
         goes_on(&mut container, 3);
         goes_along("after");
         follower.die();
-        volume.ends_with(&pod, container);
+        volume.take_away_with(&pod, container);
         nix::mount::umount2(root.as_str(), nix::mount::MntFlags::empty()).unwrap();
         nothing_is_left(&node, &[&volume]);
     }
@@ -437,7 +422,6 @@ fn without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said() {
     assert_eq!(container.report().file_systems, [number]);
     assert_eq!(layers_at(&volume.global()), 2, "one of each, and no third one by the second call");
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }
 
 #[test]
@@ -517,6 +501,5 @@ fn the_heal_can_be_told_to_report_and_to_be_off() {
         assert!(told.contains("no mount of it stands on a dead disk"), "{told}");
         node.configure("");
         volume.ends_with(&pod, container);
-        nothing_is_left(&node, &[&volume]);
     }
 }

@@ -12,7 +12,7 @@ use crate::support::tracer::{self, Fate, Traced};
 use crate::support::{Node, loop_devices_below, output_of, with_files};
 use crate::switch::kinds::{bind, essence, propagate, tmpfs};
 use crate::switch::methods;
-use crate::volume::{Volume, make_folder};
+use crate::volume::Volume;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::MountTable;
 use incloud_disk::model::mount::replacement::{Method, group_of};
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// A volume in two namespaces besides the machine's own: a pod's container, and a service with
 /// mounts of every propagation.
-struct Scene<'n> {
-    volume: Volume<'n>,
+struct Scene {
+    volume: Volume,
     pod: Pod,
     container: Container,
     service: Container,
@@ -35,9 +35,9 @@ struct Scene<'n> {
     before: Vec<Vec<String>>,
 }
 
-impl<'n> Scene<'n> {
+impl Scene {
     /// `shares` is whether kubelet's folders are shared, as on a real machine.
-    fn set_up(node: &'n Node, shares: bool) -> Self {
+    fn set_up(node: &Node, shares: bool) -> Self {
         if shares {
             let root = node.kubelet_root();
             tmpfs(root.to_str().unwrap());
@@ -49,9 +49,7 @@ impl<'n> Scene<'n> {
         propagate(area.to_str().unwrap(), MsFlags::MS_SHARED);
         let volume = Volume::create(node, "ext4", "64M");
         let pod = Pod::new(Naming::Systemd);
-        volume.bring();
-        make_folder(&volume.pod(pod.uid()));
-        node.must(volume.publish(pod.uid()));
+        volume.bring_to(pod.uid());
         let source = volume.pod(pod.uid());
         for folder in ["sub", "nested", "inner"] {
             fs::create_dir(source.join(folder)).unwrap();
@@ -95,7 +93,7 @@ impl<'n> Scene<'n> {
 
     /// The disk goes and comes back; nothing heals it yet.
     fn lose_the_disk(&mut self) {
-        let node = self.volume.node;
+        let node = &self.volume.node;
         node.configure("[heal]\nmode = \"off\"");
         node.verb(&["local", "yank", &self.volume.id]).unwrap();
         node.must(self.volume.attach());
@@ -105,7 +103,7 @@ impl<'n> Scene<'n> {
 
     /// Heals, and is killed at this one of its changing calls.
     fn heal_and_kill(&self, method: Method, at: usize) -> Traced {
-        let node = self.volume.node;
+        let node = &self.volume.node;
         let mut command = node.command(["heal", &self.volume.id]);
         command.env("INCLOUD_DISK_SWITCH", method.to_string());
         let own = node.own();
@@ -160,7 +158,7 @@ impl<'n> Scene<'n> {
         volume.take_away();
         volume.must_be_sound();
         let _ = nix::mount::umount2(&volume.node.kubelet_root(), nix::mount::MntFlags::empty());
-        nothing_is_left(volume.node, &[&volume]);
+        nothing_is_left(&volume.node, &[&volume]);
     }
 }
 

@@ -21,12 +21,12 @@ fn is_free(letter: &str) -> bool {
     alone.open(Path::new("/dev").join(letter)).is_ok()
 }
 
-fn scratch(volume: &Volume<'_>) -> PathBuf {
+fn scratch(volume: &Volume) -> PathBuf {
     volume.node.own().join("run/scratch").join(&volume.id)
 }
 
 /// A heal that was killed when its scratch mount had just been made.
-fn killed_heal<'n>(node: &'n Node, pod: &Pod) -> (Volume<'n>, Container) {
+fn killed_heal(node: &Node, pod: &Pod) -> (Volume, Container) {
     let (volume, mut container) = running(node, pod, "ext4", "64M");
     pull(&volume, &mut container);
     kill_at(node, &volume.attach(), "heal.mounted");
@@ -73,8 +73,7 @@ fn what_a_killed_heal_left_goes_with_the_detach() {
 #[test]
 fn the_lock_of_a_killed_call_goes_with_the_timer() {
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     kill_at(&node, &volume.attach(), "attach.named");
     let lock = node.own().join("run/locks").join(format!("{}.lock", volume.id));
     assert!(lock.exists(), "the killed call left it");
@@ -99,9 +98,7 @@ fn what_a_killed_heal_left_goes_with_the_timer() {
         }
         node.verb(&["heal"]).unwrap();
         assert_eq!(layers_at(&scratch(&volume)), 0, "{mode}");
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-        volume.take_away();
+        volume.take_away_with(&pod, container);
         volume.must_be_sound_after_a_replay();
         nothing_is_left(&node, &[&volume]);
     }
@@ -130,8 +127,7 @@ fn a_scratch_mount_that_is_used_is_named() {
 #[test]
 fn a_file_that_is_open_through_a_lazy_unmount_keeps_the_disk() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     let file = volume.global().join("f");
     files::write_synced(&file, b"x");
@@ -155,8 +151,7 @@ fn a_file_that_is_open_through_a_lazy_unmount_keeps_the_disk() {
 #[test]
 fn a_pods_bind_keeps_the_disk_until_it_goes() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring_to_pod();
     let place = format!("mounted on this machine (umount {})", volume.pod(POD).display());
     for _ in 0..2 {
@@ -165,8 +160,7 @@ fn a_pods_bind_keeps_the_disk_until_it_goes() {
     }
     node.must(volume.unpublish(POD));
     node.must(volume.unstage());
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// Nothing is mounted any more, and the kernel itself has the disk.
@@ -174,8 +168,7 @@ fn a_pods_bind_keeps_the_disk_until_it_goes() {
 fn a_disk_that_is_swapped_to_is_not_free() {
     let test = "a_disk_that_is_swapped_to_is_not_free";
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     node.must(volume.unstage());
     let disk = format!("/dev/{}", volume.letter());
@@ -238,7 +231,7 @@ fn what_a_heal_mounts_for_a_moment_is_seen_nowhere_else() {
     goes_on(&mut container, 3);
     assert_eq!(layers_at(&scratch(&volume)), 0);
     drop(agent);
-    volume.ends_with(&pod, container);
+    volume.take_away_with(&pod, container);
     nix::mount::umount2(&run, nix::mount::MntFlags::MNT_DETACH).unwrap();
     nothing_is_left(&node, &[&volume]);
 }

@@ -38,9 +38,9 @@ impl Drop for Taken {
 /// Attaches a volume that had this letter, so that it gets another one. Whoever takes the letter
 /// meanwhile, another test or we, keeps it long enough or it is tried again.
 #[track_caller]
-pub fn attach_under_another_letter(volume: &Volume<'_>, letter: &str) -> Option<Taken> {
+pub fn attach_under_another_letter(volume: &Volume, letter: &str) -> Option<Taken> {
     for _ in 0..50 {
-        let taken = Taken::now(volume.node, letter);
+        let taken = Taken::now(&volume.node, letter);
         volume.node.must(volume.attach());
         if volume.letter() != letter {
             return taken;

@@ -5,7 +5,6 @@ use crate::checks::{
 };
 use crate::files;
 use crate::letters::attach_under_another_letter;
-use crate::support::Node;
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 use std::path::Path;
@@ -41,8 +40,7 @@ fn a_volume_without_a_wish_becomes_ext4_and_lives_twice() {
 }
 
 fn live(fs_type: &'static str, size: &str, becomes: &str) {
-    let node = Node::new();
-    let volume = Volume::create(&node, fs_type, size);
+    let (node, volume) = Volume::on_a_node(fs_type, size);
     let data = random_bytes(3 << 20);
 
     assert_eq!(twice(&volume, &volume.is_attached())["attached"], false);
@@ -63,7 +61,7 @@ fn live(fs_type: &'static str, size: &str, becomes: &str) {
 }
 
 /// Everything until the pod runs; answers the letter.
-fn up(volume: &Volume<'_>, fs_type: &str) -> String {
+fn up(volume: &Volume, fs_type: &str) -> String {
     let link = volume.link();
     assert_eq!(twice(volume, &volume.attach())["device"], link.to_str().unwrap());
     let letter = volume.letter();
@@ -101,7 +99,7 @@ fn up(volume: &Volume<'_>, fs_type: &str) -> String {
 }
 
 /// Everything back, with what kubelet does and checks in between.
-fn down(volume: &Volume<'_>, letter: &str) {
+fn down(volume: &Volume, letter: &str) {
     twice(volume, &volume.unpublish(POD));
     fs::remove_dir(volume.pod(POD)).expect("kubelet's rmdir of the pod's folder");
     twice(volume, &volume.unpublish(POD));
@@ -121,7 +119,7 @@ fn down(volume: &Volume<'_>, letter: &str) {
 }
 
 #[track_caller]
-fn twice(volume: &Volume<'_>, call: &Call) -> serde_json::Value {
+fn twice(volume: &Volume, call: &Call) -> serde_json::Value {
     let first = volume.node.must(call);
     assert_eq!(first, volume.node.must(call), "the second answer to {call:?}");
     first
@@ -131,33 +129,28 @@ fn twice(volume: &Volume<'_>, call: &Call) -> serde_json::Value {
 fn without_a_wish_what_is_there_is_mounted() {
     needs!(mounts);
     for (there, size) in [("ext3", "64M"), ("xfs", "320M")] {
-        let node = Node::new();
-        let volume = Volume::create(&node, "", size);
+        let (_, volume) = Volume::on_a_node("", size);
         crate::holders::run(&format!("mkfs.{there}"), &["-q", volume.image().to_str().unwrap()]);
         volume.bring();
         assert_eq!(only_mount_at(&volume.global()).fs_type, there);
-        volume.take_away();
-        nothing_is_left(&node, &[&volume]);
+        volume.ends();
     }
 }
 
 #[test]
 fn ext3_serves_where_ext4_is_asked_for() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (_, volume) = Volume::on_a_node("ext4", "64M");
     crate::holders::run("mkfs.ext3", &["-q", volume.image().to_str().unwrap()]);
     volume.bring();
     assert_eq!(only_mount_at(&volume.global()).fs_type, "ext3");
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn a_file_system_with_errors_is_mended_before_it_is_mounted() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (_, volume) = Volume::on_a_node("ext4", "64M");
     let image = volume.image();
     let image = image.to_str().unwrap();
     crate::holders::run("mkfs.ext4", &["-q", image]);
@@ -165,22 +158,19 @@ fn a_file_system_with_errors_is_mended_before_it_is_mounted() {
     crate::holders::run("debugfs", &["-w", "-R", "set_super_value state 2", image]);
     crate::holders::run("debugfs", &["-w", "-R", "set_super_value free_blocks_count 7", image]);
     volume.bring();
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// The root of kubelet's folders may be a link, as on nodes with a data disk.
 #[test]
 fn a_life_below_a_linked_kubelet_root() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     fs::rename(node.kubelet_root(), node.own().join("data")).unwrap();
     std::os::unix::fs::symlink("data", node.kubelet_root()).unwrap();
     volume.bring_to_pod();
     let real = fs::canonicalize(volume.pod(POD)).unwrap();
     assert_eq!(only_mount_at(&real).number, number_of(&volume.letter()));
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

@@ -59,7 +59,7 @@ impl Drop for Gate {
 }
 
 /// A volume with a file in it, whose file system asks for a check.
-fn in_need_of_a_check(node: &Node) -> Volume<'_> {
+fn in_need_of_a_check(node: &Node) -> Volume {
     let volume = Volume::create(node, "ext4", "64M");
     volume.bring();
     files::write_synced(&volume.global().join("f"), b"kept");
@@ -97,9 +97,8 @@ fn a_check_longer_than_its_call_comes_to_its_end() {
     assert_eq!(gate.processes().len(), 1, "its result was not taken");
     assert_eq!(files::read(volume.global().join("f")).unwrap(), b"kept");
     assert!(node.log().contains("begun by an earlier call, has ended"), "{}", node.log());
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 #[test]
@@ -123,9 +122,8 @@ fn a_check_goes_on_when_its_call_is_ended_by_a_signal() {
         node.configure("");
         node.must(volume.stage());
         assert_eq!(gate.processes().len(), 1, "{signal}: the check was begun anew");
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
         nix::mount::umount2("/usr/sbin/e2fsck", nix::mount::MntFlags::MNT_DETACH).unwrap();
     }
 }

@@ -8,8 +8,7 @@ use std::io::Write;
 #[test]
 fn lost_writes_are_told_once_and_then_the_volume_goes() {
     needs!(fuse);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     let disk = FailingDisk::over(&volume.image());
     node.must(volume.attach());
     make_folder(&volume.global());
@@ -32,7 +31,7 @@ fn lost_writes_are_told_once_and_then_the_volume_goes() {
 }
 
 /// A volume whose disk can fail, mounted at its global folder.
-fn staged(node: &Node) -> (Volume<'_>, FailingDisk) {
+fn staged(node: &Node) -> (Volume, FailingDisk) {
     let volume = Volume::create(node, "ext4", "64M");
     let disk = FailingDisk::over(&volume.image());
     node.must(volume.attach());
@@ -42,7 +41,7 @@ fn staged(node: &Node) -> (Volume<'_>, FailingDisk) {
 }
 
 /// Writes into a file that is there already: its blocks alone fail, and the journal goes on.
-fn lose(volume: &Volume<'_>, disk: &FailingDisk, name: &str) {
+fn lose(volume: &Volume, disk: &FailingDisk, name: &str) {
     const BLOCK: u64 = 1024;
     const BYTES: u64 = 65_536;
     let path = volume.global().join(name);

@@ -34,8 +34,7 @@ fn thirty_two_volumes_live_at_once() {
 #[test]
 fn sixteen_callers_of_one_call_do_it_once() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     make_folder(&volume.global());
     make_folder(&volume.pod(POD));
     let everybody = |call: Call| {
@@ -64,8 +63,7 @@ fn sixteen_callers_of_one_call_do_it_once() {
 #[test]
 fn pods_of_one_volume_come_and_go_at_once() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     std::thread::scope(|scope| {
         for pod in 0..8 {
@@ -84,8 +82,7 @@ fn pods_of_one_volume_come_and_go_at_once() {
     });
     assert_eq!(mounts_like(&volume.global()), 1);
     assert_eq!(files::read_to_string(volume.global().join("uid-7")).unwrap(), "2");
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// The controller-manager asks for a volume at any time; on a small cluster on the same machine.
@@ -111,7 +108,6 @@ fn different_calls_of_one_volume_do_not_disturb_each_other() {
         assert_eq!(record["name"], volume.pv, "{record}");
         assert_eq!(record["was_mounted"], true, "{record}");
         assert!(record["formatting"].is_null() && !record["staged"].is_null(), "{record}");
-        volume.take_away();
-        nothing_is_left(&node, &[&volume]);
+        volume.ends();
     }
 }

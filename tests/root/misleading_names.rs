@@ -21,7 +21,7 @@ fn is_attached(node: &Node, id: &str) -> bool {
 }
 
 /// As the predecessor left it: attached, mounted by its letter, and recorded nowhere.
-fn mounted_by_the_predecessor<'n>(node: &'n Node, idle: &str) -> Volume<'n> {
+fn mounted_by_the_predecessor(node: &Node, idle: &str) -> Volume {
     let volume = Volume::create(node, "ext4", "64M");
     volume.bring();
     node.must(volume.unstage());

@@ -34,11 +34,11 @@ impl Caught {
 
 /// Catches the mkfs of a new volume where `is_there` says so. The window may be missed: then
 /// another volume is tried.
-fn catch<'n>(
-    node: &'n Node,
+fn catch(
+    node: &Node,
     fs_type: &'static str,
-    is_there: impl Fn(&Volume<'_>) -> bool,
-) -> (Volume<'n>, Caught) {
+    is_there: impl Fn(&Volume) -> bool,
+) -> (Volume, Caught) {
     for _ in 0..100 {
         let volume = Volume::create(node, fs_type, SIZE);
         node.must(volume.attach());
@@ -55,11 +55,7 @@ fn catch<'n>(
     panic!("no mkfs.{fs_type} was caught");
 }
 
-fn stop_mkfs(
-    volume: &Volume<'_>,
-    call: &Child,
-    is_there: impl Fn(&Volume<'_>) -> bool,
-) -> Option<Pid> {
+fn stop_mkfs(volume: &Volume, call: &Child, is_there: impl Fn(&Volume) -> bool) -> Option<Pid> {
     let caller = Pid::from_raw(i32::try_from(call.id()).unwrap());
     let mkfs = loop {
         if let Some(mkfs) = mkfs_of(volume) {
@@ -86,7 +82,7 @@ fn stop_mkfs(
 }
 
 /// The process that makes the file system of this volume.
-fn mkfs_of(volume: &Volume<'_>) -> Option<Pid> {
+fn mkfs_of(volume: &Volume) -> Option<Pid> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.find(|pid: &i32| {
@@ -99,7 +95,7 @@ fn mkfs_of(volume: &Volume<'_>) -> Option<Pid> {
 }
 
 /// mkfs.xfs writes this mark first and takes it away last.
-fn is_half_an_xfs(volume: &Volume<'_>) -> bool {
+fn is_half_an_xfs(volume: &Volume) -> bool {
     let head: [u8; 512] = files::head(&volume.image());
     head.starts_with(b"XFSB") && head[126] == 1
 }
@@ -109,16 +105,15 @@ fn a_killed_mkfs_is_redone_on_the_same_disk() {
     needs!(mounts);
     for (fs_type, only_half) in [("ext4", false), ("xfs", false), ("xfs", true)] {
         let node = Node::new();
-        let is_there = |volume: &Volume<'_>| !only_half || is_half_an_xfs(volume);
+        let is_there = |volume: &Volume| !only_half || is_half_an_xfs(volume);
         let (volume, caught) = catch(&node, fs_type, is_there);
         caught.kill();
         assert!(!volume.record()["formatting"].is_null(), "the intent is written before");
         node.must(volume.stage());
         assert_eq!(layers_at(&volume.global()), 1);
         assert!(volume.record()["formatting"].is_null());
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -174,9 +169,8 @@ fn sigterm_during_mkfs_is_answered_and_ends_mkfs() {
         must_end(mkfs);
         assert_eq!(mkfs_of(&volume), None, "a mkfs is left");
         node.must(volume.stage());
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -184,19 +178,19 @@ fn sigterm_during_mkfs_is_answered_and_ends_mkfs() {
 const POINTS: u32 = 20;
 
 /// Kills a `mountdevice` so long after its start; says whether it had not ended by then.
-fn kill_after(volume: &Volume<'_>, delay: Duration) -> bool {
+fn kill_after(volume: &Volume, delay: Duration) -> bool {
     let (call, _output) = spawn(volume.node.command(volume.stage()));
     kill_later(call, delay)
 }
 
 /// The same after the moment in which the disk was read and mkfs begins.
-fn kill_format_after(volume: &Volume<'_>, delay: Duration) -> bool {
+fn kill_format_after(volume: &Volume, delay: Duration) -> bool {
     let (mut call, _output) = spawn(volume.node.command(volume.stage()));
     wait_for_intent(volume, &mut call);
     kill_later(call, delay)
 }
 
-fn wait_for_intent(volume: &Volume<'_>, call: &mut Child) {
+fn wait_for_intent(volume: &Volume, call: &mut Child) {
     let is_intended = || {
         let record = fs::read_to_string(volume.record_path()).unwrap_or_default();
         record.contains("\"formatting\": {")
@@ -243,9 +237,8 @@ fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
             node.must(volume.stage());
             files::write_synced(&volume.global().join("f"), b"works");
             assert_eq!(layers_at(&volume.global()), 1, "{fs_type}, point {point}");
-            volume.take_away();
+            volume.ends();
             volume.must_be_sound();
-            nothing_is_left(&node, &[&volume]);
             fs::remove_file(volume.image()).unwrap();
         }
         assert!(struck >= POINTS / 4, "only {struck} calls of {fs_type} were killed in time");
@@ -255,8 +248,7 @@ fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
 #[test]
 fn a_disk_with_data_is_refused_after_a_kill_at_any_moment() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16G");
+    let (node, volume) = Volume::on_a_node("ext4", "16G");
     files::write_at(&volume.image(), 9_999_999, b"somebody's");
     let before = digest(&volume.image());
     node.must(volume.attach());
@@ -267,6 +259,5 @@ fn a_disk_with_data_is_refused_after_a_kill_at_any_moment() {
         assert!(message.contains("offset 9999999"), "{message}");
         assert_eq!(digest(&volume.image()), before, "point {point}");
     }
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

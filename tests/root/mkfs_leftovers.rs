@@ -1,7 +1,7 @@
 //! mkfs is killed at its writes, and somebody writes to the disk before the next call: only what that
 //! mkfs wrote is ever overwritten.
 
-use crate::checks::{digest, layers_at, nothing_is_left};
+use crate::checks::{digest, layers_at};
 use crate::crash::kill_at;
 use crate::files;
 use crate::support::{Answer, DISK, Node, output_of};
@@ -12,27 +12,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What a person does with a volume's disk.
-type Put = fn(&Volume<'_>);
+type Put = fn(&Volume);
 
-fn device(volume: &Volume<'_>) -> PathBuf {
+fn device(volume: &Volume) -> PathBuf {
     Path::new("/dev").join(volume.letter())
 }
 
 /// Writes to the disk as a program on this machine does.
-fn write(volume: &Volume<'_>, at: u64, bytes: &[u8]) {
+fn write(volume: &Volume, at: u64, bytes: &[u8]) {
     let disk = OpenOptions::new().write(true).open(device(volume)).unwrap();
     disk.write_all_at(bytes, at).unwrap();
     disk.sync_all().unwrap();
 }
 
-fn read(volume: &Volume<'_>, at: u64, length: usize) -> Vec<u8> {
+fn read(volume: &Volume, at: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     File::open(device(volume)).unwrap().read_exact_at(&mut bytes, at).unwrap();
     bytes
 }
 
 /// A `mountdevice` whose mkfs is killed at its n-th write; whether it came so far.
-fn kill_at_write(volume: &Volume<'_>, number: u32) -> bool {
+fn kill_at_write(volume: &Volume, number: u32) -> bool {
     let mut command = Command::new("strace");
     let inject = format!("inject=pwrite64:signal=KILL:when={number}");
     command.args(["-f", "-q", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject, DISK]);
@@ -46,8 +46,8 @@ fn kill_at_write(volume: &Volume<'_>, number: u32) -> bool {
 /// Somebody's bytes at each of these places make the leftovers of the mkfs data; without them it is
 /// finished.
 #[track_caller]
-fn refused_with_a_stranger(volume: &Volume<'_>, size: u64, what: &str, round: usize) {
-    let node = volume.node;
+fn refused_with_a_stranger(volume: &Volume, size: u64, what: &str, round: usize) {
+    let node = &volume.node;
     // The beginning, beside a mark of the file system, in its first sector where a partition table
     // lies, between what mkfs writes, in the middle, and at the end.
     let places = [0, 257, 446, 5000, size / 2 + 4096 + 7, size - 700];
@@ -97,9 +97,8 @@ fn a_mkfs_killed_at_its_writes_is_finished_unless_somebody_wrote_since() {
                 node.must(volume.stage());
                 assert_eq!(layers_at(&volume.global()), 1, "{what}");
             }
-            volume.take_away();
+            volume.ends();
             volume.must_be_sound();
-            nothing_is_left(&node, &[&volume]);
             std::fs::remove_file(volume.image()).unwrap();
             if !was_killed {
                 break;
@@ -130,8 +129,7 @@ fn what_a_person_puts_on_the_disk_after_a_killed_format_is_kept() {
         }),
     ];
     for (words, put) in by {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "320M");
+        let (node, volume) = Volume::on_a_node("ext4", "320M");
         node.must(volume.attach());
         make_folder(&volume.global());
         kill_at(&node, &volume.stage(), "stage.format.intent");
@@ -144,9 +142,8 @@ fn what_a_person_puts_on_the_disk_after_a_killed_format_is_kept() {
         assert!(told.contains("Nothing was changed") && !told.contains("nothing else"), "{told}");
         node.verb(&["format", &volume.id, "--yes"]).unwrap();
         node.must(volume.stage());
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -154,8 +151,7 @@ fn what_a_person_puts_on_the_disk_after_a_killed_format_is_kept() {
 #[test]
 fn a_file_system_that_was_finished_and_filled_is_mounted() {
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     node.must(volume.attach());
     make_folder(&volume.global());
     kill_at(&node, &volume.stage(), "stage.format.made");
@@ -166,9 +162,8 @@ fn a_file_system_that_was_finished_and_filled_is_mounted() {
     assert!(output_of(&mut debugfs).status.success());
     node.must(volume.stage());
     assert_eq!(files::read(volume.global().join("orders")).unwrap(), b"kept");
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// As a blank disk is: whoever knows the fixed places cannot know those at random.
@@ -178,8 +173,7 @@ fn data_between_the_fixed_places_is_kept_after_a_killed_format_too() {
     const BLOCK: u64 = 4096;
     needs!(mounts, seams);
     for fs_type in ["ext4", "xfs", "btrfs"] {
-        let node = Node::new();
-        let volume = Volume::create(&node, fs_type, &SIZE.to_string());
+        let (node, volume) = Volume::on_a_node(fs_type, &SIZE.to_string());
         node.must(volume.attach());
         make_folder(&volume.global());
         kill_at(&node, &volume.stage(), "stage.format.intent");
@@ -201,7 +195,6 @@ fn data_between_the_fixed_places_is_kept_after_a_killed_format_too() {
         node.must(volume.detach());
         node.must(volume.attach());
         node.must(volume.stage());
-        volume.take_away();
-        nothing_is_left(&node, &[&volume]);
+        volume.ends();
     }
 }

@@ -1,7 +1,7 @@
 //! A clean file system is mounted with no child process at all.
 
 use crate::checks::layers_at;
-use crate::support::{DISK, Node, output_of};
+use crate::support::{DISK, output_of};
 use crate::volume::{Volume, make_folder};
 use std::fs;
 use std::process::Command;
@@ -10,8 +10,7 @@ use std::process::Command;
 fn a_clean_disk_is_mounted_without_a_child() {
     needs!(mounts, strace);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
-        let node = Node::new();
-        let volume = Volume::create(&node, kind, size);
+        let (node, volume) = Volume::on_a_node(kind, size);
         volume.bring();
         volume.take_away();
         node.must(volume.attach());

@@ -8,8 +8,7 @@ use crate::volume::Volume;
 #[test]
 fn a_volume_of_this_node_is_not_given_to_another() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     for _ in 0..2 {
         let message = node.fails(volume.attach_to("node-b"));
@@ -27,15 +26,13 @@ fn a_volume_of_this_node_is_not_given_to_another() {
     neighbour.must(volume.seen_from(&neighbour).detach());
     assert_eq!(node.must(volume.is_attached())["attached"], true);
     assert_eq!(only_mount_at(&volume.global()).fs_type, "ext4");
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn a_volume_of_another_node_is_not_taken_from_it() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     // The controller-manager attaches for every node.
     for _ in 0..2 {
         let reply = node.must(volume.attach_to("node-b"));
@@ -52,16 +49,14 @@ fn a_volume_of_another_node_is_not_taken_from_it() {
     node.must(volume.detach_from("node-b"));
     node.must(volume.detach_from("node-b"));
     volume.bring();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// People type the volume's id and "1", as with the predecessor.
 #[test]
 fn a_volume_is_detached_by_hand_by_its_id() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     for words in
         [&["detach", &volume.id, "1"][..], &["detach", &volume.id], &["detach", &volume.pv]]
     {
@@ -87,8 +82,7 @@ fn after_detach_another_node_gets_the_volume_whatever_was_killed_before() {
         ("detach", "detach.requested"),
         ("local", "local.pull.let-go"),
     ] {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "16M");
+        let (node, volume) = Volume::on_a_node("ext4", "16M");
         let yank = ["local", "yank", &volume.id].map(str::to_owned).to_vec();
         let calls = [volume.attach(), volume.detach(), yank];
         let struck = calls.into_iter().find(|call| call[0] == word).unwrap();
@@ -128,6 +122,6 @@ fn of_two_nodes_that_ask_at_once_one_gets_the_volume() {
     }
 }
 
-fn gets(volume: &Volume<'_>, server: &str) -> bool {
+fn gets(volume: &Volume, server: &str) -> bool {
     volume.node.call(volume.attach_to(server)).json["status"] == "Success"
 }

@@ -18,7 +18,7 @@ fn bind(from: &Path, to: &Path) {
 
 /// The folder is let go, and takes nothing from a container.
 #[track_caller]
-fn is_let_go(volume: &Volume<'_>, container: &mut Container) {
+fn is_let_go(volume: &Volume, container: &mut Container) {
     volume.node.must(volume.unpublish(POD));
     let report = container.must_write_on(5);
     assert_eq!(report.file_systems.len(), 1, "it writes elsewhere: {report:?}");
@@ -27,7 +27,7 @@ fn is_let_go(volume: &Volume<'_>, container: &mut Container) {
 
 /// What was let go of was let go of for a container that counts as the pod's.
 #[track_caller]
-fn counts_as_the_pods(volume: &Volume<'_>) {
+fn counts_as_the_pods(volume: &Volume) {
     let folders = &volume.record()["let_go"]["folders"];
     assert!(folders[POD]["at"].is_u64(), "it counts as the pod's: {folders}");
 }
@@ -47,8 +47,7 @@ fn is_refused(node: &Node, call: &[String], container: &mut Container, place: &s
 fn a_container_in_no_pods_cgroup_keeps_what_it_was_given() {
     needs!(pods);
     for fs_type in ["ext4", "xfs"] {
-        let node = Node::new();
-        let volume = Volume::create(&node, fs_type, "320M");
+        let (node, volume) = Volume::on_a_node(fs_type, "320M");
         let folder = volume.bring_to_pod();
         let docker = Pod::new(Naming::Docker);
         for plan in [docker.container(), Plan::outside()] {
@@ -63,9 +62,8 @@ fn a_container_in_no_pods_cgroup_keeps_what_it_was_given() {
             assert_eq!((layers_at(&folder), layers_at(&volume.global())), (1, 1));
             container.die();
         }
-        volume.take_away();
+        volume.ends();
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -73,8 +71,7 @@ fn a_container_in_no_pods_cgroup_keeps_what_it_was_given() {
 #[test]
 fn a_path_of_the_containers_choice_does_not_decide() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     let pv = &volume.pv;
     let global = volume.global();
@@ -100,8 +97,7 @@ fn a_path_of_the_containers_choice_does_not_decide() {
     service.write(place.join("log").to_str().unwrap(), Duration::from_millis(1));
     is_refused(&node, &volume.unstage(), &mut service, place.to_str().unwrap());
     service.die();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// An agent's copies of the machine's folders, by whatever path, keep nothing here; nor do those of
@@ -110,8 +106,7 @@ fn a_path_of_the_containers_choice_does_not_decide() {
 fn an_agent_that_sees_the_machine_keeps_nothing() {
     needs!(pods);
     for wiped in [false, true] {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "64M");
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
         let folder = volume.bring_to_pod();
         fs::create_dir(folder.join("part")).unwrap();
         // As kubelet does for a container with `subPath`.
@@ -155,8 +150,7 @@ fn an_agent_that_sees_the_machine_keeps_nothing() {
 fn without_pods_cgroups_a_container_is_known_by_kubelets_files() {
     needs!(pods);
     let other = "3f399ae2-a3cd-41e8-95ee-5254001f7ecb";
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     let folder = volume.bring_to_pod();
     make_folder(&volume.pod(other));
     node.must(volume.publish(other));
@@ -173,16 +167,14 @@ fn without_pods_cgroups_a_container_is_known_by_kubelets_files() {
     assert!(message.contains(&format!("shop/orders-0 ({POD})")), "{message}");
     counts_as_the_pods(&volume);
     container.die();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// The files of a volume may be called as kubelet's are.
 #[test]
 fn a_volumes_own_files_are_no_pods() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     let folder = volume.bring_to_pod();
     let false_one = folder.join("pods/3f399ae2-a3cd-41e8-95ee-5254001f7ecb/containers/main");
     fs::create_dir_all(&false_one).unwrap();
@@ -194,6 +186,5 @@ fn a_volumes_own_files_are_no_pods() {
     is_refused(&node, &volume.unstage(), &mut container, "/data");
     counts_as_the_pods(&volume);
     container.die();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

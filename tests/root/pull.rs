@@ -21,8 +21,7 @@ const HEAL_OFF: &str = "[heal]\nmode = \"off\"";
 #[test]
 fn detach_of_a_mounted_volume_is_refused() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let pod = volume.bring_to_pod();
     let letter = volume.letter();
     let stays = |message: String| {
@@ -48,8 +47,7 @@ fn detach_of_a_mounted_volume_is_refused() {
 #[test]
 fn a_disk_that_somebody_only_reads_is_detached_for_good() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     files::write_synced(&volume.bring_to_pod().join("f"), b"kept");
     node.must(volume.unpublish(POD));
     node.must(volume.unstage());
@@ -64,9 +62,8 @@ fn a_disk_that_somebody_only_reads_is_detached_for_good() {
     node.must(volume.wait(""));
     node.must(volume.stage());
     assert_eq!(files::read(volume.global().join("f")).unwrap(), b"kept");
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 #[test]
@@ -84,8 +81,7 @@ fn with_the_guard_off_detach_pulls_the_disk() {
 #[test]
 fn a_guard_that_only_warns_says_what_it_would_have_refused() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     node.configure("[guard]\nmode = \"warn\"");
     node.must(volume.detach());
@@ -96,7 +92,7 @@ fn a_guard_that_only_warns_says_what_it_would_have_refused() {
 
 /// A volume with data is pulled while a pod uses it, and comes back: the data is there, and
 /// nothing that the old side still writes gets to the new one.
-pub fn pulled_and_back(fs_type: &'static str, size: &str, pull: impl Fn(&Volume<'_>)) {
+pub fn pulled_and_back(fs_type: &'static str, size: &str, pull: impl Fn(&Volume)) {
     let node = Node::new();
     // What lives on the dead disk is looked at here, not healed.
     node.configure(HEAL_OFF);
@@ -150,9 +146,8 @@ pub fn pulled_and_back(fs_type: &'static str, size: &str, pull: impl Fn(&Volume<
     node.must(volume.publish(POD));
     assert_eq!(only_mount_at(&pod).number, number_of(&new));
     assert!(files::read(pod.join("data")).unwrap() == data, "the data is another");
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 #[test]
@@ -164,7 +159,7 @@ fn a_pull_that_broke_off_is_finished_by_the_same_detach() {
         for strike in [kill_at as Strike, panic_at] {
             pulled_and_back("ext4", "16M", |volume| {
                 volume.node.configure(GUARD_OFF);
-                strike(volume.node, &volume.detach(), step);
+                strike(&volume.node, &volume.detach(), step);
                 volume.node.must(volume.detach());
                 volume.node.configure(HEAL_OFF);
             });

@@ -3,13 +3,12 @@
 use crate::checks::{nothing_is_left, only_mount_at};
 use crate::files;
 use crate::letters::attach_under_another_letter;
-use crate::support::Node;
 use crate::volume::{Call, POD, Volume, make_folder};
 use serde_json::json;
 use std::fs;
 
 /// Everything that a life calls, in order, with kubelet's folders made in between.
-fn life(volume: &Volume<'_>) -> Vec<Call> {
+fn life(volume: &Volume) -> Vec<Call> {
     make_folder(&volume.global());
     make_folder(&volume.pod(POD));
     vec![
@@ -28,8 +27,7 @@ fn life(volume: &Volume<'_>) -> Vec<Call> {
 #[test]
 fn state_and_run_folders_can_vanish_before_every_call() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let mut first_letter: Option<String> = None;
     for round in 0..2 {
         let taken =
@@ -58,8 +56,7 @@ fn state_and_run_folders_can_vanish_before_every_call() {
 #[test]
 fn a_record_of_a_newer_version_is_used_and_keeps_its_keys() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let newer = json!({
         "format": 7, "volume": volume.id, "was_mounted": false,
         "colour": {"deep": [1, {"x": null}]}, "healed_at": "2027-01-01",
@@ -83,8 +80,7 @@ fn a_record_of_a_newer_version_is_used_and_keeps_its_keys() {
 #[test]
 fn a_record_that_cannot_be_read_stops_nothing() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     for call in life(&volume) {
         for text in ["", "{\"format\": 1, \"vol", "[]", "{\"format\":1,\"volume\":\"another\"}"] {
             for path in [volume.record_path(), volume.boot_record_path()] {
@@ -102,8 +98,7 @@ fn a_record_that_cannot_be_read_stops_nothing() {
 #[test]
 fn a_staging_that_was_lost_is_remembered_by_the_next_call() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     let (lasting, of_the_boot) = (volume.record_path(), volume.boot_record_path());
     for lost in [vec![&lasting], vec![&of_the_boot], vec![&lasting, &of_the_boot]] {
@@ -115,6 +110,5 @@ fn a_staging_that_was_lost_is_remembered_by_the_next_call() {
         assert_eq!(volume.record()["was_mounted"], true);
         assert_eq!(volume.record()["staged"]["fs_type"], "ext4");
     }
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

@@ -3,7 +3,6 @@
 use crate::checks::{digest, layers_at, nothing_is_left};
 use crate::files;
 use crate::holders::run;
-use crate::support::Node;
 use crate::volume::{Volume, make_folder};
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -12,8 +11,7 @@ use std::path::Path;
 /// asked for, and change no byte.
 #[track_caller]
 fn refused(size: &str, prepare: impl FnOnce(&Path), wishes: &[&str], text: &str) {
-    let node = Node::new();
-    let volume = Volume::create(&node, "", size);
+    let (node, volume) = Volume::on_a_node("", size);
     prepare(&volume.image());
     let before = digest(&volume.image());
     node.must(volume.attach());
@@ -123,8 +121,7 @@ fn a_disk_smaller_than_its_file_system_is_refused() {
 #[test]
 fn a_file_system_that_e2fsck_will_not_mend_alone_is_refused() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let image = volume.image();
     let image = image.to_str().unwrap();
     run("mkfs.ext4", &["-q", image]);
@@ -145,8 +142,7 @@ fn a_file_system_that_e2fsck_will_not_mend_alone_is_refused() {
 #[test]
 fn a_blank_disk_that_was_mounted_before_is_not_formatted() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     node.must(volume.unstage());
     files::write_at(&Path::new("/dev").join(volume.letter()), 0, &vec![0; 16 << 20]);
@@ -156,6 +152,5 @@ fn a_blank_disk_that_was_mounted_before_is_not_formatted() {
         assert!(message.contains("mounted the volume before"), "{message}");
     }
     assert_eq!(digest(&volume.image()), before);
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

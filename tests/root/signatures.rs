@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const SIZE: u64 = 320 * MIB;
 
 /// A volume whose image has a file system by the tool of that kind, and is changed after.
-fn prepared<'n>(node: &'n Node, maker: &[&str], change: impl FnOnce(&Path)) -> Volume<'n> {
+fn prepared(node: &Node, maker: &[&str], change: impl FnOnce(&Path)) -> Volume {
     let volume = Volume::create(node, "", &SIZE.to_string());
     let image = volume.image();
     let path = image.to_str().unwrap();
@@ -185,7 +185,7 @@ fn what_a_superblock_asks_for_is_measured_as_an_option_is() {
 }
 
 /// A volume that is mounted, and another one that is a clone of it.
-fn original_and_clone(node: &Node) -> (Volume<'_>, Volume<'_>) {
+fn original_and_clone(node: &Node) -> (Volume, Volume) {
     let original = Volume::create(node, "xfs", &SIZE.to_string());
     original.bring();
     files::write_synced(&original.global().join("f"), b"of the original");

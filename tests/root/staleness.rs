@@ -6,24 +6,22 @@ use crate::checks::{nothing_is_left, table};
 use crate::files;
 use crate::support::Node;
 use crate::support::pods::{Container, Naming, Pod};
-use crate::volume::{Volume, make_folder};
+use crate::volume::Volume;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-struct Scene<'n> {
-    volume: Volume<'n>,
+struct Scene {
+    volume: Volume,
     pod: Pod,
     container: Container,
 }
 
-impl<'n> Scene<'n> {
-    fn new(node: &'n Node) -> Self {
+impl Scene {
+    fn new(node: &Node) -> Self {
         let pod = Pod::new(Naming::Systemd);
         let volume = Volume::create(node, "ext4", "64M");
-        volume.bring();
-        make_folder(&volume.pod(pod.uid()));
-        node.must(volume.publish(pod.uid()));
+        volume.bring_to(pod.uid());
         let container = pod.container_with(&volume.pod(pod.uid()));
         Self { volume, pod, container }
     }
@@ -100,7 +98,7 @@ struct MadeUp {
 }
 
 impl MadeUp {
-    fn new(scene: &Scene<'_>, name: &str, old: &[(&str, &str)]) -> Self {
+    fn new(scene: &Scene, name: &str, old: &[(&str, &str)]) -> Self {
         let made_up = Self::alone(scene, name, old);
         let image = scene.volume.image();
         made_up.disk("loop4000", "7:4000", &[("loop/backing_file", image.to_str().unwrap())]);
@@ -108,7 +106,7 @@ impl MadeUp {
     }
 
     /// The same without the volume's disk.
-    fn alone(scene: &Scene<'_>, name: &str, old: &[(&str, &str)]) -> Self {
+    fn alone(scene: &Scene, name: &str, old: &[(&str, &str)]) -> Self {
         let made_up = Self { root: scene.volume.node.base().join("sys") };
         let number = crate::checks::number_of(&scene.volume.letter()).to_string();
         made_up.disk(name, &number, old);
@@ -128,7 +126,7 @@ impl MadeUp {
     }
 
     /// The health that status shows, and why.
-    fn health(&self, scene: &Scene<'_>) -> (String, String) {
+    fn health(&self, scene: &Scene) -> (String, String) {
         let mut command = scene.volume.node.command(["status", "--json"]);
         let output = command.env("INCLOUD_DISK_SYSFS", &self.root).output().unwrap();
         let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -138,7 +136,7 @@ impl MadeUp {
         (word("health"), word("because"))
     }
 
-    fn heal(&self, scene: &Scene<'_>) -> String {
+    fn heal(&self, scene: &Scene) -> String {
         let mut command = scene.volume.node.command(["heal", &scene.volume.id]);
         let output = command.env("INCLOUD_DISK_SYSFS", &self.root).output().unwrap();
         assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -245,8 +243,7 @@ fn a_disk_that_is_offline_is_not_well() {
 #[test]
 fn a_number_that_was_given_away_is_not_the_volumes() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     let number = crate::checks::number_of(&volume.letter());
     // The machine remembers the number and is not told of the unmount.

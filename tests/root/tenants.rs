@@ -27,7 +27,7 @@ fn delegated(root: &Path, name: &str) -> PathBuf {
     folder
 }
 
-fn is_free(volume: &Volume<'_>) -> bool {
+fn is_free(volume: &Volume) -> bool {
     let mut alone = OpenOptions::new();
     alone.read(true).custom_flags(nix::libc::O_EXCL);
     alone.open(format!("/dev/{}", volume.letter())).is_ok()
@@ -72,7 +72,6 @@ fn a_cgroup_that_a_user_named_is_nobodys_pod() {
     let message = node.fails(volume.unstage());
     assert!(message.contains(&format!("{} (", container.pid())), "{message}");
     volume.ends_with(&victim, container);
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// A user's false pod with a copy of the machine's mounts is no consumer of the device either.
@@ -82,9 +81,7 @@ fn a_false_pod_of_a_consumers_name_does_not_keep_the_device() {
     let node = Node::new();
     let victim = Pod::new(Naming::Systemd);
     let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring();
-    make_folder(&volume.pod(victim.uid()));
-    node.must(volume.publish(victim.uid()));
+    volume.bring_to(victim.uid());
     let folder = delegated(&victim.cgroup_roots()[0], &format!("pod{}", victim.uid()));
     let user = Plan::outside().of_user(USER).start();
     fs::write(folder.join("cgroup.procs"), user.pid().to_string()).unwrap();
@@ -106,9 +103,7 @@ fn a_users_mount_namespace_does_not_keep_the_volume() {
         let node = Node::new();
         let pod = Pod::new(Naming::Cgroupfs);
         let volume = Volume::create(&node, fs_type, "320M");
-        volume.bring();
-        make_folder(&volume.pod(pod.uid()));
-        node.must(volume.publish(pod.uid()));
+        volume.bring_to(pod.uid());
         let mut users =
             Plan::start_all((0..20).map(|_| Plan::outside().of_user(USER)).collect::<Vec<_>>());
         // One who makes another namespace in his own, and one who covers the way to the folder.
@@ -147,8 +142,7 @@ fn a_users_mount_namespace_does_not_keep_the_volume() {
 fn a_tree_of_mounts_that_no_table_shows_does_not_keep_the_volume() {
     needs!(pods);
     for way in ["unmountdevice", "release"] {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "64M");
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
         volume.bring();
         let mut user = Plan::outside().of_user(USER).start();
         user.must(&Order::HoldTree);
@@ -192,8 +186,7 @@ fn an_end_of_copies_that_was_killed_is_finished_by_the_same_call() {
     for (step, user_stays) in
         [("unmount.own", true), ("mounts.renewing", true), ("mounts.renewing", false)]
     {
-        let node = Node::new();
-        let volume = Volume::create(&node, "ext4", "64M");
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
         volume.bring();
         let user = Plan::outside().of_user(USER).start();
         crate::crash::kill_at(&node, &volume.unstage(), step);
@@ -254,8 +247,7 @@ fn where_mounts_are_shared_and_where_the_folder_is_not_empty() {
 #[test]
 fn a_users_open_file_is_named_with_what_ends_it() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     files::write_synced(&volume.global().join("f"), b"x");
     // A machine whose folders any user may walk through.
@@ -301,8 +293,7 @@ fn a_socket_of_the_nodes_name_takes_no_label() {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
     use std::os::fd::AsRawFd;
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "xfs", "320M");
+    let (_, volume) = Volume::on_a_node("xfs", "320M");
     let name = format!("incloud-disk/{}", volume.id);
     let socket =
         socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).unwrap();
@@ -312,16 +303,14 @@ fn a_socket_of_the_nodes_name_takes_no_label() {
     assert_eq!(Path::new(&only_mount_at(&volume.global()).source), volume.label());
     assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
     drop(socket);
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// A lock that others may open they may hold: while a mount is made, all of them are root's.
 #[test]
 fn no_lock_can_be_opened_by_a_user() {
     needs!(mounts, seams);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     node.must(volume.attach());
     make_folder(&volume.global());
     let held = node.base().join("held");
@@ -344,16 +333,14 @@ fn no_lock_can_be_opened_by_a_user() {
     fs::remove_file(&held).unwrap();
     node.must(volume.stage());
     assert_eq!(Path::new(&only_mount_at(&volume.global()).source), volume.label());
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// Any user may name a source: of a FUSE mount here, or of a tmpfs in a namespace of his own.
 #[test]
 fn a_label_of_a_users_making_says_nothing() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     let home = node.base().join("home");
     fs::create_dir(&home).unwrap();
     mount(Some(&volume.label()), &home, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();

@@ -15,7 +15,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// The disk is back under another number, by somebody who does not heal.
-pub fn bring_back(volume: &Volume<'_>) -> PathBuf {
+pub fn bring_back(volume: &Volume) -> PathBuf {
     volume.node.configure("[heal]\nmode = \"off\"");
     volume.node.must(volume.attach());
     volume.node.configure("");
@@ -89,7 +89,7 @@ fn the_disk_that_came_heals_its_own_volume_and_no_other() {
     goes_on(&mut in_second, 3);
 
     for (volume, pod, container) in [(&first, &one, in_first), (&second, &two, in_second)] {
-        volume.ends_with(pod, container);
+        volume.take_away_with(pod, container);
     }
     nothing_is_left(&node, &[&first, &second]);
 }
@@ -99,8 +99,7 @@ fn the_disk_that_came_heals_its_own_volume_and_no_other() {
 #[test]
 fn a_disk_of_nobodys_ends_at_once() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     let disk = PathBuf::from("/dev").join(volume.letter());
     assert_eq!(say(&node, &["heal", "--device", disk.to_str().unwrap()]), "");
@@ -140,7 +139,6 @@ fn heal_mode_off_is_obeyed_unless_a_person_names_a_volume() {
     say(&node, &["heal", &volume.id]);
     goes_on(&mut container, 3);
     volume.ends_with(&pod, container);
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// What cannot be healed is told with its cause, does not stop the others, and fails.
@@ -235,7 +233,6 @@ fn a_process_that_waits_heals_each_time_a_disk_comes_back() {
         assert_eq!(said.matches(&line).count(), 3, "{said}");
         volume.ends_with(&pod, container);
         volume.must_be_sound();
-        nothing_is_left(&node, &[&volume]);
     }
 }
 
@@ -251,8 +248,7 @@ fn goes_on_by_itself(container: &mut crate::support::pods::Container) {
 #[test]
 fn a_process_that_waits_is_silent_while_all_is_well() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     make_folder(&volume.pod("uid-1"));
     files::write_synced(&volume.global().join("kept"), b"x");
@@ -264,6 +260,5 @@ fn a_process_that_waits_is_silent_while_all_is_well() {
     eventually("it looks", has_worker);
     eventually("it waits", || !has_worker() && text("status").contains("State:\tS"));
     assert_eq!(watching.end(Signal::SIGTERM), "");
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

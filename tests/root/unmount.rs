@@ -8,15 +8,14 @@ use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 
 /// The two calls and the folder of each.
-fn both(volume: &Volume<'_>) -> [(Call, std::path::PathBuf); 2] {
+fn both(volume: &Volume) -> [(Call, std::path::PathBuf); 2] {
     [(volume.unpublish(POD), volume.pod(POD)), (volume.unstage(), volume.global())]
 }
 
 #[test]
 fn unmounting_what_is_not_mounted_is_success() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     for (call, folder) in both(&volume) {
         node.must(&call);
         assert!(!folder.exists(), "{folder:?} was made");
@@ -32,8 +31,7 @@ fn unmounting_what_is_not_mounted_is_success() {
 #[test]
 fn every_layer_is_unmounted() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring_to_pod();
     for (call, folder) in both(&volume) {
         let text = folder.to_str().unwrap();
@@ -52,8 +50,7 @@ fn every_layer_is_unmounted() {
 #[test]
 fn a_busy_folder_is_a_failure_until_its_user_ends() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring_to_pod();
     for (call, folder) in both(&volume) {
         files::write_synced(&folder.join("f"), b"data");
@@ -80,16 +77,14 @@ fn a_busy_folder_is_a_failure_until_its_user_ends() {
         node.must(volume.unpublish(POD));
         node.must(&call);
     }
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// kubelet asks so after a reboot, and when the folder was removed behind its back.
 #[test]
 fn a_record_of_a_mount_that_is_gone_does_no_harm() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring_to_pod();
     for (call, folder) in both(&volume) {
         run("umount", &[folder.to_str().unwrap()]);

@@ -16,15 +16,15 @@ pub const POD: &str = "7a5c1e0b-3d52-4f0e-9a35-6f1d0c8b2e44";
 /// A volume of a node's cloud. Its id is a UUID: labelled nodes are the whole machine's, so no two
 /// tests may use the same one.
 #[derive(Debug)]
-pub struct Volume<'n> {
-    pub node: &'n Node,
+pub struct Volume {
+    pub node: Node,
     pub id: String,
     pub pv: String,
     /// The file system that the claim asks for; may be empty.
     pub fs_type: &'static str,
 }
 
-impl Drop for Volume<'_> {
+impl Drop for Volume {
     fn drop(&mut self) {
         // A failed test must not leave its node to the next run.
         for path in self.label_and_lock() {
@@ -51,19 +51,27 @@ pub fn make_folder(path: &Path) {
     fs::DirBuilder::new().recursive(true).mode(0o750).create(path).expect("kubelet's folder");
 }
 
-impl<'n> Volume<'n> {
+impl Volume {
     /// A new volume in the node's cloud.
     #[track_caller]
-    pub fn create(node: &'n Node, fs_type: &'static str, size: &str) -> Self {
+    pub fn create(node: &Node, fs_type: &'static str, size: &str) -> Self {
         let id = uuid();
         let pv = format!("pvc-{}", uuid());
         node.create(&id, size);
-        Self { node, id, pv, fs_type }
+        Self { node: node.clone(), id, pv, fs_type }
+    }
+
+    /// The same on a node of its own.
+    #[track_caller]
+    pub fn on_a_node(fs_type: &'static str, size: &str) -> (Node, Self) {
+        let node = Node::new();
+        let volume = Self::create(&node, fs_type, size);
+        (node, volume)
     }
 
     /// The same volume, seen from another node of the scene.
-    pub fn seen_from<'m>(&self, node: &'m Node) -> Volume<'m> {
-        Volume { node, id: self.id.clone(), pv: self.pv.clone(), fs_type: self.fs_type }
+    pub fn seen_from(&self, node: &Node) -> Self {
+        Self { node: node.clone(), id: self.id.clone(), pv: self.pv.clone(), fs_type: self.fs_type }
     }
 
     pub fn global(&self) -> PathBuf {
@@ -203,10 +211,16 @@ impl<'n> Volume<'n> {
     /// Attached, staged, and in the pod's folder.
     #[track_caller]
     pub fn bring_to_pod(&self) -> PathBuf {
+        self.bring_to(POD)
+    }
+
+    /// The same in the folder of this pod.
+    #[track_caller]
+    pub fn bring_to(&self, uid: &str) -> PathBuf {
         self.bring();
-        make_folder(&self.pod(POD));
-        self.node.must(self.publish(POD));
-        self.pod(POD)
+        make_folder(&self.pod(uid));
+        self.node.must(self.publish(uid));
+        self.pod(uid)
     }
 
     /// Everything back, folders included, as kubelet removes them.
@@ -223,10 +237,24 @@ impl<'n> Volume<'n> {
 
     /// Its pod ends, and kubelet takes everything back.
     #[track_caller]
-    pub fn ends_with(&self, pod: &Pod, container: Container) {
+    pub fn take_away_with(&self, pod: &Pod, container: Container) {
         container.die();
         self.node.must(self.unpublish(pod.uid()));
         self.take_away();
+    }
+
+    /// Taken away, and nothing is left of the node's only volume.
+    #[track_caller]
+    pub fn ends(&self) {
+        self.take_away();
+        checks::nothing_is_left(&self.node, &[self]);
+    }
+
+    /// The same with its pod.
+    #[track_caller]
+    pub fn ends_with(&self, pod: &Pod, container: Container) {
+        self.take_away_with(pod, container);
+        checks::nothing_is_left(&self.node, &[self]);
     }
 
     /// The volume's file system, unmounted and detached, has no flaw.

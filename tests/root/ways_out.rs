@@ -25,9 +25,7 @@ fn what_a_refused_unmountdevice_names_ends_it() {
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring();
-    make_folder(&volume.pod(pod.uid()));
-    node.must(volume.publish(pod.uid()));
+    volume.bring_to(pod.uid());
     let container = pod.container_with(&volume.pod(pod.uid()));
     let message = node.fails(volume.unstage());
     let (release, force) =
@@ -48,8 +46,7 @@ fn what_a_refused_unmountdevice_names_ends_it() {
 #[test]
 fn mounts_that_stand_on_the_volume_are_named_with_what_ends_them() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     let pod = volume.bring_to_pod();
     for (folder, call) in [(pod, volume.unpublish(POD)), (volume.global(), volume.unstage())] {
         let (sub, below) = (folder.join("sub"), folder.join("sub/below"));
@@ -69,16 +66,14 @@ fn mounts_that_stand_on_the_volume_are_named_with_what_ends_them() {
         assert_eq!(layers_at(&folder), 0);
     }
     fs::remove_dir(volume.pod(POD)).unwrap();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// At fee4868 neither a mount nor a format says who.
 #[test]
 fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     node.must(volume.attach());
     make_folder(&volume.global());
     for _ in ["blank", "formatted"] {
@@ -91,8 +86,7 @@ fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
         node.must(volume.stage());
         node.must(volume.unstage());
     }
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// Who lives in a container names places as he likes, and has as many as he likes. At fee4868 the
@@ -105,9 +99,7 @@ fn a_tenants_many_long_names_neither_hide_the_way_out_nor_lose_the_record() {
     let node = Node::new();
     let pod = Pod::new(Naming::Cgroupfs);
     let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring();
-    make_folder(&volume.pod(pod.uid()));
-    node.must(volume.publish(pod.uid()));
+    volume.bring_to(pod.uid());
     let below = ["x"; 15].map(|name| name.repeat(240)).join("/");
     fs::create_dir_all(volume.pod(pod.uid()).join(&below)).unwrap();
     let mut container = pod.container_with(&volume.pod(pod.uid()));
@@ -129,6 +121,5 @@ fn a_tenants_many_long_names_neither_hide_the_way_out_nor_lose_the_record() {
     });
     fs::remove_dir(volume.pod(pod.uid())).unwrap();
     eventually("the disk is let go", || node.call(volume.unstage()).json["status"] == "Success");
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }

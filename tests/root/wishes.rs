@@ -19,8 +19,7 @@ fn with(mut call: Call, key: &str, value: &str) -> Call {
 fn a_mount_has_the_options_of_its_volume() {
     needs!(mounts);
     for (kind, size, data) in [("ext4", "64M", "commit=77"), ("xfs", "320M", "allocsize=64k")] {
-        let node = Node::new();
-        let volume = Volume::create(&node, kind, size);
+        let (node, volume) = Volume::on_a_node(kind, size);
         node.must(volume.attach());
         make_folder(&volume.global());
         let wish = format!("noatime,nosuid,{data}");
@@ -32,16 +31,14 @@ fn a_mount_has_the_options_of_its_volume() {
         assert!(mount.super_options.contains(data), "{}", mount.super_options);
         assert!(!mount.options.contains("nodev"), "no hardening that nobody asked for");
         assert!(volume.record()["staged"]["options"].as_str().unwrap().contains(data));
-        volume.take_away();
-        nothing_is_left(&node, &[&volume]);
+        volume.ends();
     }
 }
 
 #[test]
 fn an_option_that_is_not_allowed_fails_before_anything_is_done() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     for (key, value) in [
         ("mountOptions", "journal_dev=2049"),
         ("mountOptions", "errors=panic"),
@@ -62,8 +59,7 @@ fn an_option_that_is_not_allowed_fails_before_anything_is_done() {
 #[test]
 fn a_new_file_system_has_the_options_of_its_volume() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     node.must(volume.attach());
     make_folder(&volume.global());
     node.must(with(volume.stage(), "mkfsOptions", "-b 1024 -m 3 -O ^has_journal"));
@@ -77,8 +73,7 @@ fn a_new_file_system_has_the_options_of_its_volume() {
 fn a_shared_volume_is_mounted_without_a_write_to_its_disk() {
     needs!(mounts);
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
-        let node = Node::new();
-        let volume = Volume::create(&node, kind, size);
+        let (node, volume) = Volume::on_a_node(kind, size);
         let shared = |call: Call| with(call, "share", "read-only");
         // Blank: nobody may make a file system of it.
         node.must(shared(volume.attach()));
@@ -106,8 +101,7 @@ fn a_shared_volume_is_mounted_without_a_write_to_its_disk() {
 #[test]
 fn what_a_mount_hides_is_said_and_kept() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     make_folder(&volume.global().join("deep"));
     files::write_synced(&volume.global().join("deep/lost"), b"written while unmounted");
     volume.bring();
@@ -125,8 +119,7 @@ fn what_a_mount_hides_is_said_and_kept() {
 #[test]
 fn an_xfs_is_mounted_beside_its_own_dead_mount() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "xfs", "320M");
+    let (node, volume) = Volume::on_a_node("xfs", "320M");
     volume.bring_to_pod();
     files::write_synced(&volume.global().join("f"), b"kept");
     node.verb(&["local", "yank", &volume.id]).unwrap();
@@ -138,8 +131,7 @@ fn an_xfs_is_mounted_beside_its_own_dead_mount() {
     assert!(mount.super_options.contains("nouuid"), "{}", mount.super_options);
     assert_eq!(files::read(volume.global().join("f")).unwrap(), b"kept");
     node.must(volume.unpublish(POD));
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 /// Two live copies of one file system: nothing is proven dead, and the kernel's refusal stands.

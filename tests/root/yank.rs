@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use std::fs::{self, File};
 
 #[track_caller]
-fn yank(volume: &Volume<'_>) -> String {
+fn yank(volume: &Volume) -> String {
     volume.node.verb(&["local", "yank", &volume.id]).expect("the disk is pulled")
 }
 
@@ -64,9 +64,8 @@ fn a_disk_is_yanked_from_under_another_namespace() {
     drop(container);
     eventually("the old disk is gone", || loop_devices_below(&node.base()).len() == 1);
     assert_eq!(files::read(pod.join("more")).unwrap(), b"new");
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }
 
 /// Each time the letter is pinned by a mount that nobody took off.
@@ -102,7 +101,7 @@ fn a_yank_that_was_killed_is_finished_by_the_next_one() {
     for step in ["local.pull.shut-down", "local.pull.let-go"] {
         pulled_and_back("ext4", "16M", |volume| {
             let call = ["local", "yank", &volume.id].map(str::to_owned).to_vec();
-            kill_at(volume.node, &call, step);
+            kill_at(&volume.node, &call, step);
             yank(volume);
         });
     }
@@ -111,8 +110,7 @@ fn a_yank_that_was_killed_is_finished_by_the_next_one() {
 #[test]
 fn a_disk_that_is_not_mounted_is_yanked_too() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     node.must(volume.unstage());
     let text = yank(&volume);
@@ -121,15 +119,13 @@ fn a_disk_that_is_not_mounted_is_yanked_too() {
     assert_eq!(node.must(volume.is_attached())["attached"], false);
     volume.must_be_sound();
     volume.bring();
-    volume.take_away();
-    nothing_is_left(&node, &[&volume]);
+    volume.ends();
 }
 
 #[test]
 fn what_cannot_be_yanked_is_said() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     let before = digest(&volume.image());
     for attached_to in [None, Some("node-b")] {
         if let Some(other) = attached_to {
@@ -148,8 +144,7 @@ fn what_cannot_be_yanked_is_said() {
 #[test]
 fn a_volume_is_deleted_only_when_it_is_attached_nowhere() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     for server in ["node-a", "node-b"] {
         node.must(volume.attach_to(server));
         let complaint = node.verb(&["local", "delete", &volume.id]).unwrap_err();

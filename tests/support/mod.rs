@@ -33,7 +33,7 @@ use tempfile::TempDir;
 pub const DISK: &str = env!("CARGO_BIN_EXE_disk");
 
 /// One machine: folders of its own, a configuration of its own, a local cloud.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Node {
     /// Its name.
     pub name: String,

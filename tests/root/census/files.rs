@@ -16,7 +16,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A file of the volume, with enough in it to be mapped.
-fn file_of(volume: &Volume<'_>) -> PathBuf {
+fn file_of(volume: &Volume) -> PathBuf {
     let file = volume.global().join("file");
     files::write_synced(&file, &[7; 8192]);
     file
@@ -154,12 +154,12 @@ fn a_containers_files_are_told() {
     volume.take_away();
 }
 
-fn device_of(volume: &Volume<'_>) -> Device {
+fn device_of(volume: &Volume) -> Device {
     let (kernel_name, number) = (volume.letter(), number_of(&volume.letter()));
     Device { kernel_name, number, size: 0, read_only: false, sequence: None, proof: Proof::Whole }
 }
 
-fn is_free(volume: &Volume<'_>) -> bool {
+fn is_free(volume: &Volume) -> bool {
     crate::support::with_files(|| {
         SysfsDevices::default().exclusive_open(&device_of(volume)).unwrap().is_free().unwrap()
     })
@@ -170,8 +170,7 @@ fn is_free(volume: &Volume<'_>) -> bool {
 #[test]
 fn whoever_has_the_disk_open_is_told() {
     needs!(containers);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     let number = number_of(&volume.letter());
     let path = Path::new("/dev").join(volume.letter());

@@ -55,8 +55,7 @@ fn a_loop_device_on_a_file_is_told() {
 #[test]
 fn a_loop_device_on_the_disk_is_told() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     let number = number_of(&volume.letter());
     let disk = Path::new("/dev").join(volume.letter());
@@ -113,8 +112,7 @@ fn a_swap_file_is_told() {
 #[test]
 fn a_swapping_disk_is_told() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     let number = number_of(&volume.letter());
     let disk = Path::new("/dev").join(volume.letter());

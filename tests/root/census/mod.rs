@@ -61,7 +61,7 @@ fn both_ways(number: DeviceNumber) -> [NamespaceUses; 2] {
 
 /// A mounted volume, and its number.
 #[track_caller]
-fn mounted<'n>(node: &'n Node, fs_type: &'static str) -> (Volume<'n>, DeviceNumber) {
+fn mounted(node: &Node, fs_type: &'static str) -> (Volume, DeviceNumber) {
     let size = if fs_type == "xfs" { "300M" } else { "16M" };
     let volume = Volume::create(node, fs_type, size);
     volume.bring();

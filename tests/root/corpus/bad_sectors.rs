@@ -1,7 +1,7 @@
 //! Blank disks with a sector that cannot be read: nobody knows what stood there.
 
 use crate::checks::{digest, layers_at, nothing_is_left};
-use crate::support::{FailingDisk, Node, private_mounts_and_fuse};
+use crate::support::{FailingDisk, private_mounts_and_fuse};
 use crate::volume::{Volume, make_folder};
 use regex_lite::Regex;
 use std::fs;
@@ -23,8 +23,7 @@ fn place_in(message: &str) -> u64 {
 
 #[track_caller]
 fn is_refused_with_a_bad_sector_at(offset: u64) {
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", &SIZE.to_string());
+    let (node, volume) = Volume::on_a_node("ext4", &SIZE.to_string());
     let disk = FailingDisk::over(&volume.image());
     disk.fail_reads(offset..offset + 512);
     node.must(volume.attach());
@@ -79,8 +78,7 @@ places! {
 #[test]
 fn the_superblock_of_an_ext4() {
     needs!(fuse);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     volume.take_away();
     let before = digest(&volume.image());

@@ -44,19 +44,15 @@ mod raid;
 mod volumes;
 mod xfs;
 
-use crate::checks::nothing_is_left;
-use crate::support::Node;
 use crate::volume::Volume;
 
 /// What all the others are compared with: the same calls do format a blank disk.
 #[test]
 fn a_blank_disk_is_formatted() {
     needs!(mounts);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "16M");
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
     volume.bring();
     assert!(trial::says_that_it_formatted(&node));
-    volume.take_away();
+    volume.ends();
     volume.must_be_sound();
-    nothing_is_left(&node, &[&volume]);
 }

@@ -55,7 +55,7 @@ pub fn says_that_it_formatted(node: &Node) -> bool {
 
 struct Trial<'n> {
     node: &'n Node,
-    volume: Volume<'n>,
+    volume: Volume,
     image: &'n Image,
     variant: Variant,
     is_blank: bool,

@@ -42,7 +42,7 @@ fn each_health_is_seen_by_every_verb() {
     assert_eq!(node.log(), before, "looking leaves no trace");
 }
 
-fn status(node: &Node, scene: &Scene<'_>) {
+fn status(node: &Node, scene: &Scene) {
     let (text, _) = said(node, &["status"]);
     assert!(!text.contains('\x1b'), "nobody looks, so there is no colour");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -66,7 +66,7 @@ fn status(node: &Node, scene: &Scene<'_>) {
 
     let found = json(node, &["status"]);
     assert_eq!((&found["format"], &found["cloud_answered"]), (&1.into(), &true.into()));
-    let of = |volume: &Volume<'_>| {
+    let of = |volume: &Volume| {
         let all = found["volumes"].as_array().unwrap();
         all.iter().find(|one| one["id"] == volume.id.as_str()).unwrap()
     };
@@ -92,7 +92,7 @@ fn status(node: &Node, scene: &Scene<'_>) {
     assert_eq!(of(&scene.guarded)["refused"][0]["count"], 2);
 }
 
-fn explain(node: &Node, scene: &Scene<'_>) {
+fn explain(node: &Node, scene: &Scene) {
     for (health, volume) in scene.each() {
         for name in [&volume.id, &volume.pv] {
             let (text, status) = said(node, &["explain", name]);
@@ -125,7 +125,7 @@ fn explain(node: &Node, scene: &Scene<'_>) {
     assert!(wrong.contains("no volume goes by the name pvc-nobody"), "{wrong}");
 }
 
-fn holders(node: &Node, scene: &Scene<'_>) {
+fn holders(node: &Node, scene: &Scene) {
     let found = json(node, &["holders", &scene.ok.pv]);
     let all = found["holders"].as_array().unwrap();
     let well = &scene.containers[1];
@@ -145,7 +145,7 @@ fn holders(node: &Node, scene: &Scene<'_>) {
     has(&text, &["mount /data (on the disk that is gone)"]);
 }
 
-fn history(node: &Node, scene: &Scene<'_>) {
+fn history(node: &Node, scene: &Scene) {
     let found = json(node, &["history", &scene.guarded.pv]);
     let entries = found["entries"].as_array().unwrap();
     let ops: Vec<_> = entries.iter().map(|one| one["op"].as_str().unwrap()).collect();
@@ -170,7 +170,7 @@ fn history(node: &Node, scene: &Scene<'_>) {
     has(&text, &["tells nothing of that"]);
 }
 
-fn doctor(node: &Node, scene: &Scene<'_>) {
+fn doctor(node: &Node, scene: &Scene) {
     let (text, status) = said(node, &["doctor"]);
     assert_eq!(status, 2, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -229,7 +229,7 @@ fn the_incident_is_a_story_of_about_ten_lines() {
     let (again, _) = said(&node, &["history", &volume.id]);
     has(&again, &["(12 times until", "asked"]);
 
-    volume.ends_with(&pod, container);
+    volume.take_away_with(&pod, container);
     let (text, _) = said(&node, &["history", &volume.pv]);
     has(&text, &["unmounted for shop/prometheus-0", "detached from node-a"]);
     nothing_is_left(&node, &[&volume]);
@@ -239,8 +239,7 @@ fn the_incident_is_a_story_of_about_ten_lines() {
 #[test]
 fn what_the_predecessor_mounted_is_shown() {
     needs!(pods);
-    let node = Node::new();
-    let volume = Volume::create(&node, "ext4", "64M");
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     volume.node.must(volume.unstage());
     let device = format!("/dev/{}", volume.letter());
@@ -291,7 +290,7 @@ fn a_btrfs_in_a_container_is_well() {
     let (text, _) = said(&node, &["explain", &volume.id]);
     has(&text, &["verdict dead: 3 mounts", "container /data on a disk that is GONE"]);
     has(&text, &["mount /data (on the disk that is gone)"]);
-    volume.ends_with(&pod, container);
+    volume.take_away_with(&pod, container);
 }
 
 /// Whoever is not root sees less, is told what, and nothing is taken for absent.
@@ -328,5 +327,5 @@ fn without_root_it_is_said_what_was_not_seen() {
     has(&text, &["Not seen: the configuration, so the defaults are taken"]);
     let (text, status) = as_nobody(&["doctor"]);
     assert_eq!(status, Some(2), "{text}");
-    volume.ends_with(&pod, container);
+    volume.take_away_with(&pod, container);
 }

@@ -130,5 +130,5 @@ fn the_incident_is_told_as_the_readme_shows_it() {
     ];
     let written = format!("disk history {}", VOLUMES[3].1);
     is_as_shown(&node, &names, &["history", &volume.pv], &written);
-    volume.ends_with(&pod, container);
+    volume.take_away_with(&pod, container);
 }

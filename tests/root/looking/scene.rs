@@ -9,19 +9,19 @@ use std::time::Duration;
 
 /// The volumes, and the processes that make them what they are.
 #[derive(Debug)]
-pub struct Scene<'n> {
-    pub ok: Volume<'n>,
-    pub guarded: Volume<'n>,
-    pub leaked: Volume<'n>,
-    pub stale: Volume<'n>,
-    pub dead: Volume<'n>,
-    pub ambiguous: Volume<'n>,
+pub struct Scene {
+    pub ok: Volume,
+    pub guarded: Volume,
+    pub leaked: Volume,
+    pub stale: Volume,
+    pub dead: Volume,
+    pub ambiguous: Volume,
     pub pods: Vec<Pod>,
     pub containers: Vec<Container>,
 }
 
 /// A pod's call with the pod's own name.
-pub fn publish(volume: &Volume<'_>, pod: &Pod, name: &str) {
+pub fn publish(volume: &Volume, pod: &Pod, name: &str) {
     make_folder(&volume.pod(pod.uid()));
     let mut call = volume.publish(pod.uid());
     call[2] = call[2].replace("orders-0", name);
@@ -29,7 +29,7 @@ pub fn publish(volume: &Volume<'_>, pod: &Pod, name: &str) {
 }
 
 /// The volume in a pod whose container writes without pause.
-pub fn running<'n>(node: &'n Node, pod: &Pod, name: &str) -> (Volume<'n>, Container) {
+pub fn running(node: &Node, pod: &Pod, name: &str) -> (Volume, Container) {
     let volume = Volume::create(node, "ext4", "64M");
     volume.bring();
     publish(&volume, pod, name);
@@ -40,14 +40,14 @@ pub fn running<'n>(node: &'n Node, pod: &Pod, name: &str) -> (Volume<'n>, Contai
 }
 
 /// Takes the disk away without a warning.
-pub fn pull(volume: &Volume<'_>, container: &mut Container) {
+pub fn pull(volume: &Volume, container: &mut Container) {
     volume.node.verb(&["local", "yank", &volume.id]).unwrap();
     let before = container.report().errors;
     eventually("the container's writes fail", || container.report().errors > before);
 }
 
-impl<'n> Scene<'n> {
-    pub fn set(node: &'n Node) -> Self {
+impl Scene {
+    pub fn set(node: &Node) -> Self {
         // First of all: whoever copies all mounts would copy the others' too.
         let leaked = Volume::create(node, "ext4", "64M");
         leaked.bring();
@@ -81,7 +81,7 @@ impl<'n> Scene<'n> {
     }
 
     /// Each volume with its health.
-    pub fn each(&self) -> [(&'static str, &Volume<'n>); 6] {
+    pub fn each(&self) -> [(&'static str, &Volume); 6] {
         [
             ("ok", &self.ok),
             ("guarded", &self.guarded),
@@ -96,15 +96,15 @@ impl<'n> Scene<'n> {
 /// The report, once more: kubelet forgets that the pod runs, a person tries by hand, the disk goes
 /// and comes back under another letter, and kubelet remembers.
 #[derive(Debug)]
-pub struct Incident<'n> {
-    pub volume: Volume<'n>,
+pub struct Incident {
+    pub volume: Volume,
     pub container: Container,
     /// The letter that the disk had.
     pub old: String,
 }
 
-impl<'n> Incident<'n> {
-    pub fn happens(node: &'n Node, pod: &Pod) -> Self {
+impl Incident {
+    pub fn happens(node: &Node, pod: &Pod) -> Self {
         let (volume, mut container) = running(node, pod, "prometheus-0");
         let old = volume.letter();
         node.must(volume.unpublish(pod.uid()));
