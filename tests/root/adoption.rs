@@ -5,22 +5,28 @@ use crate::checks::{eventually, number_of, only_mount_at};
 use crate::files;
 use crate::heal::{goes_on, pull, still_fails};
 use crate::holders::run;
+use crate::scene::Scene;
 use crate::support::pods::{Container, Naming, Pod};
 use crate::support::{Node, loop_devices_below};
 use crate::volume::{Volume, make_folder};
 use std::fs;
 use std::time::Duration;
 
-/// The predecessor's life of a volume: made by hand, attached, formatted and mounted by its letter.
-fn mounted_by_the_predecessor(node: &Node, pod: &Pod, fs_type: &'static str) -> Volume {
-    let volume = Volume::create(node, fs_type, if fs_type == "xfs" { "320M" } else { "64M" });
+/// The predecessor's life of a volume: made by hand, attached, formatted and mounted by its letter,
+/// and in a container that writes.
+fn mounted_by_the_predecessor(naming: Naming, fs_type: &'static str) -> Scene {
+    let (node, pod) = (Node::new(), Pod::new(naming));
+    let volume = Volume::create(&node, fs_type, if fs_type == "xfs" { "320M" } else { "64M" });
     node.must(volume.attach());
     let device = format!("/dev/{}", volume.letter());
     run(&format!("mkfs.{fs_type}"), &["-q", &device]);
-    mount_by_letter(&volume, pod);
+    mount_by_letter(&volume, &pod);
     // It kept no records.
-    forget(node);
-    volume
+    forget(&node);
+    let mut container = pod.container_with(&volume.pod(pod.uid()));
+    container.write("/data/log", Duration::from_millis(2));
+    container.must_write_on(5);
+    Scene { node, volume, pod, container }
 }
 
 fn mount_by_letter(volume: &Volume, pod: &Pod) {
@@ -37,13 +43,6 @@ fn forget(node: &Node) {
     for folder in ["state", "run"] {
         let _ = fs::remove_dir_all(node.own().join(folder));
     }
-}
-
-fn writing(volume: &Volume, pod: &Pod) -> Container {
-    let mut container = pod.container_with(&volume.pod(pod.uid()));
-    container.write("/data/log", Duration::from_millis(2));
-    container.must_write_on(5);
-    container
 }
 
 /// What the superblock says, 0x68 bytes into it.
@@ -71,10 +70,8 @@ fn ends(volume: &Volume, pod: &Pod, container: Container) {
 #[test]
 fn a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
-    let mut container = writing(&volume, &pod);
+    let Scene { node, volume, pod, mut container } =
+        mounted_by_the_predecessor(Naming::Systemd, "ext4");
     // The incident's first half, before anything of ours has looked.
     let message = node.fails(volume.unstage());
     assert!(message.contains("still run"), "{message}");
@@ -105,10 +102,8 @@ fn a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted() {
 fn an_adopted_mount_is_healed_like_one_of_ours() {
     needs!(pods);
     for fs_type in ["ext4", "xfs"] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Cgroupfs);
-        let volume = mounted_by_the_predecessor(&node, &pod, fs_type);
-        let mut container = writing(&volume, &pod);
+        let Scene { node, volume, pod, mut container } =
+            mounted_by_the_predecessor(Naming::Cgroupfs, fs_type);
         node.verb(&["heal"]).unwrap();
         for _ in 0..2 {
             pull(&volume, &mut container);
@@ -126,10 +121,8 @@ fn an_adopted_mount_is_healed_like_one_of_ours() {
 #[test]
 fn a_file_system_that_was_mounted_elsewhere_since_its_adoption_is_refused() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
-    let mut container = writing(&volume, &pod);
+    let Scene { node, volume, pod, mut container } =
+        mounted_by_the_predecessor(Naming::Systemd, "ext4");
     node.verb(&["heal"]).unwrap();
     pull(&volume, &mut container);
     let (image, other) = (volume.image(), node.base().join("elsewhere"));
@@ -172,25 +165,23 @@ fn a_folder_that_holds_another_volumes_disk_is_not_adopted() {
 
 /// The incident under the predecessor, seen by this driver for the first time after it: the host
 /// has the disk that came back, the container the dead one, and nothing is written down.
-fn after_the_incident(node: &Node, pod: &Pod, fs_type: &'static str) -> (Volume, Container) {
-    let volume = mounted_by_the_predecessor(node, pod, fs_type);
-    let mut container = writing(&volume, pod);
+fn after_the_incident(fs_type: &'static str) -> Scene {
+    let mut scene = mounted_by_the_predecessor(Naming::Systemd, fs_type);
+    let Scene { node, volume, pod, container } = &mut scene;
     for folder in [volume.pod(pod.uid()), volume.global()] {
         run("umount", &[folder.to_str().unwrap()]);
     }
-    pull(&volume, &mut container);
+    pull(volume, container);
     node.must(volume.attach());
-    mount_by_letter(&volume, pod);
+    mount_by_letter(volume, pod);
     forget(node);
-    (volume, container)
+    scene
 }
 
 #[test]
 fn the_incident_is_healed_afterwards_by_a_persons_word() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = after_the_incident(&node, &pod, "ext4");
+    let Scene { node, volume, pod, mut container } = after_the_incident("ext4");
     // By itself the driver takes what it can prove: the mounts of the living disk.
     let said = node.verb(&["heal"]).unwrap();
     assert_eq!(said, format!("volume {}: adopted {}\n", volume.id, volume.global().display()));
@@ -223,10 +214,8 @@ fn the_incident_is_healed_afterwards_by_a_persons_word() {
 #[test]
 fn dead_mounts_in_the_folders_are_told_with_the_command_that_heals_them() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Cgroupfs);
-    let volume = mounted_by_the_predecessor(&node, &pod, "ext4");
-    let mut container = writing(&volume, &pod);
+    let Scene { node, volume, pod, mut container } =
+        mounted_by_the_predecessor(Naming::Cgroupfs, "ext4");
     pull(&volume, &mut container);
     let said = node.verb(&["heal"]).unwrap_err();
     let command = format!("disk heal --adopt {}", volume.pv);
@@ -243,17 +232,14 @@ fn dead_mounts_in_the_folders_are_told_with_the_command_that_heals_them() {
 fn what_cannot_be_proven_is_not_adopted_at_a_persons_word_either() {
     needs!(pods);
     // A dead xfs does not say whose it was.
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = after_the_incident(&node, &pod, "xfs");
+    let Scene { node, volume, pod, container } = after_the_incident("xfs");
     let error = node.verb(&["heal", "--adopt", &volume.id]).unwrap_err();
     assert!(error.contains("restart the pods"), "{error}");
     ends(&volume, &pod, container);
 
     // Another volume has a copy of the same file system.
-    let node = Node::new();
-    let (pod, another) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
-    let (volume, mut container) = after_the_incident(&node, &pod, "ext4");
+    let Scene { node, volume, pod, mut container } = after_the_incident("ext4");
+    let another = Pod::new(Naming::Cgroupfs);
     let copy = Volume::create(&node, "ext4", "64M");
     let uuid = uuid_of_ext(&volume);
     node.must(copy.attach());

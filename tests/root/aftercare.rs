@@ -1,24 +1,22 @@
 //! What is done for those who still hold the dead disk once their mounts were healed.
 
 use crate::checks::eventually;
+use crate::scene::{Scene, Setting, scene};
 use crate::support::Node;
-use crate::support::pods::{Container, Naming, Order, Pod};
-use crate::volume::Volume;
+use crate::support::pods::{Container, Naming, Order};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 /// A pod with a container that holds a file, and one that holds none; then the disk is pulled and
 /// comes back.
-fn heal(node: &Node, pod: &Pod) -> (Volume, Container, Container) {
-    let volume = Volume::create(node, "ext4", "64M");
-    volume.bring_to(pod.uid());
-    crate::files::write_synced(&volume.pod(pod.uid()).join("kept"), b"x");
-    let mut holder = pod.container_with(&volume.pod(pod.uid()));
+fn heal(setting: Setting) -> (Scene, Container) {
+    let mut scene = setting.idle().start();
+    let Scene { node, volume, pod, container: holder } = &mut scene;
     holder.must(&Order::Open { path: "/data/kept".into() });
     let idle = pod.container_with(&volume.pod(pod.uid()));
     node.verb(&["local", "yank", &volume.id]).unwrap();
     node.must(volume.attach());
-    (volume, holder, idle)
+    (scene, idle)
 }
 
 fn lives(pid: u32) -> bool {
@@ -26,19 +24,12 @@ fn lives(pid: u32) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
-fn end(node: &Node, volume: &Volume, pod: &Pod) {
-    node.must(volume.unpublish(pod.uid()));
-    volume.ends();
-}
-
 #[test]
 fn who_holds_the_dead_disk_is_signalled_and_nobody_else() {
     needs!(pods);
     for (after, dies) in [("", false), ("signal:TERM", true)] {
-        let node = Node::new();
-        node.configure(&format!("[heal]\nafter = {after:?}"));
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut holder, idle) = heal(&node, &pod);
+        let setting = scene().configured(&format!("[heal]\nafter = {after:?}"));
+        let (Scene { node, volume, pod, container: mut holder }, idle) = heal(setting);
         if dies {
             eventually("the holder ends", || !lives(holder.pid()));
             assert!(node.log().contains("signalled, as heal.after says"), "{}", node.log());
@@ -49,8 +40,7 @@ fn who_holds_the_dead_disk_is_signalled_and_nobody_else() {
         } else {
             holder.die();
         }
-        idle.die();
-        end(&node, &volume, &pod);
+        volume.ends_with(&pod, idle);
     }
 }
 
@@ -64,8 +54,8 @@ fn a_program_of_the_operator_is_told_the_facts() {
         crate::files::write(&hook, script).unwrap();
         fs::set_permissions(&hook, fs::Permissions::from_mode(mode)).unwrap();
         node.configure(&format!("[heal]\nafter = {:?}", hook.display().to_string()));
-        let pod = Pod::new(Naming::Cgroupfs);
-        let (volume, holder, idle) = heal(&node, &pod);
+        let setting = scene().on(&node).named(Naming::Cgroupfs);
+        let (Scene { volume, pod, container: holder, .. }, idle) = heal(setting);
         assert_eq!(facts.exists(), is_run, "{mode:o}: {}", node.log());
         if is_run {
             let told = fs::read_to_string(&facts).unwrap();
@@ -82,7 +72,6 @@ fn a_program_of_the_operator_is_told_the_facts() {
             assert!(node.log().contains("heal.after failed"), "{mode:o}: {}", node.log());
         }
         holder.die();
-        idle.die();
-        end(&node, &volume, &pod);
+        volume.ends_with(&pod, idle);
     }
 }

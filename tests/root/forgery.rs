@@ -1,19 +1,16 @@
 //! What a tenant names as he likes must pass for nothing but a name: in the log, in `disk history`,
 //! in messages, on a terminal.
 
+use crate::scene::{Scene, scene};
 use crate::support::Node;
-use crate::support::pods::{Naming, Order, Pod};
+use crate::support::pods::{Naming, Order};
 use crate::volume::Volume;
 use std::path::PathBuf;
 
 /// A container whose only mount of the volume lies at this path.
 #[track_caller]
 fn refused_with_mount_at(name: &str, look: impl FnOnce(&Node, &Volume, &str)) {
-    let node = Node::new();
-    let pod = Pod::new(Naming::Cgroupfs);
-    let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring_to(pod.uid());
-    let mut container = pod.container_with(&volume.pod(pod.uid()));
+    let Scene { node, volume, pod, mut container } = scene().named(Naming::Cgroupfs).idle().start();
     let place = PathBuf::from("/").join(name.replace("VOLUME", &volume.id));
     container.must(&Order::Bind { from: "/data".into(), to: place });
     container.must(&Order::Unmount { place: "/data".into() });

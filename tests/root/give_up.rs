@@ -2,7 +2,7 @@
 //! set. Calls come at later moments by a time namespace, which moves the time since the start.
 
 use crate::checks::layers_at;
-use crate::heal::running;
+use crate::scene::{Scene, scene};
 use crate::support::pods::{Naming, Pod};
 use crate::support::{Answer, DISK, Node};
 use crate::volume::{Call, Volume, make_folder};
@@ -65,10 +65,7 @@ fn unmount_by_hand(folder: &std::path::Path) {
 #[test]
 fn a_second_incident_is_refused_from_its_beginning() {
     needs!(boot_clock);
-    let node = Node::new();
-    node.configure(MINUTE);
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, container } = scene().configured(MINUTE).start();
     unmount_by_hand(&volume.pod(pod.uid()));
     let unmount = volume.unstage();
     is_refused(&node, 0, &unmount);
@@ -89,10 +86,7 @@ fn a_second_incident_is_refused_from_its_beginning() {
 #[test]
 fn a_consent_holds_until_the_tear_down_is_done() {
     needs!(boot_clock, seams);
-    let node = Node::new();
-    node.configure(MINUTE);
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, container } = scene().configured(MINUTE).start();
     unmount_by_hand(&volume.pod(pod.uid()));
     let unmount = volume.unstage();
     is_refused(&node, 0, &unmount);
@@ -107,10 +101,8 @@ fn a_consent_holds_until_the_tear_down_is_done() {
 #[test]
 fn a_wall_clock_that_is_set_hastens_and_delays_nothing() {
     needs!(boot_clock);
-    let node = Node::new();
-    node.configure("[guard]\ngive_up_after = 500");
-    let pod = Pod::new(Naming::Cgroupfs);
-    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, container } =
+        scene().configured("[guard]\ngive_up_after = 500").named(Naming::Cgroupfs).start();
     unmount_by_hand(&volume.pod(pod.uid()));
     let unmount = volume.unstage();
     is_refused(&node, 0, &unmount);
@@ -127,10 +119,8 @@ fn a_wall_clock_that_is_set_hastens_and_delays_nothing() {
 #[test]
 fn a_pod_that_came_later_has_the_whole_time() {
     needs!(boot_clock);
-    let node = Node::new();
-    node.configure(MINUTE);
-    let (first, second) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
-    let (volume, container) = running(&node, &first, "ext4", "64M");
+    let Scene { node, volume, pod: first, container } = scene().configured(MINUTE).start();
+    let second = Pod::new(Naming::Cgroupfs);
     is_refused(&node, 0, &volume.unstage());
     set_the_wall_clock(&volume, 1000);
     // Not by kubelet, which would tell of it: a runtime starts it with what it has.
@@ -147,10 +137,8 @@ fn a_pod_that_came_later_has_the_whole_time() {
 #[test]
 fn what_was_wanted_again_meanwhile_has_the_whole_time() {
     needs!(boot_clock);
-    let node = Node::new();
-    node.configure(MINUTE);
-    let (pod, other) = (Pod::new(Naming::Systemd), Pod::new(Naming::Systemd));
-    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, container } = scene().configured(MINUTE).start();
+    let other = Pod::new(Naming::Systemd);
     let detach = volume.detach();
     is_refused(&node, 0, &detach);
     is_refused(&node, 0, &detach);

@@ -1,8 +1,9 @@
 //! Mount namespaces that go in the middle of a call, and others that get their numbers.
 
 use crate::checks::{eventually, nothing_is_left, number_of};
+use crate::scene::{Scene, scene};
 use crate::support::disks::table_of;
-use crate::support::pods::{Container, Naming, Order, Plan, Pod};
+use crate::support::pods::{Container, Order, Plan};
 use crate::support::{Answer, Node, spawn};
 use crate::volume::{Call, Volume};
 use incloud_disk::model::mount::mountinfo::Mount;
@@ -113,11 +114,7 @@ fn in_container(container: &Container) -> Mount {
 #[test]
 fn a_later_namespace_of_the_same_number_is_left_alone() {
     needs!(pods, seams);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring_to(pod.uid());
-    let container = pod.container_with(&volume.pod(pod.uid()));
+    let Scene { node, volume, pod, container } = scene().idle().start();
     let door = File::open(format!("/proc/{}/ns/mnt", container.pid())).unwrap();
     let count = incloud_disk::host::kernel::id_of_mount_namespace(&door).ok();
     let namespace = door.metadata().unwrap().ino();

@@ -3,21 +3,13 @@
 use crate::checks::{eventually, layers_at, nothing_is_left};
 use crate::files;
 use crate::holders::{Holder, run};
+use crate::scene::{Scene, scene};
 use crate::support::pods::{Naming, Order, Plan, Pod};
 use crate::support::{Answer, DISK, Node, output_of, spawn};
 use crate::volume::{Call, Volume, make_folder};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
-
-/// The volume in the folder of a pod, and a container of it that writes without pause.
-fn running(node: &Node, pod: &Pod) -> (Volume, crate::support::pods::Container) {
-    let volume = Volume::create(node, "ext4", "64M");
-    volume.bring_to(pod.uid());
-    let mut container = pod.container_with(&volume.pod(pod.uid()));
-    container.write("/data/log", Duration::from_millis(1));
-    (volume, container)
-}
 
 fn tear_down(volume: &Volume, pod: &Pod) -> [Call; 3] {
     [volume.unpublish(pod.uid()), volume.unstage(), volume.detach()]
@@ -29,9 +21,7 @@ fn tear_down(volume: &Volume, pod: &Pod) -> [Call; 3] {
 fn the_incident_ends_at_the_device_and_the_pod_never_notices() {
     needs!(pods);
     for naming in [Naming::Cgroupfs, Naming::Systemd] {
-        let node = Node::new();
-        let pod = Pod::new(naming);
-        let (volume, mut container) = running(&node, &pod);
+        let Scene { node, volume, pod, mut container } = scene().named(naming).start();
         let [unmount, rest @ ..] = tear_down(&volume, &pod);
         for round in 0..3 {
             node.must(&unmount);
@@ -76,9 +66,8 @@ fn index_of(call: &Call) -> u32 {
 #[test]
 fn another_pod_is_no_reason_for_this_ones_folder_but_for_the_device() {
     needs!(pods);
-    let node = Node::new();
-    let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
-    let (volume, mut container) = running(&node, &one);
+    let Scene { node, volume, pod: one, mut container } = scene().start();
+    let two = Pod::new(Naming::Cgroupfs);
     make_folder(&volume.pod(two.uid()));
     node.must(volume.publish(two.uid()));
     // The second pod has ended; the first has not.
@@ -129,10 +118,8 @@ fn the_guard_can_be_told_to_warn_to_give_up_and_to_be_off() {
         ("give_up_after = 1", "given up"),
         ("mode = \"off\"", ""),
     ] {
-        let node = Node::new();
-        node.configure(&format!("[guard]\n{mode}"));
-        let pod = Pod::new(Naming::Cgroupfs);
-        let (volume, container) = running(&node, &pod);
+        let Scene { node, volume, pod, container } =
+            scene().configured(&format!("[guard]\n{mode}")).named(Naming::Cgroupfs).start();
         node.must(volume.unpublish(pod.uid()));
         if mode.starts_with("give_up") {
             node.fails(volume.unstage());
@@ -149,9 +136,7 @@ fn the_guard_can_be_told_to_warn_to_give_up_and_to_be_off() {
 #[test]
 fn a_person_can_release_and_force_and_it_is_recorded() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = running(&node, &pod);
+    let Scene { node, volume, pod, container } = scene().start();
     let message = node.fails(volume.unstage());
     assert!(message.contains(&format!("disk release {}", volume.id)), "{message}");
     let told = node.verb(&["release", &volume.id, "--dry-run"]).unwrap();
@@ -198,9 +183,7 @@ fn who_only_looks_at_the_node_is_no_reason() {
 #[test]
 fn where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_kernel() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Cgroupfs);
-    let (volume, container) = running(&node, &pod);
+    let Scene { node, volume, pod, container } = scene().named(Naming::Cgroupfs).start();
     let blind = |call: &Call| {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--mount-proc", "--propagation", "unchanged", DISK]);

@@ -4,11 +4,12 @@ use crate::checks::{eventually, number_of, only_mount_at};
 use crate::crash::kill_at;
 use crate::heal::{goes_on, pull};
 use crate::holders::run;
+use crate::scene::scene;
 use crate::support::disks::{table_of, within};
-use crate::support::pods::{Container, Naming, Plan, Pod};
+use crate::support::pods::{Container, Plan, Pod};
 use crate::support::{Node, loop_devices_below, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
-use crate::volume::{Volume, make_folder};
+use crate::volume::Volume;
 use incloud_disk::model::disk::device::DeviceNumber;
 use nix::mount::{MsFlags, mount};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
@@ -19,35 +20,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// A volume, prepared by this program's arguments if any, in this many pods that write.
-fn in_pods(
-    node: &Node,
-    fs_type: &'static str,
-    mkfs: &[&str],
-    count: usize,
-) -> (Volume, Vec<(Pod, Container)>) {
-    let volume = Volume::create(node, fs_type, if fs_type == "xfs" { "320M" } else { "64M" });
-    if let Some((program, arguments)) = mkfs.split_first() {
-        let image = volume.image();
-        run(program, &[arguments, &[image.to_str().unwrap()]].concat());
-    }
-    volume.bring();
-    let first = Pod::new(Naming::Systemd);
-    let mut pods = vec![first.clone()];
-    pods.extend((1..count).map(|_| first.neighbour(Naming::Systemd)));
-    let start = |pod: Pod| {
-        let folder = volume.pod(pod.uid());
-        make_folder(&folder);
-        node.must(volume.publish(pod.uid()));
-        let mut container = pod.container_with(&folder);
-        container.write("/data/log", Duration::from_millis(2));
-        container.must_write_on(2);
-        (pod, container)
-    };
-    let running = pods.into_iter().map(start).collect();
-    (volume, running)
-}
 
 /// Every container writes on, and nothing of a dead disk is left.
 #[track_caller]
@@ -86,8 +58,7 @@ fn half_of_the_containers_are_switched_and_the_rest_follows() {
     {
         for step in ["heal.own", "heal.namespace", "heal.detached"] {
             let what = format!("{fs_type} {mkfs:?} {step}");
-            let node = Node::new();
-            let (volume, mut running) = in_pods(&node, fs_type, mkfs, 3);
+            let (node, volume, mut running) = scene().of(fs_type).made_by(mkfs).start_in(3);
             pull(&volume, &mut running[0].1);
             kill_at(&node, &volume.attach(), step);
             if has_error {
@@ -104,9 +75,8 @@ fn half_of_the_containers_are_switched_and_the_rest_follows() {
 #[test]
 fn a_mount_in_a_container_alone_is_joined_too() {
     needs!(pods, seams);
-    let node = Node::new();
     let no_journal = ["mkfs.ext4", "-q", "-F", "-O", "^has_journal"];
-    let (volume, mut running) = in_pods(&node, "ext4", &no_journal, 3);
+    let (node, volume, mut running) = scene().made_by(&no_journal).start_in(3);
     pull(&volume, &mut running[0].1);
     for folder in running.iter().map(|(pod, _)| volume.pod(pod.uid())).chain([volume.global()]) {
         run("umount", &["-l", folder.to_str().unwrap()]);
@@ -127,8 +97,7 @@ fn a_mount_in_a_container_alone_is_joined_too() {
 #[test]
 fn heals_killed_one_after_the_other_are_no_other_machines_mounts() {
     needs!(pods, seams);
-    let node = Node::new();
-    let (volume, mut running) = in_pods(&node, "ext4", &[], 1);
+    let (node, volume, mut running) = scene().start_in(1);
     pull(&volume, &mut running[0].1);
     kill_at(&node, &volume.attach(), "heal.mounted");
     node.verb(&["local", "yank", &volume.id]).unwrap();
@@ -173,8 +142,7 @@ fn bind_at(pid: u32, from: &Path, to: &Path) {
 #[test]
 fn names_that_are_no_text_keep_nothing_dead() {
     needs!(pods);
-    let node = Node::new();
-    let (volume, mut running) = in_pods(&node, "ext4", &[], 1);
+    let (node, volume, mut running) = scene().start_in(1);
     let area = node.base().join("area");
     fs::create_dir(&area).unwrap();
     let tenant = tenant(&area);
@@ -222,7 +190,7 @@ fn a_tenant_with_thousands_of_binds_holds_up_nobody() {
     let area = node.base().join("area");
     fs::create_dir(&area).unwrap();
     let tenant = tenant(&area);
-    let (volume, mut running) = in_pods(&node, "ext4", &[], 3);
+    let (_, volume, mut running) = scene().on(&node).start_in(3);
     let folder = volume.pod(running[0].0.uid());
     // It was not there yet when he copied the mounts: it is handed over.
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
@@ -267,8 +235,7 @@ fn a_tenant_with_thousands_of_binds_holds_up_nobody() {
 #[test]
 fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
     needs!(pods);
-    let node = Node::new();
-    let (volume, mut running) = in_pods(&node, "ext4", &[], 1);
+    let (node, volume, mut running) = scene().start_in(1);
     let area = node.base().join("area");
     fs::create_dir(&area).unwrap();
     let folder = volume.pod(running[0].0.uid());
@@ -317,7 +284,7 @@ fn a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_nobody() {
     let (one, other) = (area.join("one"), area.join("other"));
     fs::create_dir(&area).unwrap();
     let tenant = tenant(&area);
-    let (volume, mut running) = in_pods(&node, "ext4", &[], 2);
+    let (_, volume, mut running) = scene().on(&node).start_in(2);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(rustix::fs::CWD, volume.pod(running[0].0.uid()), flags).unwrap();
     within(tenant.pid(), || {
@@ -365,8 +332,7 @@ fn a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_nobody() {
 #[test]
 fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
     needs!(pods);
-    let node = Node::new();
-    let (volume, mut running) = in_pods(&node, "ext4", &[], 3);
+    let (node, volume, mut running) = scene().start_in(3);
     let mut ended = Vec::new();
     for descriptors in [10, 14, 18, 22, 28, 40] {
         node.configure("[heal]\nmode = \"off\"");
@@ -398,8 +364,7 @@ fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
 #[test]
 fn a_silent_fuse_in_a_pod_holds_up_nobody() {
     needs!(fuse, pods);
-    let node = Node::new();
-    let (volume, mut running) = in_pods(&node, "ext4", &[], 3);
+    let (node, volume, mut running) = scene().start_in(3);
     let silent = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();
     let pid = running[0].1.pid();
     within(pid, || {

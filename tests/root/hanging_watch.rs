@@ -3,10 +3,10 @@
 use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
 use crate::files;
 use crate::heal::{goes_on, pull};
-use crate::support::pods::{Container, Naming, Pod};
+use crate::scene::{Scene, scene};
+use crate::support::pods::{Container, Naming};
 use crate::support::{FailingDisk, Node, start};
 use crate::tend::{Watching, bring_back};
-use crate::volume::Volume;
 use nix::sys::signal::Signal;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -26,16 +26,6 @@ fn goes_on_within(container: &mut Container, limit: Duration, node: &Node) {
     goes_on(container, 3);
 }
 
-/// The volume in a pod with a container that writes without pause.
-fn running(volume: &Volume, pod: &Pod) -> Container {
-    volume.bring_to(pod.uid());
-    files::write_synced(&volume.pod(pod.uid()).join("kept"), b"from before");
-    let mut container = pod.container_with(&volume.pod(pod.uid()));
-    container.write("/data/log", Duration::from_millis(2));
-    container.must_write_on(5);
-    container
-}
-
 /// Who heals.
 enum Healer {
     /// A process that stays.
@@ -50,12 +40,13 @@ fn a_disk_that_hangs_keeps_no_other_volume_from_its_heal() {
     needs!(fuse, pods);
     for stays in [true, false] {
         let node = Node::new();
-        let mut volumes =
-            [Volume::create(&node, "ext4", "64M"), Volume::create(&node, "ext4", "64M")];
-        volumes.sort_by(|one, other| one.id.cmp(&other.id));
-        let [first, second] = volumes;
-        let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
-        let (mut in_first, mut in_second) = (running(&first, &one), running(&second, &two));
+        let mut scenes = [Naming::Systemd, Naming::Cgroupfs]
+            .map(|naming| scene().on(&node).named(naming).start());
+        scenes.sort_by(|one, other| one.volume.id.cmp(&other.volume.id));
+        let [
+            Scene { volume: first, pod: one, container: mut in_first, .. },
+            Scene { volume: second, pod: two, container: mut in_second, .. },
+        ] = scenes;
         pull(&first, &mut in_first);
         pull(&second, &mut in_second);
         let disk = FailingDisk::over(&first.image());

@@ -4,8 +4,9 @@
 use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
 use crate::crash::kill_at;
 use crate::files;
+use crate::scene::{Scene, scene};
 use crate::support::disks::table_of;
-use crate::support::pods::{Container, Naming, Order, Plan, Pod, Report};
+use crate::support::pods::{Container, Naming, Order, Plan, Report};
 use crate::support::tracer::{self, CAN_FORBID, Fate};
 use crate::support::{Node, loop_devices_below, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
@@ -15,17 +16,6 @@ use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::MsFlags;
 use std::time::Duration;
-
-/// A pod with a container that writes without pause.
-pub fn running(node: &Node, pod: &Pod, fs_type: &'static str, size: &str) -> (Volume, Container) {
-    let volume = Volume::create(node, fs_type, size);
-    volume.bring_to(pod.uid());
-    files::write_synced(&volume.pod(pod.uid()).join("kept"), b"from before");
-    let mut container = pod.container_with(&volume.pod(pod.uid()));
-    container.write("/data/log", Duration::from_millis(2));
-    container.must_write_on(5);
-    (volume, container)
-}
 
 /// The disk goes without a warning, and every write fails from then on.
 pub fn pull(volume: &Volume, container: &mut Container) -> String {
@@ -59,10 +49,8 @@ pub fn goes_on(container: &mut Container, count: u64) -> Report {
 #[test]
 fn an_attach_alone_heals_a_running_container() {
     needs!(pods);
-    for (fs_type, size) in [("ext4", "64M"), ("xfs", "320M")] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, fs_type, size);
+    for fs_type in ["ext4", "xfs"] {
+        let Scene { node, volume, pod, mut container } = scene().of(fs_type).start();
         let old = pull(&volume, &mut container);
 
         node.must(volume.attach());
@@ -97,9 +85,7 @@ fn an_attach_alone_heals_a_running_container() {
 fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
     needs!(pods);
     let rounds = std::env::var("HEAL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15u32);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Cgroupfs);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().named(Naming::Cgroupfs).start();
     let mounts = table().mounts().len();
     for round in 0..rounds {
         pull(&volume, &mut container);
@@ -126,10 +112,8 @@ fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
 #[test]
 fn a_container_is_remembered_over_a_detach() {
     needs!(pods);
-    let node = Node::new();
-    node.configure("[guard]\nmode = \"off\"");
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } =
+        scene().configured("[guard]\nmode = \"off\"").start();
     node.must(volume.unpublish(pod.uid()));
     node.must(volume.unstage());
     let old = pull(&volume, &mut container);
@@ -151,10 +135,8 @@ fn a_container_is_remembered_over_a_detach() {
 #[test]
 fn another_file_system_is_refused_after_an_unmount_too() {
     needs!(pods);
-    let node = Node::new();
-    node.configure("[guard]\nmode = \"off\"");
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } =
+        scene().configured("[guard]\nmode = \"off\"").start();
     node.must(volume.unpublish(pod.uid()));
     node.must(volume.unstage());
     pull(&volume, &mut container);
@@ -175,9 +157,7 @@ fn another_file_system_is_refused_after_an_unmount_too() {
 #[test]
 fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     for folder in [volume.pod(pod.uid()), volume.global()] {
         crate::holders::run("umount", &["-l", folder.to_str().unwrap()]);
@@ -198,9 +178,7 @@ fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
 fn a_heal_that_was_killed_is_finished_by_the_next_call() {
     needs!(pods, seams);
     for step in ["heal.mounted", "heal.attached", "heal.detached", "heal.own", "heal.namespace"] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { node, volume, pod, mut container } = scene().start();
         pull(&volume, &mut container);
         kill_at(&node, &volume.attach(), step);
         node.must(volume.attach());
@@ -219,9 +197,7 @@ fn a_heal_that_was_killed_is_finished_by_the_next_call() {
 #[test]
 fn what_a_process_holds_on_the_dead_disk_is_told() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     let mut holder = pod.container_with(&volume.pod(pod.uid()));
     holder.must(&Order::Open { path: "/data/kept".into() });
     pull(&volume, &mut container);
@@ -243,9 +219,7 @@ fn what_a_process_holds_on_the_dead_disk_is_told() {
 #[test]
 fn a_dead_disk_that_the_kernel_does_not_let_go_of_is_told() {
     needs!(pods, seams);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     let mut call = node.command(volume.attach());
     call.env("INCLOUD_DISK_KEEPER_HANGS", "1");
@@ -287,9 +261,7 @@ fn older_kernels_heal_by_the_calls_that_they_have() {
     ];
     let kernels = [(flags, "tuck-remounted"), (walks, "tuck-remounted"), (mounts, "tuck-by-mount")];
     for (without, method) in kernels {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { node, volume, pod, mut container } = scene().start();
         pull(&volume, &mut container);
         let fate = Fate { without, ..Fate::default() };
         let traced = tracer::run(node.command(volume.attach()), fate).unwrap();
@@ -319,9 +291,7 @@ fn an_unmount_puts_right_what_a_killed_heal_left() {
     if !methods().contains(&Method::Tuck) {
         return;
     }
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     let shared = || {
         let is_shared = |mount: &&Mount| mount.propagation.contains("shared:");
@@ -356,8 +326,7 @@ fn folders_that_share_and_containers_that_follow_go_on_to() {
         let root = node.kubelet_root().to_str().unwrap().to_owned();
         tmpfs(&root);
         propagate(&root, MsFlags::MS_SHARED);
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
         let ours = volume.pod(pod.uid());
         std::fs::create_dir(ours.join("nested")).unwrap();
         with_files(|| nix::unistd::syncfs(std::fs::File::open(&ours).unwrap()).unwrap());
@@ -399,9 +368,7 @@ fn folders_that_share_and_containers_that_follow_go_on_to() {
 #[test]
 fn without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said() {
     needs!(pods, seams);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     for call in [volume.attach(), volume.wait("")] {
         let mut command = node.command(call);
@@ -427,9 +394,7 @@ fn without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said() {
 #[test]
 fn another_file_system_on_the_disk_is_never_put_under_a_running_program() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     // While the disk was away somebody made another file system on it.
     crate::holders::run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);
@@ -450,9 +415,7 @@ fn another_file_system_on_the_disk_is_never_put_under_a_running_program() {
 #[test]
 fn a_file_system_that_was_mounted_elsewhere_meanwhile_is_refused() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     // Another machine has it for a while.
     let other = node.base().join("elsewhere");
@@ -476,10 +439,8 @@ fn a_file_system_that_was_mounted_elsewhere_meanwhile_is_refused() {
 fn the_heal_can_be_told_to_report_and_to_be_off() {
     needs!(pods);
     for (mode, words) in [("report", "would be healed"), ("off", "")] {
-        let node = Node::new();
-        node.configure(&format!("[heal]\nmode = {mode:?}"));
-        let pod = Pod::new(Naming::Cgroupfs);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { node, volume, pod, mut container } =
+            scene().configured(&format!("[heal]\nmode = {mode:?}")).named(Naming::Cgroupfs).start();
         pull(&volume, &mut container);
         node.must(volume.attach());
         assert!(node.log().contains(words), "{mode}: {}", node.log());

@@ -6,8 +6,9 @@
 
 use crate::checks::{eventually, nothing_is_left, number_of, table};
 use crate::heal::goes_on;
+use crate::scene::{Scene, scene};
 use crate::support::disks::{table_of, within};
-use crate::support::pods::{Container, Naming, Plan, Pod};
+use crate::support::pods::{Container, Plan, Pod};
 use crate::support::tracer::{self, Fate, Traced};
 use crate::support::{Node, loop_devices_below, output_of, with_files};
 use crate::switch::kinds::{bind, essence, propagate, tmpfs};
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 /// A volume in two namespaces besides the machine's own: a pod's container, and a service with
 /// mounts of every propagation.
-struct Scene {
+struct Machine {
     volume: Volume,
     pod: Pod,
     container: Container,
@@ -35,7 +36,7 @@ struct Scene {
     before: Vec<Vec<String>>,
 }
 
-impl Scene {
+impl Machine {
     /// `shares` is whether kubelet's folders are shared, as on a real machine.
     fn set_up(node: &Node, shares: bool) -> Self {
         if shares {
@@ -47,16 +48,13 @@ impl Scene {
         fs::create_dir(&area).unwrap();
         tmpfs(area.to_str().unwrap());
         propagate(area.to_str().unwrap(), MsFlags::MS_SHARED);
-        let volume = Volume::create(node, "ext4", "64M");
-        let pod = Pod::new(Naming::Systemd);
-        volume.bring_to(pod.uid());
+        let Scene { volume, pod, mut container, .. } = scene().on(node).idle().start();
         let source = volume.pod(pod.uid());
         for folder in ["sub", "nested", "inner"] {
             fs::create_dir(source.join(folder)).unwrap();
         }
         // What is not on the disk when that is pulled is lost.
         with_files(|| nix::unistd::syncfs(fs::File::open(&source).unwrap()).unwrap());
-        let mut container = pod.container().seeing(&source, "/data").start();
         within(container.pid(), || {
             bind("/data/sub", "/sub", MsFlags::MS_RDONLY | MsFlags::MS_NOATIME);
             tmpfs("/data/nested");
@@ -78,9 +76,10 @@ impl Scene {
             propagate(&at("shared/private"), MsFlags::MS_PRIVATE);
         });
         let numbers = vec![number_of(&volume.letter())];
-        let mut scene = Self { volume, pod, container, service, area, numbers, before: Vec::new() };
-        scene.before = scene.now();
-        scene
+        let mut machine =
+            Self { volume, pod, container, service, area, numbers, before: Vec::new() };
+        machine.before = machine.now();
+        machine
     }
 
     fn tables(&self) -> [MountTable; 3] {
@@ -170,30 +169,30 @@ fn a_heal_killed_at_any_change_is_finished_by_the_next_one() {
     for (nth, method) in methods().into_iter().enumerate() {
         let node = Node::new();
         // A mount by mount(2) is nobody's peer.
-        let mut scene = Scene::set_up(&node, method != Method::TuckByMount);
+        let mut machine = Machine::set_up(&node, method != Method::TuckByMount);
         // Not the same calls of each method.
         let first = if every == 1 { 0 } else { nth };
         for at in (first..).step_by(every) {
-            scene.lose_the_disk();
-            let traced = scene.heal_and_kill(method, at);
+            machine.lose_the_disk();
+            let traced = machine.heal_and_kill(method, at);
             let what = format!("{method}, {at}: {:?}, {}", traced.changes.last(), traced.text);
             if !traced.is_killed {
-                scene.must_be_as_before(&what);
+                machine.must_be_as_before(&what);
                 println!("{method}: it makes {} changes", traced.changes.len());
                 break;
             }
             struck.extend(traced.changes.last());
             if at % 3 == 2 {
                 // And before anybody calls again.
-                scene.lose_the_disk();
+                machine.lose_the_disk();
             }
-            let mut again = node.command(["heal", &scene.volume.id]);
+            let mut again = node.command(["heal", &machine.volume.id]);
             again.env("INCLOUD_DISK_SWITCH", method.to_string());
             let output = output_of(&mut again);
             assert!(output.status.success(), "{what}: {output:?}");
-            scene.must_be_as_before(&what);
+            machine.must_be_as_before(&what);
         }
-        scene.take_down();
+        machine.take_down();
     }
     let total = struck.len();
     struck.sort_unstable();

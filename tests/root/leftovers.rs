@@ -3,9 +3,9 @@
 use crate::checks::{layers_at, nothing_is_left, table};
 use crate::crash::kill_at;
 use crate::files;
-use crate::heal::{goes_on, pull, running};
+use crate::heal::{goes_on, pull};
 use crate::holders::{Holder, run};
-use crate::support::pods::{Container, Naming, Pod};
+use crate::scene::{Scene, scene};
 use crate::support::{Node, has};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::volume::{POD, Volume};
@@ -26,12 +26,13 @@ fn scratch(volume: &Volume) -> PathBuf {
 }
 
 /// A heal that was killed when its scratch mount had just been made.
-fn killed_heal(node: &Node, pod: &Pod) -> (Volume, Container) {
-    let (volume, mut container) = running(node, pod, "ext4", "64M");
-    pull(&volume, &mut container);
+fn killed_heal() -> Scene {
+    let mut scene = scene().start();
+    let Scene { node, volume, container, .. } = &mut scene;
+    pull(volume, container);
     kill_at(node, &volume.attach(), "heal.mounted");
-    assert!(layers_at(&scratch(&volume)) > 0, "the killed heal left its mount");
-    (volume, container)
+    assert!(layers_at(&scratch(volume)) > 0, "the killed heal left its mount");
+    scene
 }
 
 /// The pod is deleted before anything heals: kubelet does not call `unmountdevice` as long as any
@@ -39,9 +40,7 @@ fn killed_heal(node: &Node, pod: &Pod) -> (Volume, Container) {
 #[test]
 fn what_a_killed_heal_left_goes_with_the_unmount() {
     needs!(pods, seams);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = killed_heal(&node, &pod);
+    let Scene { node, volume, pod, container } = killed_heal();
     container.die();
     node.must(volume.unpublish(pod.uid()));
     assert_eq!(layers_at(&scratch(&volume)), 0, "GetDeviceMountRefs would find it");
@@ -56,9 +55,7 @@ fn what_a_killed_heal_left_goes_with_the_unmount() {
 #[test]
 fn what_a_killed_heal_left_goes_with_the_detach() {
     needs!(pods, seams);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = killed_heal(&node, &pod);
+    let Scene { node, volume, pod, container } = killed_heal();
     container.die();
     for folder in [volume.pod(pod.uid()), volume.global()] {
         run("umount", &["-l", folder.to_str().unwrap()]);
@@ -88,9 +85,7 @@ fn the_lock_of_a_killed_call_goes_with_the_timer() {
 fn what_a_killed_heal_left_goes_with_the_timer() {
     needs!(pods, seams);
     for mode in ["off", "report"] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, container) = killed_heal(&node, &pod);
+        let Scene { node, volume, pod, container } = killed_heal();
         node.configure(&format!("[heal]\nmode = {mode:?}"));
         if mode == "report" {
             node.verb(&["heal", "--dry-run"]).unwrap();
@@ -108,9 +103,7 @@ fn what_a_killed_heal_left_goes_with_the_timer() {
 #[test]
 fn a_scratch_mount_that_is_used_is_named() {
     needs!(pods, seams);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = killed_heal(&node, &pod);
+    let Scene { node, volume, pod, container } = killed_heal();
     let holder = Holder::working_in(&scratch(&volume));
     container.die();
     node.must(volume.unpublish(pod.uid()));
@@ -193,9 +186,7 @@ fn a_disk_that_is_swapped_to_is_not_free() {
 #[test]
 fn a_disk_that_is_gone_is_free() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     for folder in [volume.pod(pod.uid()), volume.global()] {
         run("umount", &["-l", folder.to_str().unwrap()]);
@@ -220,8 +211,7 @@ fn what_a_heal_mounts_for_a_moment_is_seen_nowhere_else() {
     std::fs::create_dir_all(&run).unwrap();
     tmpfs(run.to_str().unwrap());
     propagate(run.to_str().unwrap(), MsFlags::MS_SHARED);
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
     let agent = Holder::of_all_mounts();
     pull(&volume, &mut container);
     kill_at(&node, &volume.attach(), "heal.mounted");

@@ -2,7 +2,8 @@
 //! the volume, and the volume stays until they have ended.
 
 use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
-use crate::heal::{goes_on, pull, running};
+use crate::heal::{goes_on, pull};
+use crate::scene::{Scene, scene};
 use crate::support::pods::{Container, Naming, Order, Pod};
 use crate::support::tracer::{self, CAN_FORBID, Fate};
 use crate::support::{Answer, Node, has, output_of, spawn, start};
@@ -66,15 +67,12 @@ fn let_goes(volume: &Volume, pod: &Pod) -> Value {
 #[test]
 fn the_pod_keeps_the_volume_and_gets_its_folder_back() {
     needs!(pods);
-    for (fs_type, size, is_shared) in
-        [("ext4", "64M", false), ("ext4", "64M", true), ("xfs", "320M", true)]
-    {
+    for (fs_type, is_shared) in [("ext4", false), ("ext4", true), ("xfs", true)] {
         let node = Node::new();
         if is_shared {
             share(&node);
         }
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, fs_type, size);
+        let Scene { volume, pod, mut container, .. } = scene().on(&node).of(fs_type).start();
         let before = container.report();
         let_go(&volume, &pod);
         assert!(let_goes(&volume, &pod)["at"].is_u64(), "{}", volume.record());
@@ -119,9 +117,7 @@ fn the_pod_keeps_the_volume_and_gets_its_folder_back() {
 fn what_was_let_go_is_guarded_without_any_record() {
     needs!(pods);
     for when in ["before", "after"] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Cgroupfs);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { node, volume, pod, mut container } = scene().named(Naming::Cgroupfs).start();
         let wipe = || {
             fs::remove_dir_all(node.own().join("state")).unwrap();
             fs::remove_dir_all(node.own().join("run")).unwrap();
@@ -148,9 +144,7 @@ fn what_was_let_go_is_guarded_without_any_record() {
 fn a_pod_without_its_folder_is_healed() {
     needs!(pods);
     for wiped in [false, true] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { node, volume, pod, mut container } = scene().start();
         let_go(&volume, &pod);
         if wiped {
             // The timer finds the global mount again.
@@ -182,8 +176,7 @@ fn what_would_go_along_is_refused_before() {
     needs!(pods);
     let node = Node::new();
     share(&node);
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
     let folder = volume.pod(pod.uid());
     for follows in [true, false] {
         let plan = pod.container().copying_all_mounts();
@@ -220,8 +213,7 @@ fn a_guard_that_warns_or_is_off_refuses_no_folder() {
         let node = Node::new();
         node.configure(&format!("[guard]\nmode = \"{mode}\""));
         share(&node);
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, container) = running(&node, &pod, "ext4", "64M");
+        let Scene { volume, pod, container, .. } = scene().on(&node).start();
         let folder = volume.pod(pod.uid());
         let seeing = pod.container().copying_all_mounts().following_our_mounts().start();
         assert!(seeing.sees(folder.join("log").to_str().unwrap()).exists());
@@ -243,9 +235,7 @@ fn a_guard_that_warns_or_is_off_refuses_no_folder() {
 #[test]
 fn who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Crio);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().named(Naming::Crio).start();
     let folder = volume.pod(pod.uid());
     let file = folder.join("log");
     let uses = [
@@ -279,9 +269,7 @@ fn who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not() {
 #[test]
 fn what_is_lost_with_it_is_put_back_and_told() {
     needs!(pods, seams);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, container } = scene().start();
     let mut other = pod.container_with(&volume.pod(pod.uid()));
     let held = node.base().join("held");
     let mut command = node.command(volume.unpublish(pod.uid()));
@@ -346,9 +334,7 @@ fn what_is_put_back_is_as_it_was() {
 fn a_call_that_is_killed_has_remembered_it() {
     needs!(pods, seams);
     for step in ["unmount.guarded", "unmount.one"] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { node, volume, pod, mut container } = scene().start();
         let mut command = node.command(volume.unpublish(pod.uid()));
         command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
         let (mut call, _output) = spawn(command);
@@ -405,9 +391,7 @@ fn is_alone() -> bool {
 fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
     needs!(pods);
     for by_controller in [false, true] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { node, volume, pod, mut container } = scene().start();
         let heal = || node.verb(&["heal"]).unwrap();
         let stays = |what: &str| {
             assert_eq!(heal(), "", "{what}");
@@ -462,9 +446,7 @@ fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
 #[test]
 fn what_was_forgotten_is_detached_when_the_cloud_answers_again() {
     needs!(pods, seams);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, container } = scene().start();
     let_go(&volume, &pod);
     by_another(&node, &volume.wait(""));
     by_another(&node, &volume.stage());

@@ -21,6 +21,7 @@ mod corpus;
 mod files;
 mod heal;
 mod holders;
+mod scene;
 mod volume;
 
 mod access;

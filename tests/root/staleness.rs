@@ -2,93 +2,65 @@
 //! where this machine can make one, by a made-up sysfs where it cannot. Where nothing is proven
 //! nothing is touched.
 
-use crate::checks::{nothing_is_left, table};
+use crate::checks::table;
 use crate::files;
-use crate::support::Node;
-use crate::support::pods::{Container, Naming, Pod};
+use crate::scene::{Scene, scene};
 use crate::volume::Volume;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-struct Scene {
-    volume: Volume,
-    pod: Pod,
-    container: Container,
+fn inside(scene: &Scene) -> String {
+    fs::read_to_string(format!("/proc/{}/mountinfo", scene.container.pid())).unwrap()
 }
 
-impl Scene {
-    fn new(node: &Node) -> Self {
-        let pod = Pod::new(Naming::Systemd);
-        let volume = Volume::create(node, "ext4", "64M");
-        volume.bring_to(pod.uid());
-        let container = pod.container_with(&volume.pod(pod.uid()));
-        Self { volume, pod, container }
-    }
-
-    fn inside(&self) -> String {
-        fs::read_to_string(format!("/proc/{}/mountinfo", self.container.pid())).unwrap()
-    }
-
-    /// Every mount, here and in the container.
-    fn mounts(&self) -> (String, String) {
-        (format!("{:?}", table().mounts()), self.inside())
-    }
-
-    fn end(self, node: &Node) {
-        self.container.die();
-        node.must(self.volume.unpublish(self.pod.uid()));
-        node.must(self.volume.unstage());
-        node.must(self.volume.detach());
-        nothing_is_left(node, &[&self.volume]);
-    }
+/// Every mount, here and in the container.
+fn mounts(scene: &Scene) -> (String, String) {
+    (format!("{:?}", table().mounts()), inside(scene))
 }
 
 #[test]
 fn a_mount_on_the_volumes_own_disk_is_healthy() {
     needs!(pods);
-    let node = Node::new();
-    let scene = Scene::new(&node);
-    let before = scene.mounts();
-    let told = node.verb(&["heal", &scene.volume.id]).unwrap();
+    let scene = scene().idle().start();
+    let before = mounts(&scene);
+    let told = scene.node.verb(&["heal", &scene.volume.id]).unwrap();
     assert!(told.contains("no mount of it stands on a dead disk"), "{told}");
-    assert_eq!(scene.mounts(), before);
-    scene.end(&node);
+    assert_eq!(mounts(&scene), before);
+    scene.ends();
 }
 
 #[test]
 fn a_dead_mount_waits_for_its_disk() {
     needs!(pods);
-    let node = Node::new();
-    let scene = Scene::new(&node);
-    node.verb(&["local", "yank", &scene.volume.id]).unwrap();
-    let before = scene.mounts();
-    let told = node.verb(&["heal", &scene.volume.id]).unwrap();
+    let scene = scene().idle().start();
+    scene.node.verb(&["local", "yank", &scene.volume.id]).unwrap();
+    let before = mounts(&scene);
+    let told = scene.node.verb(&["heal", &scene.volume.id]).unwrap();
     assert!(told.contains("its disk is gone, and none is here yet"), "{told}");
     assert!(told.contains("/data"), "the container is named: {told}");
-    assert_eq!(scene.mounts(), before);
-    scene.end(&node);
+    assert_eq!(mounts(&scene), before);
+    scene.ends();
 }
 
 #[test]
 fn two_live_disks_with_one_serial_refuse_everything() {
     needs!(pods);
-    let node = Node::new();
-    let scene = Scene::new(&node);
+    let scene = scene().idle().start();
     let output = Command::new("losetup")
         .args(["--find", "--show"])
         .arg(scene.volume.image())
         .output()
         .unwrap();
     let second = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    let before = scene.mounts();
-    let refused = node.verb(&["heal", &scene.volume.id]).unwrap_err();
+    let before = mounts(&scene);
+    let refused = scene.node.verb(&["heal", &scene.volume.id]).unwrap_err();
     assert!(refused.contains("several disks") && refused.contains("detach the one"), "{refused}");
-    let message = node.fails(scene.volume.stage());
+    let message = scene.node.fails(scene.volume.stage());
     assert!(message.contains("several disks"), "{message}");
-    assert_eq!(scene.mounts(), before);
+    assert_eq!(mounts(&scene), before);
     crate::holders::run("losetup", &["--detach", &second]);
-    scene.end(&node);
+    scene.ends();
 }
 
 /// A made-up sysfs that has the volume's disk under another number, and something at the number
@@ -147,11 +119,10 @@ impl MadeUp {
 #[test]
 fn a_disk_that_is_there_is_not_proven_dead() {
     needs!(pods);
-    let node = Node::new();
-    let scene = Scene::new(&node);
+    let scene = scene().idle().start();
     let image = scene.volume.image();
     let image = image.to_str().unwrap();
-    let before = scene.mounts();
+    let before = mounts(&scene);
     let letter = scene.volume.letter();
     let letter = letter.as_str();
     for (name, old, words) in [
@@ -176,19 +147,18 @@ fn a_disk_that_is_there_is_not_proven_dead() {
         let (health, because) = made_up.health(&scene);
         assert_eq!(health, "ambiguous", "{old:?}: {because}");
         assert!(because.contains(words), "{old:?}: {because}");
-        assert_eq!(scene.mounts(), before, "{old:?}");
+        assert_eq!(mounts(&scene), before, "{old:?}");
         fs::remove_dir_all(&made_up.root).unwrap();
     }
-    scene.end(&node);
+    scene.ends();
 }
 
 /// Each kind of disk has another file that takes it away.
 #[test]
 fn what_ends_a_halted_disk_is_what_a_disk_of_that_kind_has() {
     needs!(pods);
-    let node = Node::new();
-    let scene = Scene::new(&node);
-    let before = scene.mounts();
+    let scene = scene().idle().start();
+    let before = mounts(&scene);
     let number = crate::checks::number_of(&scene.volume.letter());
     let remover = |file: &str| format!("echo 1 > /sys/dev/block/{number}/{file} removes it");
     for (name, old, words) in [
@@ -213,30 +183,29 @@ fn what_ends_a_halted_disk_is_what_a_disk_of_that_kind_has() {
         let made_up = MadeUp::new(&scene, name, &old);
         let told = made_up.heal(&scene);
         assert!(told.contains("not proven dead") && told.contains(&words), "{old:?}: {told}");
-        assert_eq!(scene.mounts(), before, "{old:?}");
+        assert_eq!(mounts(&scene), before, "{old:?}");
         fs::remove_dir_all(&made_up.root).unwrap();
     }
-    scene.end(&node);
+    scene.ends();
 }
 
 /// Offline, and no other disk shows the serial: the volume is here, and does not work.
 #[test]
 fn a_disk_that_is_offline_is_not_well() {
     needs!(pods);
-    let node = Node::new();
-    let scene = Scene::new(&node);
+    let scene = scene().idle().start();
     let image = scene.volume.image();
     let old = [("loop/backing_file", image.to_str().unwrap()), ("device/state", "offline")];
     let made_up = MadeUp::alone(&scene, &scene.volume.letter(), &old);
-    let before = scene.mounts();
+    let before = mounts(&scene);
     let told = made_up.heal(&scene);
     assert!(told.contains("not proven dead") && told.contains("is offline"), "{told}");
     let (health, because) = made_up.health(&scene);
     assert_eq!(health, "ambiguous", "{because}");
     assert!(because.contains("is offline"), "{because}");
-    assert_eq!(scene.mounts(), before);
+    assert_eq!(mounts(&scene), before);
     fs::remove_dir_all(&made_up.root).unwrap();
-    scene.end(&node);
+    scene.ends();
 }
 
 /// A number that the volume's disk had, and that is a stranger's by now, says nothing of the volume.

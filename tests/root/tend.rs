@@ -2,8 +2,9 @@
 
 use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
 use crate::files;
-use crate::heal::{goes_on, pull, running, still_fails};
-use crate::support::pods::{Naming, Pod};
+use crate::heal::{goes_on, pull, still_fails};
+use crate::scene::{Scene, scene};
+use crate::support::pods::Naming;
 use crate::support::{Node, start};
 use crate::volume::{Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
@@ -30,9 +31,7 @@ fn say(node: &Node, words: &[&str]) -> String {
 #[test]
 fn all_volumes_are_healed_without_a_call() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     let well = Volume::create(&node, "ext4", "64M");
     well.bring();
     assert_eq!(say(&node, &["heal"]), "", "nothing is wrong yet, and no timer talks of it");
@@ -73,10 +72,9 @@ fn all_volumes_are_healed_without_a_call() {
 #[test]
 fn the_disk_that_came_heals_its_own_volume_and_no_other() {
     needs!(pods);
-    let node = Node::new();
-    let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
-    let (first, mut in_first) = running(&node, &one, "ext4", "64M");
-    let (second, mut in_second) = running(&node, &two, "xfs", "320M");
+    let Scene { node, volume: first, pod: one, container: mut in_first } = scene().start();
+    let Scene { volume: second, pod: two, container: mut in_second, .. } =
+        scene().on(&node).of("xfs").named(Naming::Cgroupfs).start();
     pull(&first, &mut in_first);
     pull(&second, &mut in_second);
     let (first_disk, second_disk) = (bring_back(&first), bring_back(&second));
@@ -122,9 +120,7 @@ fn a_disk_of_nobodys_ends_at_once() {
 #[test]
 fn heal_mode_off_is_obeyed_unless_a_person_names_a_volume() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+    let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     let disk = bring_back(&volume);
     node.configure("[heal]\nmode = \"off\"");
@@ -145,10 +141,9 @@ fn heal_mode_off_is_obeyed_unless_a_person_names_a_volume() {
 #[test]
 fn one_that_cannot_be_healed_does_not_stop_the_others() {
     needs!(pods);
-    let node = Node::new();
-    let (one, two) = (Pod::new(Naming::Systemd), Pod::new(Naming::Cgroupfs));
-    let (first, mut in_first) = running(&node, &one, "ext4", "64M");
-    let (second, mut in_second) = running(&node, &two, "ext4", "64M");
+    let Scene { node, volume: first, pod: one, container: mut in_first } = scene().start();
+    let Scene { volume: second, pod: two, container: mut in_second, .. } =
+        scene().on(&node).named(Naming::Cgroupfs).start();
     pull(&first, &mut in_first);
     pull(&second, &mut in_second);
     crate::holders::run("mkfs.ext4", &["-q", "-F", first.image().to_str().unwrap()]);
@@ -159,12 +154,8 @@ fn one_that_cannot_be_healed_does_not_stop_the_others() {
     assert!(said.contains(&format!("volume {}: switched ", second.id)), "{said}");
     assert!(said.contains("1 could not be put right"), "{said}");
     goes_on(&mut in_second, 3);
-    in_first.die();
-    in_second.die();
-    for (volume, pod) in [(&first, &one), (&second, &two)] {
-        node.must(volume.unpublish(pod.uid()));
-        node.must(volume.unstage());
-        node.must(volume.detach());
+    for (volume, pod, container) in [(&first, &one, in_first), (&second, &two, in_second)] {
+        volume.take_away_with(pod, container);
     }
 }
 
@@ -216,9 +207,7 @@ impl Drop for Watching {
 fn a_process_that_waits_heals_each_time_a_disk_comes_back() {
     needs!(pods);
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let node = Node::new();
-        let pod = Pod::new(Naming::Systemd);
-        let (volume, mut container) = running(&node, &pod, "ext4", "64M");
+        let Scene { node, volume, pod, mut container } = scene().start();
         let watching = Watching::begin(&node);
         for _ in 0..3 {
             pull(&volume, &mut container);

@@ -2,8 +2,9 @@
 
 use crate::checks::{eventually, layers_at, nothing_is_left};
 use crate::holders::run;
-use crate::support::pods::{Naming, Order, Plan, Pod};
-use crate::support::{Node, loop_devices_below};
+use crate::scene::{Scene, scene};
+use crate::support::pods::{Naming, Order, Plan};
+use crate::support::loop_devices_below;
 use crate::volume::{POD, Volume, make_folder};
 use std::fs;
 use std::path::Path;
@@ -22,11 +23,7 @@ fn command_in(message: &str, begin: &str) -> Vec<String> {
 #[test]
 fn what_a_refused_unmountdevice_names_ends_it() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Cgroupfs);
-    let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring_to(pod.uid());
-    let container = pod.container_with(&volume.pod(pod.uid()));
+    let Scene { node, volume, pod, container } = scene().named(Naming::Cgroupfs).idle().start();
     let message = node.fails(volume.unstage());
     let (release, force) =
         (format!("disk release {}", volume.id), format!("disk detach --force {}", volume.id));
@@ -96,13 +93,9 @@ fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
 fn a_tenants_many_long_names_neither_hide_the_way_out_nor_lose_the_record() {
     const MANY: usize = 400;
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Cgroupfs);
-    let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring_to(pod.uid());
+    let Scene { node, volume, pod, mut container } = scene().named(Naming::Cgroupfs).idle().start();
     let below = ["x"; 15].map(|name| name.repeat(240)).join("/");
     fs::create_dir_all(volume.pod(pod.uid()).join(&below)).unwrap();
-    let mut container = pod.container_with(&volume.pod(pod.uid()));
     let place = Path::new("/data").join(&below);
     for _ in 0..MANY {
         container.must(&Order::Bind { from: "/data".into(), to: place.clone() });

@@ -1,7 +1,7 @@
 //! The page for `node_exporter`'s textfile collector, as real calls write it.
 
-use super::scene::{pull, running};
-use crate::support::pods::{Naming, Pod};
+use super::healths::pull;
+use crate::scene::{Scene, scene};
 use crate::support::{Node, output_of, promtool};
 use std::ffi::OsStr;
 use std::fs;
@@ -38,8 +38,7 @@ fn refusals_heals_and_stale_mounts_are_counted() {
     needs!(pods);
     let node = Node::new();
     measured(&node);
-    let pod = Pod::new(Naming::Systemd);
-    let (volume, mut container) = running(&node, &pod, "orders-0");
+    let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
     assert_eq!(
         value(&node, "incloud_disk_calls_total{operation=\"mount\",outcome=\"done\"}"),
         Some(1.0)

@@ -1,15 +1,16 @@
 //! What people see: status, explain, history, holders and doctor, on a node with one volume of each
 //! health, as text and as JSON.
 
+mod healths;
 mod metrics;
 mod readme;
-mod scene;
 
 use crate::checks::nothing_is_left;
-use crate::support::pods::{Naming, Pod};
+use crate::scene::{Scene, scene};
+use crate::support::pods::Naming;
 use crate::support::{Node, has, output_of};
 use crate::volume::Volume;
-use scene::{Incident, Scene, running};
+use healths::{Healths, Incident};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 
@@ -32,7 +33,7 @@ fn said(node: &Node, words: &[&str]) -> (String, i32) {
 fn each_health_is_seen_by_every_verb() {
     needs!(pods);
     let node = Node::new();
-    let scene = Scene::set(&node);
+    let scene = Healths::set(&node);
     let before = node.log();
     status(&node, &scene);
     explain(&node, &scene);
@@ -42,7 +43,7 @@ fn each_health_is_seen_by_every_verb() {
     assert_eq!(node.log(), before, "looking leaves no trace");
 }
 
-fn status(node: &Node, scene: &Scene) {
+fn status(node: &Node, scene: &Healths) {
     let (text, _) = said(node, &["status"]);
     assert!(!text.contains('\x1b'), "nobody looks, so there is no colour");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -92,7 +93,7 @@ fn status(node: &Node, scene: &Scene) {
     assert_eq!(of(&scene.guarded)["refused"][0]["count"], 2);
 }
 
-fn explain(node: &Node, scene: &Scene) {
+fn explain(node: &Node, scene: &Healths) {
     for (health, volume) in scene.each() {
         for name in [&volume.id, &volume.pv] {
             let (text, status) = said(node, &["explain", name]);
@@ -125,7 +126,7 @@ fn explain(node: &Node, scene: &Scene) {
     assert!(wrong.contains("no volume goes by the name pvc-nobody"), "{wrong}");
 }
 
-fn holders(node: &Node, scene: &Scene) {
+fn holders(node: &Node, scene: &Healths) {
     let found = json(node, &["holders", &scene.ok.pv]);
     let all = found["holders"].as_array().unwrap();
     let well = &scene.containers[1];
@@ -145,7 +146,7 @@ fn holders(node: &Node, scene: &Scene) {
     has(&text, &["mount /data (on the disk that is gone)"]);
 }
 
-fn history(node: &Node, scene: &Scene) {
+fn history(node: &Node, scene: &Healths) {
     let found = json(node, &["history", &scene.guarded.pv]);
     let entries = found["entries"].as_array().unwrap();
     let ops: Vec<_> = entries.iter().map(|one| one["op"].as_str().unwrap()).collect();
@@ -170,7 +171,7 @@ fn history(node: &Node, scene: &Scene) {
     has(&text, &["tells nothing of that"]);
 }
 
-fn doctor(node: &Node, scene: &Scene) {
+fn doctor(node: &Node, scene: &Healths) {
     let (text, status) = said(node, &["doctor"]);
     assert_eq!(status, 2, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -198,8 +199,7 @@ fn doctor(node: &Node, scene: &Scene) {
 fn the_incident_is_a_story_of_about_ten_lines() {
     needs!(pods);
     let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let Incident { volume, container, old } = Incident::happens(&node, &pod);
+    let Incident { volume, pod, container, old } = Incident::happens(&node);
     let new = volume.letter();
     let (text, _) = said(&node, &["history", &volume.pv]);
     has(
@@ -273,12 +273,7 @@ fn what_the_predecessor_mounted_is_shown() {
 #[test]
 fn a_btrfs_in_a_container_is_well() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let volume = Volume::create(&node, "btrfs", "128M");
-    volume.bring();
-    scene::publish(&volume, &pod, "web-0");
-    let container = pod.container_with(&volume.pod(pod.uid()));
+    let Scene { node, volume, pod, container } = scene().of("btrfs").called("web-0").idle().start();
     let found = json(&node, &["status"]);
     let one = &found["volumes"][0];
     assert_eq!(one["verdict"]["health"], "ok", "{one:#}");
@@ -297,9 +292,8 @@ fn a_btrfs_in_a_container_is_well() {
 #[test]
 fn without_root_it_is_said_what_was_not_seen() {
     needs!(pods);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Cgroupfs);
-    let (volume, container) = running(&node, &pod, "web-0");
+    let Scene { node, volume, pod, container } =
+        scene().called("web-0").named(Naming::Cgroupfs).start();
     for path in [node.base(), node.own()] {
         crate::holders::run("chmod", &["755", path.to_str().unwrap()]);
     }

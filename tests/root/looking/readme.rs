@@ -1,16 +1,15 @@
 //! The transcripts in the README are what the program says: the scene is set, the verb runs, and
 //! what differs from machine to machine is put aside on both sides.
 
+use super::healths::{Healths, Incident};
 use super::said;
-use super::scene::{Incident, Scene};
 use crate::support::Node;
-use crate::support::pods::{Naming, Pod};
 use crate::support::server_disks::serial;
 use regex_lite::Regex;
 use std::fs;
 use std::path::Path;
 
-/// What the README calls the volumes of the scene, in the order of `Scene::each`.
+/// What the README calls the volumes of the scene, in the order of `Healths::each`.
 const VOLUMES: [(&str, &str); 6] = [
     ("8b0cc218-640f-44f3-8288-d7b57835a084", "pvc-78dece18-205d-4acf-b432-2ba27f817dfb"),
     ("279d20f6-c62b-4416-a47d-390849f8855b", "pvc-caf14e73-1372-4bfb-b294-6897af298ec6"),
@@ -106,7 +105,7 @@ fn is_as_shown(node: &Node, names: &[(String, &str)], command: &[&str], written:
 fn status_and_explain_are_as_the_readme_shows_them() {
     needs!(pods);
     let node = Node::new();
-    let scene = Scene::set(&node);
+    let scene = Healths::set(&node);
     let mut names = Vec::new();
     for ((_, volume), (id, pv)) in scene.each().into_iter().zip(VOLUMES) {
         names.extend([(volume.id.clone(), id), (volume.pv.clone(), pv)]);
@@ -121,8 +120,7 @@ fn status_and_explain_are_as_the_readme_shows_them() {
 fn the_incident_is_told_as_the_readme_shows_it() {
     needs!(pods);
     let node = Node::new();
-    let pod = Pod::new(Naming::Systemd);
-    let Incident { volume, container, .. } = Incident::happens(&node, &pod);
+    let Incident { volume, pod, container, .. } = Incident::happens(&node);
     let names = [
         (volume.id.clone(), VOLUMES[3].0),
         (volume.pv.clone(), VOLUMES[3].1),

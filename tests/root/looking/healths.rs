@@ -2,14 +2,14 @@
 
 use crate::checks::eventually;
 use crate::holders::run;
+use crate::scene::{Scene, publish, scene};
 use crate::support::Node;
 use crate::support::pods::{Container, Naming, Order, Plan, Pod};
-use crate::volume::{Volume, make_folder};
-use std::time::Duration;
+use crate::volume::Volume;
 
 /// The volumes, and the processes that make them what they are.
 #[derive(Debug)]
-pub struct Scene {
+pub struct Healths {
     pub ok: Volume,
     pub guarded: Volume,
     pub leaked: Volume,
@@ -20,25 +20,6 @@ pub struct Scene {
     pub containers: Vec<Container>,
 }
 
-/// A pod's call with the pod's own name.
-pub fn publish(volume: &Volume, pod: &Pod, name: &str) {
-    make_folder(&volume.pod(pod.uid()));
-    let mut call = volume.publish(pod.uid());
-    call[2] = call[2].replace("orders-0", name);
-    volume.node.must(call);
-}
-
-/// The volume in a pod whose container writes without pause.
-pub fn running(node: &Node, pod: &Pod, name: &str) -> (Volume, Container) {
-    let volume = Volume::create(node, "ext4", "64M");
-    volume.bring();
-    publish(&volume, pod, name);
-    let mut container = pod.container_with(&volume.pod(pod.uid()));
-    container.write("/data/log", Duration::from_millis(5));
-    container.must_write_on(2);
-    (volume, container)
-}
-
 /// Takes the disk away without a warning.
 pub fn pull(volume: &Volume, container: &mut Container) {
     volume.node.verb(&["local", "yank", &volume.id]).unwrap();
@@ -46,7 +27,7 @@ pub fn pull(volume: &Volume, container: &mut Container) {
     eventually("the container's writes fail", || container.report().errors > before);
 }
 
-impl Scene {
+impl Healths {
     pub fn set(node: &Node) -> Self {
         // First of all: whoever copies all mounts would copy the others' too.
         let leaked = Volume::create(node, "ext4", "64M");
@@ -54,19 +35,23 @@ impl Scene {
         let agent = Plan::outside().copying_all_mounts().start();
         run("umount", &[leaked.global().to_str().unwrap()]);
 
-        let pods = [Naming::Systemd, Naming::Cgroupfs, Naming::Crio, Naming::Systemd].map(Pod::new);
-        let (ok, mut well) = running(node, &pods[0], "web-0");
+        let start = |name, naming| scene().on(node).called(name).named(naming).start();
+        let Scene { volume: ok, pod: web, container: mut well, .. } =
+            start("web-0", Naming::Systemd);
         well.must(&Order::Open { path: "/data/log".into() });
-        let (guarded, held) = running(node, &pods[1], "orders-0");
-        node.must(guarded.unpublish(pods[1].uid()));
+        let Scene { volume: guarded, pod: orders, container: held, .. } =
+            start("orders-0", Naming::Cgroupfs);
+        node.must(guarded.unpublish(orders.uid()));
         let message = node.fails(guarded.unstage());
         assert!(message.contains("shop/orders-0"), "{message}");
         node.fails(guarded.unstage());
 
-        let (dead, mut cut_off) = running(node, &pods[2], "mail-0");
+        let Scene { volume: dead, pod: mail, container: mut cut_off, .. } =
+            start("mail-0", Naming::Crio);
         pull(&dead, &mut cut_off);
 
-        let (stale, mut behind) = running(node, &pods[3], "prometheus-0");
+        let Scene { volume: stale, pod: metrics, container: mut behind, .. } =
+            start("prometheus-0", Naming::Systemd);
         pull(&stale, &mut behind);
         node.configure("[heal]\nmode = \"off\"");
         node.must(stale.attach());
@@ -77,7 +62,16 @@ impl Scene {
         run("losetup", &["-f", "--show", ambiguous.image().to_str().unwrap()]);
 
         let containers = vec![agent, well, held, cut_off, behind];
-        Self { ok, guarded, leaked, stale, dead, ambiguous, pods: pods.to_vec(), containers }
+        Self {
+            ok,
+            guarded,
+            leaked,
+            stale,
+            dead,
+            ambiguous,
+            pods: vec![web, orders, mail, metrics],
+            containers,
+        }
     }
 
     /// Each volume with its health.
@@ -98,14 +92,16 @@ impl Scene {
 #[derive(Debug)]
 pub struct Incident {
     pub volume: Volume,
+    pub pod: Pod,
     pub container: Container,
     /// The letter that the disk had.
     pub old: String,
 }
 
 impl Incident {
-    pub fn happens(node: &Node, pod: &Pod) -> Self {
-        let (volume, mut container) = running(node, pod, "prometheus-0");
+    pub fn happens(node: &Node) -> Self {
+        let Scene { volume, pod, mut container, .. } =
+            scene().on(node).called("prometheus-0").start();
         let old = volume.letter();
         node.must(volume.unpublish(pod.uid()));
         for _ in 0..12 {
@@ -121,7 +117,7 @@ impl Incident {
         node.must(volume.attach());
         node.must(volume.wait(""));
         node.must(volume.stage());
-        publish(&volume, pod, "prometheus-0");
-        Self { volume, container, old }
+        publish(&volume, &pod, "prometheus-0");
+        Self { volume, pod, container, old }
     }
 }
