@@ -121,7 +121,7 @@ fn storm() {
     );
 }
 
-/// The bare requests, by somebody who only looks whether they are through.
+/// The bare requests, by a client that only looks whether they are through.
 struct Raw {
     client: reqwest::blocking::Client,
     url: String,

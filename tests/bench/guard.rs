@@ -81,7 +81,7 @@ fn row(namespaces: usize, volume: &Path, number: DeviceNumber) {
         Answer::CannotTell(why) => panic!("{why}"),
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    // Not those that have ended: nobody may have taken note yet.
+    // Not those that have ended: it may not have been noted yet.
     let lives = |entry: &fs::DirEntry| fs::read_link(entry.path().join("ns/mnt")).is_ok();
     let processes = processes.filter(lives).count();
     let columns = [

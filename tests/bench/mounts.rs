@@ -114,7 +114,7 @@ impl Bench {
     fn stage(&self) {
         let options = self.options();
         let arguments = ["mountdevice", self.global.to_str().unwrap(), "", &options];
-        // Like the others: nobody reads the answer, the mount itself tells.
+        // Like the others: the answer is not read, the mount itself tells.
         let config = self.folder.path().join("config.toml");
         run(Command::new(&self.program).args(arguments).env("INCLOUD_DISK_CONFIG", config));
     }

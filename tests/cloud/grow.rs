@@ -82,7 +82,7 @@ fn an_extension_that_the_cloud_breaks_off_is_a_failure() {
     assert!(message.contains("error_extending"), "{message}");
     assert!(message.contains("could not extend"), "in our words, not in Cinder's: {message}");
     assert_eq!(size_at(&pod), before);
-    // Somebody mends it; then it goes on.
+    // A person mends it; then it goes on.
     life.cloud.world().volume_mut("data").set_status("in-use");
     machine.expand(PODS[0], 2 * GIB);
     assert!(size_at(&pod) > GIB * 17 / 10);

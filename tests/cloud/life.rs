@@ -90,7 +90,7 @@ impl Life {
     /// Everything back.
     #[track_caller]
     pub fn down(&self, machine: &Machine) {
-        // Whoever detaches too early is refused before the cloud is asked.
+        // A detach that comes too early is refused before the cloud is asked.
         let before = self.cloud.counters().detaches.get(&self.volume).copied();
         let message = machine.detach_fails();
         assert!(message.contains("is mounted at"), "{message}");
@@ -144,7 +144,7 @@ fn live(fs_type: &'static str) {
     nothing_is_left(&life);
 }
 
-/// Somebody deletes the volume, as its claim is deleted: nothing may hold it back.
+/// The volume is deleted, as its claim is deleted: nothing may hold it back.
 #[track_caller]
 fn delete(life: &Life) {
     let mut world = life.cloud.world();

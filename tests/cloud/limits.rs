@@ -78,7 +78,7 @@ fn a_detach_leaves_an_attachment_alone_that_was_made_meanwhile() {
     scene.node.must(scene.attach("node-b"));
     let mut command = scene.node.command(scene.detach("node-b"));
     let held = scene.node.base().join("held");
-    // The detach has looked and sent its request, whose effect somebody else undoes: the volume is
+    // The detach has looked and sent its request, whose effect another undoes: the volume is
     // attached anew.
     let seam = format!("detach.requested=hold:{}", held.display());
     command.env("INCLOUD_DISK_SEAM", seam);

@@ -158,7 +158,7 @@ fn a_disk_that_the_cloud_does_not_list_here_is_not_mounted() {
     here.detach();
 }
 
-/// The mark of a server that is not running protects nobody.
+/// The mark of a server that is not running protects nothing.
 #[test]
 fn a_mark_counts_while_its_server_runs() {
     let scene = Scene::of_immediate();
@@ -441,7 +441,7 @@ fn a_mark_stays_as_long_as_another_pods_bind() {
     assert!(life.attached_to().is_empty());
 }
 
-/// A person has released it, and a program keeps its file: nobody calls again when that ends.
+/// A person has released it, and a program keeps its file: no call comes again when that ends.
 #[test]
 fn a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer() {
     if !can_run("a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer") {

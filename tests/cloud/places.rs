@@ -51,7 +51,7 @@ fn a_region_that_fails_is_named_and_hides_no_other() {
     assert!(message.contains("region North") && message.contains("openstack.region"), "{message}");
 }
 
-/// The second region's services show a certificate that nobody here trusts.
+/// The second region's services show a certificate that is not trusted here.
 #[test]
 fn a_region_that_is_not_trusted_is_named_or_never_asked() {
     let untrusted = Server::start_tls(World::demo());

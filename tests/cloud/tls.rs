@@ -35,7 +35,7 @@ fn is_not_trusted(scene: &Scene, words: &[&str]) {
     for word in words {
         assert!(message.contains(word), "{word:?} is not in: {message}");
     }
-    assert_eq!(scene.cloud.counters().total, 0, "a password went to somebody unknown");
+    assert_eq!(scene.cloud.counters().total, 0, "a password went to an unknown host");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_certificate_that_ended_is_not_trusted() {
     is_not_trusted(&scene, &["certificate", "expired"]);
 }
 
-/// Only because somebody wrote so.
+/// Only because the configuration says so.
 #[test]
 fn without_checks_every_certificate_will_do() {
     for tls in [Tls::new(), Tls::of_another_host(), Tls::expired()] {

@@ -1,4 +1,4 @@
-//! How a machine finds out which server it is, when nobody wrote it down.
+//! How a machine finds out which server it is, when it is not written down.
 
 use crate::scene::{Scene, configure};
 use std::fs;
@@ -37,7 +37,7 @@ fn the_metadata_service_tells_and_is_asked_once() {
 #[test]
 fn the_metadata_service_is_never_asked_through_a_proxy() {
     let scene = asking_metadata();
-    // A proxy that is not there: whoever goes through it fails.
+    // A proxy that is not there: a request through it fails.
     let mut command = scene.node.command(scene.attach("worker-7.example"));
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"] {
         command.env(name, "http://127.0.0.1:1");

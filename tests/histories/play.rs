@@ -385,7 +385,7 @@ impl World {
         Ok(done)
     }
 
-    /// The cloud takes the volume from the server, and asks nobody.
+    /// The cloud takes the volume from the server without a question.
     fn pull(&self, node: usize, volume: usize) -> bool {
         self.cloud.wait_idle();
         let (server, id) = (&self.machines[node].server, &self.volumes[volume].id);

@@ -83,7 +83,7 @@ impl World {
         if layers.is_empty() { Ok(()) } else { Err(format!("{}: {layers:?}", place.display())) }
     }
 
-    /// Nobody has the disk for himself: kubelet asks the same.
+    /// No process has the disk for itself: kubelet asks the same.
     fn is_free(&self, node: usize, volume: usize) -> Result<(), String> {
         let Some(name) = self.disk(node, volume) else { return Ok(()) };
         let mut alone = fs::OpenOptions::new();

@@ -9,7 +9,7 @@ fn the_command_and_its_pages_come_and_go_with_the_driver() {
     let share = machine.at("usr/local/share");
     let fish = share.join("fish/vendor_completions.d/disk.fish");
     fs::create_dir_all(fish.parent().unwrap()).unwrap();
-    fs::write(&fish, "somebody's").unwrap();
+    fs::write(&fish, "another's").unwrap();
     let output = machine.put("install", &machine.make_driver("a")).output().unwrap();
     assert!(output.status.success(), "{}", text_of(&output));
     assert!(String::from_utf8_lossy(&output.stderr).contains("left as it is"), "{output:?}");
@@ -32,7 +32,7 @@ fn the_command_and_its_pages_come_and_go_with_the_driver() {
     let left: Vec<_> =
         fs::read_dir(&manual).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["disk-free.8"]);
-    assert_eq!(fs::read_to_string(&fish).unwrap(), "somebody's");
+    assert_eq!(fs::read_to_string(&fish).unwrap(), "another's");
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn a_command_of_somebody_elses_stays() {
     let machine = Machine::new();
     let command = machine.at("usr/local/sbin/disk");
     fs::create_dir_all(command.parent().unwrap()).unwrap();
-    fs::write(&command, "somebody's").unwrap();
+    fs::write(&command, "another's").unwrap();
     must(&mut machine.put("install", &machine.make_driver("a")));
     must(&mut machine.command(["uninstall"]));
-    assert_eq!(fs::read_to_string(&command).unwrap(), "somebody's");
+    assert_eq!(fs::read_to_string(&command).unwrap(), "another's");
 }

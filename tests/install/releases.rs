@@ -1,4 +1,4 @@
-//! A node without a toolchain: an unpacked release, or a binary that somebody brought.
+//! A node without a toolchain: an unpacked release, or a binary that a person brought.
 
 use crate::machine::{Machine, fails, is_same, must, script};
 use std::fs;
@@ -19,7 +19,7 @@ fn unpacked(machine: &Machine) -> PathBuf {
     folder
 }
 
-/// A search path on which a toolchain or a package manager is found first, and tells on whoever
+/// A search path on which a toolchain or a package manager is found first, and tells on a script that
 /// uses it.
 fn tell_tales(machine: &Machine) -> String {
     let folder = machine.base().join("tools");

@@ -1,4 +1,4 @@
-//! `uninstall`: not while kubelet needs the driver, and nothing is lost that is somebody's.
+//! `uninstall`: not while kubelet needs the driver, and nothing is lost that is another's.
 
 use crate::machine::{Machine, fails, must, names_in};
 use crate::support::{private_mounts, start};
@@ -57,7 +57,7 @@ fn real_mounts_hold_the_driver() {
     }
     let machine = Machine::new();
     machine.installed(&machine.make_driver("a"));
-    // The real mount table, and no process but our own: a kubelet that somebody tests here is not ours.
+    // The real mount table, and no process but our own: a kubelet that is tested here is not ours.
     fs::remove_dir_all(machine.proc().join("self")).unwrap();
     std::os::unix::fs::symlink("/proc/self", machine.proc().join("self")).unwrap();
     for place in [GLOBAL, POD] {

@@ -71,7 +71,7 @@ fn serve(wish: &Wish) -> Result<(), String> {
             thread::park();
         }
     }
-    // Whoever started this server and dies takes it along: the pipe closes.
+    // A process that started this server and dies takes it along: the pipe closes.
     let mut rest = Vec::new();
     let _ = io::stdin().read_to_end(&mut rest);
     Ok(())

@@ -154,7 +154,7 @@ fn a_folder_that_holds_another_volumes_disk_is_not_adopted() {
     assert!(said.contains(&other.id), "{said}");
     assert!(wanted.record()["staged"].is_null() && other.record()["staged"].is_null());
     run("umount", &[folder.to_str().unwrap()]);
-    // A disk of nobody's is not a volume either.
+    // A disk of no cloud is not a volume either.
     run("mount", &["-t", "tmpfs", "none", folder.to_str().unwrap()]);
     let said = node.verb(&["heal"]).unwrap_err();
     assert!(said.contains("not adopted"), "{said}");

@@ -108,7 +108,7 @@ fn marks_at_the_end_that_a_disk_had_before_it_grew_are_found() {
     }
 }
 
-/// Whoever knows the fixed places can avoid all of them, but not the random ones.
+/// Who knows the fixed places can avoid all of them, but not the random ones.
 #[test]
 fn data_between_the_fixed_places_does_not_escape() {
     needs!(mounts);
@@ -167,7 +167,7 @@ fn a_disk_too_slow_to_be_read_is_not_blank() {
     nothing_is_left(&node, &[&volume]);
 }
 
-/// Between the first look and mkfs the cloud is asked, which may take minutes: what somebody writes
+/// Between the first look and mkfs the cloud is asked, which may take minutes: what another writes
 /// meanwhile is his data.
 #[test]
 fn what_was_written_after_the_first_look_is_not_formatted() {

@@ -79,14 +79,14 @@ fn digest_of_open(path: &Path) -> u64 {
     hasher.finish()
 }
 
-/// Bytes that nobody could guess.
+/// Bytes that cannot be guessed.
 pub fn random_bytes(count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
     bytes
 }
 
-/// A whole check of the file system in an image that nobody uses.
+/// A whole check of the file system in an image that is not in use.
 #[track_caller]
 pub fn fsck(image: &Path) {
     let is_xfs = files::head(image) == *b"XFSB";
@@ -116,7 +116,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 #[track_caller]
 pub fn nothing_is_left(node: &Node, volumes: &[&Volume]) {
     let base = node.base();
-    // Whoever looks at new disks (udev) may have one open for a moment longer.
+    // What looks at new disks (udev) may have one open for a moment longer.
     eventually("the loop devices are gone", || loop_devices_below(&base).is_empty());
     let table = table();
     let mounts = table.mounts().iter().filter(|mount| mount.target.starts_with(&base));

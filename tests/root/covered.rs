@@ -242,7 +242,7 @@ fn what_comes_over_it_during_an_expansion_does_not_grow_in_its_place() {
     needs!(mounts, seams);
     let (node, volume) = Volume::on_a_node("xfs", "320M");
     let pod = volume.bring_to_pod();
-    // Somebody's file system on a disk that has room for it to grow.
+    // Another's file system on a disk that has room for it to grow.
     let image = node.base().join("stranger.img");
     File::create(&image).unwrap().set_len(320 << 20).unwrap();
     run("mkfs.xfs", &["-q", text(&image)]);

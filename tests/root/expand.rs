@@ -109,7 +109,7 @@ fn a_file_system_that_is_not_mounted_or_read_only_does_not_grow() {
     node.must(volume.publish_as(POD, "ro"));
     let message = node.fails(volume.expand(640 * MIB));
     assert!(message.contains("read-only"), "{message}");
-    // A refusal comes before the cloud is asked: nobody pays for space that is not used.
+    // A refusal comes before the cloud is asked: no one pays for space that is not used.
     assert_eq!(disk_size(&volume), 320 * MIB);
     assert_eq!(fs::metadata(volume.image()).unwrap().len(), 320 * MIB);
     volume.ends();

@@ -43,7 +43,7 @@ fn write(device: &Path, offset: u64) -> Result<()> {
     })
 }
 
-/// Reads in a thread that nobody waits for: a test that fails must come to the disk's end.
+/// Reads in a thread that is not waited for: a test that fails must come to the disk's end.
 fn read_beside(device: &Path) -> mpsc::Receiver<Result<[u8; 512]>> {
     let (done, answer) = mpsc::channel();
     let device = device.to_path_buf();

@@ -49,7 +49,7 @@ pub fn head<const N: usize>(path: &Path) -> [u8; N] {
     bytes
 }
 
-/// Whether nobody else uses a device, as kubelet asks after `unmountdevice`.
+/// Whether nothing else uses a device, as kubelet asks after `unmountdevice`.
 pub fn can_be_opened_alone(device: &Path) -> bool {
     let alone = || OpenOptions::new().read(true).custom_flags(nix::libc::O_EXCL).open(device);
     with_files(|| alone().is_ok())

@@ -1,4 +1,4 @@
-//! `guard.give_up_after`: what counts is one unbroken series of refusals, by a clock that nobody can
+//! `guard.give_up_after`: what counts is one unbroken series of refusals, by a clock that no one can
 //! set. Calls come at later moments by a time namespace, which moves the time since the start.
 
 use crate::checks::layers_at;
@@ -18,7 +18,7 @@ const YEARS: i64 = 10 * 365 * 86_400;
 /// More than any gap within a series.
 const GAP: u64 = 700;
 
-/// A call that comes so many seconds later, if nobody asks the wall clock.
+/// A call that comes so many seconds later, unless the wall clock is asked.
 fn later(node: &Node, seconds: u64, call: &Call, wish: (&str, &str)) -> Answer {
     let mut command = Command::new("unshare");
     command.args(["--time", "--fork", "--boottime", &seconds.to_string(), "--", DISK]);
@@ -143,7 +143,7 @@ fn what_was_wanted_again_meanwhile_has_the_whole_time() {
     is_refused(&node, 0, &detach);
     is_refused(&node, 0, &detach);
     set_the_wall_clock(&volume, 1000);
-    // Another pod gets it: whoever mounts a volume does not want it detached.
+    // Another pod gets it: a call that mounts a volume does not want it detached.
     make_folder(&volume.pod(other.uid()));
     node.must(volume.publish(other.uid()));
     is_refused(&node, 70, &detach);

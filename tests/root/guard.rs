@@ -88,7 +88,7 @@ fn a_leaked_copy_goes_and_a_busy_one_is_named() {
     let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     files::write_synced(&volume.global().join("f"), b"x");
-    // A monitoring pod that sees the machine's folders, and a service of nobody's.
+    // A monitoring pod that sees the machine's folders, and a service that belongs to no pod.
     let agent = Pod::new(Naming::Systemd);
     let watching = agent.container().copying_all_mounts().start();
     let mut service = Plan::outside().copying_all_mounts().start();
@@ -179,7 +179,7 @@ fn who_only_looks_at_the_node_is_no_reason() {
     drop(reader);
 }
 
-/// In a PID namespace of its own nobody else can be seen: that is no consent.
+/// In a PID namespace of its own no other process can be seen: that is no consent.
 #[test]
 fn where_processes_cannot_be_seen_an_unmount_is_refused_and_a_detach_asks_the_kernel() {
     needs!(pods);

@@ -186,7 +186,7 @@ fn a_tenant_with_thousands_of_binds_holds_up_nobody() {
     needs!(pods);
     let node = Node::new();
     node.configure("[deadline]\nattach = 12");
-    // Before the pods: so his namespace is looked at before theirs, where nobody prevents it.
+    // Before the pods: so his namespace is looked at before theirs, where nothing prevents it.
     let area = node.base().join("area");
     fs::create_dir(&area).unwrap();
     let tenant = tenant(&area);

@@ -37,7 +37,7 @@ impl Drop for Scene {
     }
 }
 
-/// From here on calls have little time: nobody wants to wait for what hangs.
+/// From here on calls have little time, so that the tests are quick.
 pub fn hurry(node: &Node) {
     let calls =
         ["attach", "detach", "mountdevice", "unmountdevice", "mount", "unmount", "expandfs"];
@@ -170,7 +170,7 @@ impl Running {
         false
     }
 
-    /// Its answer, if the process is gone in time and nobody has its pipe any more.
+    /// Its answer, if the process is gone in time and no process has its pipe any more.
     pub fn answer(mut self, limit: Duration) -> Option<Answer> {
         if !self.ends_within(limit) {
             for pid in children_of(self.pid()) {

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Somebody (udev, a person) has a disk's partitions read anew, for which what was written comes to
-/// the disk first, and that hangs: whoever opens the disk waits for the same lock in the kernel.
+/// Another (udev, a person) has a disk's partitions read anew, for which what was written comes to
+/// the disk first, and that hangs: a process that opens the disk waits for the same lock in the kernel.
 struct Rereading {
     child: Child,
     /// With a block that is not written out, which is what it was.
@@ -157,7 +157,7 @@ fn an_unmount_that_hangs_is_answered_and_named() {
     }
 }
 
-/// Nobody reads the disk: the open alone hangs.
+/// The disk is not read: the open alone hangs.
 #[test]
 fn an_open_that_hangs_is_answered_named_and_not_begun_again() {
     needs!(fuse);
@@ -381,7 +381,7 @@ fn an_e2fsck_that_hangs_is_answered_and_named() {
 }
 
 /// Who looks at all users of the disk meets a device that does not answer: a loop device on a file of
-/// the volume, which somebody opens.
+/// the volume, which another process opens.
 #[test]
 fn a_look_at_the_users_that_hangs_is_answered() {
     needs!(fuse);
@@ -410,7 +410,7 @@ fn a_look_at_the_users_that_hangs_is_answered() {
     scene.ends();
 }
 
-/// Somebody ends the process that waits, with the one signal that it cannot hear: the lock stays with
+/// A person ends the process that waits, with the one signal that it cannot hear: the lock stays with
 /// what hangs, and that is said.
 #[test]
 fn a_lock_of_a_killed_call_that_hangs_is_explained_and_can_be_got_round() {

@@ -125,7 +125,7 @@ fn a_container_is_remembered_over_a_detach() {
     node.must(volume.stage());
     node.must(volume.publish(pod.uid()));
 
-    // Detached when nobody is left behind it is forgotten.
+    // Detached when no container is left behind it is forgotten.
     volume.ends_with(&pod, container);
     volume.must_be_sound();
     assert!(!volume.record_path().exists());
@@ -396,7 +396,7 @@ fn another_file_system_on_the_disk_is_never_put_under_a_running_program() {
     needs!(pods);
     let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
-    // While the disk was away somebody made another file system on it.
+    // While the disk was away another file system was made on it.
     crate::holders::run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);
     node.must(volume.attach());
     let log = node.log();

@@ -83,7 +83,7 @@ pub fn state_of(pid: Pid) -> Option<char> {
     text.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Waits until a process has ended; what it held is free then. Nobody may have reaped it.
+/// Waits until a process has ended; what it held is free then. It may not have been reaped.
 #[track_caller]
 pub fn must_end(pid: Pid) {
     eventually("the process has ended", || matches!(state_of(pid), None | Some('Z' | 'X')));

@@ -168,7 +168,7 @@ fn a_heal_killed_at_any_change_is_finished_by_the_next_one() {
     let mut struck: Vec<&str> = Vec::new();
     for (nth, method) in methods().into_iter().enumerate() {
         let node = Node::new();
-        // A mount by mount(2) is nobody's peer.
+        // A mount by mount(2) joins no peer group.
         let mut machine = Machine::set_up(&node, method != Method::TuckByMount);
         // Not the same calls of each method.
         let first = if every == 1 { 0 } else { nth };

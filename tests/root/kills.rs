@@ -1,4 +1,4 @@
-//! `kill -9` at moments that nobody chose.
+//! `kill -9` at random moments.
 
 use crate::checks::{backing_file, digest, layers_at, nothing_is_left, random_bytes};
 use crate::files;
@@ -7,7 +7,7 @@ use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 use std::time::Duration;
 
-/// Moments that nobody chose. `INCLOUD_DISK_SEED` repeats those of a run.
+/// Random moments. `INCLOUD_DISK_SEED` repeats those of a run.
 #[derive(Debug)]
 struct Moments {
     state: u64,
@@ -133,7 +133,7 @@ fn a_mountdevice_killed_anywhere_on_a_disk_with_data_keeps_it() {
 }
 
 /// What a killed mkfs left is ours only as long as the disk stays plugged in. Afterwards it is
-/// blank, or whole, or somebody's data.
+/// blank, or whole, or another's data.
 #[test]
 fn a_disk_that_left_after_a_kill_is_never_overwritten() {
     needs!(mounts);

@@ -51,7 +51,7 @@ fn what_a_killed_heal_left_goes_with_the_unmount() {
     nothing_is_left(&node, &[&volume]);
 }
 
-/// Its mounts were taken off by hand: `detach` called the scratch mount somebody's.
+/// Its mounts were taken off by hand: `detach` took the scratch mount for another's.
 #[test]
 fn what_a_killed_heal_left_goes_with_the_detach() {
     needs!(pods, seams);
@@ -66,7 +66,7 @@ fn what_a_killed_heal_left_goes_with_the_detach() {
     nothing_is_left(&node, &[&volume]);
 }
 
-/// A call that is killed on a server to which nobody comes back for the volume.
+/// A call that is killed on a server to which no call comes back for the volume.
 #[test]
 fn the_lock_of_a_killed_call_goes_with_the_timer() {
     needs!(mounts, seams);

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A disk of nobody's that has taken a letter.
+/// A disk of no cloud that has taken a letter.
 #[derive(Debug)]
 pub struct Taken {
     device: PathBuf,
@@ -35,7 +35,7 @@ impl Drop for Taken {
     }
 }
 
-/// Attaches a volume that had this letter, so that it gets another one. Whoever takes the letter
+/// Attaches a volume that had this letter, so that it gets another one. What takes the letter
 /// meanwhile, another test or we, keeps it long enough or it is tried again.
 #[track_caller]
 pub fn attach_under_another_letter(volume: &Volume, letter: &str) -> Option<Taken> {

@@ -117,7 +117,7 @@ fn a_killed_mkfs_is_redone_on_the_same_disk() {
     }
 }
 
-/// It may have been elsewhere meanwhile: nobody knows whose bytes those are.
+/// It may have been elsewhere meanwhile: whose bytes those are is unknown.
 #[test]
 fn a_half_made_file_system_that_left_and_came_back_is_refused() {
     needs!(mounts);
@@ -249,7 +249,7 @@ fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
 fn a_disk_with_data_is_refused_after_a_kill_at_any_moment() {
     needs!(mounts);
     let (node, volume) = Volume::on_a_node("ext4", "16G");
-    files::write_at(&volume.image(), 9_999_999, b"somebody's");
+    files::write_at(&volume.image(), 9_999_999, b"another's");
     let before = digest(&volume.image());
     node.must(volume.attach());
     make_folder(&volume.global());

@@ -1,4 +1,4 @@
-//! mkfs is killed at its writes, and somebody writes to the disk before the next call: only what that
+//! mkfs is killed at its writes, and another writes to the disk before the next call: only what that
 //! mkfs wrote is ever overwritten.
 
 use crate::checks::{digest, layers_at};
@@ -43,7 +43,7 @@ fn kill_at_write(volume: &Volume, number: u32) -> bool {
     answer.json["status"] == "Failure"
 }
 
-/// Somebody's bytes at each of these places make the leftovers of the mkfs data; without them it is
+/// Another's bytes at each of these places make the leftovers of the mkfs data; without them it is
 /// finished.
 #[track_caller]
 fn refused_with_a_stranger(volume: &Volume, size: u64, what: &str, round: usize) {
@@ -166,7 +166,7 @@ fn a_file_system_that_was_finished_and_filled_is_mounted() {
     volume.must_be_sound();
 }
 
-/// As a blank disk is: whoever knows the fixed places cannot know those at random.
+/// As a blank disk is: who knows the fixed places cannot know those at random.
 #[test]
 fn data_between_the_fixed_places_is_kept_after_a_killed_format_too() {
     const SIZE: u64 = 8 << 30;

@@ -64,7 +64,7 @@ fn a_volume_is_detached_by_hand_by_its_id() {
         node.must(words);
         assert_eq!(node.must(volume.is_attached())["attached"], false, "{words:?}");
     }
-    // An id or name that nobody knows is detached already.
+    // An id or name that is unknown is detached already.
     node.must(["detach", "pvc-unknown", "node-a"]);
     node.must(["detach", "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5", "node-a"]);
     nothing_is_left(&node, &[&volume]);

@@ -32,7 +32,7 @@ fn detach_of_a_mounted_volume_is_refused() {
     stays(node.fails(volume.detach()));
     files::write_synced(&pod.join("f"), b"it works");
 
-    // A copy in a namespace of nobody's goes with the last mount here; one that came later goes
+    // A copy in a namespace of no pod goes with the last mount here; one that came later goes
     // before the disk.
     let early = Holder::of_all_mounts();
     node.must(volume.unpublish(POD));
@@ -43,7 +43,7 @@ fn detach_of_a_mounted_volume_is_refused() {
     nothing_is_left(&node, &[&volume]);
 }
 
-/// udev opens a new disk to look at it, an administrator to read it: nobody's exclusive use.
+/// udev opens a new disk to look at it, an administrator to read it: no exclusive use.
 #[test]
 fn a_disk_that_somebody_only_reads_is_detached_for_good() {
     needs!(mounts);

@@ -18,7 +18,7 @@ fn refused(size: &str, prepare: impl FnOnce(&Path), wishes: &[&str], text: &str)
     node.must(volume.wait(""));
     make_folder(&volume.global());
     for wish in wishes {
-        // kubelet repeats the call until somebody comes.
+        // kubelet repeats the call until a person comes.
         for _ in 0..2 {
             let message = node.fails(volume.stage_as(wish));
             assert!(message.contains(text), "{message}");
@@ -98,7 +98,7 @@ fn resize(image: &Path, bytes: u64) {
     OpenOptions::new().write(true).open(image).unwrap().set_len(bytes).unwrap();
 }
 
-/// Then it is somebody else's disk, or the cloud knows something that we do not.
+/// Then it is another's disk, or the cloud knows something that we do not.
 #[test]
 fn a_blank_disk_of_another_size_than_the_clouds_is_refused() {
     needs!(mounts);

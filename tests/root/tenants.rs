@@ -137,7 +137,7 @@ fn a_users_mount_namespace_does_not_keep_the_volume() {
     }
 }
 
-/// A tree of mounts that a descriptor alone keeps is in nobody's table.
+/// A tree of mounts that a descriptor alone keeps is in no table.
 #[test]
 fn a_tree_of_mounts_that_no_table_shows_does_not_keep_the_volume() {
     needs!(pods);
@@ -170,7 +170,7 @@ fn a_tree_of_mounts_that_no_table_shows_does_not_keep_the_volume() {
 fn taken(pid: u32, descriptor: i32) -> std::os::fd::OwnedFd {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     let process = incloud_disk::host::kernel::pin_process(pid).unwrap();
-    // SAFETY: pidfd_getfd takes three numbers and answers a new descriptor, which is nobody
+    // SAFETY: pidfd_getfd takes three numbers and answers a new descriptor, which is no one
     // else's, or -1.
     unsafe {
         let call = nix::libc::SYS_pidfd_getfd;

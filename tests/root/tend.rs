@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// The disk is back under another number, by somebody who does not heal.
+/// The disk is back under another number, and is not healed yet.
 pub fn bring_back(volume: &Volume) -> PathBuf {
     volume.node.configure("[heal]\nmode = \"off\"");
     volume.node.must(volume.attach());
@@ -92,7 +92,7 @@ fn the_disk_that_came_heals_its_own_volume_and_no_other() {
     nothing_is_left(&node, &[&first, &second]);
 }
 
-/// udev asks for every disk of the machine: whoever has nothing to do with it is not kept busy, and
+/// udev asks for every disk of the machine: a disk that is not ours costs no time, and
 /// a wrong one is told from a foreign one.
 #[test]
 fn a_disk_of_nobodys_ends_at_once() {

@@ -3,8 +3,8 @@
 use crate::checks::{eventually, layers_at, nothing_is_left};
 use crate::holders::run;
 use crate::scene::{Scene, scene};
-use crate::support::pods::{Naming, Order, Plan};
 use crate::support::loop_devices_below;
+use crate::support::pods::{Naming, Order, Plan};
 use crate::volume::{POD, Volume, make_folder};
 use std::fs;
 use std::path::Path;

@@ -29,7 +29,7 @@ fn a_mount_has_the_options_of_its_volume() {
             assert!(mount.options.split(',').any(|one| one == option), "{}", mount.options);
         }
         assert!(mount.super_options.contains(data), "{}", mount.super_options);
-        assert!(!mount.options.contains("nodev"), "no hardening that nobody asked for");
+        assert!(!mount.options.contains("nodev"), "no hardening that was not asked for");
         assert!(volume.record()["staged"]["options"].as_str().unwrap().contains(data));
         volume.ends();
     }
@@ -75,7 +75,7 @@ fn a_shared_volume_is_mounted_without_a_write_to_its_disk() {
     for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
         let (node, volume) = Volume::on_a_node(kind, size);
         let shared = |call: Call| with(call, "share", "read-only");
-        // Blank: nobody may make a file system of it.
+        // Blank: no file system may be made of it.
         node.must(shared(volume.attach()));
         make_folder(&volume.global());
         let message = node.fails(shared(volume.stage()));

@@ -34,7 +34,7 @@ fn a_yanked_disk_comes_back_with_its_data() {
 fn a_disk_is_yanked_from_under_another_namespace() {
     needs!(mounts);
     let node = Node::new();
-    // The guard would take the copy down: a process of nobody's has it.
+    // The guard would take the copy down: the process that has it belongs to no pod.
     node.configure("[guard]\nmode = \"off\"\n[heal]\nmode = \"off\"");
     let volume = Volume::create(&node, "ext4", "64M");
     let pod = volume.bring_to_pod();
@@ -68,12 +68,12 @@ fn a_disk_is_yanked_from_under_another_namespace() {
     volume.must_be_sound();
 }
 
-/// Each time the letter is pinned by a mount that nobody took off.
+/// Each time the letter is pinned by a mount that was not taken off.
 #[test]
 fn a_disk_can_be_yanked_again_and_again() {
     needs!(mounts);
     let node = Node::new();
-    // The guard would take the copies down: nobody's processes have them.
+    // The guard would take the copies down: the processes that have them belong to no pod.
     node.configure("[guard]\nmode = \"off\"\n[heal]\nmode = \"off\"");
     let volume = Volume::create(&node, "ext4", "16M");
     let mut containers = Vec::new();

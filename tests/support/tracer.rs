@@ -86,7 +86,7 @@ pub fn run(mut command: Command, fate: Fate<'_>) -> Option<Traced> {
     let (mut output, writer) = std::io::pipe().expect("a pipe");
     command.stdin(Stdio::null());
     command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
-    // A group of its own, to wait for all of it and for nobody else.
+    // A group of its own, to wait for all of it and for nothing else.
     command.process_group(0);
     // SAFETY: the child makes one system call before its exec.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(Into::into)) };
@@ -111,7 +111,7 @@ fn watch(main: Pid, fate: Fate<'_>, traced: &mut Traced) -> bool {
         let status = match waitpid(group, Some(WaitPidFlag::__WALL)) {
             Ok(status) => status,
             Err(Errno::EINTR) => continue,
-            // Nobody of it is left.
+            // No process of it is left.
             Err(_) => return is_possible,
         };
         let (pid, signal) = match status {

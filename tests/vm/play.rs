@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const KEEP: &str = "INCLOUD_DISK_VM_KEEP";
 /// How many machines run at once.
 const JOBS: &str = "INCLOUD_DISK_VM_JOBS";
-/// At the most, unless somebody says so: each takes 768 MiB.
+/// At the most, unless it is asked for: each takes 768 MiB.
 const MOST_JOBS: usize = 4;
 
 /// Plays what these words fit.

@@ -73,7 +73,7 @@ pub(crate) fn say(text: &str) {
     }
 }
 
-/// In one piece, whoever else prints.
+/// In one piece, whatever else is printed.
 fn print(text: &str) {
     let mut output = std::io::stdout().lock();
     let _ = output.write_all(text.as_bytes());

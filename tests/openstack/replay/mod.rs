@@ -56,7 +56,7 @@ fn no_section_is_forgotten() {
     for (name, _) in LEFT_OUT {
         assert!(cases.iter().any(|case| case.name() == name), "{name} is no case");
     }
-    // A heading that the reader of the document does not find would be a case that nobody misses.
+    // A heading that the reader of the document does not find would be a case left out unseen.
     let headings =
         include_str!("../transcripts.md").lines().filter(|line| line.starts_with("### "));
     assert_eq!(headings.count(), cases.len());

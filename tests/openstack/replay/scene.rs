@@ -100,7 +100,7 @@ impl Scene {
         }
     }
 
-    /// Plays a case with somebody's token; afterwards all runs to its end if the recorder waited.
+    /// Plays a case with this user's token; afterwards all runs to its end if the recorder waited.
     pub(super) fn play_as(&mut self, whose: &str, name: &str) {
         let case = self.case(name);
         let (mut connection, volume) = self.begin(whose, &case, &[]);

@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Somebody who may write in a project.
+    /// A user who may write in a project.
     fn owner(&self, project: &str) -> String {
         let of_project = |user: &&super::identity::User| user.grants.contains_key(project);
         self.identity.users.iter().find(of_project).map(|user| user.id.clone()).unwrap_or_default()
@@ -199,7 +199,7 @@ impl World {
         id
     }
 
-    /// Only Cinder's view: nobody has the volume.
+    /// Only Cinder's view: no server has the volume.
     pub fn storage_forgets(&mut self, volume: &str) {
         self.volume_mut(volume).attachments.clear();
     }

@@ -32,7 +32,7 @@ impl Asked<'_> {
         self.token.as_ref().map_err(Clone::clone)
     }
 
-    /// The token of somebody who may change things, or the 403.
+    /// The token of a user who may change things, or the 403.
     pub fn writer(&self, rule: &str) -> Result<&Token, Refusal> {
         let token = self.token()?;
         if token.may_write() { Ok(token) } else { Err(Refusal::policy(rule)) }

@@ -122,7 +122,7 @@ impl Server {
     /// Where a server of this cloud asks who it is, `http://127.0.0.1:4711`.
     pub fn metadata_url(&self) -> String {
         let url = self.url();
-        assert!(url.starts_with("http://"), "nobody asks for metadata over TLS");
+        assert!(url.starts_with("http://"), "metadata is not asked for over TLS");
         url
     }
 

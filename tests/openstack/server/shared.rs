@@ -38,7 +38,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The world while nobody else has it; what is due happens when it is given back.
+/// The world while no other thread has it; what is due happens when it is given back.
 #[derive(Debug)]
 pub struct Held<'a> {
     shared: &'a Shared,
@@ -128,7 +128,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Lets steps happen when they are due, also when nobody looks.
+    /// Lets steps happen when they are due, also when no request looks.
     pub(super) fn tick(&self) {
         while !self.is_stopping() {
             let world = self.world();

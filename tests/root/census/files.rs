@@ -81,7 +81,7 @@ fn every_way_to_hold_a_file_is_told() {
     volume.take_away();
 }
 
-/// The mount is in nobody's list any more; what was opened by it is.
+/// The mount is in no list any more; what was opened by it is.
 #[test]
 fn what_was_opened_by_a_mount_that_is_gone_is_told() {
     needs!(containers);
@@ -101,7 +101,7 @@ fn what_was_opened_by_a_mount_that_is_gone_is_told() {
         assert_eq!(held, [SOME, Tie::Map, Tie::WorkingFolder], "{found:?}");
         assert_eq!(ties(&found, &root)[0].0, Tie::RootFolder);
         drop((holder, root));
-        eventually("nobody has it", || is_free(&volume));
+        eventually("it is free", || is_free(&volume));
         assert_eq!(users_of(number).files, []);
         node.must(volume.detach());
     }

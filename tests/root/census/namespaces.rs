@@ -1,4 +1,4 @@
-//! Mount namespaces other than ours, with or without somebody in them.
+//! Mount namespaces other than ours, with or without a process in them.
 
 use super::{mounted, namespaces_with, told};
 use crate::checks::eventually;
@@ -103,7 +103,7 @@ fn a_namespace_that_is_only_mounted_is_told() {
     File::create(&place).unwrap();
     let id = keep_a_namespace_at(&place, &volume.global());
     // What waits for a process to go away takes a moment.
-    eventually("nobody lives there", || only_with(number).processes.is_empty());
+    eventually("no process lives there", || only_with(number).processes.is_empty());
     let found = only_with(number);
     assert_eq!(found.id, Some(id));
     let own = KernelCensus::default().own_namespace().unwrap();
@@ -126,7 +126,7 @@ fn a_namespace_that_is_only_open_is_told() {
     let path = format!("/proc/{}/ns/mnt", container.pid()).into();
     keeper.must(&Order::Open { path });
     container.die();
-    eventually("nobody lives there", || only_with(number).processes.is_empty());
+    eventually("no process lives there", || only_with(number).processes.is_empty());
     match only_with(number).keepers.as_slice() {
         [NamespaceKeeper::OpenIn { process, .. }] => assert_eq!(process.pid, keeper.pid()),
         other => panic!("{other:?}"),
@@ -165,7 +165,7 @@ fn a_zombie_lives_nowhere() {
     volume.take_away();
 }
 
-/// Whoever comes and goes while we look is there or not, and never in the way of an answer.
+/// A process that comes and goes while we look is there or not, and never in the way of an answer.
 #[test]
 fn coming_and_going_disturbs_no_answer() {
     needs!(containers);

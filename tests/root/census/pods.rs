@@ -95,7 +95,7 @@ fn whoever_lives_in_our_namespace_does_not_count() {
     assert_eq!(holders(pod.uid(), number), []);
     let uid = ConsumerId::parse(pod.uid()).unwrap();
     let found = told(KernelCensus::default().pod_users(&uid, &[number], NamespaceId(1))).holders;
-    assert_eq!(found[0].process.pid, watcher.pid(), "it does for somebody elsewhere");
+    assert_eq!(found[0].process.pid, watcher.pid(), "it does for a process elsewhere");
     drop(watcher);
     volume.take_away();
 }
@@ -227,7 +227,7 @@ fn a_pod_that_runs_away_is_never_told_dead() {
     volume.take_away();
 }
 
-/// A hundred containers are a matter of a moment, or nobody will test with them.
+/// A hundred containers are a matter of a moment, or no test would use them.
 #[test]
 fn many_containers_are_made_and_found() {
     needs!(pods);

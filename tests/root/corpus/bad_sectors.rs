@@ -1,4 +1,4 @@
-//! Blank disks with a sector that cannot be read: nobody knows what stood there.
+//! Blank disks with a sector that cannot be read: what stood there is unknown.
 
 use crate::checks::{digest, layers_at, nothing_is_left};
 use crate::support::{FailingDisk, private_mounts_and_fuse};

@@ -1,4 +1,4 @@
-//! Files that somebody wrote straight to a disk: images of virtual machines, and backups.
+//! Files that were written straight to a disk: images of virtual machines, and backups.
 
 use super::image::made;
 use super::variant::Variant::{WithoutFirstPage, WithoutFirstSector};

@@ -3,7 +3,7 @@
 use super::image::made;
 use super::variant::Variant;
 
-/// The number is that of a DRBD device which nobody has: drbdmeta locks it, and leaves the lock.
+/// The number is that of a DRBD device that does not exist: drbdmeta locks it, and leaves the lock.
 macro_rules! drbdmeta {
     ($number:literal, $command:literal) => {
         concat!(
@@ -24,7 +24,7 @@ images! {
         .blank_when(&[Variant::WithoutFirstPage]);
     lvm_with_metadata_at_both_ends:
         made(32, "LVM2_member", "on_loop pvcreate -q -y --pvmetadatacopies 2");
-    // Nothing about it is kept in /etc, no driver is asked, nobody activates it.
+    // Nothing about it is kept in /etc, no driver is asked, nothing activates it.
     lvm_volume_group: made(
         32,
         "LVM2_member",

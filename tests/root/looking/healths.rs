@@ -29,7 +29,7 @@ pub fn pull(volume: &Volume, container: &mut Container) {
 
 impl Healths {
     pub fn set(node: &Node) -> Self {
-        // First of all: whoever copies all mounts would copy the others' too.
+        // First of all: a copy of all mounts would have the others' too.
         let leaked = Volume::create(node, "ext4", "64M");
         leaked.bring();
         let agent = Plan::outside().copying_all_mounts().start();

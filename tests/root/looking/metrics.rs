@@ -110,7 +110,7 @@ fn no_call_fails_for_its_metrics() {
     }
     let node = Node::new();
     measured(&node);
-    // Somebody holds the counters for ever.
+    // Another process holds the counters for ever.
     let lock = node.own().join("state/metrics.lock");
     fs::create_dir_all(lock.parent().unwrap()).unwrap();
     let held = fs::File::create(&lock).unwrap();

@@ -45,7 +45,7 @@ fn each_health_is_seen_by_every_verb() {
 
 fn status(node: &Node, scene: &Healths) {
     let (text, _) = said(node, &["status"]);
-    assert!(!text.contains('\x1b'), "nobody looks, so there is no colour");
+    assert!(!text.contains('\x1b'), "no terminal reads it, so there is no colour");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let at = text.lines().next().unwrap().find("HEALTH").unwrap();
     for (health, volume) in scene.each() {
@@ -269,7 +269,7 @@ fn what_the_predecessor_mounted_is_shown() {
     );
 }
 
-/// A btrfs shows a number of no disk, in a container too, where nobody asks it for its disk.
+/// A btrfs shows a number of no disk, in a container too, where it is not asked for its disk.
 #[test]
 fn a_btrfs_in_a_container_is_well() {
     needs!(pods);
@@ -288,7 +288,7 @@ fn a_btrfs_in_a_container_is_well() {
     volume.take_away_with(&pod, container);
 }
 
-/// Whoever is not root sees less, is told what, and nothing is taken for absent.
+/// A user who is not root sees less, is told what, and nothing is taken for absent.
 #[test]
 fn without_root_it_is_said_what_was_not_seen() {
     needs!(pods);

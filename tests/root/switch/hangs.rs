@@ -1,4 +1,4 @@
-//! A dead disk that hangs: whoever lets go of it last waits for it.
+//! A dead disk that hangs: the process that lets go of it last waits for it.
 
 use super::methods;
 use crate::checks::eventually;
@@ -26,7 +26,7 @@ impl Drop for Released<'_> {
 }
 
 /// A container has the only mounts of it, with data that is not written yet. All is switched at
-/// once; only the process that lets go at the end waits, and nobody waits for that.
+/// once; only the process that lets go at the end waits, and nothing waits for that.
 #[test]
 fn a_disk_that_hangs_holds_up_nobody_but_the_process_that_lets_go_of_it() {
     needs!(fuse, containers);
@@ -66,7 +66,7 @@ fn a_disk_that_hangs_holds_up_nobody_but_the_process_that_lets_go_of_it() {
         // What it waited for comes: it is gone then, and so is the file system.
         failing.release();
         waitpid(keeping, None).unwrap();
-        eventually("nobody holds the disk", || {
+        eventually("nothing holds the disk", || {
             let mut alone = File::options();
             std::os::unix::fs::OpenOptionsExt::custom_flags(&mut alone, nix::libc::O_EXCL);
             alone.read(true).open(&disks.old.device).is_ok()

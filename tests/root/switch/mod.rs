@@ -162,7 +162,7 @@ fn nothing_of_a_switch_is_left_behind() {
             }
         }
         assert_eq!((open(), own().mounts().len()), before, "{method}");
-        // A mount that somebody still held could not be taken off without force.
+        // A mount that was still held could not be taken off without force.
         drop(container);
     }
     nix::mount::umount2(&disks.old.place, nix::mount::MntFlags::empty()).unwrap();
@@ -170,7 +170,7 @@ fn nothing_of_a_switch_is_left_behind() {
     for disk in [&disks.old, &disks.new] {
         let mut alone = std::fs::OpenOptions::new();
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut alone, nix::libc::O_EXCL);
-        crate::checks::eventually("nobody holds the disk", || {
+        crate::checks::eventually("nothing holds the disk", || {
             alone.read(true).open(&disk.device).is_ok()
         });
     }

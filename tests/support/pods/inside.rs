@@ -1,5 +1,5 @@
 //! What runs in a test's container: this program itself, started again, which never comes to its
-//! tests. It does what it is told on stdin, one order a line, and ends when nobody can tell it
+//! tests. It does what it is told on stdin, one order a line, and ends when nothing can tell it
 //! anything any more; so a killed test leaves no process.
 
 use super::orders::{Order, Reply, Report};
@@ -37,7 +37,7 @@ extern "C" fn become_a_container() {
 /// Ends the process, without anything that `main` would have to have prepared.
 #[allow(unsafe_code)]
 fn end() -> ! {
-    // SAFETY: _exit takes a number and returns to nobody.
+    // SAFETY: _exit takes a number and does not return.
     unsafe { libc::_exit(0) }
 }
 
@@ -75,7 +75,7 @@ impl Inside {
     fn obey(&mut self, order: Order) -> io::Result<Report> {
         match order {
             Order::Join { lists } => {
-                // "0" is whoever writes it.
+                // "0" is the process that writes it.
                 lists.iter().try_for_each(|list| fs::write(list, "0"))?;
             }
             Order::CopyMounts { slave } => copy_mounts(slave)?,
@@ -199,7 +199,7 @@ fn fork_sleepers(count: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever looks at one of these processes is late: it has ended, and its child lives.
+/// Who looks at one of these processes is late: it has ended, and its child lives.
 #[allow(unsafe_code)]
 fn relay() -> io::Result<()> {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -239,7 +239,7 @@ fn thread_with_mounts() -> io::Result<()> {
 fn map(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     let length = NonZeroUsize::new(4096).unwrap_or(NonZeroUsize::MIN);
-    // SAFETY: the kernel chooses a place that is free, and nobody reads there.
+    // SAFETY: the kernel chooses a place that is free, and nothing reads there.
     unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, &file, 0) }?;
     Ok(())
 }

@@ -35,7 +35,7 @@ pub enum Order {
     Fork {
         count: u32,
     },
-    /// Starts a child that starts one and ends, and so on, until nobody holds our stdin any more.
+    /// Starts a child that starts one and ends, and so on, until no process holds our stdin any more.
     /// Only before it has threads.
     Relay,
     /// Starts a thread that lives in a mount namespace of its own.

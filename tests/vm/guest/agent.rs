@@ -25,7 +25,7 @@ pub(crate) fn serve() -> ExitCode {
         let mut line = String::new();
         match lines.read_line(&mut line) {
             Ok(length) if length > 0 => say(&mut port, &agent.answer(&line)),
-            // Nobody has the other end.
+            // No process has the other end.
             _ => thread::sleep(Duration::from_millis(50)),
         }
     }

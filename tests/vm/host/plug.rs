@@ -157,7 +157,7 @@ impl Plug {
         Ok(found.ok_or("the guest does not have it")?.clone())
     }
 
-    /// The image of a volume, blank where nobody wrote to it.
+    /// The image of a volume, blank where nothing wrote to it.
     pub(crate) fn make_image(&self, volume: &str, size: u64) -> Result<PathBuf, String> {
         let image = self.image(volume);
         let mut open = OpenOptions::new();

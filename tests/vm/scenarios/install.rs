@@ -67,7 +67,7 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
     nothing_is_left(scene)?;
     scene.says("ls /etc/incloud-disk", "config.toml")?;
 
-    // As it was, for whoever comes next.
+    // As it was, for the next scenario.
     scene.install_sh(&["install", "--binary", BROUGHT, "--cloud", "openstack"], 0)?;
     is_installed(scene)?;
     scene.machine.shell(&format!("rm -rf {BROUGHT} {NEWER} /root/incloud-disk"))?;
@@ -103,7 +103,7 @@ fn nothing_is_left(scene: &mut Scene<'_>) -> Outcome {
     scene.says("systemctl list-units --all --no-legend --plain 'incloud-disk*'", "")
 }
 
-/// Somebody takes the rule away: that is told, and the timer is the net beneath it.
+/// A person takes the rule away: that is told, and the timer is the net beneath it.
 fn without_the_rule(scene: &mut Scene<'_>, life: &Life) -> Outcome {
     scene.machine.shell(&format!("rm {RULE} && udevadm control --reload"))?;
     let said = scene.install_sh(&["verify"], 1)?;

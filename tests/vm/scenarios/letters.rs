@@ -1,4 +1,4 @@
-//! Letters that lie: another volume's disk has the letter that somebody remembers.
+//! Letters that lie: another volume's disk has the letter that is remembered.
 
 use super::usual::{a_pod_runs, is_itself, sign, signed};
 use super::{Kernels, OTHER_POD, POD, Scenario};

@@ -1,5 +1,5 @@
 //! All the ways in which containers have a volume: two pods, several containers, a subPath as
-//! kubelet makes it, read-only, and somebody who has a file open.
+//! kubelet makes it, read-only, and a process that has a file open.
 
 use super::{Kernels, OTHER_POD, POD, Scenario};
 use crate::host::plug::Bus;

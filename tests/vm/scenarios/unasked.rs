@@ -1,4 +1,4 @@
-//! Nobody calls: the disk goes and comes back at the cloud's console, and udev and systemd do what a
+//! No call comes: the disk goes and comes back at the cloud's console, and udev and systemd do what a
 //! call would have done.
 
 use super::usual::{Life, WIDELY, a_pod_runs};

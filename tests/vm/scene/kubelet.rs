@@ -140,7 +140,7 @@ impl Scene<'_> {
         self.must(&["expandfs", &volume.options(), device, &folder, &new, &old]).map(drop)
     }
 
-    /// A person detaches a volume whoever uses it.
+    /// A person detaches a volume although it is used.
     pub(crate) fn detach_by_force(&mut self, volume: &Volume) -> Outcome {
         self.verb(&["detach", "--force", &volume.id, NODE]).map(drop)
     }

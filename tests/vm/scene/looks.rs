@@ -128,7 +128,7 @@ impl Scene<'_> {
         text.trim().parse().map_err(|_| format!("wc said {text:?}").into())
     }
 
-    /// The image on the outside holds a sound file system; nobody has it plugged in.
+    /// The image on the outside holds a sound file system; it is plugged in nowhere.
     pub(crate) fn check_image(&mut self, volume: &Volume) -> Outcome {
         let image = self.machine.plug.image(&volume.id);
         let (program, option) = match volume.fs {

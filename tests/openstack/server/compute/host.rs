@@ -2,7 +2,7 @@
 //!
 //! Reserve, attach and detach of one server share one lock on its host, so they queue here: an
 //! attach of a second volume is answered only when the first is through (O2), a detach is answered
-//! at once and waits in the queue (O4). Nothing runs by itself: whoever looks at the world first
+//! at once and waits in the queue (O4). Nothing runs by itself: who looks at the world first
 //! lets all that is due happen, in the order in which it fell due.
 
 use super::super::hook::Call;
@@ -205,7 +205,7 @@ impl World {
     pub fn finish(&mut self, number: u64) {
         let Some(operation) = self.hosts.operations.get(&number) else { return };
         let server = operation.server.clone();
-        // A reservation that somebody waits for stays until it was looked at.
+        // A reservation that a request waits for stays until it was looked at.
         if operation.outcome.is_none() || operation.abandoned {
             self.hosts.operations.remove(&number);
         }

@@ -1,4 +1,4 @@
-//! What Cinder allows in which state, whoever asks: Nova, a user, an admin.
+//! What Cinder allows in which state, for all who ask: Nova, a user, an admin.
 
 use super::super::reply::Refusal;
 use super::{Attachment, Storage, Volume};
