@@ -266,7 +266,13 @@ fn a_disk_that_is_exchanged_under_its_number_is_noticed_at_every_step() {
         let reply = swap_at(&node, step, &json, &global, || change_file(&device, &other));
         assert_eq!(reply["status"], "Failure", "{step}: {reply}");
         let message = reply["message"].as_str().unwrap();
-        assert!(message.contains("other.img") && message.contains("ours.img"), "{step}: {message}");
+        // The cloud is asked after this step. It knows its disks by their files, so it misses ours first.
+        if step == "stage.held" {
+            assert!(message.contains("does not list volume ours"), "{step}: {message}");
+        } else {
+            let names_both = message.contains("other.img") && message.contains("ours.img");
+            assert!(names_both, "{step}: {message}");
+        }
         assert_eq!(layers_at(&global), 0, "{step}: something stayed mounted");
         losetup(&["-d", &device]).unwrap();
     }
