@@ -3,6 +3,7 @@
 
 use crate::checks::{digest, layers_at, nothing_is_left, random_bytes};
 use crate::corpus::trial::says_that_it_formatted;
+use crate::crash::interrupted_at;
 use crate::files;
 use crate::holders::run;
 use crate::support::{FailingDisk, Node, with_files};
@@ -176,16 +177,8 @@ fn what_was_written_after_the_first_look_is_not_formatted() {
     node.must(volume.attach());
     make_folder(&volume.global());
     let disk = Path::new(&format!("/dev/{}", volume.letter())).to_owned();
-    let interrupted = |write: &dyn Fn()| {
-        let held = node.base().join("held");
-        let mut command = node.command(volume.stage());
-        command.env("INCLOUD_DISK_SEAM", format!("stage.format.consented=hold:{}", held.display()));
-        let (call, output) = crate::support::spawn(command);
-        crate::checks::eventually("the call is about to format", || held.exists());
-        write();
-        std::fs::remove_file(&held).unwrap();
-        crate::support::Answer::finish(call, output)
-    };
+    let interrupted =
+        |write: &dyn Fn()| interrupted_at(&node, volume.stage(), "stage.format.consented", write);
     let archive = b"an archive of somebody's";
     let answer = interrupted(&|| files::write_at(&disk, 3 << 20, archive));
     assert!(answer.text.contains("unknown data") && answer.text.contains("not there a moment ago"));

@@ -1,9 +1,10 @@
 //! Mounts that are covered: the table has them at their folder, and the path leads elsewhere.
 
-use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
+use crate::checks::{layers_at, nothing_is_left, number_of, only_mount_at, table};
+use crate::crash::interrupted_at;
 use crate::files;
 use crate::holders::run;
-use crate::support::{Answer, Node, has, spawn, with_files};
+use crate::support::{Answer, Node, has, with_files};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -161,19 +162,6 @@ fn a_strangers_mount_on_the_volumes_own_is_never_taken_off() {
     volume.ends();
 }
 
-/// A call that is held at a step, while something happens.
-#[track_caller]
-fn held(node: &Node, call: &Call, step: &str, happens: impl FnOnce()) -> Answer {
-    let pause = node.base().join("held");
-    let mut command = node.command(call);
-    command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", pause.display()));
-    let (child, output) = spawn(command);
-    eventually("the call is held", || pause.exists());
-    happens();
-    fs::remove_file(&pause).unwrap();
-    Answer::finish(child, output)
-}
-
 #[track_caller]
 fn is_refused(answer: &Answer, over: &Path) {
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
@@ -191,7 +179,7 @@ fn what_comes_over_it_during_a_mount_is_noticed() {
     }
     // Before it is attached, and after: the first is taken off again, by its descriptor.
     for (step, is_left) in [("mounts.attach", false), ("stage.mounted", true)] {
-        is_refused(&held(&node, &volume.stage(), step, || tmpfs(&root)), &root);
+        is_refused(&interrupted_at(&node, volume.stage(), step, || tmpfs(&root)), &root);
         assert_eq!(mounts_of(&volume).len(), usize::from(is_left), "{step}");
         umount(&root);
         node.must(volume.stage());
@@ -201,7 +189,7 @@ fn what_comes_over_it_during_a_mount_is_noticed() {
     node.must(volume.stage());
     let over = root.join("pods").join(POD);
     for (step, is_left) in [("mounts.bind.attach", false), ("publish.bound", true)] {
-        is_refused(&held(&node, &volume.publish(POD), step, || tmpfs(&over)), &over);
+        is_refused(&interrupted_at(&node, volume.publish(POD), step, || tmpfs(&over)), &over);
         assert_eq!(mounts_of(&volume).len(), 1 + usize::from(is_left), "{step}");
         umount(&over);
         node.must(volume.publish(POD));
@@ -218,7 +206,7 @@ fn what_comes_over_it_during_an_unmount_is_not_taken_off_in_its_place() {
     let pod = volume.bring_to_pod();
     for over in [pod.clone(), pod.parent().unwrap().to_path_buf(), node.kubelet_root()] {
         for step in ["unmount.guarded", "mounts.unmount"] {
-            let answer = held(&node, &volume.unpublish(POD), step, || tmpfs(&over));
+            let answer = interrupted_at(&node, volume.unpublish(POD), step, || tmpfs(&over));
             is_refused(&answer, &over);
             assert_eq!(
                 (layers_at(&pod), only_seen(&over)),
@@ -230,7 +218,8 @@ fn what_comes_over_it_during_an_unmount_is_not_taken_off_in_its_place() {
     // The flush and the unmount are of one mount, whatever comes between.
     node.must(volume.unpublish(POD));
     fs::remove_dir(&pod).unwrap();
-    let answer = held(&node, &volume.unstage(), "mounts.flush", || tmpfs(&volume.global()));
+    let answer =
+        interrupted_at(&node, volume.unstage(), "mounts.flush", || tmpfs(&volume.global()));
     is_refused(&answer, &volume.global());
     umount(&volume.global());
     volume.ends();
@@ -249,7 +238,7 @@ fn what_comes_over_it_during_an_expansion_does_not_grow_in_its_place() {
     File::options().write(true).open(&image).unwrap().set_len(400 << 20).unwrap();
     let size = |place: &Path| nix::sys::statvfs::statvfs(place).unwrap().blocks();
     let mut before = 0;
-    let answer = held(&node, &volume.expand(400 << 20), "expand.sized", || {
+    let answer = interrupted_at(&node, volume.expand(400 << 20), "expand.sized", || {
         run("mount", &["-o", "loop", text(&image), text(&pod)]);
         before = size(&pod);
     });

@@ -1,10 +1,11 @@
 //! Calls that are killed, or panic, at every step that they name: the same call then goes on.
 
-use crate::checks::{layers_at, mounts_like, nothing_is_left};
+use crate::checks::{eventually, layers_at, mounts_like, nothing_is_left};
 use crate::files;
 use crate::support::{Answer, Node, spawn};
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -119,6 +120,27 @@ pub fn kill_at(node: &Node, call: &Call, step: &str) {
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(9), "{call:?} did not come to {step}: {text}");
     assert_eq!(text, "", "a killed call cannot answer");
+}
+
+/// Calls, and does something while the call stands at the step; its answer.
+#[track_caller]
+pub fn interrupted_at<A: AsRef<OsStr>>(
+    node: &Node,
+    call: impl IntoIterator<Item = A>,
+    step: &str,
+    act: impl FnOnce(),
+) -> Answer {
+    let held = node.own().join("held");
+    let mut command = node.command(call);
+    command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
+    let (mut child, output) = spawn(command);
+    eventually(&format!("the call is at {step}"), || {
+        held.exists() || child.try_wait().unwrap().is_some()
+    });
+    assert!(held.exists(), "it ended before {step}: {}", Answer::finish(child, output).text);
+    act();
+    fs::remove_file(&held).unwrap();
+    Answer::finish(child, output)
 }
 
 /// Calls, and the driver panics at the step.

@@ -1,10 +1,11 @@
 //! Mount namespaces that go in the middle of a call, and others that get their numbers.
 
-use crate::checks::{eventually, nothing_is_left, number_of};
+use crate::checks::{nothing_is_left, number_of};
+use crate::crash::interrupted_at;
 use crate::scene::{Scene, scene};
 use crate::support::disks::table_of;
 use crate::support::pods::{Container, Order, Plan};
-use crate::support::{Answer, Node, spawn};
+use crate::support::{Answer, Node};
 use crate::volume::{Call, Volume};
 use incloud_disk::model::mount::mountinfo::Mount;
 use serde_json::json;
@@ -15,14 +16,7 @@ use std::path::{Path, PathBuf};
 /// The call with something done between the guard's look and what it does.
 #[track_caller]
 fn interrupted(node: &Node, call: &Call, act: impl FnOnce()) -> Answer {
-    let held = node.base().join("held");
-    let mut command = node.command(call);
-    command.env("INCLOUD_DISK_SEAM", format!("guard.looked=hold:{}", held.display()));
-    let (call, output) = spawn(command);
-    eventually("the guard has looked", || held.exists());
-    act();
-    fs::remove_file(&held).unwrap();
-    Answer::finish(call, output)
+    interrupted_at(node, call, "guard.looked", act)
 }
 
 /// Who has the volume in namespaces of their own, and what they do in the middle of the call: those who

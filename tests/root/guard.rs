@@ -1,6 +1,7 @@
 //! The guard, by real pods: cgroups as kubelet names them, mount namespaces, writing processes.
 
 use crate::checks::{eventually, layers_at, nothing_is_left};
+use crate::crash::interrupted_at;
 use crate::files;
 use crate::holders::{Holder, run};
 use crate::scene::{Scene, scene};
@@ -300,14 +301,11 @@ fn a_container_that_starts_after_the_guards_look_keeps_its_mount() {
     let folder = volume.pod(pod.uid());
     make_folder(&folder);
     node.must(volume.publish_as(pod.uid(), "ro"));
-    let held = node.base().join("held");
-    let mut command = node.command(volume.unpublish(pod.uid()));
-    command.env("INCLOUD_DISK_SEAM", format!("unmount.guarded=hold:{}", held.display()));
-    let (call, output) = spawn(command);
-    eventually("the guard has looked", || held.exists());
-    let container = pod.container_with(&folder);
-    fs::remove_file(&held).unwrap();
-    let answer = Answer::finish(call, output);
+    let mut container = None;
+    let answer = interrupted_at(&node, volume.unpublish(pod.uid()), "unmount.guarded", || {
+        container = Some(pod.container_with(&folder));
+    });
+    let container = container.unwrap();
     assert_eq!(answer.json["status"], "Success", "{}", answer.text);
     assert_eq!(layers_at(&folder), 0);
     assert!(container.sees("/data/lost+found").exists(), "it was given it before");

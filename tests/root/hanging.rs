@@ -68,11 +68,7 @@ impl Scene {
     /// The call runs until this step, and there the disk hangs.
     pub fn hangs_at(&self, call: &Call, step: &str) -> Running {
         hurry(&self.volume.node);
-        let held = self.volume.node.base().join("held");
-        let mut command = self.volume.node.command(call);
-        command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
-        let running = Running::start(command);
-        eventually("the call is at its step", || held.exists());
+        let (running, held) = Running::held_at(&self.volume.node, call, step);
         self.disk.hang();
         fs::remove_file(held).unwrap();
         running
@@ -152,6 +148,17 @@ impl Running {
     pub fn start(command: Command) -> Self {
         let (child, output) = spawn(command);
         Self { child, output }
+    }
+
+    /// A call that stands at this step, until the file is removed.
+    #[track_caller]
+    pub fn held_at(node: &Node, call: &Call, step: &str) -> (Self, PathBuf) {
+        let held = node.base().join("held");
+        let mut command = node.command(call);
+        command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
+        let running = Self::start(command);
+        eventually("the call is at its step", || held.exists());
+        (running, held)
     }
 
     pub fn pid(&self) -> Pid {
@@ -358,11 +365,7 @@ fn a_holder_that_is_stopped_is_named_and_does_not_hold_up_a_forced_detach() {
     volume.take_away();
     node.must(volume.attach());
     make_folder(&volume.global());
-    let held = node.base().join("held");
-    let mut command = node.command(volume.stage());
-    command.env("INCLOUD_DISK_SEAM", format!("stage.looked=hold:{}", held.display()));
-    let mut running = Running::start(command);
-    eventually("the call is at its step", || held.exists());
+    let (mut running, held) = Running::held_at(&node, &volume.stage(), "stage.looked");
     let all = children_of(running.pid());
     for pid in &all {
         kill(*pid, Signal::SIGSTOP).unwrap();
@@ -391,11 +394,7 @@ fn a_worker_that_is_killed_is_answered_for() {
     let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());
     make_folder(&volume.global());
-    let held = node.base().join("held");
-    let mut command = node.command(volume.stage());
-    command.env("INCLOUD_DISK_SEAM", format!("stage.format.intent=hold:{}", held.display()));
-    let running = Running::start(command);
-    eventually("the call is at its step", || held.exists());
+    let (running, held) = Running::held_at(&node, &volume.stage(), "stage.format.intent");
     let worker = *children_of(running.pid()).last().unwrap();
     kill(worker, Signal::SIGKILL).unwrap();
     let answer = running.answer(ANSWERED);
@@ -422,11 +421,7 @@ fn where_the_log_hangs_nobody_keeps_kubelets_pipe() {
     node.must(volume.attach());
     make_folder(&volume.global());
     hurry(&node);
-    let held = node.base().join("held");
-    let mut command = node.command(volume.stage());
-    command.env("INCLOUD_DISK_SEAM", format!("stage.found=hold:{}", held.display()));
-    let call = Running::start(command);
-    eventually("the call is at its step", || held.exists());
+    let (call, held) = Running::held_at(&node, &volume.stage(), "stage.found");
     let frozen = Frozen::of(&log);
     fs::remove_file(held).unwrap();
     let answer = call.answer(ANSWERED);

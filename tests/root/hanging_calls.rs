@@ -190,12 +190,8 @@ fn an_exclusive_open_that_hangs_is_no_success_and_no_free_disk() {
     let scene = Scene::with(&node, "ext4", "64M");
     node.must(scene.volume.stage());
     hurry(&node);
-    let held = node.base().join("held");
     let unstage = scene.volume.unstage();
-    let mut command = node.command(&unstage);
-    command.env("INCLOUD_DISK_SEAM", format!("devices.exclusive_open=hold:{}", held.display()));
-    let running = Running::start(command);
-    eventually("it is unmounted", || held.exists());
+    let (running, held) = Running::held_at(&node, &unstage, "devices.exclusive_open");
     assert_eq!(layers_at(&scene.volume.global()), 0);
     let reading = Rereading::of(&node_of(&scene), || {
         scene.disk.hang();
@@ -339,11 +335,7 @@ fn a_mkfs_that_hangs_is_answered_and_named() {
 /// The call runs until this step, and there the disk hangs; its message.
 #[track_caller]
 fn hangs_in_a_program(node: &Node, disk: &FailingDisk, call: &Call, step: &str) -> String {
-    let held = node.base().join("held");
-    let mut command = node.command(call);
-    command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
-    let running = Running::start(command);
-    eventually("the call is at its step", || held.exists());
+    let (running, held) = Running::held_at(node, call, step);
     disk.hang();
     fs::remove_file(held).unwrap();
     let answer = running.answer(Duration::from_secs(25)).expect("the process did not end");

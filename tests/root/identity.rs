@@ -1,8 +1,9 @@
 //! Which disk is it: links that lie, ids that look alike, disks that change under our hands.
 
 use crate::checks::layers_at;
+use crate::crash::interrupted_at;
 use crate::files;
-use crate::support::{Answer, Node, loop_devices_below, options, output_of, skip, spawn};
+use crate::support::{Node, loop_devices_below, options, output_of, skip};
 use crate::volume::Volume;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use serde_json::Value;
@@ -10,8 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::TryRecvError;
-use std::thread::sleep;
-use std::time::Duration;
 
 /// A volume that was formatted, holds a file with its own id, and is attached and unmounted.
 fn written(node: &Node, id: &str, fs_type: &str) -> String {
@@ -186,18 +185,8 @@ fn ids_that_share_twenty_characters_are_not_mixed_up() {
 
 /// Starts a mountdevice that stops at a step; swaps; lets it go on; returns its answer.
 fn swap_at(node: &Node, step: &str, json: &str, global: &Path, swap: impl FnOnce()) -> Value {
-    let pause = node.own().join("pause");
-    let mut command = node.command(["mountdevice", global.to_str().unwrap(), "", json]);
-    command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", pause.display()));
-    let (mut child, output) = spawn(command);
-    while !pause.exists() {
-        let goes_on = child.try_wait().unwrap().is_none();
-        assert!(goes_on, "it ended before step {step}: {}", Answer::finish(child, output).text);
-        sleep(Duration::from_millis(1));
-    }
-    swap();
-    fs::remove_file(&pause).unwrap();
-    Answer::finish(child, output).json
+    let call = ["mountdevice", global.to_str().unwrap(), "", json];
+    interrupted_at(node, call, step, swap).json
 }
 
 #[test]

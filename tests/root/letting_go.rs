@@ -2,11 +2,12 @@
 //! the volume, and the volume stays until they have ended.
 
 use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
+use crate::crash::interrupted_at;
 use crate::heal::{goes_on, pull};
 use crate::scene::{Scene, scene};
 use crate::support::pods::{Container, Naming, Order, Pod};
 use crate::support::tracer::{self, CAN_FORBID, Fate};
-use crate::support::{Answer, Node, has, output_of, spawn, start};
+use crate::support::{Node, has, output_of, spawn, start};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::Value;
@@ -271,14 +272,9 @@ fn what_is_lost_with_it_is_put_back_and_told() {
     needs!(pods, seams);
     let Scene { node, volume, pod, container } = scene().start();
     let mut other = pod.container_with(&volume.pod(pod.uid()));
-    let held = node.base().join("held");
-    let mut command = node.command(volume.unpublish(pod.uid()));
-    command.env("INCLOUD_DISK_SEAM", format!("unmount.guarded=hold:{}", held.display()));
-    let (call, output) = spawn(command);
-    eventually("the guard has looked", || held.exists());
-    other.must(&Order::Unmount { place: "/data".into() });
-    fs::remove_file(&held).unwrap();
-    let answer = Answer::finish(call, output);
+    let answer = interrupted_at(&node, volume.unpublish(pod.uid()), "unmount.guarded", || {
+        other.must(&Order::Unmount { place: "/data".into() });
+    });
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     has(&answer.text, &["its mount at /data went with the folder's", "that is put back"]);
     assert_eq!(layers_at(&volume.pod(pod.uid())), 1);
