@@ -101,16 +101,35 @@ type Said = BTreeMap<String, Vec<String>>;
 /// What the worker of a look says, an object a line: as it comes, for it may not come to its end.
 #[derive(Debug, Serialize, Deserialize)]
 enum News {
-    /// What is so of a volume or a folder, and whether it could not be put right.
-    Told { whose: String, lines: Vec<String>, is_failure: bool },
+    /// What is so of a volume or a folder, and what was done about it.
+    Told { whose: String, lines: Vec<String>, effect: Effect },
     /// It came to its end.
     End { is_busy: bool, is_hanging: bool },
+}
+
+/// What was done about a volume or a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Effect {
+    /// Something was put right now: it is told however often it happens.
+    PutRight,
+    /// It stays as it is.
+    None,
+    /// It could not be put right.
+    Failed,
+}
+
+impl Effect {
+    fn of<T>(done: &Result<T>) -> Self {
+        if done.is_ok() { Self::PutRight } else { Self::Failed }
+    }
 }
 
 /// What came of one look.
 #[derive(Default)]
 struct Looked {
     said: Said,
+    /// Those of them that were put right.
+    put_right: BTreeSet<String>,
     failures: usize,
     is_busy: bool,
     is_hanging: bool,
@@ -122,8 +141,11 @@ struct Looked {
 impl Looked {
     fn hear(&mut self, news: News) {
         match news {
-            News::Told { whose, lines, is_failure } => {
-                self.failures += usize::from(is_failure);
+            News::Told { whose, lines, effect } => {
+                self.failures += usize::from(effect == Effect::Failed);
+                if effect == Effect::PutRight {
+                    self.put_right.insert(whose.clone());
+                }
                 self.said.insert(whose, lines);
             }
             News::End { is_busy, is_hanging } => {
@@ -198,7 +220,7 @@ impl NodeSweep<'_> {
                 Some(id) => (id.clone(), format!("volume {id}: not healed: {error}")),
                 None => (String::new(), format!("cannot look: {error}")),
             };
-            looked.hear(News::Told { whose, lines: vec![line], is_failure: true });
+            looked.hear(News::Told { whose, lines: vec![line], effect: Effect::Failed });
             looked.is_hanging = true;
             looked.given_up_at = part.volume;
         }
@@ -211,7 +233,7 @@ impl NodeSweep<'_> {
         let id = log::new_call_id();
         let _span = tracing::error_span!("verb", id, op = "heal").entered();
         let end = self.sweep(node, put_off).unwrap_or_else(|error| {
-            tell(String::new(), vec![format!("cannot look: {error}")], true);
+            tell(String::new(), vec![format!("cannot look: {error}")], Effect::Failed);
             Swept::default()
         });
         tell_news(&News::End { is_busy: end.is_busy, is_hanging: end.is_hanging });
@@ -225,7 +247,11 @@ impl NodeSweep<'_> {
                 return Ok(Swept::default());
             }
             let mut told = |id: &VolumeId, done: Result<Healed>| {
-                tell(id.to_string(), told(id, &done, self.mode), done.is_err());
+                let effect = match &done {
+                    Ok(healed) if healed.switched() == 0 => Effect::None,
+                    done => Effect::of(done),
+                };
+                tell(id.to_string(), told(id, &done, self.mode), effect);
             };
             if let Some(node) = node {
                 let seen = std::fs::metadata(node).ok();
@@ -239,7 +265,7 @@ impl NodeSweep<'_> {
             if self.mode == HealMode::Auto {
                 for one in driver.adoption.adopt_found()? {
                     let (folder, line) = told_of_found(&one);
-                    tell(folder, vec![line], one.outcome.is_err());
+                    tell(folder, vec![line], Effect::of(&one.outcome));
                 }
             }
             if !self.is_plan {
@@ -264,7 +290,8 @@ impl NodeSweep<'_> {
         loop {
             let looked = self.look(None, &put_off, TO_ITS_END);
             for (whose, lines) in &looked.said {
-                if last.get(whose).is_none_or(|before| !is_same(before, lines)) {
+                let is_new = || last.get(whose).is_none_or(|before| !is_same(before, lines));
+                if looked.put_right.contains(whose) || is_new() {
                     say(&lines.iter().map(|line| terminal::told(line)).collect::<String>());
                 }
             }
@@ -293,8 +320,8 @@ impl NodeSweep<'_> {
 }
 
 /// To the process that waits for this one.
-fn tell(whose: String, lines: Vec<String>, is_failure: bool) {
-    tell_news(&News::Told { whose, lines, is_failure });
+fn tell(whose: String, lines: Vec<String>, effect: Effect) {
+    tell_news(&News::Told { whose, lines, effect });
 }
 
 fn tell_news(news: &News) {
@@ -343,7 +370,7 @@ fn tell_forgotten(driver: &Driver<'_>) {
     let Some(kubelet) = System::default().kubelet() else { return };
     for one in driver.taking_down.end_forgotten(!kubelet.is_attached_by_controller) {
         let whose = format!("{} forgotten", one.id);
-        tell(whose, vec![told_of_taken_down(&one)], one.outcome.is_err());
+        tell(whose, vec![told_of_taken_down(&one)], Effect::of(&one.outcome));
     }
 }
 

@@ -45,7 +45,8 @@ pub struct Healed {
 
 impl Healed {
     /// How many mounts stand on the new disk now.
-    pub(in crate::driver) fn switched(&self) -> usize {
+    #[must_use]
+    pub fn switched(&self) -> usize {
         let all = self.places.iter().flat_map(|(_, done)| done);
         all.filter(|one| {
             !matches!(one.outcome, ReplacementOutcome::Skipped(_) | ReplacementOutcome::Gone)
