@@ -7,11 +7,9 @@ pub mod arguments;
 pub mod generate;
 pub mod views;
 
-pub use self::arguments::{NodeNameArgument, VolumeNameArgument};
+pub use self::arguments::{NodeNameArgument, VolumeIdArgument, VolumeNameArgument};
 
 use crate::flexvolume::call;
-use crate::model::error::{Error, Result};
-use crate::model::ids::VolumeId;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -227,17 +225,6 @@ pub enum LocalVerb {
         /// The volume's id
         id: VolumeIdArgument,
     },
-}
-
-/// A volume id as clap reads it.
-#[derive(Debug, Clone)]
-pub struct VolumeIdArgument(pub VolumeId);
-
-impl std::str::FromStr for VolumeIdArgument {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        VolumeId::parse(text).map(Self)
-    }
 }
 
 /// Reads the arguments after the program's name.

@@ -1,7 +1,7 @@
 //! What stands behind a verb, as clap reads it.
 
 use crate::model::error::{Error, Result};
-use crate::model::ids::{NodeName, VolumeName};
+use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use clap::ValueEnum;
 
 /// A node's name as clap reads it.
@@ -23,6 +23,17 @@ impl std::str::FromStr for VolumeNameArgument {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         VolumeName::parse(text).map(Self)
+    }
+}
+
+/// A volume id as clap reads it.
+#[derive(Debug, Clone)]
+pub struct VolumeIdArgument(pub VolumeId);
+
+impl std::str::FromStr for VolumeIdArgument {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        VolumeId::parse(text).map(Self)
     }
 }
 

@@ -54,9 +54,9 @@ pub(super) fn run(
 
 fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
-    let wish =
+    let query =
         journal::LogQuery { volume: history::names_of(name, &records), ..Default::default() };
-    let mut entries = journal::story(&config.paths.log_dir, &wish).unwrap_or_default().entries;
+    let mut entries = journal::story(&config.paths.log_dir, &query).unwrap_or_default().entries;
     entries.drain(..entries.len().saturating_sub(LAST));
     entries
 }

@@ -16,17 +16,21 @@ pub(super) struct FormatRequest {
     pub(super) yes: bool,
 }
 
-pub(super) fn run(driver: &Driver<'_>, name: &VolumeName, wish: &FormatRequest) -> Result<String> {
-    let kind = StageOptions::for_file_system(&wish.fs_type)?.file_system.unwrap_or_default();
-    let options = MkfsOptions::parse(&wish.mkfs_options)?;
+pub(super) fn run(
+    driver: &Driver<'_>,
+    name: &VolumeName,
+    request: &FormatRequest,
+) -> Result<String> {
+    let kind = StageOptions::for_file_system(&request.fs_type)?.file_system.unwrap_or_default();
+    let options = MkfsOptions::parse(&request.mkfs_options)?;
     options.words(kind)?;
     let volume = Volume::new(volume_named(driver, name)?, None);
-    if wish.yes {
+    if request.yes {
         let before = driver.formatter.format_for_good(&volume, kind, &options)?;
         return Ok(format!("{}made    a new {kind}\n", shown(&volume, &before)));
     }
     let found = driver.formatter.what_is_on(&volume)?;
-    let more = match wish.mkfs_options.as_str() {
+    let more = match request.mkfs_options.as_str() {
         "" => String::new(),
         options => format!(" --mkfs-options {options:?}"),
     };

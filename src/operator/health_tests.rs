@@ -2,9 +2,7 @@ use super::*;
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::mountinfo::MountTable;
-use crate::model::mount::staleness::{
-    Doubt, Here, MountVerdict as Judged, Presence, judge as judge_mount,
-};
+use crate::model::mount::staleness::{Doubt, Here, MountVerdict, Presence, judge as judge_mount};
 use crate::model::report::facts::{
     CloudView, Disk, LetGoFact, PodFact, ProcessFact, RecordFact, RefusalFact,
 };
@@ -21,7 +19,7 @@ fn disk(number: &str) -> DiskFact {
     })
 }
 
-fn mount(role: Role, verdict: Judged) -> MountFact {
+fn mount(role: Role, verdict: MountVerdict) -> MountFact {
     let table = MountTable::parse(b"40 22 7:1 / /p rw - ext4 /dev/incloud-disk/v1 rw\n").unwrap();
     MountFact::new(&table.mounts()[0], role, Some(verdict))
 }
@@ -72,13 +70,13 @@ fn is(facts: &VolumeFacts, health: Health, words: &[&str]) -> Verdict {
 
 const ALL: [Role; 3] = [Role::Global, Role::Pod, Role::Container];
 
-fn three(verdict: &Judged) -> Vec<MountFact> {
+fn three(verdict: &MountVerdict) -> Vec<MountFact> {
     ALL.map(|role| mount(role, verdict.clone())).to_vec()
 }
 
 #[test]
 fn a_volume_on_its_disk_is_well() {
-    is(&facts(disk("7:1"), three(&Judged::Healthy)), Health::Ok, &["1 pod's, 1 container's"]);
+    is(&facts(disk("7:1"), three(&MountVerdict::Healthy)), Health::Ok, &["1 pod's, 1 container's"]);
     is(&facts(disk("7:1"), Vec::new()), Health::Ok, &["mounted nowhere"]);
     is(&facts(DiskFact::None, Vec::new()), Health::Ok, &["no disk of it is here"]);
 }
@@ -86,26 +84,26 @@ fn a_volume_on_its_disk_is_well() {
 #[test]
 fn off_its_disk_it_is_stale_or_dead() {
     let words = ["3 mounts stand", "7:1", "1 of them inside", "vdc (7:2)", "disk heal v1"];
-    is(&facts(disk("7:2"), three(&Judged::Stale)), Health::Stale, &words);
-    is(&facts(DiskFact::None, three(&Judged::Waiting)), Health::Dead, &["no other disk"]);
+    is(&facts(disk("7:2"), three(&MountVerdict::Stale)), Health::Stale, &words);
+    is(&facts(DiskFact::None, three(&MountVerdict::Waiting)), Health::Dead, &["no other disk"]);
     // One that was left behind is enough.
-    let mut left = three(&Judged::Healthy);
-    left[2] = mount(Role::Container, Judged::Stale);
+    let mut left = three(&MountVerdict::Healthy);
+    left[2] = mount(Role::Container, MountVerdict::Stale);
     is(&facts(disk("7:2"), left), Health::Stale, &["1 mount stands"]);
 }
 
 #[test]
 fn what_cannot_be_told_is_ambiguous_before_all_else() {
     let several = DiskFact::Ambiguous { why: "shown by loop1 and loop2".to_owned() };
-    let mut seen = facts(several, three(&Judged::Ambiguous));
+    let mut seen = facts(several, three(&MountVerdict::Ambiguous));
     seen.refused.push(refusal(true));
     is(&seen, Health::Ambiguous, &["loop1 and loop2", "by guess"]);
-    let other = Judged::Foreign("serial v2".to_owned());
+    let other = MountVerdict::Foreign("serial v2".to_owned());
     let other = facts(disk("7:2"), vec![mount(Role::Pod, other)]);
     let words = ["/p is mounted from 7:1", "another disk's (serial v2)", "vdc (7:2)", "lsblk"];
     is(&other, Health::Ambiguous, &words);
     let way = Some("echo 1 > /sys/x removes it".to_owned());
-    let halted = Judged::NotProvenDead(Doubt { state: "vdc is offline".to_owned(), way });
+    let halted = MountVerdict::NotProvenDead(Doubt { state: "vdc is offline".to_owned(), way });
     let halted = facts(disk("7:1"), vec![mount(Role::Pod, halted)]);
     is(&halted, Health::Ambiguous, &["not proven dead (vdc is offline)", "/sys/x"]);
 }
@@ -143,7 +141,7 @@ fn every_verdict_of_the_heal_has_its_health() {
 
 #[test]
 fn a_refusal_guards_as_long_as_it_is_asked_for() {
-    let mut seen = facts(disk("7:1"), three(&Judged::Healthy));
+    let mut seen = facts(disk("7:1"), three(&MountVerdict::Healthy));
     seen.refused.push(refusal(true));
     is(&seen, Health::Guarded, &["unmount for u", "38 times", "orders-0", "disk release v1"]);
     // kubelet 1.20 neglects a pod whose unmount was refused; of other calls it has no memory.
@@ -151,30 +149,34 @@ fn a_refusal_guards_as_long_as_it_is_asked_for() {
     seen.refused[0].tear_down = TearDown::Unstage;
     is(&seen, Health::Guarded, &["if kubelet is wrong, nothing"]);
     seen.disk = disk("7:2");
-    seen.mounts[1] = mount(Role::Pod, Judged::Stale);
+    seen.mounts[1] = mount(Role::Pod, MountVerdict::Stale);
     is(&seen, Health::Stale, &[]);
-    let mut over = facts(disk("7:1"), three(&Judged::Healthy));
+    let mut over = facts(disk("7:1"), three(&MountVerdict::Healthy));
     over.refused.push(refusal(false));
     is(&over, Health::Ok, &["no longer asked for"]);
 }
 
 #[test]
 fn a_copy_that_is_all_that_is_left_has_leaked() {
-    let mut copy = mount(Role::Stranger, Judged::Healthy);
+    let mut copy = mount(Role::Stranger, MountVerdict::Healthy);
     let process = ProcessFact { pid: 42, command: "agent".to_owned(), container: None, pod: None };
     copy.processes.push(process);
     is(&facts(disk("7:1"), vec![copy.clone()]), Health::Leaked, &["42 (agent)", "restart what"]);
     is(
-        &facts(disk("7:1"), vec![mount(Role::Container, Judged::Healthy)]),
+        &facts(disk("7:1"), vec![mount(Role::Container, MountVerdict::Healthy)]),
         Health::Leaked,
         &["end the pods"],
     );
-    is(&facts(disk("7:1"), vec![mount(Role::Global, Judged::Healthy), copy]), Health::Ok, &[]);
+    is(
+        &facts(disk("7:1"), vec![mount(Role::Global, MountVerdict::Healthy), copy]),
+        Health::Ok,
+        &[],
+    );
 }
 
 #[test]
 fn what_disagrees_is_noted() {
-    let mut seen = facts(disk("7:1"), three(&Judged::Healthy));
+    let mut seen = facts(disk("7:1"), three(&MountVerdict::Healthy));
     seen.cloud = CloudFact::Known(CloudView {
         status: VolumeStatus::new(VolumePhase::Attached, "in-use"),
         size: 1,

@@ -57,9 +57,9 @@ fn of(
     arguments: &HistoryArguments,
 ) -> Result<Story> {
     let volume = volume.map(|name| names_of(name, records)).unwrap_or_default();
-    let wish =
+    let query =
         LogQuery { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
-    journal::story(&config.paths.log_dir, &wish)
+    journal::story(&config.paths.log_dir, &query)
 }
 
 /// A volume's names: what was typed, and what this machine remembers beside it.

@@ -51,14 +51,14 @@ pub(super) struct Older {
 }
 
 /// The story that was asked for.
-pub(super) fn story(folder: &Path, wish: &LogQuery) -> Result<Story> {
+pub(super) fn story(folder: &Path, query: &LogQuery) -> Result<Story> {
     let (prose, files): (Vec<_>, Vec<_>) =
-        files_since(folder, wish.since)?.into_iter().partition(|file| file.is_prose);
+        files_since(folder, query.since)?.into_iter().partition(|file| file.is_prose);
     let files: Vec<_> = files.iter().map(|file| file.path(folder)).collect();
     let is_known = |text: &str, of: &BTreeSet<String>| of.contains(text);
     let mut names = Names::default();
-    let mut aliases = wish.volume.clone();
-    if let Some(pod) = &wish.pod {
+    let mut aliases = query.volume.clone();
+    if let Some(pod) = &query.pod {
         each(
             &files,
             |text| text.contains(pod.as_str()),
@@ -99,12 +99,13 @@ pub(super) fn story(folder: &Path, wish: &LogQuery) -> Result<Story> {
         }
     })?;
     let mut entries = tell(lines, &mut names);
-    entries.retain(|entry| wish.since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since));
-    if let Some(pod) = &wish.pod {
+    entries
+        .retain(|entry| query.since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since));
+    if let Some(pod) = &query.pod {
         let uids: BTreeSet<_> = pods_of(&files, pod)?;
         entries.retain(|entry| entry.pod.as_ref().is_none_or(|of| uids.contains(of)));
     }
-    let older = if wish.with_older { older(folder, &prose, &aliases)? } else { Vec::new() };
+    let older = if query.with_older { older(folder, &prose, &aliases)? } else { Vec::new() };
     Ok(Story { entries, older })
 }
 
