@@ -280,8 +280,14 @@ pub fn has(text: &str, words: &[&str]) {
     }
 }
 
-/// Why a root test cannot run here, told on a line that `install.sh test` counts.
+/// Why a test cannot run here, told on a line that `install.sh test` counts. What `REQUIRE` names must be
+/// here: `REQUIRE=root,loop` makes a test fail that "needs root" or "needs loop devices".
+#[track_caller]
 pub fn skip(test: &str, reason: &str) {
+    let demanded = std::env::var("REQUIRE").unwrap_or_default();
+    let need = reason.strip_prefix("needs ").and_then(|need| need.split([' ', ':']).next());
+    let is_demanded = need.is_some_and(|need| demanded.split(',').any(|word| word == need));
+    assert!(!is_demanded, "REQUIRE={demanded}: {reason}");
     // Not through the macros: what they print of a passing test is thrown away.
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
 }
