@@ -3,6 +3,13 @@
 use crate::scene::{SEAM, has_seams};
 use crate::support::Node;
 
+/// Without the processes that other tests, or a driver at work, have on this machine: those come and go.
+fn of_this_node(stdout: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stdout);
+    let lines = text.lines().take_while(|line| !line.starts_with("! Mounted in containers"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn a_verb_that_is_done_says_so_though_its_process_does_not_end() {
     if !has_seams("a_verb_that_is_done_says_so_though_its_process_does_not_end") {
@@ -17,6 +24,6 @@ fn a_verb_that_is_done_says_so_though_its_process_does_not_end() {
         std::fs::remove_file(&held).expect("the worker was held");
         let told = String::from_utf8_lossy(&held_up.stderr);
         assert_eq!(held_up.status.code(), usual.status.code(), "{words:?}: {told}");
-        assert_eq!(held_up.stdout, usual.stdout, "{words:?}: {told}");
+        assert_eq!(of_this_node(&held_up.stdout), of_this_node(&usual.stdout), "{words:?}: {told}");
     }
 }
