@@ -120,6 +120,35 @@ fn what_the_cloud_is_taking_away_is_not_mounted() {
     }
 }
 
+/// The question is not answered by the failure before it: a mount that a killed call left is a Failure for as
+/// long as the cloud takes its volume away.
+#[test]
+fn a_mount_whose_volume_is_taken_away_fails_until_it_stays() {
+    if !can_run("a_mount_whose_volume_is_taken_away_fails_until_it_stays") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let here = &life.here;
+    here.attach();
+    here.wait("");
+    here.stage_killed_at("stage.remembered");
+    let set = |status: &str| status.clone_into(&mut life.cloud.world().volume_mut("data").status);
+    set("detaching");
+    for _ in 0..2 {
+        let message = here.stage_fails();
+        assert!(message.contains("takes volume") && message.contains("detaching"), "{message}");
+        let table = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        assert!(table.contains(here.global().to_str().unwrap()), "containers may have it");
+        assert!(!message.contains("is not mounted"), "{message}");
+    }
+    set("in-use");
+    here.stage();
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    here.unstage();
+    assert_eq!(mark(&life), None);
+    here.detach();
+}
+
 /// Cinder lists the volume nowhere, and may give it to another server at once: the disk alone is no leave
 /// to write.
 #[test]

@@ -20,7 +20,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whose mark is with the volume.
-enum LeftMark {
+pub(in crate::driver) enum LeftMark {
     /// Ours; and how often the volume had gone to another server, if that is known.
     Ours(Option<u64>),
     /// Ours, as this server, beside that of another which has the volume too.
@@ -56,30 +56,47 @@ pub struct RemoteMarks<'a> {
 }
 
 impl RemoteMarks<'_> {
+    /// Tells the cloud of what is mounted, and remembers it. The caller holds the volume's lock.
+    pub(in crate::driver) fn mark_mounted(&self, id: &VolumeId) {
+        if let Some(left) = self.leave_mark(id, None) {
+            self.remember_mark(id, left);
+        }
+    }
+
     /// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
     /// second is told whatever the guard is set to. `seen` is the volume as the cloud has shown it: the
     /// caller has proven its disk since, so that no other server can have come to it. The caller holds
-    /// the volume's lock. Answers whether this call left the mark.
-    pub(in crate::driver) fn mark_mounted(&self, id: &VolumeId, seen: Option<CloudVolume>) -> bool {
+    /// the volume's lock. Answers the mark, if this call left one: until the caller has it remembered
+    /// later calls leave it anew.
+    pub(in crate::driver) fn leave_mark(
+        &self,
+        id: &VolumeId,
+        seen: Option<CloudVolume>,
+    ) -> Option<LeftMark> {
         let record = self.records.load(id);
         if record.is_life_told && (record.has_mark() || !self.leaves_marks()) {
-            return false;
+            return None;
         }
         if !self.leaves_marks() {
             if let Err(error) = self.note_data(id) {
                 tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
             }
-            return false;
+            return None;
         }
-        let deadline = self.deadline.at_most(PATIENCE);
-        let left = match self.leave_mark(id, seen, deadline) {
-            Ok(left) => left,
+        match self.ask_for_mark(id, seen, self.deadline.at_most(PATIENCE)) {
+            Ok(left) => {
+                failpoints::step("mark.left");
+                Some(left)
+            }
             Err(error) => {
                 tracing::warn!(volume = %id, %error, "the cloud was not told that the volume is mounted here");
-                return false;
+                None
             }
-        };
-        failpoints::step("mark.left");
+        }
+    }
+
+    /// Remembers a mark that was left.
+    pub(in crate::driver) fn remember_mark(&self, id: &VolumeId, left: LeftMark) {
         let noted = self.records.update(id, |record| {
             record.is_life_told = true;
             record.mark_is_answered();
@@ -94,12 +111,11 @@ impl RemoteMarks<'_> {
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "that the volume is marked in the cloud is not remembered");
         }
-        true
     }
 
     /// Leaves the mark: beside that of another server which has the volume too, so that each reader of
     /// a shared one has its own.
-    fn leave_mark(
+    fn ask_for_mark(
         &self,
         id: &VolumeId,
         seen: Option<CloudVolume>,
@@ -147,7 +163,7 @@ impl RemoteMarks<'_> {
         if !self.leaves_marks() {
             return true;
         }
-        self.mark_mounted(id, None);
+        self.mark_mounted(id);
         let record = self.records.load(id);
         record.has_mark() || record.notes_forbidden.is_some()
     }

@@ -133,7 +133,7 @@ impl Adoption<'_> {
                 record.name = Some(name.clone());
             }
         })?;
-        self.marks.mark_mounted(&id, None);
+        self.marks.mark_mounted(&id);
         self.volumes.record_found_name(&id, name);
         let (folder, source) = (mount.target.display(), &mount.source);
         tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");

@@ -109,7 +109,7 @@ impl Healing<'_> {
                     Err(error) => tracing::warn!(volume = %volume.id, %error, "not healed"),
                 }
                 if record.staged.is_some() {
-                    self.marks.mark_mounted(&volume.id, None);
+                    self.marks.mark_mounted(&volume.id);
                 }
             }
             Err(error) => {

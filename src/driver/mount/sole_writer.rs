@@ -82,20 +82,25 @@ impl SoleWriter<'_> {
             return Ok(());
         }
         let Capabilities { volumes_side, .. } = self.cloud.capabilities();
-        let (kind, how) = if is_listed {
-            (Kind::Busy, format!("takes volume {id} from this server, {server} ({status})"))
+        let node = self.this_node;
+        let (kind, how, end) = if is_listed {
+            (
+                Kind::Busy,
+                format!("takes volume {id} from this server, {server} ({status})"),
+                "if it stays so the cloud has lost it: see the volume's events there".to_owned(),
+            )
         } else {
             (
                 Kind::Refused,
                 format!("does not list volume {id} ({status}) at this server, {server}"),
+                format!(
+                    "if it stays so: disk detach id:{id} {node}, and delete the pod, so that its \
+                     volume is attached again"
+                ),
             )
         };
-        let cause = format!("{volumes_side} {how}: its disk is here still, and is not mounted");
-        Err(Error::new(kind, cause).hint(format!(
-            "once it is attached anew it is mounted; if it stays so: disk detach id:{id} {}, and \
-             delete the pod, so that its volume is attached again",
-            self.this_node
-        )))
+        let cause = format!("{volumes_side} {how}: its disk is here still, and is not to be used");
+        Err(Error::new(kind, cause).hint(format!("once it is attached anew it is mounted; {end}")))
     }
 
     /// The cloud does not answer. A volume that it gives to one server alone needs no word of it.

@@ -148,12 +148,16 @@ impl Staging<'_> {
 
     /// Leaves the mark of what is mounted. Before it a controller elsewhere could not know of the mount: its
     /// detach may have come, and then another server has the volume, and its own mark; or it is under
-    /// way, and the disk is here still. After it such a detach is refused.
+    /// way, and the disk is here still. After it such a detach is refused. The mark is remembered last, so
+    /// that a call after one that failed, or was killed, asks again.
     fn mark_proven(&self, id: &VolumeId, disk: &Device, seen: Option<CloudVolume>) -> Result<()> {
         self.disks.prove_again(id, disk)?;
-        let was_left = self.marks.mark_mounted(id, seen);
+        let left = self.marks.leave_mark(id, seen);
         self.disks.prove_again(id, disk)?;
-        if was_left { self.sole_writer.still_has(id) } else { Ok(()) }
+        let Some(left) = left else { return Ok(()) };
+        self.sole_writer.still_has(id)?;
+        self.marks.remember_mark(id, left);
+        Ok(())
     }
 
     /// The file system to mount: the one that is there, or a new one on a blank disk.
