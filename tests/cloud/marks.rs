@@ -149,6 +149,32 @@ fn a_mount_whose_volume_is_taken_away_fails_until_it_stays() {
     here.detach();
 }
 
+/// While one reader's server is detached Cinder calls the volume `detaching`, whoever else has it.
+#[test]
+fn a_reader_is_not_kept_from_its_volume_by_anothers_detach() {
+    if !can_run("a_reader_is_not_kept_from_its_volume_by_anothers_detach") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    life.cloud.world().volume_mut("data").multiattach = true;
+    for machine in [here, there] {
+        machine.shares.set(true);
+        machine.attach();
+    }
+    // Readers make no file system.
+    let image = life.plug.image(&life.volume);
+    assert!(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(image).status().unwrap().success());
+    there.wait("");
+    let set = |status: &str| status.clone_into(&mut life.cloud.world().volume_mut("data").status);
+    set("detaching");
+    there.stage();
+    set("in-use");
+    assert_eq!(mark(&life).as_deref(), Some(there.server.as_str()));
+    there.unstage();
+    there.detach();
+}
+
 /// Cinder lists the volume nowhere, and may give it to another server at once: the disk alone is no leave
 /// to write.
 #[test]
