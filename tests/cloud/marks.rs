@@ -473,6 +473,36 @@ fn what_another_server_had_meanwhile_is_not_put_under_running_programs() {
     assert!(life.attached_to().is_empty());
 }
 
+/// The disk was taken from under running pods, by force or by other means, and a controller attaches the
+/// volume again: the mark went with the detach, or with the attach, and this machine was not told.
+#[test]
+fn a_heal_leaves_the_mark_that_went_with_its_disk() {
+    if !can_run("a_heal_leaves_the_mark_that_went_with_its_disk") {
+        return;
+    }
+    for by_other_means in [false, true] {
+        let life = Life::new("ext4");
+        let (here, there) = (&life.here, &life.there);
+        life.up(here, "ext4");
+        there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
+        assert_eq!(mark(&life), None);
+        if by_other_means {
+            let left = Value::from(here.server.clone());
+            life.cloud.world().volume_mut("data").metadata.insert(KEY.to_owned(), left);
+        }
+        let options = crate::support::options_with(&life.volume, PV, "ext4", "rw");
+        there.node.must(["attach", &options, "node-a"]);
+        assert_eq!(mark(&life), None, "of an earlier life");
+        let (is_done, said) = here.verb(&["heal"]);
+        assert!(is_done && said.contains("switched"), "{said}");
+        assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+        let message = there.node.fails(["detach", PV, "node-a"]);
+        assert!(message.contains("has the volume mounted"), "{message}");
+        life.down(here);
+        assert_eq!(mark(&life), None);
+    }
+}
+
 /// The mark is about the disk, and not about the folder that kubelet asks for.
 #[test]
 fn a_mark_stays_as_long_as_another_pods_bind() {

@@ -185,6 +185,27 @@ impl RemoteMarks<'_> {
         }
     }
 
+    /// After a heal: what took the disk before may have taken the mark, and this machine was not told.
+    pub(in crate::driver) fn mark_healed(&self, id: &VolumeId) {
+        if !self.leaves_marks() || !self.records.load(id).has_mark() {
+            return;
+        }
+        let deadline = self.deadline.at_most(PATIENCE);
+        let seen = self.cloud.volume(id, deadline).and_then(|state| {
+            let server = self.cloud.server(self.this_node, deadline)?;
+            Ok(state.zip(server))
+        });
+        match seen {
+            Ok(Some((state, server))) => self.forget_lost_mark(id, Marks::of(&state, &server)),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "whether the mark went with the disk is not known");
+                return;
+            }
+        }
+        self.mark_mounted(id);
+    }
+
     /// Takes the mark back, now or with a later call: not before the disk is free, whatever was
     /// unmounted. The caller holds the volume's lock.
     pub(in crate::driver) fn unmark_mounted(&self, id: &VolumeId) {

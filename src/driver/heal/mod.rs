@@ -219,6 +219,9 @@ impl Healing<'_> {
             tracing::warn!(volume = %id, left, "not healed");
         }
         self.notification.care_after(id, disk, &stale, &healed, &users);
+        if healed.switched() > 0 {
+            self.marks.mark_healed(id);
+        }
         Ok(healed)
     }
 
