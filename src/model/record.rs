@@ -93,7 +93,7 @@ pub struct VolumeRecord {
     /// be there. It outlives the boot, as the mark does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_asked: Option<ServerId>,
-    /// When it asked, in milliseconds since 1970: the mark may come later still. It is known before the
+    /// When it asked, in milliseconds since the boot: the mark may come later still. It is known before the
     /// other, which waits for a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_asked_at: Option<u64>,

@@ -671,6 +671,34 @@ fn a_mark_that_comes_after_the_unmount_goes_by_the_timer() {
     there.node.must(["detach", PV, "node-a"]);
 }
 
+/// The machine's clock was set back since the mark was asked for: the timer does not look for it for ever.
+#[test]
+fn a_clock_that_is_set_keeps_no_mark_in_doubt() {
+    if !can_run("a_clock_that_is_set_keeps_no_mark_in_doubt") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let here = &life.here;
+    here.attach();
+    here.wait("");
+    let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
+    life.cloud.fault(marking.times(99).proxy(502));
+    here.stage();
+    life.cloud.world().faults.clear();
+    let file = here.node.own().join(format!("run/boot/{}.json", life.volume));
+    let read = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
+    let mut record = read();
+    let asked = record["mark_asked_at"].as_u64().unwrap();
+    // No clock that is not set shows this yet.
+    record["mark_asked_at"] = Value::from(asked + 3_600_000);
+    std::fs::write(&file, record.to_string()).unwrap();
+    here.unstage();
+    here.verb(&["heal"]);
+    assert_eq!(mark(&life), None);
+    assert_eq!(read()["mark_asked_at"], Value::Null);
+    here.detach();
+}
+
 /// The volume was taken from the server by other means, or its mark came late: the mark is of an earlier life,
 /// and a pod that ends before its mount leaves no other.
 #[test]

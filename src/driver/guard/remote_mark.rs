@@ -6,7 +6,7 @@ use crate::cloud::{Cloud, CloudVolume, Note, ServerState};
 use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::refusal::Refusals;
 use crate::failpoints;
-use crate::host::clock::{Deadline, now};
+use crate::host::clock::{Deadline, since_boot};
 use crate::host::records::Records;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
@@ -129,7 +129,7 @@ impl RemoteMarks<'_> {
             None => self.cloud.volume(id, deadline)?,
         };
         // Before it is asked for: a call that is killed, or has no answer, may have left it.
-        self.records.update(id, |record| record.mark_asked_at = Some(now()))?;
+        self.records.update(id, |record| record.mark_asked_at = Some(millis_since_boot()))?;
         // What outlives the boot waits for a disk that may be full: the mount gets its mark all the same.
         if let Err(error) =
             self.records.update(id, |record| record.mark_asked = Some(server.clone()))
@@ -238,7 +238,11 @@ impl RemoteMarks<'_> {
     /// it once more.
     fn may_still_come(&self, record: &VolumeRecord) -> bool {
         let silence = self.cloud.capabilities().longest_silence;
-        let is_young = |at| Duration::from_millis(now().saturating_sub(at)) < silence;
+        let is_young = |at| {
+            // What was asked for before a restart has had its time.
+            let since = millis_since_boot().checked_sub(at).map(Duration::from_millis);
+            since.is_some_and(|since| since < silence)
+        };
         record.mark_asked_at.is_some_and(is_young)
     }
 
@@ -346,4 +350,10 @@ impl RemoteMarks<'_> {
         }
         self.records.update(id, |record| record.notes_forbidden = forbidden)
     }
+}
+
+/// This moment by the clock that is never set: a step of the other one would make a mark young for ever, or
+/// old at once.
+fn millis_since_boot() -> u64 {
+    u64::try_from(since_boot().as_millis()).unwrap_or(u64::MAX)
 }
