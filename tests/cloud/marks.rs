@@ -503,6 +503,34 @@ fn a_heal_leaves_the_mark_that_went_with_its_disk() {
     }
 }
 
+/// This machine remembers a mark that it could not take back, and a detach elsewhere took it since: a new mount
+/// has a mark of its own.
+#[test]
+fn a_new_mount_has_its_mark_whatever_is_remembered() {
+    if !can_run("a_new_mount_has_its_mark_whatever_is_remembered") {
+        return;
+    }
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.mount_volume();
+    life.cloud.fault(Fault::on("DELETE", "/volumes/*/metadata/*").proxy(400).times(9));
+    here.unstage();
+    assert!(mark(&life).is_some());
+    life.cloud.world().faults.clear();
+    there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
+    assert_eq!(mark(&life), None);
+    let options = crate::support::options_with(&life.volume, PV, "ext4", "rw");
+    there.node.must(["attach", &options, "node-a"]);
+    here.wait("");
+    here.stage();
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    let message = there.node.fails(["detach", PV, "node-a"]);
+    assert!(message.contains("has the volume mounted"), "{message}");
+    here.unstage();
+    assert_eq!(mark(&life), None);
+    here.detach();
+}
+
 /// The mark is about the disk, and not about the folder that kubelet asks for.
 #[test]
 fn a_mark_stays_as_long_as_another_pods_bind() {

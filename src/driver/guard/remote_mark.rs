@@ -73,6 +73,9 @@ impl RemoteMarks<'_> {
         id: &VolumeId,
         seen: Option<CloudVolume>,
     ) -> Option<LeftMark> {
+        if let Some(state) = &seen {
+            self.forget_mark_gone_from(state);
+        }
         let record = self.records.load(id);
         if record.is_life_told && (record.has_mark() || !self.leaves_marks()) {
             return None;
@@ -190,13 +193,8 @@ impl RemoteMarks<'_> {
         if !self.leaves_marks() || !self.records.load(id).has_mark() {
             return;
         }
-        let deadline = self.deadline.at_most(PATIENCE);
-        let seen = self.cloud.volume(id, deadline).and_then(|state| {
-            let server = self.cloud.server(self.this_node, deadline)?;
-            Ok(state.zip(server))
-        });
-        match seen {
-            Ok(Some((state, server))) => self.forget_lost_mark(id, Marks::of(&state, &server)),
+        match self.cloud.volume(id, self.deadline.at_most(PATIENCE)) {
+            Ok(Some(state)) => self.forget_mark_gone_from(&state),
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(volume = %id, %error, "whether the mark went with the disk is not known");
@@ -204,6 +202,21 @@ impl RemoteMarks<'_> {
             }
         }
         self.mark_mounted(id);
+    }
+
+    /// A mark that is remembered counts only as long as the cloud shows it.
+    fn forget_mark_gone_from(&self, state: &CloudVolume) {
+        let id = &state.id;
+        if !self.records.load(id).has_mark() {
+            return;
+        }
+        match self.cloud.server(self.this_node, self.deadline.at_most(PATIENCE)) {
+            Ok(Some(server)) => self.forget_lost_mark(id, Marks::of(state, &server)),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "whether the mark is still there is not known");
+            }
+        }
     }
 
     /// Takes the mark back, now or with a later call: not before the disk is free, whatever was
