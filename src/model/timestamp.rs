@@ -12,12 +12,12 @@ const DAY: u64 = 86_400_000;
 /// `2026-11-21T03:50:23.5Z`, `2026-11-21 03:50`, `2026-11-21`: always UTC.
 #[must_use]
 pub fn parse(text: &str) -> Option<Millis> {
-    let (date, time) = match text.split_once(['T', ' ']) {
+    let (written, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, time.trim_end_matches('Z')),
         None => (text, "00:00"),
     };
-    let mut date = date.splitn(3, '-');
-    let (year, month, day) =
+    let mut date = written.splitn(3, '-');
+    let (year, month, of_month) =
         (number(date.next()?, 4)?, number(date.next()?, 2)?, number(date.next()?, 2)?);
     let mut time = time.splitn(3, ':');
     let (hour, minute) = (number(time.next()?, 2)?, number(time.next()?, 2)?);
@@ -34,12 +34,14 @@ pub fn parse(text: &str) -> Option<Millis> {
     };
     let is_sane = (1970..=9999).contains(&year)
         && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
+        && (1..=31).contains(&of_month)
         && hour < 24
         && minute < 60
         && second < 61;
-    let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-    is_sane.then_some(seconds * 1000 + millis)
+    let midnight = is_sane.then(|| days(year, month, of_month) * DAY)?;
+    // A day that the month does not have would be one of the next.
+    let is_there = day(midnight) == written;
+    is_there.then_some(midnight + (hour * 3600 + minute * 60 + second) * 1000 + millis)
 }
 
 fn number(text: &str, digits: usize) -> Option<u64> {
@@ -147,6 +149,10 @@ mod tests {
             "",
             "yesterday",
             "2026-13-01",
+            "2026-02-29",
+            "2026-11-31",
+            "2026-03-00",
+            "0000-01-01",
             "2026-1-1",
             "2026-11-21T",
             "2026-11-21T1:2",
