@@ -325,7 +325,6 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let publishing = Publishing {
         mounts,
         records,
-        face,
         locking: &locking,
         disks: &disks,
         memory: &memory,

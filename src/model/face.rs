@@ -1,8 +1,7 @@
 //! A face of the driver: an interface through which an orchestrator calls it. Each brings its name, its
 //! folders and its words; what it asked for is remembered with its name.
 
-use super::ids::ConsumerId;
-use super::ids::VolumeName;
+use super::ids::{ConsumerId, VolumeName};
 use super::mount::layout::{FolderKind, Layout};
 use super::report::tear_down::TearDownWords;
 use serde::{Deserialize, Serialize};
@@ -44,8 +43,8 @@ impl fmt::Display for FaceName {
 pub struct Faces(pub &'static [Face]);
 
 impl Faces {
-    /// The words of the face of this name. What was remembered before faces were came through the
-    /// first one; another version's face has none here.
+    /// The words of the face of this name. A record without a name is older than the second face; a
+    /// face of another version has no words here.
     #[must_use]
     pub fn words_of(&self, name: Option<&FaceName>) -> TearDownWords {
         let face = match name {

@@ -118,16 +118,14 @@ impl Adoption<'_> {
         self.disks.prove_again(&id, &disk)?;
         self.memory.remember_found(&id, &disk, mount);
         let pods =
-            table.of(mount.number).filter_map(|one| match self.faces.face_of(&one.target)? {
-                (face, FolderKind::Consumer(uid), of) if of == *name => {
-                    Some((uid, one.target.clone(), face.name()))
-                }
+            table.of(mount.number).filter_map(|one| match self.faces.place_of(&one.target)? {
+                (FolderKind::Consumer(uid), of) if of == *name => Some((uid, one.target.clone())),
                 _ => None,
             });
         let pods: Vec<_> = pods.collect();
         self.records.update(&id, |record| {
-            for (uid, folder, face) in pods {
-                record.is_published(&uid, &folder, face, None);
+            for (uid, folder) in pods {
+                record.is_published(&uid, &folder, self.memory.face_of(&folder), None);
             }
             if record.name.is_none() && *name != id.as_name() {
                 record.name = Some(name.clone());

@@ -10,6 +10,7 @@ use crate::host::{Devices, Mounts, device_nodes};
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
+use crate::model::mount::mountinfo::MountTable;
 use std::path::Path;
 
 /// Volumes by the names that others have for them.
@@ -206,8 +207,13 @@ impl Volumes<'_> {
     }
 
     /// A caller that names the volume by its id means no other one, whatever is mounted at the folder.
-    pub(in crate::driver) fn refuse_another_at(&self, id: &VolumeId, folder: &Path) -> Result<()> {
-        for mount in self.mounts.table()?.at(folder) {
+    pub(in crate::driver) fn refuse_another_at(
+        &self,
+        id: &VolumeId,
+        folder: &Path,
+        table: &MountTable,
+    ) -> Result<()> {
+        for mount in table.at(folder) {
             let shown = self.volume_on(mount.disk)?.or_else(|| device_nodes::owner_of(mount));
             if let Some(other) = shown.filter(|other| other != id) {
                 let folder = folder.display();

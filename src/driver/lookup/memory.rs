@@ -9,7 +9,7 @@ use crate::host::records::Records;
 use crate::model::disk::contents::Contents;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
-use crate::model::face::{Face, Faces};
+use crate::model::face::{Face, FaceName, Faces};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::{DiskMoment, Staged, VolumeRecord};
@@ -48,14 +48,19 @@ impl Memory<'_> {
     }
 
     pub(in crate::driver) fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
-        // A mount that was found was asked for by the face whose folder it is.
-        let owner = self.faces.face_of(&staged.folder).map(|(face, ..)| face);
-        let (folder, face) = (staged.folder.clone(), owner.unwrap_or(self.face).name());
+        let (folder, face) = (staged.folder.clone(), self.face_of(&staged.folder));
         self.records.update(id, |record| {
             record.is_staged(staged);
             record.faces.insert(folder, face);
             record.seen = Some(now());
         })
+    }
+
+    /// Through which face a folder was asked for: the one whose folder it is, also of a mount that was
+    /// found; of any other folder the one that calls.
+    pub(in crate::driver) fn face_of(&self, folder: &Path) -> FaceName {
+        let owner = self.faces.face_of(folder).map(|(face, ..)| face);
+        owner.unwrap_or(self.face).name()
     }
 
     /// The mount was undone. What cannot be written down is put right by the next call.

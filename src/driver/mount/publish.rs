@@ -14,7 +14,6 @@ use crate::host::clock::now;
 use crate::host::records::Records;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::face::Face;
 use crate::model::mount::layout::{PublishTarget, StageTarget};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::report::tear_down::TearDown;
@@ -40,7 +39,6 @@ pub struct Publication<'a> {
 pub struct Publishing<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) face: &'static Face,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
@@ -84,8 +82,9 @@ impl Publishing<'_> {
             self.bind_verified(volume, &disk, staged, &folder, publication.read_only)?;
             Outcome::Done
         };
+        let face = self.memory.face_of(&folder);
         let recorded = self.records.update(&volume.id, |record| {
-            record.is_published(consumer, &folder, self.face.name(), publication.label);
+            record.is_published(consumer, &folder, face, publication.label);
             record.seen = Some(now());
             record.let_go.is_back(consumer, now());
         });

@@ -131,14 +131,14 @@ impl Unmounting<'_> {
         let Some(folder) = self.places.existing_folder(target)? else {
             return Ok(Outcome::Already);
         };
+        let stands = self.mounts.standing_at(&folder)?;
         let id = match volume {
             VolumeRef::Id(id) => {
-                self.volumes.refuse_another_at(id, &folder)?;
+                self.volumes.refuse_another_at(id, &folder, &stands.table)?;
                 Some(id.clone())
             }
             VolumeRef::Name(name) => self.volumes.volume_mounted_at(name, &folder)?,
         };
-        let stands = self.mounts.standing_at(&folder)?;
         let is_mounted = stands.is_mounted();
         if let Some(id) = id.as_ref().filter(|_| !is_mounted) {
             self.places.refuse_if_it_stands_elsewhere(id, target, &folder, &stands.table)?;
