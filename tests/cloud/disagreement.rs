@@ -1,6 +1,6 @@
 //! Two of the cloud's services, or two servers, say different things of a volume.
 
-use crate::life::{Life, PODS, can_run};
+use crate::life::{Life, PODS};
 use crate::scene::{PV, Scene};
 use crate::server::{Fault, Server, World};
 use crate::support::{Answer, options, spawn};
@@ -58,9 +58,7 @@ fn an_attachment_that_nova_knows_again_is_no_error() {
 /// Both servers have the volume, and neither was told to share it.
 #[test]
 fn a_second_server_does_not_mount_to_write() {
-    if !can_run("a_second_server_does_not_mount_to_write") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     life.cloud.world().volume_mut("data").multiattach = true;
@@ -95,9 +93,7 @@ fn a_second_server_does_not_mount_to_write() {
 /// Without the cloud's word a volume that one server alone can have is mounted, and no other.
 #[test]
 fn a_silent_cloud_holds_up_only_mounts_that_it_must_vouch_for() {
-    if !can_run("a_silent_cloud_holds_up_only_mounts_that_it_must_vouch_for") {
-        return;
-    }
+    needs!(mounts, seams);
     for is_shareable in [false, true] {
         let life = Life::new("ext4");
         let here = &life.here;

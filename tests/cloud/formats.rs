@@ -1,6 +1,6 @@
 //! What the cloud knows of a volume decides too whether its blank disk gets a file system.
 
-use crate::life::{Life, PODS, can_run};
+use crate::life::{Life, PODS};
 use crate::machine::Machine;
 use crate::scene::{PV, configure};
 use crate::server::Fault;
@@ -44,9 +44,7 @@ fn is_blank(life: &Life) {
 
 #[test]
 fn what_was_mounted_once_is_formatted_on_no_node() {
-    if !can_run("what_was_mounted_once_is_formatted_on_no_node") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     life.up(here, "ext4");
@@ -84,15 +82,12 @@ fn what_was_mounted_once_is_formatted_on_no_node() {
 /// Neither switch of the guard is about formats.
 #[test]
 fn the_note_is_left_without_the_guard_too() {
-    if !can_run("the_note_is_left_without_the_guard_too") {
-        return;
-    }
+    needs!(mounts, seams);
     for without in ["guard.mode = \"off\"", "guard.remote = false"] {
         let life = Life::new("ext4");
         let here = &life.here;
         configure(&here.node, &life.cloud, without);
-        here.attach();
-        here.wait("");
+        here.bring_disk();
         life.cloud.reset_counters();
         here.stage();
         assert_eq!(life_of(&life).as_deref(), Some("has data"), "{without}");
@@ -110,13 +105,10 @@ fn the_note_is_left_without_the_guard_too() {
 
 #[test]
 fn the_note_goes_in_the_marks_own_request() {
-    if !can_run("the_note_goes_in_the_marks_own_request") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     life.cloud.reset_counters();
     here.stage();
     let posts = || life.cloud.counters().route("POST volume/volumes/{volume}/metadata");
@@ -138,9 +130,7 @@ fn the_note_goes_in_the_marks_own_request() {
 
 #[test]
 fn what_the_cloud_made_from_something_is_not_formatted_by_itself() {
-    if !can_run("what_the_cloud_made_from_something_is_not_formatted_by_itself") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("xfs");
     let here = &life.here;
     here.attach();
@@ -180,9 +170,7 @@ fn what_the_cloud_made_from_something_is_not_formatted_by_itself() {
 
 #[test]
 fn an_encrypted_volumes_disk_may_be_smaller() {
-    if !can_run("an_encrypted_volumes_disk_may_be_smaller") {
-        return;
-    }
+    needs!(mounts, seams);
     // By how much, whether the volume is encrypted, and whether it is formatted by itself.
     let cases = [
         (-2 * MIB, true, true),
@@ -219,9 +207,7 @@ fn an_encrypted_volumes_disk_may_be_smaller() {
 
 #[test]
 fn another_servers_unfinished_format_is_taken_over_once_it_is_detached() {
-    if !can_run("another_servers_unfinished_format_is_taken_over_once_it_is_detached") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     let begun = format!("format begun by {}", there.server);
@@ -253,9 +239,7 @@ fn another_servers_unfinished_format_is_taken_over_once_it_is_detached() {
 
 #[test]
 fn words_that_are_not_known_are_not_taken_for_blank() {
-    if !can_run("words_that_are_not_known_are_not_taken_for_blank") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
     here.attach();
@@ -277,9 +261,7 @@ fn words_that_are_not_known_are_not_taken_for_blank() {
 /// Without notes the other proofs decide; a cloud that only fails is waited for.
 #[test]
 fn a_cloud_that_allows_no_notes_is_told_by_doctor() {
-    if !can_run("a_cloud_that_allows_no_notes_is_told_by_doctor") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
     here.attach();

@@ -1,7 +1,7 @@
 //! `expandfs` with the cloud: its volume, the disk and the file system grow while pods run.
 
 use crate::files;
-use crate::life::{Life, PODS, can_run, nothing_is_left, random_bytes};
+use crate::life::{Life, PODS, nothing_is_left, random_bytes};
 use crate::machine::size_at;
 use crate::scene::configure;
 use crate::server::Failure;
@@ -12,21 +12,17 @@ const GIB: u64 = 1 << 30;
 
 #[test]
 fn an_xfs_of_the_cloud_grows() {
-    if can_run("an_xfs_of_the_cloud_grows") {
-        grow("xfs");
-    }
+    needs!(mounts, seams);
+    grow("xfs");
 }
 
 #[test]
 fn an_ext4_of_the_cloud_grows() {
-    let test = "an_ext4_of_the_cloud_grows";
-    if !can_run(test) {
-        return;
-    }
+    needs!(mounts, seams);
     if has_sys_resource() {
         grow("ext4");
     } else {
-        skip(test, "growing a mounted ext4 takes CAP_SYS_RESOURCE");
+        skip("an_ext4_of_the_cloud_grows", "growing a mounted ext4 takes CAP_SYS_RESOURCE");
     }
 }
 
@@ -67,9 +63,7 @@ fn grow(fs_type: &'static str) {
 
 #[test]
 fn an_extension_that_the_cloud_breaks_off_is_a_failure() {
-    if !can_run("an_extension_that_the_cloud_breaks_off_is_a_failure") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("xfs");
     let (machine, pod) = (&life.here, life.here.pod(PODS[0]));
     machine.node.configure("");

@@ -5,7 +5,7 @@ use crate::files;
 use crate::machine::Machine;
 use crate::plug::Plug;
 use crate::server::{Server, World};
-use crate::support::{Node, loop_devices_below, private_mounts, skip};
+use crate::support::{Node, loop_devices_below};
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::MountTable;
 use std::fs::{self, File};
@@ -17,27 +17,16 @@ use std::time::{Duration, Instant};
 pub const PODS: [&str; 2] =
     ["7a5c1e0b-3d52-4f0e-9a35-6f1d0c8b2e44", "0c9d7f62-51aa-4b8e-8d0e-2f6b1a3c4d5e"];
 
-/// Whether there can be mounts, and a sysfs of our own for the driver.
-pub fn can_run(test: &str) -> bool {
-    if cfg!(not(debug_assertions)) {
-        skip(test, "this build has no seams");
-        return false;
-    }
-    private_mounts(test)
-}
-
 #[test]
 fn an_ext4_volume_lives_on_two_servers() {
-    if can_run("an_ext4_volume_lives_on_two_servers") {
-        live("ext4");
-    }
+    needs!(mounts, seams);
+    live("ext4");
 }
 
 #[test]
 fn an_xfs_volume_lives_on_two_servers() {
-    if can_run("an_xfs_volume_lives_on_two_servers") {
-        live("xfs");
-    }
+    needs!(mounts, seams);
+    live("xfs");
 }
 
 /// The cloud, and two servers of it. What the cloud does ends before what it does it to.

@@ -1,15 +1,13 @@
 //! What people see of a volume of a cloud that is asked over HTTP, whose disk shows twenty
 //! characters of its id.
 
-use crate::life::{Life, PODS, can_run};
+use crate::life::{Life, PODS};
 use serde_json::Value;
 use std::fs;
 
 #[test]
 fn the_clouds_view_is_shown_and_not_needed() {
-    if !can_run("the_clouds_view_is_shown_and_not_needed") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
     life.up(here, "ext4");

@@ -143,11 +143,17 @@ impl Machine {
         self.twice(&["mountdevice", &text(&self.global()), &self.link(), &self.options()]);
     }
 
-    /// The volume comes to this machine, and is mounted at its stage folder.
+    /// The volume comes to this machine, and its disk is seen.
     #[track_caller]
-    pub fn mount_volume(&self) {
+    pub fn bring_disk(&self) {
         self.attach();
         self.wait("");
+    }
+
+    /// The same, and it is mounted at its stage folder.
+    #[track_caller]
+    pub fn mount_volume(&self) {
+        self.bring_disk();
         self.stage();
     }
 

@@ -14,6 +14,11 @@ mod server;
 #[path = "../support/mod.rs"]
 mod support;
 
+#[allow(dead_code, unused_imports, reason = "each ring uses its own part")]
+#[macro_use]
+#[path = "../root/needs.rs"]
+mod needs;
+
 #[allow(dead_code, reason = "each ring uses its own part")]
 #[path = "../root/files.rs"]
 mod files;

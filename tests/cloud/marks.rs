@@ -1,7 +1,7 @@
 //! The remote guard: what is mounted carries the mark of its server, and a detach that is called
 //! elsewhere finds it.
 
-use crate::life::{Life, PODS, can_run};
+use crate::life::{Life, PODS};
 use crate::scene::{PV, Scene};
 use crate::server::Fault;
 use crate::support::{Answer, spawn};
@@ -27,9 +27,7 @@ fn mark(life: &Life) -> Option<String> {
 
 #[test]
 fn a_mounted_volume_is_not_detached_by_another_machine() {
-    if !can_run("a_mounted_volume_is_not_detached_by_another_machine") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     life.up(here, "ext4");
@@ -52,13 +50,10 @@ fn a_mounted_volume_is_not_detached_by_another_machine() {
 /// A controller's detach that comes between the mount and its mark finds no mark, and takes the disk.
 #[test]
 fn what_was_detached_before_the_mark_is_no_mount() {
-    if !can_run("what_was_detached_before_the_mark_is_no_mount") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     let answer = here.stage_held_at("stage.remembered", || {
         there.node.must(["detach", PV, "node-a"]);
     });
@@ -77,14 +72,11 @@ fn what_was_detached_before_the_mark_is_no_mount() {
 /// was asked for before the mountdevice, or before its mark, takes it from under the mount.
 #[test]
 fn what_the_cloud_is_taking_away_is_not_mounted() {
-    if !can_run("what_the_cloud_is_taking_away_is_not_mounted") {
-        return;
-    }
+    needs!(mounts, seams);
     for step in [None, Some("stage.remembered")] {
         let life = Life::new("ext4");
         let (here, there) = (&life.here, &life.there);
-        here.attach();
-        here.wait("");
+        here.bring_disk();
         life.cloud.world().settings.delays.detaching = 4_000;
         let detach = || {
             let (child, output) = spawn(there.node.command(["detach", PV, "node-a"]));
@@ -124,13 +116,10 @@ fn what_the_cloud_is_taking_away_is_not_mounted() {
 /// long as the cloud takes its volume away.
 #[test]
 fn a_mount_whose_volume_is_taken_away_fails_until_it_stays() {
-    if !can_run("a_mount_whose_volume_is_taken_away_fails_until_it_stays") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     here.stage_killed_at("stage.remembered");
     let set = |status: &str| status.clone_into(&mut life.cloud.world().volume_mut("data").status);
     set("detaching");
@@ -152,9 +141,7 @@ fn a_mount_whose_volume_is_taken_away_fails_until_it_stays() {
 /// While one reader's server is detached Cinder calls the volume `detaching`, whoever else has it.
 #[test]
 fn a_reader_is_not_kept_from_its_volume_by_anothers_detach() {
-    if !can_run("a_reader_is_not_kept_from_its_volume_by_anothers_detach") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     life.cloud.world().volume_mut("data").multiattach = true;
@@ -179,13 +166,10 @@ fn a_reader_is_not_kept_from_its_volume_by_anothers_detach() {
 /// to write.
 #[test]
 fn a_disk_that_the_cloud_does_not_list_here_is_not_mounted() {
-    if !can_run("a_disk_that_the_cloud_does_not_list_here_is_not_mounted") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     // A blank disk asks for the cloud's consent anyway.
     here.stage();
     here.unstage();
@@ -244,13 +228,10 @@ fn a_mark_counts_while_its_server_runs() {
 /// The mark never fails a mount, and what was not taken back is taken back by a later call.
 #[test]
 fn a_mark_that_cannot_be_left_or_removed_fails_nothing() {
-    if !can_run("a_mark_that_cannot_be_left_or_removed_fails_nothing") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
     life.cloud.fault(marking.proxy(400));
     here.stage();
@@ -268,15 +249,12 @@ fn a_mark_that_cannot_be_left_or_removed_fails_nothing() {
 /// before it wrote that down. The mark is taken back all the same, or a controller could detach never.
 #[test]
 fn a_mark_that_was_not_answered_goes_with_the_unmount() {
-    if !can_run("a_mark_that_was_not_answered_goes_with_the_unmount") {
-        return;
-    }
+    needs!(mounts, seams);
     for is_killed in [false, true] {
         for ends_by_timer in [false, true] {
             let life = Life::new("ext4");
             let (here, there) = (&life.here, &life.there);
-            here.attach();
-            here.wait("");
+            here.bring_disk();
             if is_killed {
                 here.stage_killed_at("mark.left");
             } else {
@@ -307,9 +285,7 @@ fn a_mark_that_was_not_answered_goes_with_the_unmount() {
 /// mark stays when this machine unmounts what is dead.
 #[test]
 fn the_mark_of_the_next_server_is_not_taken_back() {
-    if !can_run("the_mark_of_the_next_server_is_not_taken_back") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     here.mount_volume();
@@ -341,13 +317,10 @@ fn container(folder: &Path, place: &Path) -> Child {
 /// kubelet is let go of it when the mark is there, and not before.
 #[test]
 fn a_pod_is_let_go_of_with_its_mark_and_not_without() {
-    if !can_run("a_pod_is_let_go_of_with_its_mark_and_not_without") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     // Two calls of each that leave none, and the first that would let go.
     let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
     life.cloud.fault(marking.times(5).proxy(400));
@@ -380,9 +353,7 @@ fn a_pod_is_let_go_of_with_its_mark_and_not_without() {
 /// pod never, or with nothing between a controller's detach and the pod.
 #[test]
 fn each_reader_of_a_shared_volume_is_let_go_of_with_a_mark_of_its_own() {
-    if !can_run("each_reader_of_a_shared_volume_is_let_go_of_with_a_mark_of_its_own") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     life.cloud.world().volume_mut("data").multiattach = true;
@@ -451,9 +422,7 @@ fn a_mark_beside_anothers_goes_with_its_attachment() {
 /// An xfs does not count its mounts. So a heal asks who had the volume since.
 #[test]
 fn what_another_server_had_meanwhile_is_not_put_under_running_programs() {
-    if !can_run("what_another_server_had_meanwhile_is_not_put_under_running_programs") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("xfs");
     let (here, there) = (&life.here, &life.there);
     let letter = life.up(here, "xfs");
@@ -477,9 +446,7 @@ fn what_another_server_had_meanwhile_is_not_put_under_running_programs() {
 /// volume again: the mark went with the detach, or with the attach, and this machine was not told.
 #[test]
 fn a_heal_leaves_the_mark_that_went_with_its_disk() {
-    if !can_run("a_heal_leaves_the_mark_that_went_with_its_disk") {
-        return;
-    }
+    needs!(mounts, seams);
     for by_other_means in [false, true] {
         let life = Life::new("ext4");
         let (here, there) = (&life.here, &life.there);
@@ -507,9 +474,7 @@ fn a_heal_leaves_the_mark_that_went_with_its_disk() {
 /// has a mark of its own.
 #[test]
 fn a_new_mount_has_its_mark_whatever_is_remembered() {
-    if !can_run("a_new_mount_has_its_mark_whatever_is_remembered") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     here.mount_volume();
@@ -534,9 +499,7 @@ fn a_new_mount_has_its_mark_whatever_is_remembered() {
 /// The mark is about the disk, and not about the folder that kubelet asks for.
 #[test]
 fn a_mark_stays_as_long_as_another_pods_bind() {
-    if !can_run("a_mark_stays_as_long_as_another_pods_bind") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     life.up(here, "ext4");
@@ -557,9 +520,7 @@ fn a_mark_stays_as_long_as_another_pods_bind() {
 /// A person has released it, and a program keeps its file: no call comes again when that ends.
 #[test]
 fn a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer() {
-    if !can_run("a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
     here.mount_volume();
@@ -590,9 +551,7 @@ fn a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer() {
 #[test]
 fn a_disk_that_cannot_be_opened_lets_the_mark_decide() {
     use nix::mount::{MntFlags, MsFlags, mount, umount2};
-    if !can_run("a_disk_that_cannot_be_opened_lets_the_mark_decide") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
     life.up(here, "ext4");
@@ -619,13 +578,10 @@ fn a_disk_that_cannot_be_opened_lets_the_mark_decide() {
 /// finds mounted is no mount then either.
 #[test]
 fn what_was_found_mounted_and_detached_before_the_mark_is_no_mount() {
-    if !can_run("what_was_found_mounted_and_detached_before_the_mark_is_no_mount") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     here.stage_killed_at("stage.remembered");
     let answer = here.stage_held_at("mark.asked", || {
         there.node.must(["detach", PV, "node-a"]);
@@ -638,18 +594,13 @@ fn what_was_found_mounted_and_detached_before_the_mark_is_no_mount() {
 /// This machine's disk is taken before its mark, and another server mounts the volume: that one's mark stays.
 #[test]
 fn a_mount_that_lost_its_disk_leaves_no_mark_in_the_place_of_anothers() {
-    if !can_run("a_mount_that_lost_its_disk_leaves_no_mark_in_the_place_of_anothers") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     let answer = here.stage_held_at("stage.remembered", || {
         there.node.must(["detach", PV, "node-a"]);
-        there.attach();
-        there.wait("");
-        there.stage();
+        there.mount_volume();
     });
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     assert_eq!(mark(&life).as_deref(), Some(there.server.as_str()));
@@ -659,13 +610,10 @@ fn a_mount_that_lost_its_disk_leaves_no_mark_in_the_place_of_anothers() {
 /// and nothing is mounted.
 #[test]
 fn a_mark_that_was_not_answered_before_a_restart_goes_by_the_timer() {
-    if !can_run("a_mark_that_was_not_answered_before_a_restart_goes_by_the_timer") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     here.stage_killed_at("mark.left");
     nix::mount::umount(&here.global()).unwrap();
     std::fs::remove_dir_all(here.node.own().join("run")).unwrap();
@@ -680,13 +628,10 @@ fn a_mark_that_was_not_answered_before_a_restart_goes_by_the_timer() {
 /// The cloud answers the request for the mark too late, and does it later still: after the unmount.
 #[test]
 fn a_mark_that_comes_after_the_unmount_goes_by_the_timer() {
-    if !can_run("a_mark_that_comes_after_the_unmount_goes_by_the_timer") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     let marking = || Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
     life.cloud.fault(marking().times(99).proxy(502));
     here.stage();
@@ -702,13 +647,10 @@ fn a_mark_that_comes_after_the_unmount_goes_by_the_timer() {
 /// The machine's clock was set back since the mark was asked for: the timer does not look for it for ever.
 #[test]
 fn a_clock_that_is_set_keeps_no_mark_in_doubt() {
-    if !can_run("a_clock_that_is_set_keeps_no_mark_in_doubt") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let here = &life.here;
-    here.attach();
-    here.wait("");
+    here.bring_disk();
     let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
     life.cloud.fault(marking.times(99).proxy(502));
     here.stage();
@@ -748,14 +690,10 @@ fn an_attach_ends_the_mark_that_its_server_left_before() {
 #[test]
 fn a_full_disk_keeps_no_mount_without_its_mark() {
     use nix::mount::{MntFlags, MsFlags, mount, umount2};
-    if !can_run("a_full_disk_keeps_no_mount_without_its_mark") {
-        return;
-    }
+    needs!(mounts, seams);
     let life = Life::new("ext4");
     let (here, there) = (&life.here, &life.there);
-    here.attach();
-    here.wait("");
-    here.stage();
+    here.mount_volume();
     here.unstage();
     let (none, records) = (None::<&str>, here.node.own().join("state/volumes"));
     mount(Some(&records), &records, none, MsFlags::MS_BIND, none).unwrap();

@@ -2,8 +2,8 @@
 //! has a volume at several of them.
 
 use crate::checks::{layers_at, nothing_is_left};
-use crate::support::pods::{Naming, Pod, pods_are_possible};
-use crate::support::{Node, private_mounts};
+use crate::support::Node;
+use crate::support::pods::{Naming, Pod};
 use crate::volume::{Volume, make_folder};
 use incloud_disk::configuration::Config;
 use incloud_disk::driver::attachment::detach::Force;
@@ -64,10 +64,7 @@ fn target(node: &Node, below: &str) -> Target {
 
 #[test]
 fn a_second_face_calls_by_ids_and_has_several_folders_for_a_consumer() {
-    const TEST: &str = "a_second_face_calls_by_ids_and_has_several_folders_for_a_consumer";
-    if !(private_mounts(TEST) && pods_are_possible(TEST)) {
-        return;
-    }
+    needs!(pods);
     let node = Node::new();
     let (volume, stranger) =
         (Volume::create(&node, "ext4", "64M"), Volume::create(&node, "ext4", "64M"));
