@@ -23,6 +23,13 @@ const PASSED_OVER: [&str; 9] = [
     "/usr/lib/locale",
 ];
 
+/// The loader looks for libraries wherever `LD_LIBRARY_PATH` says, and cargo says a lot: none of our program
+/// runs before it has them.
+fn is_library(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.starts_with("lib") && name.split('.').any(|part| part == "so")
+}
+
 #[derive(Debug)]
 pub struct Objects {
     base: String,
@@ -67,7 +74,7 @@ impl Objects {
                 }
             }
         };
-        let is_point = !PASSED_OVER.iter().any(|begin| raw.starts_with(begin));
+        let is_point = !PASSED_OVER.iter().any(|begin| raw.starts_with(begin)) && !is_library(&raw);
         is_point.then(|| self.plain(raw))
     }
 

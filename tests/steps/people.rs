@@ -35,11 +35,13 @@ pub fn plays() -> Vec<Play> {
         );
         if pods_are_possible("steps") {
             for verb in ["heal", "healbyattach"] {
-                add(
-                    format!("{verb}/{fs_type}/local"),
-                    &["same", "attach", "unmount", "release"],
-                    Box::new(move |_| Pulled::set_up(verb, fs_type)),
-                );
+                for kind in [Kind::Local, Kind::Openstack] {
+                    add(
+                        format!("{verb}/{fs_type}/{}", kind.name()),
+                        &["same", "attach", "unmount", "release"],
+                        Box::new(move |_| Pulled::set_up(verb, kind, fs_type)),
+                    );
+                }
             }
         }
     }
@@ -282,9 +284,9 @@ struct Pulled {
 }
 
 impl Pulled {
-    fn set_up(verb: &'static str, fs_type: &'static str) -> Box<dyn Scene> {
+    fn set_up(verb: &'static str, kind: Kind, fs_type: &'static str) -> Box<dyn Scene> {
         let pod = Pod::new(Naming::Systemd);
-        let mut volume = Volume::create(Kind::Local, fs_type);
+        let mut volume = Volume::create(kind, fs_type);
         pod.uid().clone_into(&mut volume.uid);
         volume.bring_to(State::Published);
         super::support::with_files(|| {
@@ -294,7 +296,7 @@ impl Pulled {
         let mut container = pod.container_with(&volume.pod());
         container.write("/data/log", Duration::from_millis(2));
         container.must_write_on(3);
-        volume.verb(&["local", "yank", &volume.id]).expect("pulled");
+        volume.pull();
         let before = container.report().errors;
         eventually(|| container_errors(&mut container) > before, || "writes succeed".to_owned());
         if verb == "heal" {

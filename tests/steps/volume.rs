@@ -285,6 +285,22 @@ impl Volume {
         }
     }
 
+    /// The disk goes from under those who use it. What they write late must not reach the volume: it goes to
+    /// a file without a name.
+    pub fn pull(&self) {
+        if matches!(self.cloud, Cloud::Local) {
+            self.verb(&["local", "yank", &self.id]).expect("pulled");
+            return;
+        }
+        let mut shutdown = Command::new("xfs_io");
+        shutdown.args(["-x", "-c", "shutdown"]).arg(self.global());
+        assert!(output_of(&mut shutdown).status.success(), "the file system is not shut down");
+        self.verb(&["detach", "--force", &self.id]).expect("detached");
+        let (image, aside) = (self.image(), self.node.base().join("copy"));
+        copy(&image, &aside);
+        fs::rename(aside, image).expect("the old disk's file has no name");
+    }
+
     /// Everything back, from wherever it is, with the folders as kubelet removes them.
     #[track_caller]
     pub fn take_away(&self) {
