@@ -3,7 +3,9 @@
 
 use crate::checks::{eventually, layers_at, nothing_is_left, random_bytes};
 use crate::files;
-use crate::hanging::{ANSWERED, BROKEN, Running, Scene, children_of, hurry, left_in, verb_within};
+use crate::hanging::{
+    ANSWERED, BROKEN, DEADLINE, Running, Scene, children_of, hurry, left_in, verb_within,
+};
 use crate::holders::{must_end, run, state_of};
 use crate::support::{FailingDisk, Node, start};
 use crate::volume::{Call, POD, Volume, make_folder};
@@ -189,7 +191,8 @@ fn an_exclusive_open_that_hangs_is_no_success_and_no_free_disk() {
     let node = Node::new();
     let scene = Scene::with(&node, "ext4", "64M");
     node.must(scene.volume.stage());
-    hurry(&node);
+    // The call is held before it hangs, and that is of its time too.
+    node.configure(&format!("[deadline]\nunmountdevice = {}\ndetach = {DEADLINE}", DEADLINE + 5));
     let unstage = scene.volume.unstage();
     let (running, held) = Running::held_at(&node, &unstage, "devices.exclusive_open");
     assert_eq!(layers_at(&scene.volume.global()), 0);
