@@ -57,7 +57,7 @@ readonly life_of_container='
 start_container() {
     local tree
     tree=$(cgroup_tree)
-    [[ -n $tree ]] || fail "no cgroup can be made here, and without one a container is nobody's"
+    [[ -n $tree ]] || fail "no cgroup can be made here, and without one a container belongs to no pod"
     container_cgroup=$tree/incloud-disk-demo-$$/pod$1/$(tr -d - <<<"$1$1")
     mkdir -p "$container_cgroup" "$work/container" "$work/report"
     (
@@ -155,7 +155,7 @@ note_container
 
 printf '\n%sFirst act: kubelet is wrong%s\n' "$bold" "$plain"
 
-chapter 'The API stalls. kubelet restarts, and tears down what it believes nobody uses'
+chapter 'The API stalls. kubelet restarts, and tears down what it believes to be unused'
 # The folder it may have: the container has a mount of its own.
 call unmount "$writer_folder"
 rmdir "$writer_folder"
@@ -212,7 +212,7 @@ note 'its log' "$lines lines: no write that was confirmed is lost"
 while read -r line; do note 'our log' "$line"; done < <(
     sed -n 's/^\S* *\S* [^:]*: \(heal.*\)/\1/p' "$work"/log/* | sed "s/ volume=$orders//")
 
-chapter 'The pod is deleted: now nobody uses the volume'
+chapter 'The pod is deleted: now the volume is not in use'
 end_container
 rm -r "$work/report" "$work/container"
 call unmount "$writer_folder"

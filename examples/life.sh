@@ -26,7 +26,7 @@ put '  $PHOTOS     ' 'the same for another volume'
     'Root has no CAP_SYS_RESOURCE here and may not grow a mounted ext4, so the file' \
     'system is xfs.'
 
-chapter 'A volume is created: 1 GiB on which nobody has ever written'
+chapter 'A volume is created: 1 GiB that was never written to'
 cloud create "$orders" --size 1G --name "$orders_pv"
 
 chapter 'kubelet finds the driver'
@@ -75,7 +75,7 @@ device=$(device_of_reply)
 second_letter=$(letter "$device")
 note_letter "$device"
 if [[ $second_letter == "$first_letter" ]]; then
-    note '' "as before, for once: somebody else on this machine had it in between"
+    note '' "as before, for once: another disk on this machine had it in between"
 else
     note '' "it was $first_letter before; $photos_letter is $photos_pv now"
 fi

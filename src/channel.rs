@@ -54,7 +54,7 @@ impl Channel {
     }
 }
 
-/// Where unwanted output goes: `/dev/null`, or in a root without one a pipe that nobody reads.
+/// Where unwanted output goes: `/dev/null`, or in a root without one a pipe without a reader.
 fn nothing() -> Option<OwnedFd> {
     match OpenOptions::new().write(true).open("/dev/null") {
         Ok(file) => Some(file.into()),

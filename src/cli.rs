@@ -24,7 +24,7 @@ pub enum Wanted {
         /// The rest.
         arguments: Vec<OsString>,
     },
-    /// Nothing was said, and nobody looks: an error in JSON.
+    /// Nothing was said, and it is no terminal: an error in JSON.
     Nothing,
     /// Text that clap made: help, version, or what is wrong with a verb.
     Text {
@@ -81,8 +81,18 @@ Examples:
   disk local yank orders && disk status";
 
 const NODE: &str = "\
+Words:
+  install   [--cloud local|openstack] [--plugin-dir DIR] [--kubelet-root DIR] [--binary FILE] [--dry-run]
+  upgrade   the same, where it is installed already
+  rollback  [--plugin-dir DIR] [--dry-run]
+  verify    [--plugin-dir DIR]
+  uninstall [--plugin-dir DIR] [--dry-run] [--purge]
+
+Without --binary this executable is what is installed. With DESTDIR set, all is below that folder, but
+for a --plugin-dir. install.sh calls this, and needs the line of these words to know that it can.
+
 Examples:
-  disk node install --binary /disk
+  disk node --root / install --cloud openstack
   disk node --every 300 verify";
 
 const DETACH: &str = "\
@@ -149,7 +159,7 @@ pub enum Verb {
     Heal {
         /// The volume, by id or name; without one all of this machine, as heal.mode says
         volume: Option<VolumeNameArgument>,
-        /// The volume whose disk this is; a disk of nobody's is left alone
+        /// The volume whose disk this is; a disk of no volume is left alone
         #[arg(long, value_name = "NODE", conflicts_with = "volume")]
         device: Option<PathBuf>,
         /// Stay, and look again with every disk that comes, and each minute
@@ -162,12 +172,12 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Run a word of this release's install.sh on the machine whose root is mounted here
+    /// Install, upgrade, roll back, verify or uninstall the driver on a machine
     #[command(after_help = NODE)]
     Node {
-        /// Where the machine's root is mounted
-        #[arg(long, default_value = "/host")]
-        root: PathBuf,
+        /// The machine's root; /host if a machine's is mounted there, else /
+        #[arg(long)]
+        root: Option<PathBuf>,
         /// Again each so many seconds, and say what is new
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
         every: Option<u64>,

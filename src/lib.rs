@@ -6,12 +6,12 @@
 //! | --- | --- | --- |
 //! | roof | `main`, [`app`], [`wiring`], [`configuration`], [`cli`], [`log`], [`channel`], [`watchdog`] | everything below |
 //! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words; it is wired like the roof, so it may import [`app`], [`wiring`], [`configuration`], [`cli`] and [`log`]) | driver and below |
-//! | installation | [`node`]: the machine around the driver, kubelet among it | ports and model |
+//! | installation | [`node`]: the machine around the driver, kubelet among it; how a driver is installed | ports and model |
 //! | decisions | [`driver`] | ports and model |
 //! | ports and adapters | [`cloud`], [`host`] | model, each other's port |
 //! | facts | [`model`] | nothing of ours |
 //!
-//! [`failpoints`] is no floor: it marks steps for tests, and everybody may name it. It names the model
+//! [`failpoints`] is no floor: it marks steps for tests, and every floor may name it. It names the model
 //! alone.
 //!
 //! No file leads back to itself, neither by what it imports nor by the methods that it calls.

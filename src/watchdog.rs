@@ -224,13 +224,17 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
         }
         let Some(limit) = patience.with_hanging else { continue };
         if same_call.lasts(&worker, limit) {
-            let why = Error::new(Kind::Timeout, IN_THE_KERNEL);
-            return complain(&given_up(&mut worker, why));
+            return complain(&given_up(&mut worker, waits_in_the_kernel()));
         }
     }
 }
 
-const IN_THE_KERNEL: &str = "not done: it waits in the kernel";
+/// It is in one system call for too long. What is left of it is told in place of the hint.
+fn waits_in_the_kernel() -> Error {
+    Error::new(Kind::Timeout, "not done: it waits in the kernel").hint(
+        "what it waits for does not answer; nothing of it is left, and the next try begins anew",
+    )
+}
 
 /// The system calls that a worker and its children were in at the last look, and since when.
 #[derive(Debug, Default)]
@@ -323,7 +327,7 @@ pub fn part(patience: PartPatience, work: impl FnOnce()) -> Part {
             break Some(Error::new(Kind::Busy, format!("ended by {signal}")));
         }
         if patience.with_hanging.is_some_and(|limit| same_call.lasts(&worker, limit)) {
-            break Some(Error::new(Kind::Timeout, IN_THE_KERNEL));
+            break Some(waits_in_the_kernel());
         }
     };
     let does = worker.does();

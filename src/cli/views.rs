@@ -86,7 +86,7 @@ fn since(text: &str) -> Result<Millis, String> {
 const STATUS: &str = "\
 Health:
   ok         as it should be
-  guarded    a tear-down is asked for and refused: somebody still uses the volume
+  guarded    a tear-down is asked for and refused: a pod still uses the volume
   leaked     only namespaces that are no longer this machine's concern still have it
   stale      mounts stand on a disk that is gone, and its successor is there: disk heal
   dead       mounts stand on a disk that is gone, and there is no other

@@ -1,4 +1,4 @@
-//! What operations take and answer, whoever calls them.
+//! What operations take and answer, through whichever face they are called.
 
 use crate::model::disk::device::Device;
 use crate::model::ids::{VolumeId, VolumeName};

@@ -48,7 +48,7 @@ pub struct Ports<'a> {
     pub after: &'a After,
     /// Other processes of this machine.
     pub processes: &'a dyn Processes,
-    /// A folder for mounts that nobody is to see.
+    /// A folder for mounts that stay out of sight.
     pub scratch: &'a Path,
     /// Whether tear-downs of volumes in use are refused.
     pub guard: &'a GuardPolicy,

@@ -79,7 +79,7 @@ impl Call {
     ///
     /// `init` runs under a lock of kubelet's plugin manager, without a time limit, again and again
     /// while any driver on the machine is broken. `getvolumename`: its answer is not used since
-    /// Kubernetes 1.6, and "Not supported" ends the calls. `expandvolume` is called by nobody.
+    /// Kubernetes 1.6, and "Not supported" ends the calls. Kubernetes never calls `expandvolume`.
     #[must_use]
     pub fn is_constant(word: &str) -> bool {
         matches!(word, "init" | "getvolumename" | "expandvolume") || !WORDS.contains(&word)
@@ -204,7 +204,7 @@ impl Call {
         self.folder().map_or_else(String::new, |folder| format!("volume {}", folder.name))
     }
 
-    /// What the call names, for the log: whoever tells its story finds the volume by each of them.
+    /// What the call names, for the log: its reader finds the volume by each of them.
     #[must_use]
     pub fn about(&self) -> About<'_> {
         let options = self.options();

@@ -118,7 +118,7 @@ fn enter(work: ChildWork, folder: Option<&OwnedFd>) -> nix::Result<()> {
     {
         // SAFETY: the parent holds the descriptor open, and so have we its copy.
         let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
-        // One that is being torn down takes nobody in: that is no failed write.
+        // One that is being torn down takes no process in: that is no failed write.
         setns(namespace, CloneFlags::CLONE_NEWNS).map_err(|errno| match work {
             ChildWork::FlushInside { .. } => Errno::ESTALE,
             _ => errno,
@@ -219,7 +219,7 @@ fn mount_id_of(path: &CString) -> nix::Result<u32> {
 }
 
 /// A process that has a place open, and by that keeps its file system from being let go of by
-/// anybody else: the last one who lets go of a dead disk may wait for it for good.
+/// any other: the last one that lets go of a dead disk may wait for it for good.
 #[derive(Debug)]
 pub struct FileSystemKeeper {
     child: Option<(Pid, Child)>,

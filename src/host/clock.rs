@@ -17,7 +17,7 @@ pub fn seconds() -> u64 {
 }
 
 /// This moment by the clock that all processes of one boot share, that goes on while the machine sleeps,
-/// and that nobody can set.
+/// and that cannot be set.
 #[must_use]
 pub fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

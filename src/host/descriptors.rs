@@ -36,7 +36,7 @@ pub(super) fn close_all_but(kept: &(impl Iterator<Item = RawFd> + Clone)) {
 pub(super) fn open_nothing() {
     for _ in 0..3 {
         let nothing = File::options().read(true).write(true).open("/dev/null");
-        // Without a /dev/null a pipe of nobody's: the next two numbers are taken as well then.
+        // Without a /dev/null a pipe without a reader: the next two numbers are taken as well then.
         let file = nothing.or_else(|_| {
             let (read, write) = nix::unistd::pipe()?;
             std::mem::forget(write);

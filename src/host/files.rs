@@ -18,7 +18,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<Stamp> {
     exchange(path, bytes, File::sync_all)
 }
 
-/// The same for what nobody asks for after the machine was started again: nothing is synced, so
+/// The same for what is not asked for after the machine was started again: nothing is synced, so
 /// nothing waits for a disk.
 pub fn replace_until_boot(path: &Path, bytes: &[u8]) -> Result<Stamp> {
     exchange(path, bytes, |_| Ok(()))
@@ -45,7 +45,7 @@ fn exchange(
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::bad_call(format!("{} is no file's path", path.display())));
     };
-    // What nobody would read is worse than what stood there before.
+    // What cannot be read is worse than what stood there before.
     if bytes.len() as u64 > LONGEST {
         let error = std::io::Error::from(ErrorKind::FileTooLarge);
         return Err(Error::io(format!("write {}", path.display()), &error));
@@ -153,7 +153,7 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Whether an error is of whoever looks, and not of what is looked at: it may be over with a later look.
+/// Whether an error is of the process that looks, and not of what it looks at: it may be over with a later look.
 #[must_use]
 pub fn is_lack(error: &std::io::Error) -> bool {
     is_shortage(error) || error.raw_os_error() == Some(nix::libc::EIO)
@@ -180,6 +180,12 @@ pub fn unless_lack<T>(found: std::io::Result<T>) -> std::io::Result<Option<T>> {
 pub fn remove_if_there(path: &Path) -> Result<()> {
     let _using = worker::uses(path);
     match fs::remove_file(path) {
+        // On a read-only file system even what is not there cannot be removed.
+        Err(error)
+            if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem && is_missing(path) =>
+        {
+            Ok(())
+        }
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::io(format!("remove {}", path.display()), &error))
         }

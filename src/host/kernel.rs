@@ -158,7 +158,7 @@ pub fn change_mount(mount: &OwnedFd, change: MountChange<'_>) -> Result<()> {
 
 /// The user namespace that a namespace belongs to; EPERM if it is above our own.
 pub fn owner_of_namespace(namespace: &File) -> Result<File> {
-    // SAFETY: the request takes no argument; what it answers is a new descriptor that nobody else
+    // SAFETY: the request takes no argument; what it answers is a new descriptor that no other code
     // knows.
     unsafe {
         let found = requests::owner_of_namespace(namespace.as_raw_fd())?;
@@ -258,7 +258,7 @@ pub fn loop_bind(device: &File, backing: &File) -> Result<()> {
     unsafe { requests::loop_set_fd(device.as_raw_fd(), backing.as_raw_fd()) }.map(drop)
 }
 
-/// Takes the file from behind a loop device: at once if nobody else has it open, else when the
+/// Takes the file from behind a loop device: at once if no other process has it open, else when the
 /// last user closes it.
 pub fn loop_unbind(device: &File) -> Result<()> {
     // SAFETY: the request takes no argument; the descriptor is open for the whole call.
@@ -298,7 +298,7 @@ pub fn mount_namespace_beside(namespace: &File, direction: Direction) -> Result<
     let descriptor = namespace.as_raw_fd();
     // SAFETY: the structure has the size that it says and that the request's number carries; the
     // kernel writes into it while we hold it exclusively. What it answers is a new descriptor that
-    // nobody else knows.
+    // no other code knows.
     unsafe {
         let found = match direction {
             Direction::Next => requests::next_mount_namespace(descriptor, &raw mut info),
@@ -372,7 +372,7 @@ pub fn pin_process(pid: u32) -> Result<OwnedFd> {
     // SAFETY: pidfd_open(pid, flags) takes two numbers, and answers a new descriptor or -1.
     let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let descriptor = i32::try_from(Errno::result(answer)?).map_err(|_| Errno::EBADF)?;
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: it is new, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// For whoever reads that a process hangs on a volume's disk.
+/// For a reader who is told that a process hangs on a volume's disk.
 pub const WHAT_ENDS_IT: &str = "it was killed and ends when what it waits for comes back (the \
     kernel's log has the reason); `disk detach --force` gives the disk up";
 

@@ -1,8 +1,8 @@
 //! One lock for each volume: a file that the kernel frees when its holder dies.
 //!
-//! The file names its holder for people and vanishes with the lock. So whoever gets the lock looks
-//! whether the file that it locked is still the one of that name; if not, somebody removed it in
-//! between, and it tries again.
+//! The file names its holder for people and vanishes with the lock. So a process that gets the lock
+//! looks whether the name still leads to the file that it locked; if not, the file was removed in
+//! between, and the process tries again.
 
 use super::left_behind::{self, LeftProcess};
 use super::{files, worker};
@@ -200,7 +200,7 @@ impl Locks {
             // std opens every file close-on-exec: children do not keep the lock.
             let file = match files::open_shared(&path) {
                 Ok(file) => file,
-                // Somebody removed the empty folder in between.
+                // The empty folder was removed in between.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !deadline.over() => {
                     continue;
                 }

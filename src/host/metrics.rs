@@ -7,8 +7,8 @@
 //! metrics.json       the counters
 //! ```
 //!
-//! Nobody waits: who does not get the lock leaves its line to the one that has it, who looks once
-//! more when it is done. Nothing here can fail a call, and it is bounded in time.
+//! No process waits: one that does not get the lock leaves its line to the one that has it, which
+//! looks once more when it is done. Nothing here can fail a call, and it is bounded in time.
 
 use super::files;
 use crate::model::error::{Error, Kind, Result};
@@ -54,7 +54,7 @@ pub fn seen_before(state_dir: &Path) -> Gauges {
 }
 
 impl Report {
-    /// Writes it, in a thread that nobody waits for longer than a moment.
+    /// Writes it, in a thread that is waited for only for a moment.
     pub fn write(self) {
         let (sender, done) = mpsc::channel();
         let started = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
@@ -74,7 +74,7 @@ impl Report {
     pub fn write_here(&self) -> Result<()> {
         files::make_private_folder(&self.state_dir)?;
         let mut is_told = self.append()?;
-        // What came while this one wrote, nobody else will write.
+        // What came while this one wrote, no other process will write.
         while self.has_pending() {
             let Some(_lock) = self.try_lock()? else { break };
             self.take_in()?;
@@ -106,8 +106,8 @@ impl Report {
         }
     }
 
-    /// Adds the call's line; false if too much waits there. Whoever takes the lines in renames the file first: so it is looked
-    /// whether the file that is locked still is the one of that name.
+    /// Adds the call's line; false if too much waits there. The process that takes the lines in
+    /// renames the file first, so the name must still lead to the file that is locked.
     fn append(&self) -> Result<bool> {
         let path = self.pending();
         let io = |error: &std::io::Error| Error::io(format!("write {}", path.display()), error);
@@ -139,7 +139,7 @@ impl Report {
             fs::rename(self.pending(), &taken).map_err(|error| io(&error))?;
         }
         let file = files::open_regular(&taken).map_err(|error| io(&error))?;
-        // Whoever opened it under its old name writes its line before, or finds it renamed.
+        // A process that opened it under its old name writes its line before, or finds it renamed.
         file.lock().map_err(|error| io(&error))?;
         let rest = file.metadata().map_err(|error| io(&error))?.len().saturating_sub(LONGEST_TAKEN);
         let mut lines = Vec::new();
@@ -163,7 +163,7 @@ impl Report {
         replace(&place, &json, 0o600)?;
         files::remove_if_there(&taken)?;
         let text = page(&counters, &self.words, env!("INCLOUD_DISK_VERSION"));
-        // The collector runs as somebody else, and takes only what ends in `.prom`.
+        // The collector runs as another user, and takes only what ends in `.prom`.
         replace(&self.textfile, text.as_bytes(), 0o644)
     }
 }
@@ -231,7 +231,7 @@ mod tests {
         fs::rename(report.pending(), folder.path().join("state/metrics.taken")).unwrap();
         let held = report.try_lock().unwrap();
         report.write_here().unwrap();
-        assert!(!report.textfile.exists(), "somebody else is writing");
+        assert!(!report.textfile.exists(), "another process is writing");
         drop(held);
         report.write_here().unwrap();
         let page = fs::read_to_string(&report.textfile).unwrap();

@@ -92,7 +92,7 @@ pub trait Devices {
     fn shown_by(&self, number: DeviceNumber) -> Result<Option<Vec<Shown>>>;
     /// What the kernel has at this number, where a mount of the volume stands or stood.
     fn presence(&self, number: DeviceNumber, wanted: &Identity) -> Result<Presence>;
-    /// Subscribes to news; whoever then looks for a disk cannot miss it.
+    /// Subscribes to news; a caller that then looks for a disk cannot miss it.
     fn watch(&self) -> Box<dyn Events>;
     /// Links that name the volume and lead elsewhere. They are reported, never repaired.
     fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault>;
@@ -272,15 +272,15 @@ pub trait Mounts {
     fn copy_of(&self, mount: &Mount) -> Option<OwnedFd>;
     /// Puts a copy back.
     fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()>;
-    /// Takes the mount off, whoever still uses it: right only if its disk is dead.
+    /// Takes the mount off, whatever still uses it: right only if its disk is dead.
     fn unmount_dead(&self, mount: &Mount, deadline: Deadline) -> Result<()>;
 }
 
 /// Who on this machine uses a file system or its disk, in whatever mount namespace.
 ///
 /// File systems are named by number, several of them if the disk had more than one: after a
-/// change of letters the dead one lives under the old number. Nobody's absence is told without
-/// seeing everybody: what cannot be known is [`Answer::CannotTell`], and so is what this process lacked
+/// change of letters the dead one lives under the old number. That there is no user is told only where
+/// all processes are seen: what cannot be known is [`Answer::CannotTell`], and so is what this process lacked
 /// a descriptor or memory for; what of an answer is closed to us is in its `untold`.
 pub trait Census {
     /// Whether every process of the machine can be seen from here.
@@ -297,7 +297,7 @@ pub trait Census {
     ) -> Answer<PodUsers>;
     /// The mount namespaces that have one of the file systems, but this thread's.
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses>;
-    /// The same for a heal, which may not wait for everybody: those where these pods live are read
+    /// The same for a heal, which may not wait for all: those where these pods live are read
     /// first, then those of other pods, then the rest. What was not read in time, or for want of
     /// something, is for later.
     fn namespaces_in_time(
@@ -343,8 +343,8 @@ pub struct SwitchRequest<'a> {
     /// The root of a healthy mount of the new file system: a folder of this thread's namespace
     /// that is open, or, from Linux 6.15 on, a detached mount.
     pub fresh: BorrowedFd<'a>,
-    /// Where those go that were in a peer group of the machine's own, or followed it. Nobody
-    /// shares with or follows anything else.
+    /// Where those go that were in a peer group of the machine's own, or followed it. No other
+    /// mount shares with or follows anything.
     pub group: Option<PeerGroup<'a>>,
     /// When no answer is waited for any more: those who live in the namespace can make a walk
     /// through it take for ever.
@@ -381,7 +381,7 @@ pub trait Remounts {
         mounts: &[MountIntent],
         deadline: Deadline,
     ) -> Result<()>;
-    /// Keeps the file system of one of these mounts from being the last that anybody of this
+    /// Keeps the file system of one of these mounts from being the last that any process of this
     /// process lets go of; nothing if none of them can be reached.
     fn keep(
         &self,

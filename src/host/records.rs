@@ -107,7 +107,7 @@ impl Records {
     }
 
     /// Whether anything is remembered of a volume that outlives the machine's restart. What cannot be
-    /// told is an error: whoever asks decides by what he does in doubt.
+    /// told is an error: the caller decides by what it does in doubt.
     pub fn has(&self, id: &VolumeId) -> Result<bool> {
         let path = self.path(id);
         path.try_exists().map_err(|error| Error::io(format!("look at {}", path.display()), &error))

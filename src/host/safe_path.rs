@@ -1,4 +1,4 @@
-//! Ways to a place in a folder or namespace of somebody else, who owns its names: no path element
+//! Ways to a place in a folder or namespace of another user, who owns its names: no path element
 //! may be a link, or lead out.
 
 use crate::model::error::{Error, Result};

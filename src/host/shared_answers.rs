@@ -40,7 +40,7 @@ impl Answers {
     }
 
     /// The answer to a yes-or-no question about a volume: a fresh one of another process, else
-    /// asked now. An error is nobody's answer but the asker's.
+    /// asked now. An error is an answer for its asker alone.
     pub fn shared(
         &self,
         id: &VolumeId,
@@ -67,11 +67,11 @@ impl Answers {
     }
 
     /// Which server a node was a short while ago. A node keeps its server for as long as it lives, so
-    /// this is mostly still so; whoever goes by it must see that it is.
+    /// this is mostly still so; a caller that goes by it must see that it is.
     #[must_use]
     pub fn recent_server(&self, node: &NodeName) -> Option<ServerId> {
         let mut file = File::open(self.folder.join(self.question_of(node))).ok()?;
-        // Whoever asks anew writes: half an answer is none.
+        // A process that asks anew writes: half an answer is none.
         file.try_lock_shared().ok()?;
         let (asked, answer) = read(&mut file)?;
         let is_recent = asked <= since_boot() && asked + RECENT > since_boot();

@@ -8,10 +8,12 @@ use crate::model::pauses::Steps;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use std::fs::File;
 use std::io::{PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Where programs are looked for: never in the caller's `PATH`.
@@ -53,6 +55,20 @@ pub fn locate(program: &str) -> Result<PathBuf> {
     })
 }
 
+/// The kernel's empty file, once it was opened.
+static NOTHING: OnceLock<File> = OnceLock::new();
+
+/// Opens the programs' input, before this process enters a root that may not have it.
+pub fn keep_nothing() -> Result<()> {
+    let file = File::open("/dev/null").map_err(|error| Error::io("open /dev/null", &error))?;
+    let _ = NOTHING.set(file);
+    Ok(())
+}
+
+fn nothing() -> std::io::Result<Stdio> {
+    NOTHING.get().map_or_else(|| Ok(Stdio::null()), |file| file.try_clone().map(Into::into))
+}
+
 /// Runs a program to its end, or kills it at the deadline.
 pub fn run(program: &str, arguments: &[&str], deadline: Deadline) -> Result<ProgramOutput> {
     launch(&locate(program)?, arguments, &[], deadline)
@@ -76,7 +92,7 @@ pub fn launch(
         .env("PATH", FOLDERS.join(":"))
         .env("LC_ALL", "C")
         .envs(environment.iter().map(|(key, value)| (*key, value)))
-        .stdin(Stdio::null())
+        .stdin(nothing().map_err(io)?)
         .stdout(writer.try_clone().map_err(io)?)
         .stderr(writer)
         .process_group(0);
@@ -220,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_output_is_cut_and_holds_nobody_up() {
+    fn a_long_output_is_cut_and_holds_up_no_call() {
         let deadline = Deadline::after(Duration::from_secs(60));
         let outcome = run("sh", &["-c", "head -c 5000000 /dev/zero"], deadline).unwrap();
         assert_eq!((outcome.status, outcome.text.len()), (Some(0), LONGEST_OUTPUT));

@@ -15,7 +15,7 @@ pub enum Kind {
     Missing,
     /// The volume is attached to another server.
     Elsewhere,
-    /// Somebody else works on it right now, or a holder keeps it busy.
+    /// Another process works on it right now, or a holder keeps it busy.
     Busy,
     /// The cloud did not answer properly.
     Unreachable,

@@ -5,6 +5,7 @@ pub mod cloud;
 pub mod disk;
 pub mod error;
 pub mod face;
+pub mod hexadecimal;
 pub mod ids;
 pub mod mount;
 pub mod path_text;

@@ -3,9 +3,9 @@
 //!
 //! A user of the machine may give his mounts such names; nothing may fail for that.
 
+use crate::model::hexadecimal::digits_of;
 use serde::{Deserialize, Deserializer, Serializer};
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -15,11 +15,7 @@ fn text_of(path: &Path) -> String {
     if let Some(text) = path.to_str().filter(|text| !text.starts_with(MARK)) {
         return text.to_owned();
     }
-    let mut text = MARK.to_owned();
-    for byte in path.as_os_str().as_bytes() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    MARK.to_owned() + &digits_of(path.as_os_str().as_bytes())
 }
 
 fn path_of(text: String) -> PathBuf {

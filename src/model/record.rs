@@ -59,7 +59,7 @@ pub struct VolumeRecord {
     /// with the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u64>,
-    /// The last one, once it was taken off: whoever still stands on its disk is healed by it.
+    /// The last one, once it was taken off: a mount that still stands on its disk is healed by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstaged: Option<Staged>,
     /// The disks of this boot that the volume was mounted from: their mounts may live on.

@@ -113,7 +113,7 @@ pub fn since(text: &str, now: Millis) -> Option<Millis> {
     now.checked_sub(count.checked_mul(unit)?)
 }
 
-/// A moment by a clock that survives processes and that nobody can set: the time since the machine
+/// A moment by a clock that survives processes and that cannot be set: the time since the machine
 /// was started, sleep included, and which start that was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uptime {

@@ -1,3 +1,22 @@
-//! The machine as an installation sees it: its kubelet, its units, its folders.
+//! The machine as an installation sees it: its kubelet, its units, its folders. And the installation
+//! itself: how a driver comes to its place, is verified there, and goes.
+//!
+//! Killed at any step, the next word goes on from there.
 
+pub mod console;
+pub mod durable;
+pub mod install;
+pub mod kubelet;
+pub mod options;
+pub mod pages;
+pub mod plugin_folder;
+pub mod record;
+pub mod site;
+pub mod switch;
 pub mod system;
+pub mod trial;
+pub mod trigger;
+pub mod uninstall;
+pub mod users;
+pub mod verify;
+pub mod work;

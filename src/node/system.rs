@@ -1,11 +1,11 @@
-//! What the operating system around the driver shows of itself: kubelet, udev, systemd, folders.
+//! What the operating system around the driver shows of itself: udev, systemd, folders.
 //! Nothing is changed.
 
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::{files, tool};
-use crate::model::error::{Error, Result, errno_text};
-use serde::Deserialize;
+use crate::model::error::{Error, Result};
+use crate::node::kubelet::{self, Kubelet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -28,41 +28,8 @@ impl Default for System {
     }
 }
 
-/// A kubelet that runs, and what it was told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kubelet {
-    /// Its process.
-    pub pid: u32,
-    /// The folder of volume plugins.
-    pub plugin_dir: PathBuf,
-    /// Who says so.
-    pub plugin_dir_from: String,
-    /// Its root folder.
-    pub root_dir: PathBuf,
-    /// Whether the controller-manager attaches for it.
-    pub is_attached_by_controller: bool,
-    /// Its configuration file, if it names one, and why that cannot be read.
-    pub config: Option<(PathBuf, Option<String>)>,
-    /// Whether it lives in this process's mount namespace; nothing if that cannot be seen.
-    pub shares_our_mounts: Option<bool>,
-}
-
 /// How long systemd may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Where kubelet looks for plugins if nobody tells it.
-pub const USUAL_PLUGIN_DIR: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
-
-/// Where it works if nobody tells it.
-pub const USUAL_ROOT: &str = "/var/lib/kubelet";
-
-/// The keys of kubelet's configuration file that matter here.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct KubeletConfiguration {
-    volume_plugin_dir: Option<PathBuf>,
-    enable_controller_attach_detach: Option<bool>,
-}
 
 impl System {
     /// Whether a unit runs, as systemd says; nothing if it does not say, or if this is the folder of
@@ -81,72 +48,10 @@ impl System {
         }
     }
 
-    /// The kubelet of this machine, if one runs: of several the one that lives where we do, for others
-    /// may be those of clusters in containers.
+    /// The kubelets of this machine.
     #[must_use]
-    pub fn kubelet(&self) -> Option<Kubelet> {
-        let entries = fs::read_dir(&self.proc).ok()?;
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let mut pids: Vec<u32> = pids.collect();
-        pids.sort_unstable();
-        let mut all: Vec<_> = pids.into_iter().filter_map(|pid| self.kubelet_of(pid)).collect();
-        let ours = all.iter().position(|kubelet| kubelet.shares_our_mounts == Some(true));
-        (!all.is_empty()).then(|| all.swap_remove(ours.unwrap_or_default()))
-    }
-
-    fn kubelet_of(&self, pid: u32) -> Option<Kubelet> {
-        let folder = self.proc.join(pid.to_string());
-        let text = fs::read(folder.join("cmdline")).ok()?;
-        let arguments: Vec<String> = text
-            .split(|byte| *byte == 0)
-            .map(|argument| String::from_utf8_lossy(argument).into_owned())
-            .filter(|argument| !argument.is_empty())
-            .collect();
-        let program = Path::new(arguments.first()?).file_name()?;
-        // Of an image with all of Kubernetes' programs in one, the second word says which.
-        let is_kubelet = program == "kubelet"
-            || (program == "hyperkube" && arguments.get(1).is_some_and(|word| word == "kubelet"));
-        if !is_kubelet {
-            return None;
-        }
-        let flag = |name: &str| flag_of(&arguments, name);
-        let mut configuration = KubeletConfiguration::default();
-        let config = flag("config").map(PathBuf::from).map(|path| {
-            // As the process itself sees it.
-            let seen = folder.join("root").join(path.strip_prefix("/").unwrap_or(&path));
-            let read = files::read_text(seen)
-                .map_err(|error| errno_text(&error))
-                .and_then(|text| serde_saphyr::from_str(&text).map_err(|error| error.to_string()));
-            let trouble = match read {
-                Ok(read) => {
-                    configuration = read;
-                    None
-                }
-                Err(why) => Some(why),
-            };
-            (path, trouble)
-        });
-        let (plugin_dir, plugin_dir_from) = match (flag("volume-plugin-dir"), &configuration) {
-            (Some(path), _) => (PathBuf::from(path), "its flag --volume-plugin-dir"),
-            (None, KubeletConfiguration { volume_plugin_dir: Some(path), .. }) => {
-                (path.clone(), "volumePluginDir in its configuration")
-            }
-            _ => (PathBuf::from(USUAL_PLUGIN_DIR), "nobody told it otherwise"),
-        };
-        let by_flag = flag("enable-controller-attach-detach").map(|text| text != "false");
-        let namespace = |path: &Path| fs::read_link(path.join("ns/mnt")).ok();
-        let both = namespace(&folder).zip(namespace(&self.proc.join("self")));
-        Some(Kubelet {
-            pid,
-            plugin_dir,
-            plugin_dir_from: plugin_dir_from.to_owned(),
-            root_dir: flag("root-dir").map_or_else(|| PathBuf::from(USUAL_ROOT), PathBuf::from),
-            is_attached_by_controller: by_flag
-                .or(configuration.enable_controller_attach_detach)
-                .unwrap_or(true),
-            config,
-            shares_our_mounts: both.map(|(one, other)| one == other),
-        })
+    pub fn kubelets(&self) -> Vec<Kubelet> {
+        kubelet::running(&self.proc)
     }
 
     /// A path of the machine, where it is.
@@ -185,20 +90,6 @@ impl System {
             passes(name) && (holds.is_empty() || has_text())
         })
     }
-}
-
-/// The value of `--name=value` or `--name value`; the last one counts.
-fn flag_of(arguments: &[String], name: &str) -> Option<String> {
-    let (whole, start) = (format!("--{name}"), format!("--{name}="));
-    let mut found = None;
-    for (place, argument) in arguments.iter().enumerate() {
-        if let Some(value) = argument.strip_prefix(&start) {
-            found = Some(value.to_owned());
-        } else if *argument == whole {
-            found = arguments.get(place + 1).cloned();
-        }
-    }
-    found
 }
 
 /// Everything in a folder of plugins that kubelet would take for a driver and that is none: a
@@ -276,46 +167,6 @@ pub fn kernel_release() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn system(root: &Path) -> System {
-        System { root: root.to_path_buf(), proc: root.join("proc") }
-    }
-
-    fn process(root: &Path, pid: u32, arguments: &[&str]) {
-        let folder = root.join("proc").join(pid.to_string());
-        fs::create_dir_all(folder.join("root/var/lib")).unwrap();
-        fs::write(folder.join("cmdline"), arguments.join("\0") + "\0").unwrap();
-    }
-
-    #[test]
-    fn kubelet_is_asked_by_flag_and_then_by_file() {
-        let root = tempfile::tempdir().unwrap();
-        assert_eq!(system(root.path()).kubelet(), None);
-        process(root.path(), 7, &["/usr/bin/kubelet-wrapper"]);
-        process(
-            root.path(),
-            9,
-            &["/usr/bin/kubelet", "--config=/var/lib/c.yaml", "--root-dir", "/k"],
-        );
-        let file = root.path().join("proc/9/root/var/lib/c.yaml");
-        fs::write(&file, "kind: KubeletConfiguration\nvolumePluginDir: /plugins\nenableControllerAttachDetach: false\nother: [1]\n").unwrap();
-        let found = system(root.path()).kubelet().unwrap();
-        assert_eq!((found.pid, found.plugin_dir.as_path()), (9, Path::new("/plugins")));
-        assert_eq!(found.root_dir, Path::new("/k"));
-        assert!(
-            !found.is_attached_by_controller && found.plugin_dir_from.contains("volumePluginDir")
-        );
-        fs::write(&file, ": [").unwrap();
-        let found = system(root.path()).kubelet().unwrap();
-        assert!(found.config.unwrap().1.is_some());
-        assert_eq!(found.plugin_dir, Path::new(USUAL_PLUGIN_DIR));
-        process(
-            root.path(),
-            8,
-            &["hyperkube", "kubelet", "--volume-plugin-dir=/a", "--volume-plugin-dir", "/b"],
-        );
-        assert_eq!(system(root.path()).kubelet().unwrap().plugin_dir, Path::new("/b"));
-    }
 
     #[test]
     fn folders_without_their_program_are_broken() {

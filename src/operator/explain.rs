@@ -127,7 +127,7 @@ fn cloud(page: &mut Page, facts: &VolumeFacts) {
                 page.plain("attached to", &format!("{server}{here}{since}"));
             }
             if view.servers.is_empty() {
-                page.plain("attached to", "nobody");
+                page.plain("attached to", "no server");
             }
             page.maybe("called", view.name.as_deref());
             page.maybe("recorded as", view.recorded_name.as_ref().map(VolumeName::as_str));
@@ -267,7 +267,7 @@ fn mount_text(mount: &MountFact) -> String {
     let namespace = mount.namespace.map(|id| format!(", namespace mnt:[{id}]")).unwrap_or_default();
     let who = match mount.processes.as_slice() {
         [] if mount.is_own() => String::new(),
-        [] => ", where nobody lives".to_owned(),
+        [] => ", which has no process".to_owned(),
         [first, rest @ ..] => {
             let more =
                 if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };

@@ -19,7 +19,7 @@ use std::fmt;
 pub enum Health {
     /// As it should be.
     Ok,
-    /// A tear-down is asked for and refused: somebody still uses it.
+    /// A tear-down is asked for and refused: a pod still uses it.
     Guarded,
     /// Only namespaces that are no longer this machine's concern still have it.
     Leaked,
@@ -189,7 +189,7 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
 /// After a refused unmount kubelet 1.20 waits for a mount that is there.
 const RESTART_KUBELET: &str = "restart it once when the API answers again: until then kubelet 1.20 starts no container of that pod (kubernetes issue 41522)";
 
-/// kubelet was restarted after it had let go, and the pod has ended: nobody asks any more.
+/// kubelet was restarted after it had let go, and the pod has ended: no call will come any more.
 fn forgotten(facts: &VolumeFacts) -> Option<Ruling> {
     let one = facts.let_go.iter().find(|one| one.is_forgotten)?;
     let when = timestamp::text(one.since);
@@ -330,7 +330,7 @@ fn name_of(facts: &VolumeFacts) -> String {
 fn who_lives_at(mount: &MountFact) -> String {
     let Some(process) = mount.processes.first() else {
         let namespace = mount.namespace.map(|id| format!(" mnt:[{id}]")).unwrap_or_default();
-        return format!("a namespace{namespace} where nobody lives");
+        return format!("a mount namespace{namespace} without a process");
     };
     let pod = mount.pod.as_ref().map(|pod| format!(" of pod {pod}")).unwrap_or_default();
     format!("process {} ({}){pod}", process.pid, process.command)

@@ -194,7 +194,7 @@ fn sentence(entry: &Entry) -> String {
     }
 }
 
-/// Who asked, where that is not who usually does: somebody's shell. A verb's own sentence says it.
+/// Who asked, where that is not who usually does: a person's shell. A verb's own sentence says it.
 fn by_whom(entry: &Entry) -> Option<&str> {
     const USUAL: [&str; 3] = ["kubelet", "kube-controller", "hyperkube"];
     let by = entry.by.as_deref()?;

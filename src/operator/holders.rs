@@ -11,9 +11,9 @@ use serde::Serialize;
 /// The answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Holding {
-    /// Everybody who was found.
+    /// All users that were found.
     pub(super) holders: Vec<HolderFact>,
-    /// Why nobody could be looked for.
+    /// Why its users could not be looked for.
     pub(super) unseen: Option<String>,
     /// What could not be read.
     pub(super) untold: Vec<String>,
@@ -46,7 +46,7 @@ pub(super) fn run(driver: &Driver<'_>, row: &Row, json: bool, stage: &mut Stage<
 pub(super) fn text(found: &Holding, paint: Paint) -> String {
     let mut text = String::new();
     if found.holders.is_empty() && found.unseen.is_none() {
-        text += "nobody holds it\n";
+        text += "no process holds it\n";
     } else if !found.holders.is_empty() {
         let heads = line(&["PID", "COMMAND", "CONTAINER", "POD"].map(str::to_owned)) + "HOLDS";
         text += &format!("{}\n", paint.dim(&heads));

@@ -56,7 +56,7 @@ pub fn patience(verb: &Verb) -> Option<Patience> {
 pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
     let text = match verb {
         Verb::Look(verb) => return views::run(&verb, stage),
-        Verb::Node { root, every, words } => node::run(&root, every, &words)?,
+        Verb::Node { root, every, words } => return node::run(root.as_deref(), every, &words),
         Verb::Local(verb) => local::run(verb, &app::load_config()?.0)?,
         Verb::Detach { volume: VolumeNameArgument(volume), node, dry_run, .. } => {
             let node = node.map(|NodeNameArgument(node)| node);

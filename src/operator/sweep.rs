@@ -1,5 +1,5 @@
 //! `disk heal` for all volumes, for the disk that just came, or for every disk that comes: what the
-//! calls do by themselves where nobody calls. udev's rule and the timer run it.
+//! calls do by themselves, where no call comes. udev's rule and the timer run it.
 //!
 //! Each look has a worker of its own. One that hangs on a volume's disk is given up; what is left of it
 //! is written down beside that volume's lock, and the next look comes to that volume last.
@@ -22,6 +22,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
+use crate::node::kubelet;
 use crate::node::system::System;
 use crate::watchdog::{self, PartPatience};
 use nix::sys::signal::Signal;
@@ -34,11 +35,11 @@ use std::time::Duration;
 
 /// Whose volumes are looked after.
 pub(super) enum Whom {
-    /// Everybody's.
+    /// All volumes of this machine.
     All,
     /// The one's whose disk this is.
     Disk(PathBuf),
-    /// Everybody's, again with every disk that comes, until the process is ended.
+    /// All of them, again with every disk that comes, until the process is ended.
     Coming,
 }
 
@@ -89,7 +90,7 @@ struct NodeSweep<'a> {
     mode: HealMode,
     config: &'a Config,
     origin: Option<&'a Path>,
-    /// Whether somebody wants to read that there was nothing to do.
+    /// Whether the reader wants to know that there was nothing to do.
     is_asked: bool,
     /// Whether nothing may be changed.
     is_plan: bool,
@@ -299,7 +300,7 @@ impl NodeSweep<'_> {
             if looked.signal.is_some() {
                 return Ok(String::new());
             }
-            // One that comes last in vain keeps nobody up, and is not hurried for.
+            // One that comes last in vain holds up no other, and is not hurried for.
             let comes_further = if let Some(id) = looked.given_up_at {
                 put_off.insert(id)
             } else {
@@ -344,7 +345,7 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
     };
     let mut lines = Vec::new();
     for (place, mounts) in &healed.places {
-        // Who went away meanwhile is nobody's news.
+        // One that went away meanwhile is not told of.
         for one in mounts.iter().filter(|one| one.outcome != ReplacementOutcome::Gone) {
             let (word, target) = (word(one), one.mount.target.display());
             lines.push(format!("volume {id}: {word} {target} of {place}{}", notes(one)));
@@ -367,7 +368,8 @@ fn told_of_taken_down(one: &TakenDown) -> String {
 
 /// Ends what kubelet let go of and forgot; while no kubelet runs it may remember still.
 fn tell_forgotten(driver: &Driver<'_>) {
-    let Some(kubelet) = System::default().kubelet() else { return };
+    let all = System::default().kubelets();
+    let Some(kubelet) = kubelet::ours(&all) else { return };
     for one in driver.taking_down.end_forgotten(!kubelet.is_attached_by_controller) {
         let whose = format!("{} forgotten", one.id);
         tell(whose, vec![told_of_taken_down(&one)], Effect::of(&one.outcome));
@@ -383,7 +385,7 @@ fn told_of_found(one: &FoundMount) -> (String, String) {
     (folder.to_string(), line)
 }
 
-/// To somebody who may have gone: what is done does not depend on it.
+/// To a reader who may have gone: what is done does not depend on it.
 pub(super) fn say(text: &str) {
     let mut out = worker::out();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

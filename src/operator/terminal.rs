@@ -1,4 +1,4 @@
-//! Where verbs speak: text for people, with colour only where somebody sees it.
+//! Where verbs speak: text for people, with colour only on a terminal.
 
 use super::health::Health;
 use crate::model::error::{Error, Kind, Result};
@@ -15,14 +15,14 @@ pub(super) const WIDTH: usize = 100;
 pub struct Stage<'a> {
     /// The stream.
     pub out: &'a mut dyn Write,
-    /// Whether somebody looks.
+    /// Whether it is a terminal.
     pub is_terminal: bool,
-    /// Whether something that was said got lost. There is nobody to tell but the exit status.
+    /// Whether something that was said got lost. Only the exit status can still tell it.
     pub has_failed: bool,
 }
 
 impl Stage<'_> {
-    /// Says a text; answers whether somebody listens. Whoever closes the stream early has read
+    /// Says a text; answers whether it is still read. A reader that closes the stream early has read
     /// enough.
     pub(super) fn say(&mut self, text: &str) -> bool {
         match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
@@ -41,7 +41,7 @@ impl Stage<'_> {
         Ok(self.say(&(escaped(&text) + "\n")))
     }
 
-    /// The paint for this stream: none where `NO_COLOR` is set (no-color.org), or nobody looks.
+    /// The paint for this stream: none where `NO_COLOR` is set (no-color.org), or where it is no terminal.
     pub(super) fn paint(&self) -> Paint {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");

@@ -138,7 +138,7 @@ fn a_mount_whose_volume_is_taken_away_fails_until_it_stays() {
     here.detach();
 }
 
-/// While one reader's server is detached Cinder calls the volume `detaching`, whoever else has it.
+/// While one reader's server is detached Cinder calls the volume `detaching`, even if other servers have it.
 #[test]
 fn a_reader_is_not_kept_from_its_volume_by_anothers_detach() {
     needs!(mounts, seams);

@@ -35,6 +35,16 @@ fn killed_attach(scene: &Scene, node: &str) {
     assert!(scene.attached_to().is_empty(), "it came too early for this test");
 }
 
+/// The cloud has done all that it was asked for.
+#[track_caller]
+fn nothing_is_to_come(scene: &Scene) {
+    let begin = Instant::now();
+    while !scene.cloud.world().hosts.is_idle() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "its hosts do not come to an end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_detach_waits_for_an_attach_in_a_queue_and_undoes_it() {
     let scene = Scene::of(slow_hosts(Duration::from_secs(4)));
@@ -42,7 +52,7 @@ fn a_detach_waits_for_an_attach_in_a_queue_and_undoes_it() {
     scene.node.must(scene.detach("node-b"));
     let counters = scene.cloud.counters();
     assert_eq!(counters.detaches.get(&scene.volume), Some(&1), "the attach came, and was undone");
-    std::thread::sleep(Duration::from_secs(6));
+    nothing_is_to_come(&scene);
     assert!(scene.attached_to().is_empty(), "nothing comes after the detach");
     for key in [ASKED, NAME] {
         assert_eq!(note(&scene.cloud, &scene.volume, key), None);
@@ -88,7 +98,7 @@ fn an_attach_that_ran_out_of_time_is_waited_for_too() {
             scene.configure("");
         }
         scene.node.must(scene.detach("node-b"));
-        std::thread::sleep(Duration::from_secs(6));
+        nothing_is_to_come(&scene);
         assert!(scene.attached_to().is_empty(), "stopped: {is_stopped}");
     }
 }

@@ -131,8 +131,8 @@ fn it_finds_the_cloud_by_a_name_that_only_a_name_server_knows() {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_told() {
-    let test = "a_name_that_nobody_knows_is_told";
+fn an_unknown_name_is_told() {
+    let test = "an_unknown_name_is_told";
     if !can_run(test) {
         return;
     }

@@ -77,7 +77,7 @@ fn a_running_server_keeps_its_volume_under_every_policy() {
 }
 
 #[test]
-fn an_unfinished_attachment_of_nobodys_is_named() {
+fn an_unfinished_attachment_without_a_server_is_named() {
     let scene = with_policy("stopped");
     let other = scene.server("node-b");
     let id = scene.cloud.world().storage_lists("data", &other, "reserved");

@@ -62,7 +62,7 @@ fn a_cloud_of_an_old_load_balancer_is_spoken_with() {
 }
 
 #[test]
-fn an_authority_that_nobody_named_is_not_trusted() {
+fn an_authority_that_is_not_named_is_not_trusted() {
     let scene = Scene::served(World::demo(), Server::start_tls);
     scene.configure(SOON);
     is_not_trusted(&scene, &["certificate", "UnknownIssuer"]);

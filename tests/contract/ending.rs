@@ -144,6 +144,12 @@ fn a_signal_while_the_answer_is_being_written_does_not_lose_it() {
     let mut child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
     drop(command);
     until("the call has its answer", || node.log().contains("end: Success"));
+    // Its worker ends when its answer is taken over; then the call waits for room.
+    until("the worker has ended", || {
+        let path = format!("/proc/{0}/task/{0}/children", child.id());
+        let children = fs::read_to_string(path).unwrap();
+        children.split_whitespace().all(|pid| field(pid.parse().unwrap(), "State").starts_with('Z'))
+    });
     until("the call waits for room", || field(child.id(), "State").starts_with('S'));
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
     until("the signal is taken", || field(child.id(), "ShdPnd").chars().all(|c| c == '0'));

@@ -3,9 +3,11 @@
 
 use crate::support::Node;
 use incloud_disk::configuration::Config;
+use regex_lite::Regex;
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 fn example(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
@@ -29,49 +31,90 @@ fn options_of(volume: &Value) -> String {
     serde_json::to_string(&options).unwrap()
 }
 
+/// The keys that the configuration's type has in a section, by the error for one that it has not; none where
+/// there is no section of that name.
+fn fields_of(section: &str) -> Vec<String> {
+    let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
+    let error = Config::parse(&format!("{header}not_a_key = 1"), "x").unwrap_err().cause;
+    let Some((_, known)) = error.split_once("unknown field `not_a_key`, expected ") else {
+        return Vec::new();
+    };
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// All keys below a section, in full.
+fn keys_below(section: &str) -> Vec<String> {
+    let full = |name: String| if section.is_empty() { name } else { format!("{section}.{name}") };
+    let mut all = Vec::new();
+    for key in fields_of(section).into_iter().map(full) {
+        let below = keys_below(&key);
+        if below.is_empty() {
+            all.push(key);
+        } else {
+            all.extend(below);
+        }
+    }
+    all
+}
+
+/// The keys of the example, in comments too: each with its value, and whether it is in a comment.
+fn keys_of_the_example(text: &str) -> BTreeMap<String, (String, bool)> {
+    let line = Regex::new(r"^(# )?([a-z_]+) = (.*?)(?: +# .*)?$").unwrap();
+    let mut section = "";
+    let mut found = BTreeMap::new();
+    for one in text.lines() {
+        if let Some(name) = one.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some(key) = line.captures(one) {
+            let value = (key[3].to_owned(), key.get(1).is_some());
+            let before = found.insert(format!("{section}.{}", &key[2]), value);
+            assert!(before.is_none(), "{one}");
+        }
+    }
+    found
+}
+
+/// The keys in the tables of docs/configuration.md, each with its default.
+fn keys_of_the_page() -> BTreeMap<String, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let page = fs::read_to_string(path).unwrap();
+    let mut found = BTreeMap::new();
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        for key in cells[1].split('`').skip(1).step_by(2) {
+            let before = found.insert(key.to_owned(), cells[2].trim_matches('`').to_owned());
+            assert!(before.is_none(), "{row}");
+        }
+    }
+    found
+}
+
 #[test]
-fn the_configuration_has_every_key_with_its_default() {
+fn every_key_is_in_the_example_and_on_its_page() {
+    let all: BTreeSet<_> = keys_below("").into_iter().collect();
+    assert!(all.len() > 50 && all.contains("openstack.limits.burst"), "{all:?}");
     let text = example("config.toml");
-    let (written, default) = (Config::parse(&text, "x").unwrap(), Config::default());
-    assert_eq!(written.local.dir, default.local.dir);
-    assert_eq!(written.paths.state_dir, default.paths.state_dir);
-    assert_eq!(written.paths.run_dir, default.paths.run_dir);
-    assert_eq!(written.paths.log_dir, default.paths.log_dir);
-    assert_eq!(written.openstack.limits, default.openstack.limits);
-    assert_eq!(written.openstack.timeouts, default.openstack.timeouts);
-    assert_eq!(written.attach.takeover, default.attach.takeover);
-    assert_eq!(written.log.max_files, default.log.max_files);
-    assert_eq!((written.guard.mode, written.heal.mode), (default.guard.mode, default.heal.mode));
-    assert_eq!(written.guard.remote, default.guard.remote);
-    assert_eq!(default.guard.give_up_after, None);
-    for call in
-        ["attach", "detach", "isattached", "waitforattach", "mountdevice", "mount", "expandfs"]
-    {
-        assert!(text.contains(&format!("\n{call} = ")), "{call}");
-        assert_eq!(written.deadline.of(call), default.deadline.of(call), "{call}");
+    let (example, page) = (keys_of_the_example(&text), keys_of_the_page());
+    assert_eq!(example.keys().cloned().collect::<BTreeSet<_>>(), all, "examples/config.toml");
+    assert_eq!(page.keys().cloned().collect::<BTreeSet<_>>(), all, "docs/configuration.md");
+    for (key, (value, is_comment)) in &example {
+        let name = key.rsplit('.').next().unwrap();
+        if *is_comment {
+            // Without a default it stands in a comment, and is right when it is taken in.
+            Config::parse(&text.replace(&format!("# {name} = "), &format!("{name} = ")), "x")
+                .unwrap();
+        } else if key != "cloud.kind" {
+            assert_eq!(&page[key], value, "{key}");
+        }
     }
-    // Keys without a default stand there as comments, and are right when they are taken in.
-    let node = text.replace("# name = ", "name = ").replace("# server_id = ", "server_id = ");
-    let node = node.replace("# servers = ", "servers = ");
-    let all = node.replace("# kubelet_root = ", "kubelet_root = ");
-    let all = Config::parse(&all, "x").unwrap();
-    assert_eq!(all.paths.kubelet_root, Some(PathBuf::from("/var/lib/kubelet")));
-    assert!(all.node.name.is_some() && all.node.server_id.is_some());
-    assert_eq!(all.node.servers.len(), 1);
-    for key in [
-        "cloud_conf",
-        "clouds_file",
-        "cloud",
-        "cert_file",
-        "key_file",
-        "proxy",
-        "metadata_url",
-        "textfile",
-    ] {
-        let taken = text.replace(&format!("# {key} = "), &format!("{key} = "));
-        assert!(taken != text, "{key}");
-        Config::parse(&taken, "x").unwrap();
-    }
+}
+
+#[test]
+fn the_example_has_the_defaults() {
+    let mut written = Config::parse(&example("config.toml"), "x").unwrap();
+    let default = Config::default();
+    assert!(written.cloud.kind.take().is_some());
+    assert_eq!(format!("{written:?}"), format!("{default:?}"));
 }
 
 #[test]

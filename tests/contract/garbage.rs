@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 fn config() -> ProptestConfig {
-    // Nothing is written to the sources: whoever runs the tests may not be their owner.
+    // Nothing is written to the sources: the user who runs the tests may not be their owner.
     ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() }
 }
 

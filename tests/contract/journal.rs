@@ -223,7 +223,7 @@ fn files_of_others_in_the_folder_are_not_touched() {
     make_old_files(&node, 5);
     let others = ["kubelet.log", "incloud-disk.log.gz", "notes"];
     for name in others {
-        fs::write(log_dir(&node).join(name), "somebody's").unwrap();
+        fs::write(log_dir(&node).join(name), "another's").unwrap();
     }
     node.must(calls::detach("pv-1", "node-b"));
     node.must(calls::detach("pv-1", "node-b"));

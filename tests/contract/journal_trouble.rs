@@ -116,7 +116,7 @@ fn a_full_file_system_under_the_log_changes_no_answer() {
     assert_eq!(servers(&node, "vol-1"), ["node-b"]);
 }
 
-/// The log may be turned over by somebody else at any time.
+/// The log may be turned over by another process at any time.
 #[test]
 fn a_log_folder_that_vanishes_is_made_again() {
     let node = prepared();

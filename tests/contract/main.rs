@@ -23,6 +23,8 @@ mod circles;
 mod config_drive;
 mod configuration;
 mod covered;
+mod dependencies;
+mod documents;
 mod early_signals;
 mod ending;
 mod examples;

@@ -1,4 +1,4 @@
-//! Detach is told the `PersistentVolume`'s name alone. A wrong guess would take somebody else's
+//! Detach is told the `PersistentVolume`'s name alone. A wrong guess would take another volume's
 //! disk away, so whatever is not certain is a failure.
 
 use crate::calls::{self, UUID};
@@ -62,7 +62,7 @@ fn detach_again_is_success() {
 }
 
 #[test]
-fn detach_of_what_nobody_knows_is_success() {
+fn detach_of_an_unknown_volume_is_success() {
     let node = attached("vol-1", "pv-1");
     for name in ["pv-2", "vol-2", UUID] {
         node.must(calls::detach(name, "node-b"));
@@ -207,7 +207,7 @@ fn a_refused_attach_does_not_take_the_name_away_from_the_one_who_has_the_volume(
     assert_eq!(servers(&node, "vol-1"), ["node-c"]);
 }
 
-/// What attach recorded is certain; a name in the cloud is only what somebody typed.
+/// What attach recorded is certain; a name in the cloud is only what a person typed.
 #[test]
 fn a_recorded_name_wins_over_a_name_in_the_cloud() {
     let node = attached("vol-1", "pv-x");

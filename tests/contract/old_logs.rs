@@ -97,13 +97,13 @@ fn pipes_and_links_are_no_log() {
     for make in [
         |path: &PathBuf| mkfifo(path, Mode::S_IRWXU).unwrap(),
         |path: &PathBuf| {
-            symlink("/etc/passwd-of-nobody", path).unwrap();
+            symlink("/etc/passwd-of-no-user", path).unwrap();
         },
     ] {
         fs::remove_file(&path).unwrap();
         make(&path);
         node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
-        assert!(!PathBuf::from("/etc/passwd-of-nobody").exists());
+        assert!(!PathBuf::from("/etc/passwd-of-no-user").exists());
     }
 }
 

@@ -125,7 +125,7 @@ fn the_file_in_etc_stands_between_the_two() {
     assert!(answer.text.contains(ETC), "{}", answer.text);
 }
 
-/// The defaults are folders of the machine, so this needs folders that nobody else sees.
+/// The defaults are folders of the machine, so this needs folders that no other process sees.
 #[test]
 fn without_any_file_calls_to_the_cloud_say_what_to_write_and_the_rest_works() {
     let test = "without_any_file_calls_to_the_cloud_say_what_to_write_and_the_rest_works";

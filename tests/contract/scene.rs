@@ -1,7 +1,7 @@
 //! What the tests look at and prepare by hand: the local cloud's records, trees of files, copies
 //! of the executable, and whether the machine can do what a test needs.
 
-use crate::support::{DISK, Node, skip};
+use crate::support::{DISK, Node, leave_the_machines_volumes, skip};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
@@ -88,8 +88,8 @@ pub fn has_seams(test: &str) -> bool {
     cfg!(debug_assertions)
 }
 
-/// Gives this thread, and the children it starts, empty folders in place of these, which nobody
-/// else sees. Says whether the test can run.
+/// Gives this thread, and the children it starts, empty folders in place of these, which no other
+/// process sees. Says whether the test can run.
 pub fn own_mounts(test: &str, folders: &[&str]) -> bool {
     if !nix::unistd::geteuid().is_root() {
         skip(test, "needs root");
@@ -105,6 +105,7 @@ pub fn own_mounts(test: &str, folders: &[&str]) -> bool {
         skip(test, &format!("needs a root that is a mount point: {errno}"));
         return false;
     }
+    leave_the_machines_volumes();
     for folder in folders {
         mount(Some("tmpfs"), *folder, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
     }

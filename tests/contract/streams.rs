@@ -144,7 +144,7 @@ fn call_words_answer_json_on_a_terminal_too() {
     }
 }
 
-/// kubelet has no terminal: there an unknown word is a verb that somebody misspelt.
+/// kubelet has no terminal: there an unknown word is a misspelt verb.
 #[test]
 fn a_misspelt_verb_is_told_to_people_and_kubelet_gets_its_answer() {
     let test = "a_misspelt_verb_is_told_to_people_and_kubelet_gets_its_answer";

@@ -1,16 +1,21 @@
-//! The walks of docs/design, and the rules: each file and function is where they say.
+//! The walks of docs/design, the recipes of CONTRIBUTING, and what the other pages name: each file and function
+//! is where they say.
 
 use crate::source::{files, folder};
 use regex_lite::Regex;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The targets of a line's links to Rust sources, each with the words in backticks that follow it at
-/// once, behind a colon.
-fn named(line: &str) -> Vec<(&str, Vec<&str>)> {
+/// The targets of a line's links to files of the project, each with the words in backticks that follow it at
+/// once, behind a colon. `begin` is what a link to such a file begins with on the page.
+fn named<'a>(line: &'a str, begin: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut found = Vec::new();
-    for link in line.split("](../../").skip(1) {
-        let Some((file, rest)) = link.split_once(')') else { continue };
+    for link in line.split(begin).skip(1) {
+        let Some((target, rest)) = link.split_once(')') else { continue };
+        let file = target.split('#').next().unwrap_or_default();
+        if file.is_empty() {
+            continue;
+        }
         let list = rest.strip_prefix(": ").unwrap_or_default();
         let mut words = Vec::new();
         let mut next = list.strip_prefix('`');
@@ -24,9 +29,9 @@ fn named(line: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 /// What is not where the page says.
-fn missing(root: &Path, page: &str) -> Vec<String> {
+fn missing(root: &Path, page: &str, begin: &str) -> Vec<String> {
     let mut missing = Vec::new();
-    for (file, functions) in page.lines().flat_map(named) {
+    for (file, functions) in page.lines().flat_map(|line| named(line, begin)) {
         let Ok(text) = fs::read_to_string(root.join(file)) else {
             missing.push(format!("there is no {file}"));
             continue;
@@ -47,13 +52,18 @@ fn the_walks_name_what_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let wrong = "| [x](../../src/main.rs): `main`, `mai` | [y](../../src/none.rs): `f` |";
     assert_eq!(
-        missing(root, wrong),
+        missing(root, wrong, "](../../"),
         ["src/main.rs has no function mai", "there is no src/none.rs"]
     );
-    for page in ["walks.md", "house.md"] {
-        let text = fs::read_to_string(root.join("docs/design").join(page)).unwrap();
-        assert_eq!(missing(root, &text), [""; 0], "{page}");
-        assert!(text.lines().flat_map(named).count() > 10, "{page}: its links are read");
+    for (page, begin) in [
+        ("docs/design/walks.md", "](../../"),
+        ("docs/design/house.md", "](../../"),
+        ("CONTRIBUTING.md", "]("),
+    ] {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        assert_eq!(missing(root, &text, begin), [""; 0], "{page}");
+        let links = text.lines().flat_map(|line| named(line, begin)).count();
+        assert!(links > 10, "{page}: its links are read");
     }
 }
 
@@ -115,7 +125,7 @@ fn not_so(page: &str, all: &[PathBuf]) -> Vec<String> {
 }
 
 #[test]
-fn the_rules_name_what_is_there() {
+fn the_pages_name_what_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = files(&folder());
     all.append(&mut files(&root.join("tests")));
@@ -129,14 +139,16 @@ fn the_rules_name_what_is_there() {
         ]
     );
     let (mut pages, mut names, mut wrong) = (0, 0, Vec::new());
-    for entry in fs::read_dir(root.join("docs/rules")).unwrap() {
-        let path = entry.unwrap().path();
+    let folders = ["docs", "docs/rules", "docs/design", "docs/design/decisions"];
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(root.join(folder)).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path());
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "md")) {
         let text = fs::read_to_string(&path).unwrap();
-        let page = path.file_name().unwrap().to_string_lossy().into_owned();
+        let page = path.strip_prefix(root).unwrap().display();
         pages += 1;
         names += said_of(&text).iter().map(|(_, names)| names.len()).sum::<usize>();
         wrong.extend(not_so(&text, &all).into_iter().map(|what| format!("{page}: {what}")));
     }
     assert_eq!(wrong, [""; 0]);
-    assert!(pages > 15 && names > 60, "{pages} pages, {names} names: they are read");
+    assert!(pages > 40 && names > 60, "{pages} pages, {names} names: they are read");
 }

@@ -56,10 +56,37 @@ fn where_kubelet_is_in_doubt_a_person_decides() {
     let words = ["install", "--dry-run", "--binary", DISK];
     assert!(fails(&mut machine.command(words)).contains("cannot be read"));
     machine.runs(8, "kubelet", &["kubelet", "--volume-plugin-dir=/opt/a"]);
-    machine.runs(9, "hyperkube", &["hyperkube", "kubelet", "--volume-plugin-dir=/opt/b"]);
-    assert!(fails(&mut machine.command(words)).contains("several kubelets"));
+    // Of several each is named, by what tells it from the others.
+    machine.runs(
+        9,
+        "hyperkube",
+        &["hyperkube", "kubelet", "--volume-plugin-dir=/opt/b", "--root-dir=/k"],
+    );
+    let said = fails(&mut machine.command(words));
+    assert!(said.contains("several kubelets") && said.contains("--plugin-dir DIR"), "{said}");
+    for kubelet in [
+        "process 8: plugin folder /opt/a (its flag --volume-plugin-dir), root /var/lib/kubelet",
+        "process 9: plugin folder /opt/b (its flag --volume-plugin-dir), root /k",
+    ] {
+        assert!(said.contains(kubelet), "{kubelet}: {said}");
+    }
+    // One that was told nothing looks in another folder too.
+    machine.runs(9, "kubelet", &["kubelet"]);
+    assert!(
+        fails(&mut machine.command(words)).contains(&format!("process 9: plugin folder {USUAL}"))
+    );
+    machine.runs(9, "kubelet", &["kubelet", "--volume-plugin-dir=/opt/a"]);
+    assert_eq!(folder_on(&machine), "/opt/a");
     machine.runs(9, "hyperkube", &["hyperkube", "proxy", "--volume-plugin-dir=/opt/b"]);
     assert_eq!(folder_on(&machine), "/opt/a");
+}
+
+#[test]
+fn a_relative_folder_begins_where_kubelet_works() {
+    let machine = Machine::new();
+    machine.runs(8, "kubelet", &["kubelet", "--volume-plugin-dir", "plugins/here"]);
+    std::os::unix::fs::symlink("/opt/work", machine.proc().join("8/cwd")).unwrap();
+    assert_eq!(folder_on(&machine), "/opt/work/plugins/here");
 }
 
 #[test]
@@ -99,7 +126,7 @@ fn all_but_the_plugin_folder_is_below_destdir() {
     assert!(machine.at("var/lib/incloud-disk/installed").is_file());
     let mut names = crate::machine::names_in(machine.base());
     names.sort();
-    assert_eq!(names, ["driver-a", "plugins", "proc", "root"]);
+    assert_eq!(names, ["driver-a", "plugins", "proc", "release", "root"]);
     // A person's configuration is never written again.
     fs::write(machine.config(), "# mine\n").unwrap();
     must(machine.put("upgrade", &machine.make_driver("b")).args(["--cloud", "local"]));

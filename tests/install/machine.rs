@@ -16,7 +16,8 @@ pub fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh")
 }
 
-/// A machine of a test's own. Nothing outside of its folder is touched.
+/// A machine of a test's own. Nothing outside of its folder is touched. The script has the driver under
+/// test beside it, for what the driver that is installed cannot do.
 #[derive(Debug)]
 pub struct Machine {
     dir: TempDir,
@@ -27,7 +28,11 @@ impl Machine {
     /// A machine on which nothing runs, with a plugin folder where kubelet would have made it.
     pub fn new() -> Self {
         let dir = TempDir::with_prefix("incloud-install-").unwrap();
-        let machine = Self { dir, script: script() };
+        let release = dir.path().join("release");
+        fs::create_dir(&release).unwrap();
+        std::os::unix::fs::symlink(script(), release.join("install.sh")).unwrap();
+        std::os::unix::fs::symlink(DISK, release.join("disk")).unwrap();
+        let machine = Self { dir, script: release.join("install.sh") };
         fs::create_dir(machine.plugins()).unwrap();
         fs::create_dir_all(machine.proc().join("self")).unwrap();
         machine.mounted(&[("/", "rw")]);
@@ -109,6 +114,7 @@ impl Machine {
         let mut command = Command::new("sh");
         command.arg(&self.script).args(words).current_dir(self.base());
         command.env("DESTDIR", self.base().join("root")).env("INSTALL_PROC", self.proc());
+        command.env_remove("CARGO_TARGET_DIR");
         command.env_remove("INSTALL_SEAM").env("INCLOUD_DISK_CONFIG", "/dev/null");
         command
     }

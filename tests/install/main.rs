@@ -17,6 +17,7 @@ mod support;
 mod machine;
 mod watch;
 
+mod building;
 mod drift;
 mod folders;
 mod kills;

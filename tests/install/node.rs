@@ -1,58 +1,69 @@
-//! `disk node`: an image without a shell lets the machine's own run the script. The machine here is
-//! a small root of copied files; nothing of the real one is in it.
+//! `disk node`: an image without a shell installs into the machine whose root is mounted in it. The machine
+//! here is a small root with the driver's libraries; nothing of the real one is in it, and no shell.
 
-use crate::support::{DISK, private_mounts, skip};
+use crate::machine::is_same;
+use crate::support::{DISK, private_mounts, skip, with_files};
+use nix::fcntl::{Flock, FlockArg};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
+
+const DRIVER: &str = "usr/libexec/kubernetes/kubelet-plugins/volume/exec/incloud~disk/disk";
 
 struct Scene {
     folder: tempfile::TempDir,
 }
 
 impl Scene {
-    /// A release whose script says what it was told and what lies beside it, and a root with a
-    /// shell.
+    /// A driver as an image has it, and a machine's root.
     fn new() -> Self {
         let scene = Self { folder: tempfile::tempdir().unwrap() };
-        let release = scene.release();
-        fs::create_dir_all(release.join("examples/systemd")).unwrap();
-        fs::copy(DISK, release.join("disk")).unwrap();
-        for file in ["SHA256SUMS", "examples/config.toml", "examples/systemd/unit"] {
-            fs::write(release.join(file), "").unwrap();
-        }
-        let script = "echo \"told $*\"; cd \"${0%/*}\"; echo *; [ \"$1\" != fail ] || exit 3\n\
-                      echo done >/var/done\n";
-        fs::write(release.join("install.sh"), script).unwrap();
-        for folder in ["bin", "run", "var"] {
+        for folder in ["usr", "run", "var"] {
             fs::create_dir_all(scene.root().join(folder)).unwrap();
         }
-        for library in libraries_of("/bin/sh") {
+        for library in libraries_of(DISK) {
             let copy = scene.root().join(library.strip_prefix("/").unwrap());
             fs::create_dir_all(copy.parent().unwrap()).unwrap();
             fs::copy(&library, copy).unwrap();
         }
-        fs::copy("/bin/sh", scene.root().join("bin/sh")).unwrap();
+        fs::create_dir(scene.folder.path().join("image")).unwrap();
+        with_files(|| fs::copy(DISK, scene.image()).unwrap());
         scene
     }
 
-    fn release(&self) -> PathBuf {
-        self.folder.path().join("release")
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("image/disk")
     }
 
     fn root(&self) -> PathBuf {
         self.folder.path().join("machine")
     }
 
+    fn driver(&self) -> PathBuf {
+        self.root().join(DRIVER)
+    }
+
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(self.release().join("disk"));
+        let mut command = Command::new(self.image());
         command.args(["node", "--root"]).arg(self.root()).args(words);
+        for name in ["DESTDIR", "INSTALL_PROC", "INSTALL_SEAM", "INSTALL_SYSTEMD"] {
+            command.env_remove(name);
+        }
         command
     }
 
     fn run(&self, words: &[&str]) -> Output {
         self.command(words).output().unwrap()
+    }
+
+    #[track_caller]
+    fn installed(&self) -> String {
+        let output = self.run(&["install", "--cloud", "local"]);
+        let text = crate::machine::text_of(&output);
+        assert!(output.status.success(), "{text}");
+        text
     }
 }
 
@@ -72,25 +83,51 @@ fn is_possible(test: &str) -> bool {
 }
 
 #[test]
-fn the_machines_shell_runs_the_script_of_the_image() {
-    if !is_possible("the_machines_shell_runs_the_script_of_the_image") {
+fn an_image_installs_itself_on_a_machine_without_a_shell() {
+    if !is_possible("an_image_installs_itself_on_a_machine_without_a_shell") {
         return;
     }
     let scene = Scene::new();
-    let output = scene.run(&["install", "--cloud", "local"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(text, "told install --cloud local\nSHA256SUMS disk examples install.sh\n");
-    assert_eq!(fs::read_to_string(scene.root().join("var/done")).unwrap(), "done\n");
-
-    // Who only looks needs no driver, and a script that fails is told with its status.
+    let text = scene.installed();
+    assert!(text.contains("renaming it to /usr/libexec/"), "{text}");
+    assert!(is_same(&scene.driver(), &scene.image()));
+    let config = fs::read_to_string(scene.root().join("etc/incloud-disk/config.toml")).unwrap();
+    assert!(config.contains("\nkind = \"local\"\n"), "{config}");
     let output = scene.run(&["verify"]);
-    assert_eq!(output.stdout, b"told verify\ninstall.sh\n");
-    let output = scene.run(&["fail"]);
-    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.starts_with(b"==> as installed: disk "), "{output:?}");
+    // A word that fails or is wrong says so by its status.
+    for (words, status, wanted) in [
+        (&["upgrade", "--plugin-dir", "/none"][..], 1, "nothing to upgrade"),
+        (&["rollback"], 1, "nothing to go back to"),
+        (&["verify", "--cloud", "local"], 2, "does not take"),
+    ] {
+        let output = scene.run(words);
+        let said = crate::machine::text_of(&output);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(said.contains(wanted), "{said}");
+    }
+    let left = fs::read_dir(scene.root().join("run")).unwrap().count();
+    assert_eq!(left, 0, "nothing is left");
+}
+
+#[test]
+fn a_damaged_image_installs_nothing() {
+    if !is_possible("a_damaged_image_installs_nothing") {
+        return;
+    }
+    let scene = Scene::new();
+    let sums = scene.folder.path().join("image/SHA256SUMS");
+    fs::write(&sums, format!("{}  disk\n", "0".repeat(64))).unwrap();
+    let output = scene.run(&["install"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint.contains("exit status: 3") && complaint.contains("told fail"), "{complaint}");
-    assert_eq!(fs::read_dir(scene.root().join("run")).unwrap().count(), 0, "nothing is left");
+    let said = crate::machine::text_of(&output);
+    assert!(said.contains("unpack the release again"), "{said}");
+    assert!(!scene.driver().exists());
+    let script = "cd \"$0\" && sha256sum disk >SHA256SUMS";
+    let folder = scene.folder.path().join("image");
+    assert!(Command::new("sh").args(["-c", script]).arg(folder).status().unwrap().success());
+    scene.installed();
 }
 
 #[test]
@@ -99,24 +136,15 @@ fn drift_is_told_when_it_comes() {
         return;
     }
     let scene = Scene::new();
-    let told = scene.folder.path().join("told");
-    let mut command = scene.command(&["--every", "1", "verify"]);
-    let mut child = command.stdout(fs::File::create(&told).unwrap()).spawn().unwrap();
-    let until = |text: &str| {
-        for _ in 0..1000 {
-            if fs::read_to_string(&told).unwrap() == text {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        panic!("not {text:?}: {:?}", fs::read_to_string(&told));
-    };
-    until("told verify\ninstall.sh\n");
-    fs::write(scene.release().join("install.sh"), "echo it differs\n").unwrap();
+    scene.installed();
+    let watch = Watch::start(&scene, &["verify"]);
+    let first = watch.until("as installed: disk ");
     // What was said already is not said again.
-    until("told verify\ninstall.sh\nit differs\n");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(fs::read_to_string(&watch.told).unwrap(), first);
+    fs::set_permissions(scene.driver(), fs::Permissions::from_mode(0o700)).unwrap();
+    let told = watch.until("has other permissions than 0755");
+    assert!(told.starts_with(&first) && told.lines().count() == 3, "{told}");
 }
 
 #[test]
@@ -129,28 +157,27 @@ fn a_folder_that_is_no_machines_root_is_refused() {
     assert!(complaint.contains("is no machine's root"), "{complaint}");
 }
 
-/// What the watch said so far, and how often the script began.
+/// What the watch said so far.
 struct Watch {
     child: Child,
     told: PathBuf,
-    begun: PathBuf,
 }
 
 impl Watch {
     /// Each time may take two seconds, and comes after one.
-    fn start(scene: &Scene, script: &str) -> Self {
+    fn start(scene: &Scene, words: &[&str]) -> Self {
         let told = scene.folder.path().join("told");
-        let begun = scene.root().join("var/begun");
-        fs::write(scene.release().join("install.sh"), format!("echo x >>/var/begun\n{script}"))
-            .unwrap();
-        let mut command = scene.command(&["--every", "1", "verify"]);
+        let mut command = scene.command(&[&["--every", "1"], words].concat());
         command.env("INCLOUD_DISK_NODE_AT_MOST", "2");
         let child = command.stdout(fs::File::create(&told).unwrap()).spawn().unwrap();
-        Self { child, told, begun }
+        Self { child, told }
     }
 
+    /// The processes that it has begun and that have not ended.
     fn begun(&self) -> usize {
-        fs::read_to_string(&self.begun).unwrap_or_default().lines().count()
+        let id = self.child.id();
+        let path = format!("/proc/{id}/task/{id}/children");
+        fs::read_to_string(path).unwrap().split_whitespace().count()
     }
 
     #[track_caller]
@@ -179,21 +206,13 @@ fn a_time_that_does_not_end_is_given_up_and_the_next_one_comes() {
         return;
     }
     let scene = Scene::new();
-    nix::unistd::mkfifo(&scene.root().join("var/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let script = "echo $$ >/var/pid; read x </var/pipe\n";
-    let watch = Watch::start(&scene, script);
+    scene.installed();
+    let lock = fs::File::open(scene.root().join("var/lib/incloud-disk/.install.lock")).unwrap();
+    let lock = Flock::lock(lock, FlockArg::LockExclusive).unwrap();
+    let watch = Watch::start(&scene, &["install"]);
     watch.until("not done within 2 s");
-    let pid = fs::read_to_string(scene.root().join("var/pid")).unwrap();
-    let is_gone = || !Path::new("/proc").join(pid.trim()).exists() || watch.begun() > 1;
-    for _ in 0..1000 {
-        if is_gone() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(is_gone(), "the script's process is left");
-    fs::write(scene.release().join("install.sh"), "echo well again\n").unwrap();
-    watch.until("well again");
+    drop(lock);
+    watch.until("is what is here already");
 }
 
 /// What takes no signal is named and left alone, and nothing is begun beside it.
@@ -204,18 +223,19 @@ fn nothing_new_is_begun_while_something_of_it_hangs() {
         return;
     }
     let scene = Scene::new();
-    let folder = scene.root().join("var/frozen");
-    let image = scene.folder.path().join("image");
+    let folder = scene.root().join("var/lib");
+    let image = scene.folder.path().join("disk.img");
     let must = |program: &str, arguments: &[&Path]| {
         let done = Command::new(program).args(arguments).output().unwrap();
         assert!(done.status.success(), "{program}: {done:?}");
     };
     fs::create_dir(&folder).unwrap();
-    fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    fs::File::create(&image).unwrap().set_len(128 << 20).unwrap();
     must("mkfs.ext4", &["-q".as_ref(), &image]);
     must("mount", &["-o".as_ref(), "loop".as_ref(), &image, &folder]);
+    scene.installed();
     must("fsfreeze", &["-f".as_ref(), &folder]);
-    let watch = Watch::start(&scene, "echo >/var/frozen/x; echo thawed\n");
+    let watch = Watch::start(&scene, &["install"]);
     let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let told = watch.until("not done within 2 s");
         std::thread::sleep(Duration::from_secs(5));
@@ -223,9 +243,14 @@ fn nothing_new_is_begun_while_something_of_it_hangs() {
     }));
     must("fsfreeze", &["-u".as_ref(), &folder]);
     let (told, begun) = told.unwrap();
-    watch.until("thawed");
+    watch.until("is what is here already");
     drop(watch);
-    must("umount", &[&folder]);
+    // What the watch had begun dies a moment after it.
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while let Err(errno) = nix::mount::umount(&folder) {
+        assert!(std::time::Instant::now() < until, "{errno}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     assert!(told.contains("hangs in"), "{told}");
     assert_eq!(begun, 1, "one more was begun beside it");
 }

@@ -111,19 +111,48 @@ fn two_at_once_do_not_meet() {
 
 /// At 94ff2ff the install succeeded, noted no checksum, and `verify` then called the driver another one.
 #[test]
-fn a_checksum_that_cannot_be_made_is_no_success() {
+fn what_cannot_be_noted_is_no_success() {
     let machine = Machine::new();
     let driver = machine.make_driver("a");
-    let tools = machine.base().join("tools");
-    fs::create_dir(&tools).unwrap();
-    let broken = tools.join("sha256sum");
-    fs::write(&broken, "#!/bin/sh\necho 'Input/output error' >&2\nexit 1\n").unwrap();
-    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
-    let said = fails(machine.put("install", &driver).env("PATH", path));
-    assert!(said.contains("Input/output error"), "{said}");
+    let note = machine.at("var/lib/incloud-disk/installed");
+    fs::create_dir_all(note.join("in the way")).unwrap();
+    let said = fails(machine.command(["verify", "--plugin-dir"]).arg(machine.plugins()));
+    assert!(said.contains("/installed") && !said.contains("as installed"), "{said}");
+    let said = fails(&mut machine.put("install", &driver));
+    assert!(said.contains("/installed"), "{said}");
     // The next one goes on from there.
+    fs::remove_dir_all(&note).unwrap();
     machine.installed(&driver);
     crate::machine::must(&mut machine.command(["verify"]));
     machine.is_tidy();
+}
+
+/// Of a program that no other one may run here the kernel says that it may not; a person's file need not
+/// be executable where it lies.
+#[test]
+fn a_file_without_the_right_to_be_executed_is_installed() {
+    let machine = Machine::new();
+    let driver = machine.make_driver("a");
+    fs::set_permissions(&driver, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::remove_file(machine.base().join("release/disk")).unwrap();
+    machine.installed(&driver);
+    machine.answers();
+    crate::machine::must(&mut machine.command(["verify"]));
+}
+
+/// What is no driver cannot test itself, and nothing else can here.
+#[test]
+fn without_any_driver_it_is_said_which_were_tried() {
+    let machine = Machine::new();
+    fs::remove_file(machine.base().join("release/disk")).unwrap();
+    let said = fails(&mut machine.put("install", &PathBuf::from("/bin/false")));
+    assert!(said.contains("no driver is here") && said.contains("tried: /bin/false"), "{said}");
+    assert!(names_in(&machine.plugins()).is_empty());
+    let said = fails(&mut machine.command(["rollback"]));
+    assert!(said.contains("no driver is here") && said.contains("tried: none"), "{said}");
+    // What is to be removed takes a driver; that there is nothing does not.
+    let said = fails(&mut machine.command(["uninstall", "--purge"]));
+    assert!(said.contains("no driver is here"), "{said}");
+    let said = crate::machine::must(&mut machine.command(["uninstall"]));
+    assert!(said.contains("nothing is installed here"), "{said}");
 }

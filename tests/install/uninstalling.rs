@@ -1,7 +1,7 @@
 //! `uninstall`: not while kubelet needs the driver, and nothing is lost that is another's.
 
-use crate::machine::{Machine, fails, must, names_in};
-use crate::support::{private_mounts, start};
+use crate::machine::{Machine, fails, is_same, must, names_in};
+use crate::support::{output_of, private_mounts, start};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -153,4 +153,84 @@ fn what_is_not_ours_in_the_folder_is_not_removed() {
     fs::write(&note, "").unwrap();
     assert!(fails(&mut machine.command(["uninstall"])).contains("not ours"));
     assert!(note.exists());
+    // And kubelet keeps its driver until it can be removed whole.
+    machine.answers();
+    fs::remove_file(&note).unwrap();
+    let (folder, real) = (machine.plugins().join("incloud~disk"), machine.base().join("real"));
+    fs::rename(&folder, &real).unwrap();
+    std::os::unix::fs::symlink(&real, &folder).unwrap();
+    assert!(fails(&mut machine.command(["uninstall"])).contains("is a link"));
+    machine.answers();
+}
+
+/// Killed between its two looks it has the driver under another name alone: the next one, which is
+/// refused, leaves it where kubelet calls it.
+#[test]
+fn an_uninstall_that_is_refused_after_a_killed_one_leaves_the_driver() {
+    let machine = Machine::new();
+    let driver = machine.make_driver("a");
+    machine.installed(&driver);
+    let mut killed = machine.command(["uninstall"]);
+    assert!(!output_of(killed.env("INSTALL_SEAM", "removed")).status.success());
+    assert!(!machine.driver().exists());
+    machine.mounted(&[("/", "rw"), (GLOBAL, "rw")]);
+    // No other driver is here that could do it.
+    fs::remove_file(machine.base().join("release/disk")).unwrap();
+    let said = fails(machine.command(["uninstall", "--plugin-dir"]).arg(machine.plugins()));
+    assert!(said.contains("refused"), "{said}");
+    assert!(is_same(&machine.driver(), &driver));
+    machine.answers();
+}
+
+/// What is noted is of the driver in another folder: it stays, whatever is removed beside it.
+#[test]
+fn what_is_of_another_driver_stays() {
+    let machine = Machine::new();
+    machine.installed(&machine.make_driver("a"));
+    let other = machine.base().join("other");
+    let install = |folder: &Path, name: &str| {
+        let mut command = machine.command(["install", "--plugin-dir"]);
+        must(command.arg(folder).arg("--binary").arg(machine.make_driver(name)));
+    };
+    install(&other, "b");
+    let uninstall = |folder: &Path, more: &[&str]| {
+        let mut command = machine.command(["uninstall", "--plugin-dir"]);
+        command.arg(folder).args(more);
+        command
+    };
+    // The folder of the live driver by another name is no other one.
+    let link = machine.base().join("link");
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    let said = must(&mut uninstall(&link, &["--dry-run"]));
+    assert!(said.contains("forgetting what was installed"), "{said}");
+    for folder in [machine.plugins(), machine.base().join("typo")] {
+        let said = fails(&mut uninstall(&folder, &["--purge"]));
+        assert!(said.contains("nothing was removed"), "{said}");
+    }
+    let said = fails(&mut uninstall(&machine.base().join("typo"), &[]));
+    assert!(said.contains("what is installed is in"), "{said}");
+    must(&mut uninstall(&machine.plugins(), &[]));
+    assert!(names_in(&machine.plugins()).is_empty());
+    assert!(machine.config().exists() && other.join("incloud~disk/disk").exists());
+    let mut verify = machine.command(["verify", "--plugin-dir"]);
+    must(verify.arg(&other));
+    must(&mut uninstall(&other, &[]));
+    assert!(names_in(&other).is_empty());
+}
+
+/// What is to be removed needs no room for its removal.
+#[test]
+fn a_full_disk_keeps_no_driver() {
+    if !private_mounts("a_full_disk_keeps_no_driver") {
+        return;
+    }
+    let machine = Machine::new();
+    let driver = machine.make_driver("a");
+    let size = format!("size={}", fs::metadata(&driver).unwrap().len() * 3 / 2);
+    let plugins = machine.plugins();
+    mount(Some("tmpfs"), &plugins, Some("tmpfs"), MsFlags::empty(), Some(size.as_str())).unwrap();
+    machine.installed(&driver);
+    must(&mut machine.command(["uninstall"]));
+    assert!(names_in(&plugins).is_empty());
+    umount2(&plugins, MntFlags::MNT_DETACH).unwrap();
 }

@@ -54,7 +54,7 @@ write_files() {
     local token
     token=$(</proc/sys/kernel/random/uuid)
     printf '%s,admin,admin,system:masters\n' "$token" >/run/kubernetes/tokens
-    # The API server makes its certificate itself: nobody else is here.
+    # The API server makes its certificate itself: no other one makes it here.
     cat >"$KUBECONFIG" <<YAML
 apiVersion: v1
 kind: Config

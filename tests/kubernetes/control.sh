@@ -68,7 +68,7 @@ put_back() {
 }
 
 # sweep: what was written into the pod's folder while nothing was mounted there; kubelet deletes no
-# folder with something in it, and says of the pod that it ends, until somebody does that.
+# folder with something in it, and says of the pod that it ends, until a person does that.
 sweep() {
     local folder
     look || fail 'the pod is not there'

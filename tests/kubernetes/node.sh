@@ -21,7 +21,7 @@ mount -t tmpfs tmpfs "$root/run"
 mount -t tmpfs tmpfs "$root/tmp"
 mkdir "$root/run/etcd"
 
-# A node of its own for each device, for the machine's own folder shows what we make to everybody.
+# A node of its own for each device, for the machine's own folder shows what we make to every process.
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
 mkdir "$root"/dev/{pts,shm,mqueue}
 for node in null zero full random urandom tty; do

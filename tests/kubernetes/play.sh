@@ -43,7 +43,7 @@ readonly scenarios=(
     'outage-75-control|kubelet|the unmount is refused: kubelet waits for a mount that is there'
     'outage-300|kubelet|the same for five minutes'
     'outage-300-control|kubelet|the unmount is refused: kubelet waits for a mount that is there'
-    'incident-forgotten|kubelet|restarted twice, and the pod deleted: nobody asks for the end but the timer'
+    'incident-forgotten|kubelet|restarted twice, and the pod deleted: only the timer asks for the end'
     'incident-forgotten-control|kubelet|without the timer the volume stays'
     'controller-incident-forgotten|controller-manager|the same with the controller-manager attaching'
     'controller-incident-forgotten-control|controller-manager|without the timer the volume stays'

@@ -130,7 +130,7 @@ fn a_file_system_that_was_mounted_elsewhere_since_its_adoption_is_refused() {
     run("mount", &["-o", "loop", image.to_str().unwrap(), other.to_str().unwrap()]);
     run("umount", &[other.to_str().unwrap()]);
     node.must(volume.attach());
-    assert!(node.log().contains("somebody else has mounted it since"), "{}", node.log());
+    assert!(node.log().contains("it was mounted elsewhere since"), "{}", node.log());
     ends(&volume, &pod, container);
 }
 

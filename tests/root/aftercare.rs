@@ -25,7 +25,7 @@ fn lives(pid: u32) -> bool {
 }
 
 #[test]
-fn who_holds_the_dead_disk_is_signalled_and_nobody_else() {
+fn who_holds_the_dead_disk_is_signalled_and_no_other() {
     needs!(pods);
     for (after, dies) in [("", false), ("signal:TERM", true)] {
         let setting = scene().configured(&format!("[heal]\nafter = {after:?}"));

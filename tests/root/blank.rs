@@ -179,13 +179,13 @@ fn what_was_written_after_the_first_look_is_not_formatted() {
     let disk = Path::new(&format!("/dev/{}", volume.letter())).to_owned();
     let interrupted =
         |write: &dyn Fn()| interrupted_at(&node, volume.stage(), "stage.format.consented", write);
-    let archive = b"an archive of somebody's";
+    let archive = b"an archive of another tool";
     let answer = interrupted(&|| files::write_at(&disk, 3 << 20, archive));
     assert!(answer.text.contains("unknown data") && answer.text.contains("not there a moment ago"));
     assert_eq!(answer.json["status"], "Failure");
     node.fails(volume.stage());
     assert_eq!(volume.record()["formatting"], serde_json::Value::Null);
-    files::write_at(&disk, 3 << 20, &[0; 24]);
+    files::write_at(&disk, 3 << 20, &vec![0; archive.len()]);
     // A whole file system of his.
     let answer = interrupted(&|| drop(run("mkfs.xfs", &["-q", disk.to_str().unwrap()])));
     assert!(answer.text.contains("xfs, which was not there a moment ago"), "{}", answer.text);

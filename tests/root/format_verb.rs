@@ -43,7 +43,7 @@ fn a_disk_in_use_is_not_formatted() {
     volume.take_away();
     let told = node.verb(&["format", &volume.id, "--yes"]).unwrap_err();
     assert!(told.contains("no disk of this machine"), "{told}");
-    let told = node.verb(&["format", "nobodys-volume"]).unwrap_err();
+    let told = node.verb(&["format", "unknown-volume"]).unwrap_err();
     assert!(told.contains("no volume goes by the name"), "{told}");
     volume.must_be_sound();
 }
@@ -62,7 +62,7 @@ fn a_format_that_was_killed_loses_no_more_than_was_given_up() {
         assert!(!output_of(&mut command).status.success(), "{step}");
         make_folder(&volume.global());
         if step == "format.wiped" {
-            // Half of what was given up is there still, and looks like anybody's data.
+            // Half of what was given up is there still, and looks like a user's data.
             let message = node.fails(volume.stage());
             assert!(
                 message.contains("unknown data") && message.contains("disk format"),

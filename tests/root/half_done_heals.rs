@@ -121,7 +121,7 @@ fn heals_killed_one_after_the_other_are_no_other_machines_mounts() {
     take_down(&volume, running);
 }
 
-/// A tenant with namespaces of his own and a copy of all mounts: what `unshare -Urm` gives anybody.
+/// A tenant with namespaces of his own and a copy of all mounts: what `unshare -Urm` gives any user.
 fn tenant(area: &Path) -> Container {
     let tenant = Plan::outside().copying_all_mounts().following_our_mounts().start();
     within(tenant.pid(), || {
@@ -182,7 +182,7 @@ fn count_on(pid: u32, number: DeviceNumber) -> usize {
 /// The heal of a tenant takes as long as he likes. He is the only one whom that costs anything, and
 /// with each heal a part of it is done.
 #[test]
-fn a_tenant_with_thousands_of_binds_holds_up_nobody() {
+fn a_tenant_with_thousands_of_binds_holds_up_no_heal() {
     needs!(pods);
     let node = Node::new();
     node.configure("[deadline]\nattach = 12");
@@ -277,7 +277,7 @@ fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
 
 /// The path of a tenant's mount is another one each time that it is looked at.
 #[test]
-fn a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_nobody() {
+fn a_tenant_who_renames_the_way_to_his_mount_all_the_time_holds_up_no_heal() {
     needs!(pods);
     let node = Node::new();
     let area = node.base().join("area");
@@ -362,7 +362,7 @@ fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
 
 /// What answers for the folder on the way to a mount may never answer: a FUSE whose server is silent.
 #[test]
-fn a_silent_fuse_in_a_pod_holds_up_nobody() {
+fn a_silent_fuse_in_a_pod_holds_up_no_heal() {
     needs!(fuse, pods);
     let (node, volume, mut running) = scene().start_in(3);
     let silent = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();

@@ -81,16 +81,22 @@ impl Scene {
     /// All that is promised of a call that hangs, whatever it hangs in.
     #[track_caller]
     pub fn is_answered(&self, running: Running, words: &[&str]) -> Pid {
+        let message = self.is_answered_with(running, words);
+        let left = left_in(&message);
+        assert_eq!(state_of(left), Some('D'), "{message}");
+        left
+    }
+
+    #[track_caller]
+    fn is_answered_with(&self, running: Running, words: &[&str]) -> String {
         let Some(answer) = running.answer(ANSWERED) else { panic!("the process did not end") };
         assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
         let message = answer.json["message"].as_str().unwrap();
         for word in words {
-            assert!(message.contains(word), "{word}: {message}");
+            assert!(message.contains(word), "{word}: {message}\n{}", self.volume.node.log());
         }
-        let left = left_in(message);
-        assert_eq!(state_of(left), Some('D'), "{message}");
         assert!(!self.lock().exists(), "the lock is left");
-        left
+        message.to_owned()
     }
 
     /// A later call does not hang beside it, and a person can give the disk up.
@@ -108,6 +114,17 @@ impl Scene {
     pub fn lefts(&self) -> usize {
         let text = fs::read_to_string(self.lock().with_extension("left")).unwrap_or_default();
         text.lines().count()
+    }
+
+    /// What hung took the signal: the disk answers again, and the next call does it all.
+    #[track_caller]
+    fn goes_on(self, call: &Call) {
+        assert_eq!(self.lefts(), 0);
+        self.disk.release();
+        self.volume.node.configure("");
+        self.volume.node.must(call);
+        self.has_its_data();
+        self.ends();
     }
 
     /// The disk answers again: what hung ends, and the next call finds nothing of it.
@@ -211,6 +228,12 @@ pub fn left_in(message: &str) -> Pid {
     Pid::from_raw(number.last().unwrap_or_else(|| panic!("no process is named: {message}")))
 }
 
+/// btrfs waits for its superblock in a way that a signal ends, and for what follows in one that none
+/// does: whether the first is still in memory is not for a test to say.
+pub fn takes_a_signal(message: &str) -> bool {
+    !message.contains(" hangs")
+}
+
 /// A person's verb, if it ends in time: how it ended and what it said.
 pub fn verb_within(node: &Node, words: &[&str], limit: Duration) -> Option<String> {
     Running::start(node.command(words)).answer(limit).map(|answer| answer.text)
@@ -224,9 +247,15 @@ fn a_mount_that_hangs_is_answered_named_and_not_begun_again() {
         let scene = Scene::with(&node, kind, size);
         let stage = scene.volume.stage();
         let running = scene.hangs_at(&stage, "stage.looked");
-        let left = scene.is_answered(running, &[&format!("mount the {kind}")]);
-        scene.is_not_begun_again(&stage, left);
+        let message = scene.is_answered_with(running, &[&format!("mount the {kind}")]);
         assert_eq!(layers_at(&scene.volume.global()), 0, "{kind}");
+        if kind == "btrfs" && takes_a_signal(&message) {
+            scene.goes_on(&stage);
+            continue;
+        }
+        let left = left_in(&message);
+        assert_eq!(state_of(left), Some('D'), "{message}");
+        scene.is_not_begun_again(&stage, left);
         scene.answers_again(&stage, left);
         scene.has_its_data();
         scene.ends();
@@ -409,7 +438,7 @@ fn a_worker_that_is_killed_is_answered_for() {
 /// The log's disk hangs too: what is written down there of a call that was given up must not keep
 /// kubelet's pipe. At fee4868 kubelet read until the log answered again.
 #[test]
-fn where_the_log_hangs_nobody_keeps_kubelets_pipe() {
+fn where_the_log_hangs_kubelets_pipe_is_closed() {
     use crate::holders::run;
     needs!(mounts, seams);
     let (node, volume) = Volume::on_a_node("ext4", "64M");

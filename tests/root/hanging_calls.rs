@@ -4,7 +4,7 @@
 use crate::checks::{eventually, layers_at, nothing_is_left, random_bytes};
 use crate::files;
 use crate::hanging::{
-    ANSWERED, BROKEN, DEADLINE, Running, Scene, children_of, hurry, left_in, verb_within,
+    ANSWERED, BROKEN, Running, Scene, children_of, hurry, left_in, takes_a_signal, verb_within,
 };
 use crate::holders::{must_end, run, state_of};
 use crate::support::{FailingDisk, Node, start};
@@ -45,7 +45,13 @@ impl Rereading {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let reading = Self { child: start(&mut command), _written: written, frozen };
         let pid = Pid::from_raw(i32::try_from(reading.child.id()).unwrap());
-        eventually("the partitions are being read", || state_of(pid) == Some('D'));
+        // A process that only starts is in that state too, for a moment.
+        let mut since = None;
+        eventually("the partitions are being read", || {
+            let is_there = state_of(pid) == Some('D');
+            since = since.filter(|_| is_there).or_else(|| is_there.then(Instant::now));
+            since.is_some_and(|since| since.elapsed() > Duration::from_millis(100))
+        });
         reading
     }
 }
@@ -191,8 +197,7 @@ fn an_exclusive_open_that_hangs_is_no_success_and_no_free_disk() {
     let node = Node::new();
     let scene = Scene::with(&node, "ext4", "64M");
     node.must(scene.volume.stage());
-    // The call is held before it hangs, and that is of its time too.
-    node.configure(&format!("[deadline]\nunmountdevice = {}\ndetach = {DEADLINE}", DEADLINE + 5));
+    hurry(&node);
     let unstage = scene.volume.unstage();
     let (running, held) = Running::held_at(&node, &unstage, "devices.exclusive_open");
     assert_eq!(layers_at(&scene.volume.global()), 0);
@@ -317,15 +322,17 @@ fn a_mkfs_that_hangs_is_answered_and_named() {
             message.contains(&format!("mkfs.{kind}")) || message.contains("disk loop"),
             "{message}"
         );
-        let left = left_in(&message);
-        assert_eq!(state_of(left), Some('D'), "{message}");
-        let again = Running::start(node.command(&stage)).answer(Duration::from_secs(25));
-        let again = again.expect("the process did not end").text;
-        assert!(again.contains("Failure") && again.contains(&left.to_string()), "{again}");
+        let left = (kind != "btrfs" || !takes_a_signal(&message)).then(|| left_in(&message));
+        if let Some(left) = left {
+            assert_eq!(state_of(left), Some('D'), "{message}");
+            let again = Running::start(node.command(&stage)).answer(Duration::from_secs(25));
+            let again = again.expect("the process did not end").text;
+            assert!(again.contains("Failure") && again.contains(&left.to_string()), "{again}");
+        }
         assert_eq!(layers_at(&volume.global()), 0);
         disk.release();
         node.configure("");
-        must_end(left);
+        left.into_iter().for_each(must_end);
         node.must(&stage);
         files::write_synced(&volume.global().join("f"), b"kept");
         volume.take_away();

@@ -183,7 +183,7 @@ fn a_heal_killed_at_any_change_is_finished_by_the_next_one() {
             }
             struck.extend(traced.changes.last());
             if at % 3 == 2 {
-                // And before anybody calls again.
+                // And before a call comes again.
                 machine.lose_the_disk();
             }
             let mut again = node.command(["heal", &machine.volume.id]);

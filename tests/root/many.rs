@@ -37,24 +37,24 @@ fn sixteen_callers_of_one_call_do_it_once() {
     let (node, volume) = Volume::on_a_node("ext4", "64M");
     make_folder(&volume.global());
     make_folder(&volume.pod(POD));
-    let everybody = |call: Call| {
+    let all_call = |call: Call| {
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| node.must(&call));
             }
         });
     };
-    everybody(volume.attach());
+    all_call(volume.attach());
     assert_eq!(loop_devices_below(&node.base()).len(), 1);
-    everybody(volume.wait(""));
-    everybody(volume.stage());
+    all_call(volume.wait(""));
+    all_call(volume.stage());
     assert_eq!(layers_at(&volume.global()), 1);
-    everybody(volume.publish(POD));
+    all_call(volume.publish(POD));
     assert_eq!((layers_at(&volume.global()), layers_at(&volume.pod(POD))), (1, 1));
-    everybody(volume.unpublish(POD));
-    everybody(volume.unstage());
+    all_call(volume.unpublish(POD));
+    all_call(volume.unstage());
     assert_eq!((layers_at(&volume.global()), layers_at(&volume.pod(POD))), (0, 0));
-    everybody(volume.detach());
+    all_call(volume.detach());
     volume.must_be_sound();
     nothing_is_left(&node, &[&volume]);
 }

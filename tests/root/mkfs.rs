@@ -1,8 +1,9 @@
 //! mkfs is stopped in the middle, and its caller killed or told to end.
 
 use crate::checks::{digest, layers_at, nothing_is_left};
+use crate::crash::{interrupted_at, kill_at};
 use crate::files;
-use crate::holders::{must_end, state_of};
+use crate::holders::{must_end, run, state_of};
 use crate::support::{Answer, Node, spawn};
 use crate::volume::{Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
@@ -242,6 +243,50 @@ fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
             fs::remove_file(volume.image()).unwrap();
         }
         assert!(struck >= POINTS / 4, "only {struck} calls of {fs_type} were killed in time");
+    }
+}
+
+/// A killed mkfs may be in its last write: what the first look found unfinished is finished when it
+/// is gone, and the same call takes it as it is. Of another disk's id it is a stranger's.
+#[test]
+fn a_killed_mkfs_that_comes_to_its_end_during_the_next_call_is_taken() {
+    needs!(mounts, seams);
+    for (kind, size) in [("ext4", "256M"), ("xfs", "320M")] {
+        // The last is of the volume's id, and another kind than was begun.
+        for (is_ours, made) in [(true, kind), (false, kind), (false, "btrfs")] {
+            let (node, volume) = Volume::on_a_node(kind, size);
+            node.must(volume.attach());
+            make_folder(&volume.global());
+            kill_at(&node, &volume.stage(), "stage.format.intent");
+            let disk = format!("/dev/{}", volume.letter());
+            let ours = volume.record()["formatting"]["uuid"].as_str().unwrap().to_owned();
+            let uuid = match (is_ours, made) {
+                (false, made) if made == kind => "11112222-3333-4444-8555-666677778888".to_owned(),
+                _ => ours,
+            };
+            let answer = interrupted_at(&node, volume.stage(), "stage.format.consented", || {
+                let (option, value) = match made {
+                    "xfs" => ("-m", format!("uuid={uuid}")),
+                    _ => ("-U", uuid),
+                };
+                drop(run(&format!("mkfs.{made}"), &["-q", option, &value, &disk]));
+            });
+            if is_ours {
+                assert_eq!(answer.json["status"], "Success", "{kind}: {}", answer.text);
+                assert_eq!(volume.record()["formatting"], serde_json::Value::Null);
+                assert_eq!(layers_at(&volume.global()), 1);
+            } else {
+                assert!(
+                    answer.text.contains("which was not there a moment ago"),
+                    "{}",
+                    answer.text
+                );
+                run("wipefs", &["-a", &disk]);
+                node.verb(&["format", &volume.id, "--fs-type", kind, "--yes"]).unwrap();
+                node.must(volume.stage());
+            }
+            volume.ends();
+        }
     }
 }
 

@@ -53,7 +53,7 @@ fn refused_with_a_stranger(volume: &Volume, size: u64, what: &str, round: usize)
     let places = [0, 257, 446, 5000, size / 2 + 4096 + 7, size - 700];
     // Three of them with each kill.
     for at in places.into_iter().skip(round % 2).step_by(2) {
-        let strange = b"somebody's archive";
+        let strange = b"a user's archive";
         let before = read(volume, at, strange.len());
         write(volume, at, strange);
         let image = digest(&volume.image());
@@ -69,7 +69,7 @@ fn refused_with_a_stranger(volume: &Volume, size: u64, what: &str, round: usize)
 }
 
 #[test]
-fn a_mkfs_killed_at_its_writes_is_finished_unless_somebody_wrote_since() {
+fn a_mkfs_killed_at_its_writes_is_finished_unless_the_disk_was_written_to_since() {
     needs!(mounts, strace);
     // `MKFS_KILLS=1`: each write.
     let each = std::env::var_os("MKFS_KILLS").is_some();

@@ -45,7 +45,7 @@ fn detach_of_a_mounted_volume_is_refused() {
 
 /// udev opens a new disk to look at it, an administrator to read it: no exclusive use.
 #[test]
-fn a_disk_that_somebody_only_reads_is_detached_for_good() {
+fn a_disk_that_is_only_read_is_detached_for_good() {
     needs!(mounts);
     let (node, volume) = Volume::on_a_node("ext4", "16M");
     files::write_synced(&volume.bring_to_pod().join("f"), b"kept");

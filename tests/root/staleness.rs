@@ -2,7 +2,7 @@
 //! where this machine can make one, by a made-up sysfs where it cannot. Where nothing is proven
 //! nothing is touched.
 
-use crate::checks::table;
+use crate::checks::{eventually, table};
 use crate::files;
 use crate::scene::{Scene, scene};
 use crate::volume::Volume;
@@ -226,7 +226,11 @@ fn a_number_that_was_given_away_is_not_the_volumes() {
     fs::create_dir(&folder).unwrap();
     crate::holders::run("truncate", &["--size=64M", image.to_str().unwrap()]);
     crate::holders::run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
-    crate::holders::run("losetup", &[&device, image.to_str().unwrap()]);
+    // Another test may have been given the number meanwhile, for as long as it lasts.
+    eventually("the number is free", || {
+        let given = Command::new("losetup").arg(&device).arg(&image).output().unwrap();
+        given.status.success()
+    });
     crate::holders::run("mount", &[&device, folder.to_str().unwrap()]);
     let told = node.verb(&["status"]).unwrap();
     assert!(!told.contains("ambiguous"), "{told}");

@@ -10,7 +10,6 @@ use nix::mount::{MsFlags, mount, umount2};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// `nobody`
 const USER: u32 = 65_534;
@@ -34,7 +33,7 @@ fn is_free(volume: &Volume) -> bool {
 }
 
 #[test]
-fn a_cgroup_that_a_user_named_is_nobodys_pod() {
+fn a_cgroup_that_a_user_named_is_no_pod() {
     needs!(pods);
     let node = Node::new();
     let victim = Pod::new(Naming::Cgroupfs);
@@ -298,10 +297,9 @@ fn a_socket_of_the_nodes_name_takes_no_label() {
     let socket =
         socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).unwrap();
     bind(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
-    let begin = Instant::now();
     volume.bring();
+    // Where the name was a lock, the mount came without its label.
     assert_eq!(Path::new(&only_mount_at(&volume.global()).source), volume.label());
-    assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
     drop(socket);
     volume.ends();
 }

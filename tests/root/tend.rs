@@ -95,7 +95,7 @@ fn the_disk_that_came_heals_its_own_volume_and_no_other() {
 /// udev asks for every disk of the machine: a disk that is not ours costs no time, and
 /// a wrong one is told from a foreign one.
 #[test]
-fn a_disk_of_nobodys_ends_at_once() {
+fn a_disk_of_no_volume_ends_at_once() {
     needs!(pods);
     let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());

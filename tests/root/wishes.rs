@@ -52,6 +52,8 @@ fn an_option_that_is_not_allowed_fails_before_anything_is_done() {
     make_folder(&volume.global());
     let message = node.fails(with(volume.stage(), "mountOptions", "allocsize=64k"));
     assert!(message.contains("ext4 has no mount option allocsize"), "{message}");
+    // What could not be mounted is not made either.
+    assert!(!node.log().contains("formatting"), "{}", node.log());
     assert_eq!(layers_at(&volume.global()), 0);
     volume.take_away();
 }
@@ -108,7 +110,7 @@ fn what_a_mount_hides_is_said_and_kept() {
     let log = node.log();
     assert!(log.contains("will be hidden") && log.contains("files=1 bytes=23"), "{log}");
     node.must(volume.unstage());
-    assert!(node.log().contains("somebody must move them"));
+    assert!(node.log().contains("they must be moved by hand"));
     assert_eq!(files::read(volume.global().join("deep/lost")).unwrap(), b"written while unmounted");
     fs::remove_dir_all(volume.global()).unwrap();
     node.must(volume.detach());

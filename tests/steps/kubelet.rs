@@ -39,7 +39,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Whoever takes the last mount away hears of what could not be written; after that it is too late.
+/// The call that takes the last mount away hears of what could not be written; after that it is too late.
 fn demand(name: &str) -> Option<Demand> {
     (name == "unmountdevice").then_some(Demand { call: "syncfs" })
 }

@@ -133,7 +133,10 @@ fn sample(points: Vec<Point>) -> Vec<Point> {
 /// same again, and within the tools that it starts, a kill and one of the errors, another each time.
 fn some_kinds(play: &Play, point: &Point) -> Vec<Kind> {
     let kinds = point.kinds();
-    if point.nth == 1 && ["disk", "dash", "bash", "busybox"].contains(&point.program.as_str()) {
+    let program = point.program.as_str();
+    // A driver that installs itself is called by the name of its file.
+    let is_ours = ["disk", "dash", "bash", "busybox"].contains(&program);
+    if point.nth == 1 && (is_ours || program.starts_with("driver-")) {
         return kinds;
     }
     let (signals, errors) = kinds.split_at(3);

@@ -189,7 +189,7 @@ impl Scene for Renewed {
         }
         volume.bring_to(State::Attached);
         if let Err(said) = volume.repeat("mountdevice") {
-            // Half of what was given up looks like anybody's data.
+            // Half of what was given up looks like a user's data.
             let end = format!("disk format {}", volume.id);
             assert!(follow_up != "same" && said.contains(&end), "without an end: {said}");
             insist(volume, &again);

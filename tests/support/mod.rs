@@ -92,6 +92,7 @@ pub fn loop_devices_below(dir: &Path) -> Vec<PathBuf> {
 impl Node {
     /// A node with a local cloud of its own.
     pub fn new() -> Self {
+        leave_the_machines_volumes();
         let dir = TempDir::with_prefix("incloud-disk-").expect("a temporary folder");
         Self::in_scene(std::sync::Arc::new(Scene { dir }), "node-a")
     }
@@ -314,7 +315,13 @@ pub fn promtool(test: &str, words: &[&OsStr], input: Option<fs::File>) -> Option
     let mut command = Command::new(told.or(beside).unwrap_or_else(|| "promtool".into()));
     command.args(words).stdin(input.map_or_else(Stdio::null, Stdio::from));
     match command.output() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        // One that lies in a folder of another user is none either.
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
+            ) =>
+        {
             skip(test, "needs promtool (Debian's package prometheus)");
             None
         }
@@ -326,11 +333,60 @@ pub fn promtool(test: &str, words: &[&OsStr], input: Option<fs::File>) -> Option
     }
 }
 
+/// The places of volumes that a driver in use on this machine has mounted, the newest first.
+fn the_machines_volumes() -> Vec<String> {
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    let places = table.lines().rev().filter_map(|line| line.split(' ').nth(4));
+    let is_a_volumes = |place: &&str| {
+        !place.starts_with(std::env::temp_dir().to_str().unwrap_or("/tmp"))
+            && ["/flexvolume/incloud/disk/mounts/", "/volumes/incloud~disk/"]
+                .iter()
+                .any(|part| place.contains(part))
+    };
+    places.filter(is_a_volumes).map(str::to_owned).collect()
+}
+
+/// Where the driver is in use a test neither sees its volumes nor can touch them: this thread, and
+/// the children it starts, get a mount namespace without them.
+pub fn leave_the_machines_volumes() {
+    use nix::mount::{MntFlags, umount2};
+    if the_machines_volumes().is_empty() || !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    own_mount_namespace().expect("a mount namespace without the machine's volumes");
+    for place in the_machines_volumes() {
+        umount2(place.as_str(), MntFlags::MNT_DETACH).expect("the test's view of the machine");
+    }
+}
+
+/// A test of what is said where no volume is: a user cannot leave the machine's out of sight.
+pub fn sees_no_volume(test: &str) -> bool {
+    leave_the_machines_volumes();
+    let sees_none = the_machines_volumes().is_empty();
+    if !sees_none {
+        skip(test, "needs root: this machine has volumes of its own");
+    }
+    sees_none
+}
+
+fn own_mount_namespace() -> nix::Result<()> {
+    use nix::mount::{MsFlags, mount};
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS)?;
+    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    if mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).is_err() {
+        // In a plain chroot "/" is no mount point: then what the tests mount on becomes one.
+        for folder in [std::env::temp_dir(), "/run".into(), "/var".into()] {
+            let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
+            mount(Some(&folder), &folder, None::<&str>, bind, None::<&str>)?;
+            mount(None::<&str>, &folder, None::<&str>, flags, None::<&str>)?;
+        }
+    }
+    Ok(())
+}
+
 /// Gives this thread, and the children it starts, a mount namespace of its own. Says whether the
 /// test can run.
 pub fn private_mounts(test: &str) -> bool {
-    use nix::mount::{MsFlags, mount};
-    use nix::sched::{CloneFlags, unshare};
     if !nix::unistd::geteuid().is_root() {
         skip(test, "needs root");
         return false;
@@ -339,19 +395,10 @@ pub fn private_mounts(test: &str) -> bool {
         skip(test, "needs loop devices");
         return false;
     }
-    if let Err(errno) = unshare(CloneFlags::CLONE_NEWNS) {
+    if let Err(errno) = own_mount_namespace() {
         skip(test, &format!("needs a mount namespace of its own: {errno}"));
         return false;
     }
-    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    if mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).is_err() {
-        // In a plain chroot "/" is no mount point: then what the tests mount on becomes one.
-        for folder in [std::env::temp_dir(), "/run".into(), "/var".into()] {
-            let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
-            mount(Some(&folder), &folder, None::<&str>, bind, None::<&str>).expect("a bind mount");
-            mount(None::<&str>, &folder, None::<&str>, flags, None::<&str>)
-                .expect("private mounts");
-        }
-    }
+    leave_the_machines_volumes();
     true
 }

@@ -17,7 +17,7 @@ cache=$1
 # The guest's programs, and what the tests call in there.
 guest_packages='systemd systemd-sysv udev kmod e2fsprogs xfsprogs util-linux mount bash dash coreutils
     grep sed gawk findutils diffutils procps iproute2 base-files libc6 libudev1 libgcc-s1'
-# Drawn in by the tools that nobody calls in the guest.
+# Drawn in by the tools that are not called in the guest.
 unwanted='perl* libperl* python3* libpython* libicu* iso-codes* media-types* libgstreamer* libasound*'
 # Kernels: our name, and the suite whose current cloud kernel it is.
 kernels='5.10:bullseye 6.1:bookworm 6.12:bookworm-backports newest:trixie-backports'

@@ -6,7 +6,7 @@
 //! this machine gets a device, any other only the record, so that a volume can be "elsewhere".
 //!
 //! This machine's own attachment is true only while the loop device lives: after a reboot the
-//! record alone says "attached", and so the view says "not attached" until somebody attaches anew.
+//! record alone says "attached", and so the view says "not attached" until it is attached anew.
 
 pub mod pull;
 pub mod store;
@@ -199,7 +199,7 @@ impl<'a> LocalCloud<'a> {
         if is_right(self.disk(&file.id)?) {
             return Ok(file);
         }
-        // Under the lock nobody is half-way through an attach.
+        // Under the lock no call is half-way through an attach.
         let _lock = self.shelf.lock(deadline)?;
         let Some(mut now) = self.shelf.load(&file.id)? else { return Ok(file) };
         match self.disk(&file.id)? {
@@ -265,7 +265,7 @@ impl<'a> LocalCloud<'a> {
             drop(node);
         }
         // A cloud does not ask the guest: whatever still uses the disk, or merely has it open,
-        // loses it. Somebody who only looks at a new disk (udev) is given a moment.
+        // loses it. A process that only looks at a new disk (udev) is given a moment.
         let moment = Deadline::after(Duration::from_millis(200));
         while self.disk(id)?.is_some_and(|now| now.number == disk.number) {
             if !self.devices.exclusive_open(disk)?.is_free()?

@@ -1,9 +1,9 @@
 //! Pulls a disk while it is in use, so that the old disk can never write again.
 //!
 //! Three things in this order: the file system on it is shut down, the loop device is told to go
-//! with its last user, and its image's name is given to a sparse copy. Whoever still holds the old
-//! disk holds an unlinked file: late writes end there. (With the name left on the same file, late writes of the dead disk
-//! damaged the new one in every try.) sysfs shows such a loop device as `(deleted)`, which counts
+//! with its last user, and its image's name is given to a sparse copy. A process that
+//! still holds the old disk holds an unlinked file: late writes end there. (With the name left on the
+//! same file, late writes of the dead disk damaged the new one in every try.) sysfs shows such a loop device as `(deleted)`, which counts
 //! as absent everywhere.
 
 use super::store::Shelf;

@@ -1,7 +1,7 @@
 //! The local cloud's folder: images, records, links, and one lock for all changes.
 //!
 //! ```text
-//! <dir>/lock                    held by whoever changes something
+//! <dir>/lock                    held by the process that changes something
 //! <dir>/volumes/<id>.img        the volume's bytes
 //! <dir>/volumes/<id>.json       its record, replaced whole
 //! <dir>/by-id/virtio-<20>       a link to the loop device of this machine

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A client for the cloud's services. Building it reads every certificate of the machine.
 pub(super) fn build(access: &Access) -> Result<Client> {
-    // Installing it twice is no error that matters: somebody did it already.
+    // Installing it twice is no error that matters: it was done already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = base(Duration::from_secs(access.timeouts.connect))
         .min_tls_version(reqwest::tls::Version::TLS_1_2);

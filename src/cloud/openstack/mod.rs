@@ -67,9 +67,9 @@ pub struct OpenStack {
 pub struct OwnNode {
     /// Its name.
     pub name: NodeName,
-    /// Its id in the cloud, if somebody wrote it down.
+    /// Its id in the cloud, if a person wrote it down.
     pub server: Option<ServerId>,
-    /// Ids of other nodes that somebody wrote down.
+    /// Ids of other nodes that a person wrote down.
     pub others: BTreeMap<NodeName, ServerId>,
 }
 

@@ -19,7 +19,7 @@ const ATTACH_SHAREABLE: Version =
 /// `compute 2.58` tells with a list when each action was last worked on.
 const WITH_UPDATES: Version = Version::Better("compute 2.58");
 
-/// `compute 2.51` shows an action's events to everybody.
+/// `compute 2.51` shows an action's events to every user.
 const WITH_EVENTS: Version = Version::Better("compute 2.51");
 
 /// So many of a server's newest actions are looked at for one that is still worked on.

@@ -220,7 +220,7 @@ impl Services {
             session
         } else {
             let _turn = self.tokens.turn(deadline);
-            // Whoever had the turn before has logged in meanwhile.
+            // The process that had the turn before has logged in meanwhile.
             if let Some(session) = self.tokens.kept() {
                 session
             } else {

@@ -9,6 +9,7 @@ use super::catalog::RegionEndpoints;
 use crate::host::clock::{Deadline, seconds};
 use crate::host::files;
 use crate::model::cloud::access::Access;
+use crate::model::hexadecimal::digits_of;
 use crate::model::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -142,7 +143,7 @@ fn name_of(access: &Access) -> String {
         Login::ApplicationCredential { secret, .. } => secret.reveal().as_bytes(),
     });
     let digest = all.finish();
-    digest.as_ref().iter().take(16).fold(String::new(), |name, byte| name + &format!("{byte:02x}"))
+    digits_of(&digest.as_ref()[..16])
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ pub(super) struct StoredAttachment {
     pub(super) id: String,
     pub(super) volume_id: String,
     pub(super) status: String,
-    /// The server; nothing for somebody else's reservation.
+    /// The server; nothing for another's reservation.
     pub(super) instance: Option<String>,
 }
 

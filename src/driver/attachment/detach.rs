@@ -316,8 +316,8 @@ impl Detaching<'_> {
         name: &VolumeName,
     ) -> Result<()> {
         if let Some(state) = seen {
-            // A request of the server that the volume was seen at has its outcome, whoever else has
-            // the volume.
+            // A request of the server that the volume was seen at has its outcome, whichever
+            // other server has the volume.
             let is_outcome =
                 state.requested.as_ref().is_some_and(|request| was_at == Some(&request.server));
             let is_over = state.attachments.is_empty()
@@ -358,7 +358,7 @@ impl Detaching<'_> {
         }
     }
 
-    /// What is remembered of the volume goes, unless somebody here still stands on a disk that it
+    /// What is remembered of the volume goes, unless a mount here still stands on a disk that it
     /// had: detached by force, or without the guard. The volume may come back, and the heal then
     /// finds those mounts only by the numbers that are remembered.
     fn forget(&self, id: &VolumeId, name: &VolumeName) {

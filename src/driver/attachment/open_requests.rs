@@ -1,7 +1,7 @@
-//! Attaches that were asked for, and whose outcome nobody has seen.
+//! Attaches that were asked for, and whose outcome was not seen.
 //!
 //! The note of a request is written before the request is sent, and ends when its outcome was seen.
-//! While it is open, "attached to nobody" is not certain: the volume may come in a moment.
+//! While it is open, "attached to no server" is not certain: the volume may come in a moment.
 
 use crate::cloud::{Cloud, CloudVolume, Note, Tenure};
 use crate::driver::lookup::find_volume::Volumes;

@@ -17,7 +17,7 @@ use crate::model::mount::layout::{FolderKind, StageTarget, Target};
 use crate::model::record::VolumeRecord;
 use std::path::Path;
 
-/// What became of a volume that nobody asked for.
+/// What became of a volume that no call asked for.
 #[derive(Debug)]
 pub struct TakenDown {
     /// The volume.
@@ -42,8 +42,8 @@ pub struct TakingDown<'a> {
 }
 
 impl TakingDown<'_> {
-    /// Takes down every volume that was let go of and forgotten; `kubelet_attaches` is whether nobody
-    /// else would detach it.
+    /// Takes down every volume that was let go of and forgotten; `kubelet_attaches` is whether no
+    /// controller would detach it.
     #[must_use]
     pub fn end_forgotten(&self, kubelet_attaches: bool) -> Vec<TakenDown> {
         let records = self.records.list().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! A volume that is wanted here and that another server has on its books.
 //!
 //! It is never stolen. But a server that does not exist, or one that is shut off, does not write
-//! either, and nobody may be there to give the volume back: then `attach.takeover` decides.
+//! either, and it may be down and never give the volume back: then `attach.takeover` decides.
 
 use crate::cloud::{Attachment, Cloud, CloudVolume};
 use crate::driver::lookup::attachment_view::Attachments;

@@ -108,7 +108,7 @@ impl LeakedCopies<'_> {
         uses: &NamespaceUses,
         views: &mut Views,
     ) -> Result<std::result::Result<(), Stays>> {
-        // Some supervisors close their first process to everybody. What hides there makes the
+        // Some supervisors close their first process to all others. What hides there makes the
         // unmount busy, or the exclusive open.
         for untold in &uses.untold {
             tracing::debug!(%untold, "not told");
@@ -269,8 +269,8 @@ impl LeakedCopies<'_> {
         self.refusals.refuse(id, tear_down, &reason)
     }
 
-    /// Whether the file system may be unmounted for good: not while anybody else has it. Copies
-    /// that leaked into namespaces of nobody's are taken down there first. Answers whether there are
+    /// Whether the file system may be unmounted for good: not while any other process has it. Copies
+    /// that leaked into mount namespaces which no pod owns are taken down there first. Answers whether there are
     /// some that share with the machine's own mounts: they are to be looked for once those are gone.
     pub(in crate::driver) fn guard_stage(
         &self,

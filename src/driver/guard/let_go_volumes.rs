@@ -36,7 +36,7 @@ pub(in crate::driver) struct LetGoVolumes<'a> {
 }
 
 impl LetGoVolumes<'_> {
-    /// Somebody names the volume: whoever it is, it is his to bring to its end. The caller holds the
+    /// A call names the volume: that call brings it to its end. The caller holds the
     /// volume's lock.
     pub(in crate::driver) fn note_caller(&self, id: &VolumeId) {
         let let_go = self.records.load(id).let_go;
@@ -49,18 +49,20 @@ impl LetGoVolumes<'_> {
         }
     }
 
-    /// Whether nobody will ask for the volume's end: it was let go of and not mounted again, the
+    /// Whether no call will ask for the volume's end: it was let go of and not mounted again, the
     /// process that named it last has ended, and so have all of the pods' that have it.
     pub(in crate::driver) fn is_forgotten(&self, record: &VolumeRecord) -> bool {
         let boot = machine::boot_id();
         let let_go = &record.let_go;
         let was_asked_by_the_dead =
             let_go.asked_by.as_ref().is_some_and(|caller| !machine::lives(caller));
-        let_go.open(&boot).next().is_some() && was_asked_by_the_dead && self.is_nobodys(record)
+        let_go.open(&boot).next().is_some()
+            && was_asked_by_the_dead
+            && self.belongs_to_no_pod(record)
     }
 
     /// Whether no pod has it: neither a folder of one, nor a container that was given it.
-    fn is_nobodys(&self, record: &VolumeRecord) -> bool {
+    fn belongs_to_no_pod(&self, record: &VolumeRecord) -> bool {
         let numbers: Vec<DeviceNumber> = self.numbers.numbers_of(Some(&record.volume), &[]);
         let Ok(table) = self.mounts.table() else { return false };
         let is_pods = |place: &Path| {

@@ -56,9 +56,9 @@ pub(in crate::driver) struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// Whether the volume may leave this machine. The kernel's answer to an exclusive open is the
-    /// last word; where neither processes nor disk can be seen (a controller's container) the
-    /// orchestrator's own order of calls is all there is.
+    /// Whether the volume may leave this machine. At the end stands an exclusive open, which
+    /// the kernel refuses while anything uses the disk; where neither processes nor disk can be
+    /// seen (a controller's container) the orchestrator's own order of calls is all there is.
     pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<UsersSeen> {
         if self.policy.mode == GuardMode::Off {
             return Ok(UsersSeen::Yes);
@@ -140,7 +140,7 @@ impl Guard<'_> {
     }
 
     /// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
-    /// whoever asks is not told that it is. The caller holds the volume's lock.
+    /// the caller is not told that it is. The caller holds the volume's lock.
     pub(super) fn wanted_again(&self, id: &VolumeId, tear_downs: &[TearDown]) {
         self.refusals.end_refusals(id, tear_downs);
         self.flushing.tell_losses_anew(id);

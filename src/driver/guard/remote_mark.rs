@@ -161,7 +161,7 @@ impl RemoteMarks<'_> {
         self.cloud.note(id, &[mark, Note::Life(&Life::HasData)], deadline)
     }
 
-    /// Whether the cloud has the mark, after one more try; or nobody can leave one there.
+    /// Whether the cloud has the mark, after one more try; or no mark can be left there.
     pub(in crate::driver) fn is_marked_or_cannot_be(&self, id: &VolumeId) -> bool {
         if !self.leaves_marks() {
             return true;

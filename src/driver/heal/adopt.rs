@@ -4,7 +4,7 @@
 //! While their disk lives, it proves whose they are. They are taken into the records then, so that
 //! all that follows (guard, heal, unmount) goes as for a mount of ours. Once the disk is gone only
 //! the file system's own id tells whose a nameless mount was; and whether another machine had the
-//! disk meanwhile nobody can tell. So then it takes a person's word.
+//! disk meanwhile cannot be told. So then it takes a person's word.
 
 use crate::cloud::Cloud;
 use crate::driver::guard::remote_mark::RemoteMarks;
@@ -203,7 +203,7 @@ impl Adoption<'_> {
         };
         let Some(wanted) = told_by_statfs(found.kind, &found.uuid) else {
             return Err(Error::refused(format!(
-                "a dead {} does not tell its id, so nobody can prove whose it was",
+                "a dead {} does not tell its id, so it cannot be proven whose it was",
                 found.kind
             ))
             .hint("restart the pods that use the volume"));

@@ -40,7 +40,7 @@ pub(in crate::driver) struct Diagnosis<'a> {
 }
 
 impl Diagnosis<'_> {
-    /// Who stands on a dead disk of the volume; nothing if nobody does. An error if a mount of the
+    /// Which mounts stand on a dead disk of the volume; nothing if none does. An error if a mount of the
     /// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
     /// Where others cannot be seen the machine's own mounts are told all the same.
     pub(in crate::driver) fn examine(

@@ -79,7 +79,7 @@ impl FileSystemCheck<'_> {
             return Ok(found);
         }
         if is_in_use {
-            // A mount that cannot be seen, or somebody who looks at the disk: it is not checked.
+            // A mount that cannot be seen, or a process that reads the disk: it is not checked.
             tracing::warn!(volume = %id, disk = %disk.kernel_name, "the file system asks for a check, but its disk is in use");
             return Ok(found);
         }
@@ -125,7 +125,7 @@ impl FileSystemCheck<'_> {
         let state = self.attachments.existing(id)?;
         let elsewhere = match (state.mounted_on, record.tenure, state.tenure) {
             (Some(now), ..) if now != server => format!("mounted on server {now}"),
-            // Somebody else may have mounted it, and unmounted it again.
+            // Another machine or process may have mounted it, and unmounted it again.
             (_, Some(then), Some(now)) if !counts_mounts && now.count != then => {
                 "attached to another server".to_owned()
             }
@@ -159,7 +159,7 @@ fn refuse_another_state(record: &VolumeRecord, disk: &Device, found: &FileSystem
         return Err(refused(
             disk,
             format!(
-                "the file system counts {now} mounts, and counted {then} when it was mounted here: somebody else has mounted it since"
+                "the file system counts {now} mounts, and counted {then} when it was mounted here: it was mounted elsewhere since"
             ),
         ));
     }

@@ -91,7 +91,7 @@ impl Healing<'_> {
         }
     }
 
-    /// After an attach to this machine: its disk shows a moment later, and nobody may call again.
+    /// After an attach to this machine: its disk shows a moment later, and no call may come after it.
     /// An attach never fails because a heal could not finish.
     pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
         let boot = crate::host::machine::boot_id();
@@ -157,7 +157,7 @@ impl Healing<'_> {
             self.recovery.end_leftovers(id);
         }
         let again = mode != HealMode::Report && self.recovery.set_back(id).is_some();
-        // Whoever brings the disk along has other work to do.
+        // A caller that brings the disk along has other work to do.
         let shares = TimeShares::of(self.deadline, disk.is_some());
         let Some(mut stale) = self.diagnosis.examine(id, disk, shares)? else {
             if again {
@@ -225,7 +225,7 @@ impl Healing<'_> {
         Ok(healed)
     }
 
-    /// Mounts the new disk where nobody looks; nothing of the old one is touched yet.
+    /// Mounts the new disk out of sight; nothing of the old one is touched yet.
     fn mount_aside(
         &self,
         id: &VolumeId,
@@ -262,7 +262,7 @@ impl Healing<'_> {
     }
 
     /// The folder for the moment of a heal. What is mounted there comes into no other namespace:
-    /// whoever had it there would have the volume, long after the heal.
+    /// a process that had it there would have the volume, long after the heal.
     fn scratch(&self, id: &VolumeId) -> Result<PathBuf> {
         let folder = self.recovery.scratch_of(id);
         self.mounts.make_folder(&folder)?;

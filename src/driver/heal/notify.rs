@@ -92,7 +92,7 @@ impl Notification<'_> {
     }
 }
 
-/// The processes of pods that hold a file. Nobody else is signalled.
+/// The processes of pods that hold a file. No other process is signalled.
 fn holders(users: &Answer<DeviceUses>) -> BTreeSet<u32> {
     let Answer::Told(users) = users else { return BTreeSet::new() };
     let of_pods = users.files.iter().filter(|one| one.process.owner.pod.is_some());

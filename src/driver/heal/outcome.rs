@@ -18,7 +18,7 @@ pub(in crate::driver) fn place_of(one: &NamespaceUse) -> String {
     if let Some(more @ 1..) = one.mounts.len().checked_sub(NAMED) {
         places.push(format!("and {more} more"));
     }
-    let who = one.processes.first().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+    let who = one.processes.first().map_or_else(|| "no process".to_owned(), ToString::to_string);
     format!("{who} at {}", places.join(", "))
 }
 
@@ -79,7 +79,7 @@ pub(in crate::driver) fn listed(numbers: &[DeviceNumber]) -> String {
 }
 
 /// A disk that goes takes with it what was not written yet, and older kernels let writes to it
-/// succeed for a while. When it went nobody knows who was not there.
+/// succeed for a while. The moment when it went is unknown, unless a process watched.
 pub(in crate::driver) fn lost_since(seen: Option<Millis>) -> String {
     let from = seen.map_or_else(|| "an unknown moment".to_owned(), in_full);
     let until = in_full(now());

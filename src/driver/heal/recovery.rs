@@ -40,7 +40,7 @@ const MOST_CHANGES: usize = 1000;
 const MOST_BYTES: usize = 1 << 20;
 const MOST_BYTES_OF_ALL: usize = 6 << 20;
 
-/// Who keeps which dead disk; and those that nobody could keep, and why.
+/// Who keeps which dead disk; and those that could not be kept, and why.
 type Keepers = Vec<(DeviceNumber, FileSystemKeeper)>;
 type Unkept = Vec<(DeviceNumber, Error)>;
 
@@ -243,7 +243,7 @@ impl Recovery<'_> {
                 if error.kind != Kind::Busy {
                     return Err(error);
                 }
-                // It stands in nobody's way, whoever keeps what of it.
+                // It stands in the way of no other, whichever of them keeps what.
                 tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
                 self.mounts.unmount_dead(mount, self.deadline)?;
             }
@@ -259,7 +259,7 @@ impl Recovery<'_> {
     }
 
     /// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
-    /// nobody knows. `again` is whether an earlier one was interrupted: what that changed is
+    /// nothing is known. `again` is whether an earlier one was interrupted: what that changed is
     /// looked after once more, for only now all of it is in its place.
     pub(in crate::driver) fn is_switched(
         &self,

@@ -1,7 +1,7 @@
 //! Who is healed when: one bad mount costs that mount, and one bad tenant himself.
 //!
 //! The machine's own mounts come first, then the containers of the pods that have the volume, then
-//! those of other pods, then everybody else's. Each of these has a share of the time, and each
+//! those of other pods, then all others. Each of these has a share of the time, and each
 //! namespace in it a limit, for those who live there decide how long it takes: they may have
 //! thousands of mounts, or a folder on the way that does not answer. What is left goes on with the
 //! next heal (the timer's at the latest), which begins with another one by chance, so that no one can

@@ -1,4 +1,4 @@
-//! The heal without a call: nobody may call again after a disk came back. Whoever is told of a disk
+//! The heal without a call: no call may come after a disk came back. A caller that is told of a disk
 //! (udev, a timer, a person) lets all volumes of this machine be looked after, or that disk's.
 
 use crate::cloud::Cloud;
@@ -30,7 +30,7 @@ pub struct Swept {
 }
 
 /// How long a call that works on the volume of the disk that came is waited for: most heal it
-/// themselves, and nobody asks again for that disk.
+/// themselves, and no caller asks again for that disk.
 const CALLS_END: Duration = Duration::from_secs(30);
 
 /// The heal of all volumes.

@@ -3,7 +3,7 @@
 use crate::host::clock::Deadline;
 use std::time::Duration;
 
-/// What one namespace may take on the way: a consumer's pod, another pod, anybody else.
+/// What one namespace may take on the way: a consumer's pod, another pod, any other.
 pub(in crate::driver) const EACH: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(3), Duration::from_secs(2)];
 

@@ -142,7 +142,7 @@ impl Attachments<'_> {
             }
         };
         let describe = |one: Reservation| {
-            let server = one.server.map_or_else(|| "nobody".to_owned(), |s| s.to_string());
+            let server = one.server.map_or_else(|| "no server".to_owned(), |s| s.to_string());
             format!("attachment {} ({}) for server {server}", one.id, one.word)
         };
         let held: Vec<_> = held.into_iter().map(describe).collect();

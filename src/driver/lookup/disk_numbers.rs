@@ -97,7 +97,7 @@ impl DiskNumbers<'_> {
         Ok(verdicts)
     }
 
-    /// Whether any mount of the volume's disks of this boot lives on, here or in anybody's
+    /// Whether any mount of the volume's disks of this boot lives on, here or in any other
     /// namespace; where that cannot be seen it may.
     pub(in crate::driver) fn is_left_behind(&self, id: &VolumeId) -> bool {
         let numbers: Vec<_> = self.records.load(id).former_numbers(&boot_id()).collect();
@@ -119,7 +119,7 @@ impl DiskNumbers<'_> {
     }
 
     /// Whether the mounts of a number are this volume's: they must say so themselves, by the label
-    /// that they were made with. While a mount stands its number is nobody else's, so one label
+    /// that they were made with. While a mount stands its number belongs to no other disk, so one label
     /// tells for all mounts of a number.
     pub(in crate::driver) fn stand_for(
         &self,

@@ -1,5 +1,5 @@
-//! From the orchestrator's name of a volume to the volume. A wrong guess would detach somebody
-//! else's disk, so whatever is not certain is an error.
+//! From the orchestrator's name of a volume to the volume. A wrong guess would detach
+//! another volume's disk, so whatever is not certain is an error.
 
 use crate::cloud::{Cloud, CloudVolume, Note};
 use crate::driver::lookup::memory::Memory;
@@ -49,7 +49,7 @@ impl Volumes<'_> {
         if recorded.is_empty() {
             return self.unrecorded(name, server);
         }
-        // What is recorded is no longer there, and the other one is nobody's known volume: then there
+        // What is recorded is no longer there, and the other one is no known volume: then there
         // is nothing to choose from.
         let is_choice = |own: &CloudVolume, server: &ServerId| {
             own.attachment_to(server).is_some()

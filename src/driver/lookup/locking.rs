@@ -61,7 +61,7 @@ impl Locking<'_> {
     }
 
     /// An error if a process that an earlier call left behind hangs on the disk that the volume has
-    /// now: another one would hang beside it. What hangs on a disk that is gone is nobody's matter.
+    /// now: another one would hang beside it. What hangs on a disk that is gone holds up no call.
     /// The caller holds the volume's lock.
     pub(in crate::driver) fn nothing_hangs(&self, id: &VolumeId) -> Result<()> {
         let left = self.locks.left(id);

@@ -38,8 +38,8 @@ impl Memory<'_> {
         }
     }
 
-    /// The same for a call that does not hold the volume's lock: whoever holds it now remembers
-    /// the name as well, and must not find its record changed under its hands.
+    /// The same for a call that does not hold the volume's lock. The call that holds it remembers the
+    /// name as well, and must not find its record changed meanwhile.
     pub(in crate::driver) fn remember_name_if_unlocked(&self, volume: &Volume) {
         let now = Deadline::after(Duration::ZERO);
         if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, now) {

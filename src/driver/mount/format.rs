@@ -1,7 +1,7 @@
 //! Make a file system on a blank disk, as a transaction.
 //!
 //! The intent is on this machine's disk before the first byte of the file system, and gone after
-//! the last: so a mkfs that was killed can be told from somebody's data, and only that is begun
+//! the last: so a mkfs that was killed can be told from a user's data, and only that is begun
 //! again, on the same plug-in of the same disk.
 
 use crate::driver::guard::free_disks::FreeDisks;
@@ -25,7 +25,7 @@ use crate::model::record::{Formatting, VolumeRecord};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::time::Duration;
 
-/// How long a disk that is still opened by somebody (a killed mkfs) is waited for.
+/// How long a disk that another process still has open (a killed mkfs) is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
 /// What a person sees before a disk is formatted.
@@ -92,15 +92,15 @@ impl Formatter<'_> {
                 return Ok(DiskHolds::NotOurs(what.clone()));
             }
         };
-        // Somebody may have written to the disk since our mkfs was killed.
+        // Another process may have written to the disk since our mkfs was killed.
         let options = MkfsOptions::parse(&plan.options)?;
         let new = new_file_system(plan, &options, true)?;
         let Some(strange) = self.file_systems.stranger(disk, &new, self.deadline)? else {
             return Ok(DiskHolds::Unfinished(plan.clone()));
         };
         Ok(match contents {
-            // mke2fs writes the superblock at the beginning last: it came to its end, and somebody
-            // changed something since.
+            // mke2fs writes the superblock at the beginning last: it came to its end, and
+            // another process changed something since.
             Contents::FileSystem(found)
                 if found.maker == Maker::Unknown && found.uuid == plan.uuid =>
             {
@@ -135,7 +135,7 @@ impl Formatter<'_> {
     }
 
     /// Loses all that is on the disk and makes a file system, because a person said so. Whose disk
-    /// it is, and that nobody uses it, is proven as ever. Answers what was there before.
+    /// it is, and that it is not in use, is proven as ever. Answers what was there before.
     pub fn format_for_good(
         &self,
         volume: &Volume,
@@ -219,9 +219,14 @@ impl Formatter<'_> {
         options: &MkfsOptions,
     ) -> Result<FileSystem> {
         self.wait_free(disk)?;
-        let again = self.records.load(&volume.id).formatting.is_some();
+        let record = self.records.load(&volume.id);
+        let again = record.formatting.is_some();
         failpoints::step("stage.format.consented");
-        self.still_holds_nothing(volume, disk, plan)?;
+        let is_begun = unfinished_on(&record, disk).is_some();
+        if let Some(found) = self.finished_meanwhile(volume, disk, plan, is_begun)? {
+            self.records.update(&volume.id, |record| record.formatting = None)?;
+            return Ok(found);
+        }
         // What is made now may differ from what was killed by the options alone.
         let plan = &Formatting { options: options.text(), ..plan.clone() };
         self.records.update(&volume.id, |record| record.formatting = Some(plan.clone()))?;
@@ -249,20 +254,31 @@ impl Formatter<'_> {
     }
 
     /// The last look before the first byte: since the first one the cloud was asked, which may have
-    /// taken minutes, and a disk that nobody mounts is free to everybody.
-    fn still_holds_nothing(&self, volume: &Volume, disk: &Device, plan: &Formatting) -> Result<()> {
+    /// taken minutes, and a disk that is not mounted is free to every process. Answers the file
+    /// system that a mkfs of ours made meanwhile: killed, it may have been in its last write.
+    fn finished_meanwhile(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        plan: &Formatting,
+        is_begun: bool,
+    ) -> Result<Option<FileSystem>> {
         // What a person gave up is there still, as far as it was not wiped.
         if plan.by_person {
-            return Ok(());
+            return Ok(None);
         }
+        let is_ours = |found: &FileSystem| {
+            found.uuid == plan.uuid && found.kind.name() == plan.fs_type && found.size <= disk.size
+        };
         match self.found_on(volume, disk)? {
-            DiskHolds::Blank | DiskHolds::Unfinished(_) => Ok(()),
+            DiskHolds::Blank | DiskHolds::Unfinished(_) => Ok(None),
+            DiskHolds::FileSystem(found) if is_begun && is_ours(&found) => Ok(Some(found)),
             DiskHolds::FileSystem(found) => Err(changed(volume, disk, &found.kind.to_string())),
             DiskHolds::NotOurs(what) => Err(changed(volume, disk, &what)),
         }
     }
 
-    /// Waits a moment until nobody uses the disk: a killed mkfs may still be on its way out.
+    /// Waits a moment until no process uses the disk: a killed mkfs may still be on its way out.
     fn wait_free(&self, disk: &Device) -> Result<()> {
         let until = self.deadline.at_most(SETTLE_WAIT);
         while !self.disks.is_free(disk)? {
@@ -334,7 +350,7 @@ pub(in crate::driver) fn finished(found: &FileSystem, unfinished: Option<&Format
     }
 }
 
-/// Somebody wrote to the disk after it was found blank.
+/// The disk was written to after it was found blank.
 fn changed(volume: &Volume, disk: &Device, what: &str) -> Error {
     not_ours(volume, disk, &format!("{what}, which was not there a moment ago"))
 }

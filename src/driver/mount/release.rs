@@ -60,13 +60,13 @@ impl Releasing<'_> {
         match self.census.device_users(&numbers) {
             Answer::Told(users) => all.extend(words::all_of(&users)),
             Answer::CannotTell(why) => {
-                all.push(format!("whoever uses it: that cannot be told from here: {why}"));
+                all.push(format!("its users: they cannot be told from here: {why}"));
             }
         }
         all
     }
 
-    /// Unmounts the volume everywhere in this namespace, pods first, whoever uses it elsewhere.
+    /// Unmounts the volume everywhere in this namespace, pods first, whatever uses it elsewhere.
     pub fn release(&self, id: &VolumeId) -> Result<Released> {
         let _lock = self.locking.lock_alone(id)?;
         self.recovery.end_leftovers(id);

@@ -33,7 +33,7 @@ use std::time::Duration;
 /// How long staging waits for a disk that should be there already.
 const DISK_WAIT: Duration = Duration::from_secs(20);
 
-/// How long a disk that is still opened by somebody (udev after the plug-in) is waited for.
+/// How long a disk that another process still has open (udev after the plug-in) is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
 /// How a volume is to be mounted.
@@ -185,13 +185,15 @@ impl Staging<'_> {
             DiskHolds::NotOurs(what) => return Err(not_ours(volume, disk, &what)),
             DiskHolds::Blank if options.untouched => {
                 return Err(Error::refused(format!(
-                    "{} is blank, and the volume is shared: nobody may write to it",
+                    "{} is blank, and the volume is shared: it may not be written to",
                     disk.kernel_name
                 ))
                 .hint("use the volume without the option share first, so that it gets its data"));
             }
             DiskHolds::Blank => {
                 let kind = wished.unwrap_or(FsType::Ext4);
+                // One that could not be mounted is not made either.
+                options.mount_options.check(kind)?;
                 return self.formatter.format_blank(volume, disk, kind, &options.mkfs_options);
             }
             DiskHolds::Unfinished(_) if options.untouched => {
@@ -240,7 +242,7 @@ impl Staging<'_> {
         Ok(found)
     }
 
-    /// What somebody wrote into the folder while nothing was mounted there will be out of sight.
+    /// What was written into the folder while nothing was mounted there will be out of sight.
     /// The mount goes on, for the orchestrator needs it; but it is said.
     pub(in crate::driver) fn report_hidden(&self, id: &VolumeId, folder: &Path) {
         let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
@@ -279,7 +281,7 @@ impl Staging<'_> {
         };
         let until = self.deadline.at_most(SETTLE_WAIT);
         while let Err(error) = self.mounts.mount(&request) {
-            // Whoever looks at a new disk (udev) may have it open for a moment.
+            // A process that looks at a new disk (udev) may have it open for a moment.
             if error.kind != Kind::Busy {
                 return Err(error);
             }

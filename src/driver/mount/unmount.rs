@@ -111,7 +111,7 @@ impl Unmounting<'_> {
         self.take_off(volume, &target.0, &MountRole::Stage, Requester::Orchestrator)
     }
 
-    /// The same where nobody asks for it any more.
+    /// The same where no call asks for it any more.
     pub(in crate::driver) fn unstage_forgotten(
         &self,
         id: &VolumeId,
@@ -146,7 +146,7 @@ impl Unmounting<'_> {
         if id.is_none() && !is_mounted {
             return Ok(Outcome::Already);
         }
-        // A mount whose disk is gone and that nobody remembers has no id left: then its name
+        // A mount whose disk is gone and of which there is no record has no id left: then its name
         // serves as one, for it is still below this driver's folder.
         let key = id.clone().or_else(|| VolumeId::parse(&volume.to_string()).ok());
         let lock = |key: VolumeId| {
@@ -204,7 +204,7 @@ impl Unmounting<'_> {
                     if is_free.is_ok() && requester == Requester::Orchestrator {
                         record.let_go = LetGoes::default();
                     }
-                    // The guard has just looked, and it never consents without: nobody stands on
+                    // The guard has just looked, and it never consents without: no mount stands on
                     // any of them any more, and to look for them with each call takes longer than
                     // the call. Where nothing was mounted it was not asked.
                     let guard_looked = outcome == Outcome::Done
@@ -327,7 +327,7 @@ impl Unmounting<'_> {
             self.places.refuse_strangers_on_top(id, &look)?;
             worker::works_on(mount.disk, None);
             if self.devices.is_gone(mount.disk)? {
-                tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted whoever uses it");
+                tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted, whatever uses it");
                 self.mounts.unmount_dead(mount, self.deadline)?;
             } else {
                 self.flushing.flush_if_last(&look.table, mount, id, self.deadline)?;
@@ -351,7 +351,7 @@ impl Unmounting<'_> {
         let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
         if files > 0 {
             let folder = folder.display();
-            tracing::warn!(name = %volume, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; somebody must move them, or the folder stays");
+            tracing::warn!(name = %volume, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; they must be moved by hand, or the folder stays");
         }
     }
 }

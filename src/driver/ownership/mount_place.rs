@@ -46,7 +46,7 @@ pub(in crate::driver) fn belonging<'l>(
 pub(in crate::driver) fn a_part_of_it(mount: &Mount) -> Error {
     let (place, root) = (mount.target.display(), mount.root.display());
     Error::refused(format!("{place} holds the folder {root} of the volume, not all of it"))
-        .hint(format!("somebody bound it there; take it off: umount {place}"))
+        .hint(format!("it was bound there by hand; take it off: umount {place}"))
 }
 
 /// The same after a mount that succeeded: then there must be one.

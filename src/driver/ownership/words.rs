@@ -59,7 +59,7 @@ pub(in crate::driver) fn namespace(one: &NamespaceUse) -> String {
                 format!("kept by the mount {}", place.display())
             }
             (Some(user), None) => format!("user {user}, and no process lives there"),
-            (None, None) => "nobody lives there".to_owned(),
+            (None, None) => "no process lives there".to_owned(),
         },
         [first] => first.to_string(),
         [first, rest @ ..] => format!("{first} and {} more", rest.len()),

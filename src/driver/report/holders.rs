@@ -13,12 +13,12 @@ use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFact
 use crate::model::report::metrics::{Gauges, LetGone, Refused};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everybody who uses a volume.
+/// All users of a volume.
 #[derive(Debug)]
 pub struct Holders {
     /// Each of them.
     pub all: Vec<HolderFact>,
-    /// What could not be read: somebody may hide there.
+    /// What could not be read: a user may hide there.
     pub untold: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Usage<'_> {
     }
 
     /// What the metrics show of this machine. Other namespaces are looked at only for disks of the
-    /// past that are gone: that is dear. One that nobody stood on `before` nobody stands on now, for
+    /// past that are gone: that is dear. One without a mount `before` has none now, for
     /// a dead disk can only be mounted from a mount of it.
     #[must_use]
     pub fn gauges(&self, before: &Gauges) -> Option<Gauges> {
@@ -173,7 +173,7 @@ fn inside(facts: &VolumeFacts, gone: &[DeviceNumber]) -> Vec<HolderFact> {
         };
         all.extend(mount.processes.iter().map(|process| holder(Some(process))));
         if mount.processes.is_empty() {
-            // Nobody lives there, and it keeps the file system all the same.
+            // It has no process, and keeps the file system all the same.
             all.push(holder(None));
         }
     }

@@ -205,9 +205,9 @@ impl Surveying<'_> {
         self.volumes.volume_mounted_at(&name, &mount.target).ok().flatten()
     }
 
-    /// Whose every number is. A disk's number is its volume's; while a mount stands its number is
-    /// nobody else's, so one label or one folder tells for all mounts of a number; and what nobody
-    /// names is whose disk had it.
+    /// Which volume each number belongs to. A disk's number is its volume's; while a mount stands no
+    /// other disk gets its number, so one label or one folder tells for all mounts of a number; and
+    /// one that neither names belongs to the volume whose disk had it.
     fn owners(
         &self,
         disks: &BTreeMap<VolumeId, DiskFact>,
@@ -368,12 +368,12 @@ impl Surveying<'_> {
         disk: &DiskFact,
     ) -> Option<MountVerdict> {
         if let (Some(id), Some(here)) = (id, disk.here()) {
-            // A file system with a number of its own, and nobody told which disk is under it.
+            // A file system with a number of its own, and it is not known which disk is under it.
             let is_disks = number.major != 0;
             let presence = || self.devices.presence(number, &self.cloud.identity(id)).ok();
             return is_disks.then(presence)?.map(|presence| judge(number, &presence, here));
         }
-        // Nobody knows what the volume's disk must show: only a death can be told.
+        // What the volume's disk must show is not known: only a death can be told.
         let is_gone = self.devices.is_gone(number).ok()?;
         is_gone.then(|| judge(number, &Presence::Absent, Here::Nothing))
     }
@@ -407,7 +407,7 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The disk under a mount. In other namespaces nobody asks a btrfs for it; but its number is
+    /// The disk under a mount. In other namespaces a btrfs is not asked for it; but its number is
     /// the same here.
     fn disk_under(&self, mount: &Mount) -> DeviceNumber {
         self.table.of(mount.number).next().map_or(mount.disk, |known| known.disk)
@@ -434,7 +434,7 @@ fn who_has(facts: &VolumeFacts) -> String {
     let names: BTreeSet<_> =
         processes.map(|one| format!("{} ({})", one.pid, one.command)).collect();
     if names.is_empty() {
-        return "where nobody lives".to_owned();
+        return "without a process".to_owned();
     }
     names.into_iter().collect::<Vec<_>>().join(", ")
 }

@@ -36,7 +36,7 @@ impl Haste<'_> {
     }
 }
 
-/// Reads them all. `walk` is whether the kernel may be asked for those where nobody lives.
+/// Reads them all. `walk` is whether the kernel may be asked for those without a process.
 pub(super) fn read(
     proc: &Proc,
     pids: &[u32],

@@ -3,8 +3,8 @@
 //! No request may reach a dead file system or a server that is gone: both are what a node in
 //! trouble has. So an open file is placed by the id of the mount that it was opened through, which
 //! the kernel prints (`fdinfo`), and the mount by the tables of all namespaces. Only what that
-//! leaves open (a mount taken off lazily, working and root folders) is looked at itself, by
-//! somebody who may hang (`patience`).
+//! leaves open (a mount taken off lazily, working and root folders) is looked at itself, in
+//! a thread that may hang (`timeout`).
 
 use super::namespaces::Namespaces;
 use super::proc::{Proc, Task, has_ended};
@@ -236,7 +236,7 @@ impl FilesFound {
     }
 }
 
-/// Whether somebody outside of this kernel answers for the mount's files, who may be gone.
+/// Whether a server outside of this kernel answers for the mount's files, which may be gone.
 fn is_of_a_server(mount: &Mount) -> bool {
     const TYPES: [&str; 9] =
         ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "lustre", "glusterfs"];

@@ -20,7 +20,7 @@ pub(super) fn numbers_with(
     let mut told: BTreeMap<DeviceNumber, Option<u64>> = BTreeMap::new();
     for namespace in &every.all {
         let is_own = namespace.id == Some(every.own);
-        // Others tell nothing by it, and a walk into somebody's FUSE may take for ever.
+        // Others tell nothing by it, and a walk into a user's FUSE may take for ever.
         let mounts =
             namespace.table.mounts().iter().filter(|mount| mount.fs_type.starts_with("ext"));
         for mount in mounts {

@@ -2,15 +2,16 @@
 //!
 //! | question | by |
 //! | --- | --- |
-//! | can everybody be seen from here | `visibility` |
+//! | can every process be seen from here | `visibility` |
 //! | the processes of a pod, and what is mounted where they live | `pod_processes`, `cgroups`, `pods` |
-//! | all mount namespaces, also those where nobody lives | `all_namespaces`, `namespaces`, `inside`, `unowned_namespaces` |
+//! | all mount namespaces, also those without a process | `all_namespaces`, `namespaces`, `inside`, `unowned_namespaces` |
 //! | open files, maps, working and root folders, open nodes | `files`, `timeout`, `parallel` |
 //! | loop devices, swap areas, devices made of the disk | `kernel_users` |
 //!
 //! Some users cannot be named: a socket bound to a file, a layer of an overlay, an exported
-//! folder, a descriptor on its way between two processes. The kernel's answer to an exclusive open
-//! ([`Devices::exclusive_open`](super::Devices::exclusive_open)) knows of them too; it is the last word.
+//! folder, a descriptor on its way between two processes. So at the end stands an exclusive open
+//! ([`Devices::exclusive_open`](super::Devices::exclusive_open)), which the kernel refuses while
+//! anything uses the disk.
 
 mod all_namespaces;
 mod cgroups;
@@ -102,7 +103,7 @@ impl KernelCensus {
         Proc::at(&self.proc, self.trusted).map(Arc::new)
     }
 
-    /// Answers a question that needs to see everybody.
+    /// Answers a question that needs to see every process.
     fn seeing<T>(&self, answer: impl FnOnce(&Arc<Proc>, &MountTable) -> Result<T>) -> Answer<T> {
         let answered = self.proc().and_then(|proc| {
             let own = proc.own_table()?;

@@ -154,7 +154,7 @@ pub(super) fn are_one(one: &MountTable, other: &MountTable) -> bool {
 /// The mounts of a namespace; nothing if all who lived there have ended.
 pub(super) type Looked = std::result::Result<Option<MountTable>, Unread>;
 
-/// The mounts of a process whose links are closed to us: its list of them is open to everybody.
+/// The mounts of a process whose links are closed to us: its list of them is open to all.
 /// Nothing if it has ended.
 pub(super) fn closed_table(proc: &Proc, task: Task) -> Looked {
     match proc.table(task) {

@@ -58,8 +58,8 @@ fn door_to(
     }
 }
 
-/// Opens a namespace by its number. Before Linux 6.12 one where nobody lives is not found, and nobody
-/// misses anything there.
+/// Opens a namespace by its number. Before Linux 6.12 one without a process is not found, and
+/// nothing is missed by that.
 pub(super) fn find(proc: &Proc, pids: &[u32], wanted: NamespaceId) -> io::Result<Option<File>> {
     for pid in pids {
         let living = files::unless_lack(proc.living(*pid))?.flatten();

@@ -116,7 +116,7 @@ impl Walk<'_> {
         self.within(path, &folder, is_named, found)
     }
 
-    /// All that is below a folder of the pod is the pod's, whoever made it.
+    /// All that is below a folder of the pod is the pod's, whichever process made it.
     fn inside(&self, path: &Path, found: &mut PodProcesses) -> io::Result<()> {
         match unless_removed(fs::metadata(path))? {
             Some(folder) => self.within(path, &folder, true, found),

@@ -1,5 +1,5 @@
-//! Questions that may never be answered: a file on a server that is gone makes whoever looks at it
-//! wait for ever.
+//! Questions that may never be answered: a process that looks at a file on a server
+//! that is gone waits for ever.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_millis(300);
 /// How many may be waited for in vain before the rest is not asked any more.
 const LOST: usize = 3;
 
-/// The answers that somebody who asks has got; nothing once nobody waits for him.
+/// The answers that an asker has got; nothing once it is not waited for any more.
 type Tray<A> = Mutex<Option<Vec<A>>>;
 
 /// Asks about each thing; nothing for those that did not answer. The questions are asked by other
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn after_some_that_do_not_answer_nobody_is_asked() {
+    fn after_some_that_do_not_answer_no_other_is_asked() {
         let begin = Instant::now();
         let answers = ask((0..1000).collect(), |_: &u32| thread::sleep(Duration::from_secs(60)));
         assert!(answers.iter().all(|(_, answer)| answer.is_none()));

@@ -116,7 +116,7 @@ fn table_by(
     failure
 }
 
-/// Opens a namespace that nobody needs to live in; nothing if there is no such one.
+/// Opens a namespace that needs no process; nothing if there is no such one.
 pub(super) fn open(proc: &Proc, wanted: NamespaceId) -> io::Result<Option<File>> {
     let is_it = |id| if id == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     walk_to(proc, |id, _| is_it(id))

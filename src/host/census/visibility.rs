@@ -1,4 +1,4 @@
-//! Whether every process of the machine can be seen from here. Where it cannot, nobody may be
+//! Whether every process of the machine can be seen from here. Where it cannot, no user may be
 //! called absent.
 
 use super::proc::{Proc, number_of_link};

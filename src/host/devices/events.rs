@@ -168,7 +168,9 @@ mod tests {
         };
         assert!(!events.drain());
         std::fs::create_dir(&by_id).unwrap();
-        events.wait(Duration::from_secs(60));
+        let begin = Instant::now();
+        events.wait(Duration::from_secs(600));
+        assert!(begin.elapsed() < Duration::from_secs(300), "it was not noticed");
         assert!(!events.drain(), "the wait took the event");
         events.wait(Duration::from_millis(1));
     }

@@ -394,9 +394,9 @@ mod tests {
         }
     }
 
-    /// A disk of anybody's that does not tell its serial stands in nobody's way.
+    /// A disk that does not tell its serial stands in no other's way.
     #[test]
-    fn a_disk_that_tells_no_serial_stands_in_nobodys_way() {
+    fn a_disk_that_tells_no_serial_is_passed_over() {
         let root = tempfile::tempdir().unwrap();
         disk(root.path(), "vdb", "253:16", &[("serial/no", "file")]);
         disk(root.path(), "vdc", "253:32", &[("serial", "v1")]);

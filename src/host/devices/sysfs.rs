@@ -105,8 +105,8 @@ impl Sysfs {
 }
 
 impl DiskFolder {
-    /// Nothing if there is no such disk. That it could not be looked for is an error: whoever takes
-    /// a disk for gone gives its mounts up.
+    /// Nothing if there is no such disk. That it could not be looked for is an error: a
+    /// caller that takes a disk for gone gives its mounts up.
     fn open(path: &Path) -> Result<Option<Self>> {
         let failed =
             |error: &std::io::Error| Error::io(format!("look at {}", path.display()), error);

@@ -1,4 +1,4 @@
-//! Reads a disk whose mkfs was killed: whether anybody else wrote to it since.
+//! Reads a disk whose mkfs was killed: whether another process wrote to it since.
 
 use super::blank::{BATCH, advise, at_random};
 use super::make;

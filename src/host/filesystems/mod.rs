@@ -61,7 +61,7 @@ impl FileSystems for KernelFileSystems {
         const NOTHING_FOUND: i32 = 2;
         if tool::locate("blkid").is_err() {
             tracing::warn!(
-                "blkid is not installed: nobody else is asked whether the disk is blank"
+                "blkid is not installed: no second program is asked whether the disk is blank"
             );
             return Ok(None);
         }

@@ -60,7 +60,7 @@ impl Mounts for KernelMounts {
     }
 
     fn standing_at(&self, folder: &Path) -> Result<Look> {
-        /// Whoever mounts and unmounts beside us is done by then.
+        /// A process that mounts and unmounts beside us is done by then.
         const LOOKS: usize = 3;
         let mut last = None;
         for _ in 0..LOOKS {

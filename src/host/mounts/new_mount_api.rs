@@ -1,5 +1,5 @@
 //! Mounts through the kernel's newer calls (fsopen(2) and its family, Linux 5.2): the kernel says
-//! in words what it refuses, and what is mounted is looked at before anybody can reach it.
+//! in words what it refuses, and what is mounted is looked at before any process can reach it.
 
 use super::disk_mount;
 use super::failure::{Failure, failed};
@@ -80,7 +80,7 @@ fn attributes(request: &MountRequest<'_>) -> MountAttrFlags {
     all
 }
 
-/// Binds a folder, so that nobody sees the bind before it refuses writes.
+/// Binds a folder, so that the bind is not seen before it refuses writes.
 pub(super) fn bind(
     source: &Mount,
     target: &Path,

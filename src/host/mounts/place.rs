@@ -85,7 +85,7 @@ pub(super) fn path_of(place: &OwnedFd) -> PathBuf {
 }
 
 /// A new mount was attached: its path must lead to it. Something may have been mounted over a
-/// folder above meanwhile; then it is taken off again, by its descriptor, for nobody can have come
+/// folder above meanwhile; then it is taken off again, by its descriptor, for no process can have come
 /// to use it by its path.
 pub(super) fn must_be_seen(new: &OwnedFd, folder: &Path) -> std::result::Result<(), Failure> {
     let id = mount_of(new, folder)?;

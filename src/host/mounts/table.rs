@@ -1,4 +1,4 @@
-//! The mount table.
+//! The mount table of a process, read from the kernel.
 
 use super::btrfs;
 use crate::failpoints;

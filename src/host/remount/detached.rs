@@ -166,7 +166,7 @@ pub(in crate::host::remount) fn source(
     })
 }
 
-/// A folder and a file of the scratch namespace, where nobody else sees what is mounted: on a mount
+/// A folder and a file of the scratch namespace, where no other process sees what is mounted: on a mount
 /// that every machine has, also in a chroot, where "/" may be none.
 fn stages(here: &Inside) -> Result<[OwnedFd; 2]> {
     let folder = here.way.open(Path::new("/proc"))?;

@@ -147,7 +147,7 @@ fn descriptor(of: BorrowedFd<'_>) -> Result<OwnedFd> {
 }
 
 /// Works in a thread of its own, which ends there: whatever it entered or changed of itself,
-/// nobody else meets it. One that does not come back is left alone.
+/// no other process meets it. One that does not come back is left alone.
 fn aside<T: Send + 'static>(
     deadline: Deadline,
     work: impl FnOnce() -> Result<T> + Send + 'static,

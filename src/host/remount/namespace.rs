@@ -1,6 +1,6 @@
 //! One thread's stay in a mount namespace.
 //!
-//! Whoever lives there owns its paths: each is walked once, without links, and what it led to is
+//! The processes there own its paths: each is walked once, without links, and what it led to is
 //! used by descriptor alone. Mounts are told by the ids in fdinfo, which asks no file system: a
 //! dead one answers nothing.
 
@@ -190,13 +190,13 @@ impl Inside {
     /// Whether the mount came from a more privileged namespace with those around it. What lies
     /// under such a one must not be revealed: it cannot be taken off, nor anything put beneath.
     pub(in crate::host::remount) fn is_locked(&self, place: &OwnedFd) -> bool {
-        // The lock is asked for (EINVAL) before whether anybody uses the mount (EBUSY): and that
+        // The lock is asked for (EINVAL) before whether any process uses the mount (EBUSY): and that
         // we do, by the descriptor, so that it is never taken off here.
         let asked = self.by_path(place, |path| umount2(path, MntFlags::MNT_EXPIRE));
         asked == Err(nix::errno::Errno::EINVAL)
     }
 
-    /// Takes a mount off with all that is mounted in it, whoever uses it.
+    /// Takes a mount off with all that is mounted in it, whatever uses it.
     pub(in crate::host::remount) fn detach(&self, place: &OwnedFd) -> Result<()> {
         self.by_path(place, |path| umount2(path, MntFlags::MNT_DETACH))
             .map_err(|errno| failed("take the dead mount off", errno))

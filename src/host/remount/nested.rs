@@ -1,7 +1,7 @@
 //! What is mounted in an old mount, to come along with the new one.
 //!
-//! The whole tree is built where nobody sees it, and attached at once: whoever kills this program
-//! leaves the old tree or the new one, never half of it.
+//! The whole tree is built out of sight, and attached at once: a kill of this program leaves
+//! the old tree or the new one, never half of it.
 
 use super::detached::New;
 use super::mount_tree::{children, descendants};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// How deep mounts may be nested in each other: whoever lives there decides how deep they are, and
+/// How deep mounts may be nested in each other: the processes there decide how deep they are, and
 /// each costs a part of this thread's stack.
 const DEEPEST: usize = 64;
 
@@ -70,7 +70,7 @@ impl Nested {
         for child in children(table, parent.id) {
             let is_covered = children(table, child.id).any(|other| other.target == child.target);
             if is_covered {
-                // Nobody sees it. What covers it comes along.
+                // It is out of sight. What covers it comes along.
                 self.collect(inside, table, child, old_of, deeper);
                 continue;
             }

@@ -96,7 +96,7 @@ impl<'a> NamespaceWork<'a> {
     }
 
     /// A switch was killed before its end, and then its new disk died too: of two dead mounts on
-    /// each other the upper one goes first. Whoever looks meets a dead one before and after.
+    /// each other the upper one goes first. A process that looks meets a dead one before and after.
     fn uncover(&mut self, answers: &mut HashMap<u32, Switched>) {
         let is_twin = |one: &Mount, other: &Mount| {
             one.id == other.parent && one.target == other.target && one.root == other.root

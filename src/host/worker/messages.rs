@@ -24,7 +24,7 @@ pub(super) enum Word {
     Lock(OwnedFd, Vec<u8>, bool),
     /// All is done, with this exit status.
     End(i32),
-    /// Nobody is there any more.
+    /// The other end is closed.
     Closed,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn receive(line: &OwnedFd) -> nix::Result<Option<Word>> {
         let mut file = None;
         for one in taken.cmsgs()? {
             if let ControlMessageOwned::ScmRights(numbers) = one {
-                // SAFETY: the kernel just gave us these files, and they are nobody else's.
+                // SAFETY: the kernel just gave us these files, and no other code owns them.
                 file = numbers.first().map(|number| unsafe { OwnedFd::from_raw_fd(*number) });
             }
         }

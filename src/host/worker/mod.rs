@@ -96,7 +96,7 @@ pub fn child(what: &str) -> Child {
 }
 
 impl Child {
-    /// In the child, before its work; false if nobody waits for it any more, and it must end. It
+    /// In the child, before its work; false if its parent does not wait for it any more, and it must end. It
     /// makes only system calls.
     #[must_use]
     pub fn begins(&self) -> bool {

@@ -91,7 +91,7 @@ const THAT_END: [Signal; 7] = [
     Signal::SIGUSR2,
 ];
 
-/// Signals that wait until somebody reads them.
+/// Signals that wait until they are read.
 #[derive(Debug)]
 pub struct HeldSignals(SigSet);
 
@@ -188,7 +188,7 @@ impl Worker {
             }
             ForkResult::Parent { child } => {
                 let began = Instant::now();
-                // It waits, and stands in nobody's way: the worker has the folder.
+                // It waits, and keeps no folder in use: the worker has the folder.
                 let _ = nix::unistd::chdir("/");
                 Ok(Self {
                     pid: child,
@@ -346,7 +346,7 @@ impl Worker {
         Ok(came)
     }
 
-    /// Nobody reads what the worker says any more, and it learns that when it says something.
+    /// What the worker says is not read any more, and it learns that when it says something.
     pub fn do_not_listen(&mut self) {
         if let Some(line) = &self.line {
             let _ = nix::sys::socket::shutdown(line.as_raw_fd(), nix::sys::socket::Shutdown::Read);
@@ -434,7 +434,7 @@ impl Worker {
         match unsafe { fork() } {
             Ok(ForkResult::Child) => {
                 // The locks' files stay open, and locked by the parent's until all is done. Nothing
-                // else: this one may hang as well, and kubelet waits until nobody has its pipe.
+                // else: this one may hang as well, and kubelet waits until no process has its pipe.
                 close_all_but(&self.locks.iter().map(|lock| lock.file.as_raw_fd()));
                 open_nothing();
                 for lock in &self.locks {

@@ -66,7 +66,7 @@ u c 0::/kubepods/pod{u}/{c}/docker/{o}
 - c 0::/machine.slice/libpod-{c}.scope/container
 - - 0::/machine.slice/libpod-conmon-{c}.scope
 - c 0::/../cri-containerd-{c}.scope
-# Nobody's.
+# Of no pod.
 - - 0::/
 - - 0::/init.scope
 - - 0::/system.slice/kubelet.service

@@ -7,7 +7,7 @@
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// What a volume is doing, whoever has it.
+/// What a volume is doing, at whichever server it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum VolumePhase {
     /// It is at rest, and free to be attached.
@@ -93,7 +93,7 @@ pub enum Mapping {
 /// What follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttachmentState {
-    /// Attached to nobody: an attach may be asked for, a detach is done.
+    /// Attached to no server: an attach may be asked for, a detach is done.
     Free,
     /// Attached to the server.
     Attached,

@@ -19,7 +19,7 @@ pub enum ExclusiveOpen {
 }
 
 impl ExclusiveOpen {
-    /// Whether it is free, for whoever is about to write to it: then it must be seen.
+    /// Whether it is free, for a caller that is about to write to it: then it must be seen.
     pub fn is_free(&self) -> Result<bool> {
         match self {
             Self::Free => Ok(true),

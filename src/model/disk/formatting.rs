@@ -75,7 +75,7 @@ pub struct Facts<'a> {
 /// Who wants the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormatRequester {
-    /// Nobody but a mount that needs one.
+    /// Only a mount that needs one.
     Mount,
     /// A person, by `disk format --yes`.
     Person,
@@ -92,7 +92,7 @@ pub struct Objection {
     pub yields_to_a_person: bool,
 }
 
-/// Decides. Answers what a person overrides, which is nothing if nobody objects.
+/// Decides. Answers what a person overrides, which is nothing if there is no objection.
 pub fn may_format(facts: &Facts<'_>, asked: FormatRequester) -> Result<Vec<Objection>, Objection> {
     let objections = objections(facts);
     let is_final = |one: &&Objection| asked == FormatRequester::Mount || !one.yields_to_a_person;

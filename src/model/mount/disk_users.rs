@@ -5,7 +5,7 @@ use crate::model::cgroup::Owner;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What was found out, or why nothing could be: then nobody may take the absence of users for
+/// What was found out, or why nothing could be: then a caller may not take the absence of users for
 /// granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<T> {
@@ -103,7 +103,7 @@ pub struct NamespaceUse {
     pub keepers: Vec<NamespaceKeeper>,
 }
 
-/// What keeps a mount namespace alive in which nobody lives.
+/// What keeps a mount namespace alive that has no process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamespaceKeeper {
     /// It is mounted, as `ip netns` and its like do.
@@ -206,8 +206,7 @@ impl KernelUse {
     }
 }
 
-/// A path for a command that people copy: whoever named it may have given it blanks, quotes or
-/// worse.
+/// A path for a command that people copy: its name may have blanks or quotes.
 #[must_use]
 pub fn plain(path: &Path) -> String {
     let text = path.to_string_lossy();
@@ -219,7 +218,7 @@ pub fn plain(path: &Path) -> String {
     }
 }
 
-/// Something that could not be read; somebody who holds the disk may hide there.
+/// Something that could not be read; a holder of the disk may hide there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Untold {
     /// What.

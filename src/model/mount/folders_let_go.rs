@@ -33,7 +33,7 @@ pub struct LetGoes {
     /// The folders, by consumer.
     #[serde(default)]
     pub folders: BTreeMap<ConsumerId, LetGo>,
-    /// The process that named the volume last: whoever it is brings it to its end.
+    /// The process that named the volume last: it brings the volume to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<Caller>,
 }

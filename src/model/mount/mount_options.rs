@@ -1,7 +1,7 @@
 //! Options of a mount and of a new file system, as a volume's owner may wish them.
 //!
 //! Only what is on these lists is passed on: an option can name another device, another root or
-//! somebody's file, and those are not the owner's to choose.
+//! another user's file, and those are not the owner's to choose.
 
 use crate::model::disk::file_system::FsType;
 use crate::model::error::{Error, Result};
@@ -104,7 +104,7 @@ impl MountOptions {
                     "the mount option {} is not allowed",
                     shown(word)
                 ))
-                .hint("the README lists those that are"));
+                .hint("docs/calls-and-options.md in the driver's source lists those that are"));
             }
             options.data.push((key.to_owned(), value.map(str::to_owned)));
         }

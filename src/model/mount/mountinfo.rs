@@ -20,7 +20,7 @@ pub struct Mount {
     /// The file system's device number.
     pub number: DeviceNumber,
     /// The number of its disk: another one only for file systems that have a number of their own
-    /// (btrfs), and only where somebody found out.
+    /// (btrfs), and only where it was found out.
     pub disk: DeviceNumber,
     /// Which folder of the file system is mounted.
     pub root: PathBuf,

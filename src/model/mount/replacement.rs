@@ -16,7 +16,7 @@ pub enum Method {
     /// The new one is let come by propagation, which puts it beneath what is mounted at the place
     /// already (`mount_setattr(2)`, Linux 5.12).
     Tuck,
-    /// The same where no call gives a mount its flags while nobody sees it: it gets them in a
+    /// The same where no call gives a mount its flags while it is out of sight: it gets them in a
     /// scratch namespace (`open_tree(2)`, Linux 5.2).
     TuckRemounted,
     /// The same by mount(2) alone: the disk is mounted once more, in a scratch copy of the

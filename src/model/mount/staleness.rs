@@ -98,7 +98,7 @@ impl MountVerdict {
         matches!(self, Self::Stale | Self::Waiting)
     }
 
-    /// What a person can do about a mount of that number that nobody dares to replace; nothing
+    /// What a person can do about a mount of that number that is not replaced by itself; nothing
     /// where there is no doubt.
     #[must_use]
     pub fn hint(&self, number: DeviceNumber) -> Option<String> {

@@ -57,7 +57,7 @@ pub enum DiskFact {
         /// What was found.
         why: String,
     },
-    /// Nobody could look.
+    /// This process could not look.
     Unseen {
         /// Why.
         why: String,
@@ -74,7 +74,7 @@ impl DiskFact {
         }
     }
 
-    /// The same for the rule that tells dead mounts; nothing if nobody could look.
+    /// The same for the rule that tells dead mounts; nothing if it could not be looked for.
     #[must_use]
     pub fn here(&self) -> Option<Here> {
         match self {
@@ -383,7 +383,7 @@ pub struct LetGoFact {
     pub back: Option<u64>,
     /// Whether it lasts for longer than an orchestrator needs that can read its claims.
     pub lasts: bool,
-    /// Whether nobody will ask for the volume's end: the pod has ended, and so has the process that
+    /// Whether no caller will ask for the volume's end: the pod has ended, and so has the process that
     /// named the volume last.
     pub is_forgotten: bool,
 }

@@ -58,7 +58,7 @@ pub struct Gauges {
     pub let_go: Vec<LetGone>,
     /// Volumes that are remembered here.
     pub volumes: u64,
-    /// Numbers of disks that are gone and on which nobody stands any more.
+    /// Numbers of disks that are gone and that have no mount any more.
     pub left: BTreeSet<String>,
     /// The boot in which that was seen: numbers begin anew with each.
     pub boot: String,

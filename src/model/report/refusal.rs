@@ -28,7 +28,7 @@ pub struct Refusal {
 }
 
 /// Refusals of one tear-down that follow each other: it was asked for all the time, and for the
-/// same pods. Measured by the time since the machine was started, which nobody can set.
+/// same pods. Measured by the time since the machine was started, which cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
     /// Its first refusal.
@@ -45,7 +45,7 @@ pub struct Series {
 /// When and for whom a tear-down is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occasion {
-    /// By the clock that nobody can set.
+    /// By the clock that cannot be set.
     pub uptime: Uptime,
     /// In seconds since 1970.
     pub wall: u64,

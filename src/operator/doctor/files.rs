@@ -5,7 +5,8 @@ use crate::host::machine;
 use crate::log;
 use crate::model::report::finding::Finding;
 use crate::model::text::several;
-use crate::node::system::{self, Kubelet, Room};
+use crate::node::kubelet::Kubelet;
+use crate::node::system::{self, Room};
 use crate::operator::configured::Configured;
 use std::path::{Path, PathBuf};
 
@@ -62,7 +63,7 @@ fn rights(path: &Path, owner: u32, mode: u32, has_secrets: bool) -> Option<Findi
         };
         return Some(Finding::error(
             CHECK,
-            format!("{name}: {who}: whoever can change it decides what is attached and formatted"),
+            format!("{name}: {who}: who can change it decides what is attached and formatted"),
             fix,
         ));
     }

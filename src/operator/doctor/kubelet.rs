@@ -1,29 +1,28 @@
 //! Whether kubelet will find this driver, and nothing that it takes for another one.
 
 use crate::model::report::finding::Finding;
-use crate::node::system::{self, Kubelet};
+use crate::node::kubelet::{Kubelet, USUAL_PLUGIN_DIR, ours};
+use crate::node::system;
 use crate::operator::configured::Configured;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "incloud~disk";
 
-pub(super) fn look(kubelet: Option<&Kubelet>, configured: &Configured) -> Vec<Finding> {
-    let Some(kubelet) = kubelet else {
+pub(super) fn look(all: &[Kubelet], configured: &Configured) -> Vec<Finding> {
+    let Some(kubelet) = ours(all) else {
         let mut found = vec![Finding::warning(
             "kubelet",
             "no kubelet runs here, or its process cannot be seen",
             "on a node: start it; where only the controller-manager runs nothing is to be done",
         )];
-        if Path::new(system::USUAL_PLUGIN_DIR).is_dir() {
-            found.extend(plugins(
-                Path::new(system::USUAL_PLUGIN_DIR),
-                "where kubelet usually looks",
-            ));
+        if Path::new(USUAL_PLUGIN_DIR).is_dir() {
+            found.extend(plugins(Path::new(USUAL_PLUGIN_DIR), "where kubelet usually looks"));
         }
         return found;
     };
     let mut found = vec![told(kubelet)];
-    found.extend(plugins(&kubelet.plugin_dir, &kubelet.plugin_dir_from));
+    found.extend(several(all, kubelet));
+    found.extend(plugins(&kubelet.plugin_dir, &kubelet.plugin_dir_from.to_string()));
     found.push(root(kubelet, configured));
     found.extend(namespace(kubelet));
     found
@@ -47,6 +46,29 @@ fn told(kubelet: &Kubelet) -> Finding {
         "kubelet itself attaches"
     };
     Finding::ok("kubelet", format!("process {}; {who}", kubelet.pid))
+}
+
+/// What follows is about one of them: which one, and why.
+fn several(all: &[Kubelet], taken: &Kubelet) -> Option<Finding> {
+    if all.len() < 2 {
+        return None;
+    }
+    let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+    let why = if taken.shares_our_mounts == Some(true) {
+        "it is the first one that lives in this mount namespace"
+    } else {
+        "it is the first one, and none is seen to live in this mount namespace"
+    };
+    Some(Finding::warning(
+        "kubelet",
+        format!(
+            "{} kubelets run here ({}); what follows is about process {}: {why}",
+            all.len(),
+            names.join("; "),
+            taken.pid
+        ),
+        "where each of them is to have the driver, install it for each: sudo ./install.sh install --plugin-dir DIR",
+    ))
 }
 
 /// The folder of plugins, and what is in it.

@@ -13,7 +13,8 @@ use crate::driver::Driver;
 use crate::model::error::Result;
 use crate::model::report::finding::{Finding, Level, worst};
 use crate::model::text::several;
-use crate::node::system::{self, Kubelet, System};
+use crate::node::kubelet::{Kubelet, USUAL_ROOT, ours};
+use crate::node::system::System;
 use crate::operator::health::Health;
 use serde::Serialize;
 
@@ -39,22 +40,23 @@ pub(super) fn run(configured: &Configured, json: bool, stage: &mut Stage<'_>) ->
 
 fn findings(configured: &Configured) -> Vec<Finding> {
     let system = System::default();
-    let running = system.kubelet();
+    let all_kubelets = system.kubelets();
+    let running = ours(&all_kubelets);
     let mut all = vec![configuration(configured)];
-    all.extend(kubelet::look(running.as_ref(), configured));
+    all.extend(kubelet::look(&all_kubelets, configured));
     all.extend(machine::look(&system));
-    all.extend(files::look(configured, running.as_ref()));
-    let root = match (&configured.config.paths.kubelet_root, &running) {
+    all.extend(files::look(configured, running));
+    let root = match (&configured.config.paths.kubelet_root, running) {
         (Some(root), _) => root.clone(),
         (None, Some(kubelet)) => kubelet.root_dir.clone(),
-        (None, None) => system::USUAL_ROOT.into(),
+        (None, None) => USUAL_ROOT.into(),
     };
     let by_driver = configured.with_driver("doctor", |driver| {
         Ok([
             machine::by_driver(driver, &root),
             cloud::look(driver),
             volumes(driver, configured),
-            marks(driver, running.as_ref()).into_iter().collect(),
+            marks(driver, running).into_iter().collect(),
         ]
         .concat())
     });

@@ -36,7 +36,7 @@ play_daemonset() {
     removal
 }
 
-# Somebody puts another program there.
+# A person puts another program there.
 drift() {
     local folder=$plugins/incloud~disk
     cp "$folder/disk" "$folder/.disk.other"
@@ -149,7 +149,7 @@ node_pod_says() {
 
 # --- disk doctor ------------------------------------------------------------------------------------
 
-# doctor_says LEVEL CHECK TEXT: the same to people and to machines. Nobody runs udev here, so that all
+# doctor_says LEVEL CHECK TEXT: the same to people and to machines. No udev runs here, so that all
 # is never well: 1 is the exit status for a warning.
 doctor_says() {
     local text json status=0 wanted=1

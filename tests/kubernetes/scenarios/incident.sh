@@ -89,7 +89,7 @@ control_incident() {
     decisive='... and writes on'
 }
 
-# wants_to_unmount: by kubelet's own log, whoever answers.
+# wants_to_unmount: by kubelet's own log, whichever driver answers.
 wants_to_unmount() {
     saw=$(grep -c "UnmountVolume started for volume \"pv-$me\"" "$part_logs/kubelet.log")
     ((saw > 0))
@@ -263,7 +263,7 @@ has_five_mounts() {
     [[ $saw == '/data /follows /ro /shares /sub ' ]]
 }
 
-# kubelet does not know the volume any more, and the pod is gone: nobody asks for its end but the timer.
+# kubelet does not know the volume any more, and the pod is gone: only the timer asks for its end.
 play_incident_forgotten() {
     forgotten --force --grace-period 0
     # kubelet sees such a pod once more, and may take its volume down itself.
@@ -308,7 +308,7 @@ control_incident_forgotten() {
     patience=30
 }
 
-# Nobody else does it: a person has to.
+# No call does it: a person has to.
 put_back_incident_forgotten() {
     has_no_timer=''
     expect 'disk heal takes the volume down' 60 timer_takes_it_down

@@ -48,7 +48,7 @@ play_kubelet_restart() {
     put_away
 }
 
-# Whoever is told to attach begins with a detach, to be sure.
+# A caller that is told to attach begins with a detach, to be sure.
 control_kubelet_restart() {
     configure enforce off
     stand_before "[ \"\$1\" != attach ] || \"\$real\" detach --force vol-$me >/dev/null 2>&1"

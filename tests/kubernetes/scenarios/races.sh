@@ -83,7 +83,7 @@ play_orphan() {
 control_orphan() { control_recreate; }
 put_back_orphan() { sweep; }
 
-# Nobody wants it any more, and its container ends late.
+# No pod wants it any more, and its container ends late.
 play_orphan_gone() {
     begin
     stop_part kubelet

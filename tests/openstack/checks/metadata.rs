@@ -7,7 +7,7 @@ use crate::server::Fault;
 
 pub(super) const TESTS: &[Test] = &[
     ("metadata::a_server_learns_who_it_is", a_server_learns_who_it_is),
-    ("metadata::nobody_learns_what_is_not_there", nobody_learns_what_is_not_there),
+    ("metadata::unknown_metadata_is_not_found", unknown_metadata_is_not_found),
     (
         "metadata::it_is_counted_and_fails_like_any_service",
         it_is_counted_and_fails_like_any_service,
@@ -39,7 +39,7 @@ fn a_server_learns_who_it_is() {
     }
 }
 
-fn nobody_learns_what_is_not_there() {
+fn unknown_metadata_is_not_found() {
     let cloud = Cloud::new();
     assert_eq!(get(&cloud, PATH).status, 404, "no server asks");
     cloud.server.world().settings.metadata_of = Some("a".to_owned());

@@ -81,7 +81,7 @@ fn mistakes_are_refused() {
         "",
         "3",
         r#"{"sever": []}"#,
-        r#"{"volumes": [{"name": "v", "project": "nobody's"}]}"#,
+        r#"{"volumes": [{"name": "v", "project": "of no one"}]}"#,
         r#"{"volumes": [{"name": "v", "attached_to": ["nowhere"]}]}"#,
         r#"{"servers": [{"name": "n", "lists": ["nothing"]}]}"#,
         r#"{"failures": [{"volume": "v", "how": "detach_stuck"}]}"#,

@@ -168,7 +168,7 @@ fn is_free(volume: &Volume) -> bool {
 /// The two are named alike; which of them keeps the disk busy is the kernel's secret, and its
 /// answer to an exclusive open.
 #[test]
-fn whoever_has_the_disk_open_is_told() {
+fn who_has_the_disk_open_is_told() {
     needs!(containers);
     let (node, volume) = Volume::on_a_node("ext4", "16M");
     node.must(volume.attach());

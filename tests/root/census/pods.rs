@@ -33,7 +33,7 @@ fn pids(uid: &str, number: DeviceNumber) -> Vec<u32> {
 }
 
 #[test]
-fn a_process_is_found_whoever_named_its_cgroup() {
+fn a_process_is_found_by_any_name_of_its_cgroup() {
     needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
@@ -86,7 +86,7 @@ fn every_process_of_every_container_is_told() {
 }
 
 #[test]
-fn whoever_lives_in_our_namespace_does_not_count() {
+fn processes_in_our_namespace_do_not_count() {
     needs!(pods);
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");

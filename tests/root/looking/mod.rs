@@ -3,7 +3,7 @@
 
 mod healths;
 mod metrics;
-mod readme;
+mod transcripts;
 
 use crate::checks::nothing_is_left;
 use crate::scene::{Scene, scene};
@@ -122,8 +122,8 @@ fn explain(node: &Node, scene: &Healths) {
     has(&text, &["stranger", &format!("{} (", scene.containers[0].pid())]);
     let (text, _) = said(node, &["explain", &scene.ambiguous.id]);
     has(&text, &["not certain", "shown by several disks"]);
-    let wrong = node.verb(&["explain", "pvc-nobody"]).unwrap_err();
-    assert!(wrong.contains("no volume goes by the name pvc-nobody"), "{wrong}");
+    let wrong = node.verb(&["explain", "pvc-unknown"]).unwrap_err();
+    assert!(wrong.contains("no volume goes by the name pvc-unknown"), "{wrong}");
 }
 
 fn holders(node: &Node, scene: &Healths) {
@@ -300,14 +300,14 @@ fn without_root_it_is_said_what_was_not_seen() {
     // The binary may lie where only root may go.
     let program = node.base().join("disk");
     crate::holders::run("cp", &[crate::support::DISK, program.to_str().unwrap()]);
-    let as_nobody = |words: &[&str]| {
+    let as_a_user = |words: &[&str]| {
         let mut command = std::process::Command::new(&program);
         command.args(words).env("INCLOUD_DISK_CONFIG", node.config_path()).uid(65534).gid(65534);
         let output = output_of(&mut command);
         let all = [output.stdout, output.stderr].concat();
         (String::from_utf8(all).unwrap(), output.status.code())
     };
-    let (text, status) = as_nobody(&["status"]);
+    let (text, status) = as_a_user(&["status"]);
     assert_eq!(status, Some(0), "{text}");
     has(&text, &[&volume.pv, "Not seen", "run it with sudo"]);
     assert!(!text.contains("detached"), "{text}");
@@ -316,10 +316,10 @@ fn without_root_it_is_said_what_was_not_seen() {
     has(&text, &["its view is unknown", "what this machine remembers"]);
     // The configuration that install.sh writes is root's alone.
     crate::holders::run("chmod", &["600", node.config_path().to_str().unwrap()]);
-    let (text, status) = as_nobody(&["status"]);
+    let (text, status) = as_a_user(&["status"]);
     assert_eq!(status, Some(0), "{text}");
     has(&text, &["Not seen: the configuration, so the defaults are taken"]);
-    let (text, status) = as_nobody(&["doctor"]);
+    let (text, status) = as_a_user(&["doctor"]);
     assert_eq!(status, Some(2), "{text}");
     volume.take_away_with(&pod, container);
 }

@@ -28,7 +28,7 @@ impl Drop for Released<'_> {
 /// A container has the only mounts of it, with data that is not written yet. All is switched at
 /// once; only the process that lets go at the end waits, and nothing waits for that.
 #[test]
-fn a_disk_that_hangs_holds_up_nobody_but_the_process_that_lets_go_of_it() {
+fn a_disk_that_hangs_holds_up_only_the_process_that_lets_go_of_it() {
     needs!(fuse, containers);
     for method in methods() {
         let sub = |root: &std::path::Path| fs::create_dir(root.join("sub")).unwrap();

@@ -146,7 +146,7 @@ pub fn written(count: u32) -> Vec<u8> {
     bytes
 }
 
-/// `fuse_statfs_out`: nothing that anybody counts on.
+/// `fuse_statfs_out`: nothing that is counted on.
 pub fn space() -> Vec<u8> {
     vec![0; 80]
 }

@@ -43,7 +43,7 @@ impl<W: Write> Archive<W> {
             if found.is_dir() && is_folder_of_link {
                 self.below(root, &path)?;
             } else if found.is_dir() {
-                // What a person may not read root may, and the person who packs may be anybody.
+                // What a person may not read root may, and the person who packs may not be root.
                 self.entry(&name, FOLDER | mode, &[])?;
                 self.below(root, &path)?;
             } else if found.is_symlink() {

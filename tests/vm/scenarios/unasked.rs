@@ -8,7 +8,7 @@ use crate::scene::{Outcome, POD_HAS_ITS_DISK, Scene};
 use std::time::Duration;
 
 pub(super) const SCENARIO: Scenario = Scenario {
-    name: "nobody-calls",
+    name: "no-call-comes",
     about: "the disk goes and comes at the cloud's console, without any call: healed by udev's event",
     settings: WIDELY,
     control: POD_HAS_ITS_DISK,

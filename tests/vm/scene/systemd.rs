@@ -7,27 +7,14 @@ use std::time::Duration;
 
 /// Where the person unpacked the project.
 const PLACE: &str = "/root/incloud-disk";
-/// What `install.sh install` reads besides a driver.
-const PARTS: [&str; 6] = [
-    "install.sh",
-    "examples/config.toml",
-    "examples/systemd/90-incloud-disk.rules",
-    "examples/systemd/incloud-disk-heal.service",
-    "examples/systemd/incloud-disk-heal.timer",
-    "examples/systemd/incloud-disk-heal@.service",
-];
 const LIMIT: Duration = Duration::from_secs(120);
 
 impl Scene<'_> {
-    /// Brings the script and its files to the machine.
+    /// Brings the script to the machine: it needs nothing besides a driver.
     pub(crate) fn bring_installer(&mut self) -> Outcome {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for part in PARTS {
-            let text = fs::read_to_string(root.join(part));
-            let text = text.map_err(|error| format!("{part}: {error}"))?;
-            self.machine.put(&format!("{PLACE}/{part}"), &text)?;
-        }
-        Ok(())
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh");
+        let text = fs::read_to_string(script).map_err(|error| format!("install.sh: {error}"))?;
+        Ok(self.machine.put(&format!("{PLACE}/install.sh"), &text)?)
     }
 
     /// A word of `install.sh` that must end with this status; answers what it said.

@@ -12,7 +12,7 @@ use fake::{Machine, OURS};
 
 const UID: &str = "2f399ae2-a3cd-41e8-95ee-5254001f7ecb";
 
-const NOBODY: [u32; 0] = [];
+const NONE: [u32; 0] = [];
 const OTHER: &str = "3f399ae2-a3cd-41e8-95ee-5254001f7ecb";
 
 const VOLUME: DeviceNumber = DeviceNumber { major: 240, minor: 77 };
@@ -57,11 +57,11 @@ fn with_a_pod(mounts: &str) -> Machine {
 #[test]
 fn a_pod_is_read_from_files() {
     assert_eq!(pids(&with_a_pod(WITH_IT)), [7]);
-    assert_eq!(pids(&with_a_pod(WITHOUT_IT)), NOBODY);
+    assert_eq!(pids(&with_a_pod(WITHOUT_IT)), NONE);
 }
 
 #[test]
-fn whoever_does_not_see_everybody_cannot_tell() {
+fn without_seeing_every_process_users_cannot_be_told() {
     let machine = with_a_pod(WITH_IT);
     machine.link("proc/self/ns/pid", "pid:[4026532000]");
     cannot_tell(&machine, "a PID namespace of its own");
@@ -110,7 +110,7 @@ fn what_hides_processes_does_not_hide_them_from_a_tracer() {
 }
 
 /// The trees are believed if all of them are here and whole; else each process is asked, and this
-/// one says that it is nobody's.
+/// one says that no pod owns it.
 #[test]
 fn trees_that_are_not_whole_are_not_asked() {
     let own = std::process::id();
@@ -136,7 +136,7 @@ fn trees_that_are_not_whole_are_not_asked() {
 
     let machine = with_a_pod(WITH_IT);
     machine.write(&format!("cgroup/kubepods/burstable/pod{UID}/abc/cgroup.procs"), "7\n0\n");
-    assert!(!is_asked(&machine), "somebody has no number here");
+    assert!(!is_asked(&machine), "a user has no number here");
 
     machine.write("proc/7/cgroup", &format!("0::/kubepods/burstable/pod{UID}/abc\n"));
     assert!(is_asked(&machine), "then the process itself says it");
@@ -149,7 +149,7 @@ fn pods_inside_of_a_pod_are_looked_for_from_there_only() {
     machine.mounts(7, WITH_IT);
     let inner = format!("cgroup/kubepods/pod{OTHER}/abc/kubepods/pod{UID}");
     machine.write(&format!("{inner}/cgroup.procs"), "7\n");
-    assert_eq!(pids(&machine), NOBODY);
+    assert_eq!(pids(&machine), NONE);
     machine.write("proc/self/cgroup", &format!("0::/kubepods/pod{OTHER}/abc\n"));
     assert_eq!(pids(&machine), [7]);
 }
@@ -164,8 +164,8 @@ fn a_process_whose_links_are_closed_is_judged_by_its_mounts() {
     let ours = machine.usual_mounts("rw") + "25 20 240:77 / /global rw - ext4 x rw\n";
     machine.mounts(own, &ours);
     machine.mounts(7, &ours);
-    assert_eq!(pids(&machine), NOBODY);
-    // Not if somebody else's namespace is the one to leave out.
+    assert_eq!(pids(&machine), NONE);
+    // Not if the namespace of another is the one to leave out.
     let except = NamespaceId(OURS + 1);
     let found = machine.census().pod_users(&ConsumerId::parse(UID).unwrap(), &[VOLUME], except);
     assert!(matches!(&found, Answer::Told(found) if found.holders.len() == 1), "{found:?}");
@@ -173,7 +173,7 @@ fn a_process_whose_links_are_closed_is_judged_by_its_mounts() {
     machine.mounts(7, "torn\n");
     cannot_tell(&machine, "a line of the mount table");
     machine.remove("proc/7");
-    assert_eq!(pids(&machine), NOBODY, "it has ended");
+    assert_eq!(pids(&machine), NONE, "it has ended");
 }
 
 #[test]

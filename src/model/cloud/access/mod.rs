@@ -135,7 +135,7 @@ pub struct Access {
     pub interface: Interface,
     /// The authorities that are trusted instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether certificates are not checked: only if somebody wrote so.
+    /// Whether certificates are not checked: only if a person wrote so.
     pub insecure: bool,
     /// A certificate of our own and its key, for clouds that ask for one.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -189,7 +189,7 @@ pub enum Login {
 pub enum Scope {
     /// A project.
     Project(Named),
-    /// What somebody else entrusted to us.
+    /// What another user entrusted to this one (a Keystone trust).
     Trust(String),
 }
 

@@ -1,15 +1,13 @@
 //! Numbers and UUIDs among the bytes of a disk.
 
+use crate::model::hexadecimal::digits_of;
+
 pub(in crate::model::disk::contents) fn le16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
 pub(in crate::model::disk::contents) fn le32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-pub(in crate::model::disk::contents) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// The sixteen bytes of a UUID as people write it.
@@ -29,6 +27,6 @@ pub fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
 /// Sixteen bytes as people write a UUID.
 #[must_use]
 pub fn uuid_text(bytes: &[u8]) -> String {
-    let digits = hex(bytes);
+    let digits = digits_of(bytes);
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }

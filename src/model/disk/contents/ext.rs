@@ -52,7 +52,7 @@ pub(in crate::model::disk::contents) fn recognise(head: &[u8]) -> Option<Content
     }))
 }
 
-/// What the kernel would do at the mount because the superblock says so, and what nobody may wish
+/// What the kernel would do at the mount because the superblock says so, and what no call may wish
 /// by an option. (What it shall do after an error is overruled by an option of ours.)
 fn forbidden(sb: &[u8]) -> Option<String> {
     /// A journal on another device, by the number of that device.

@@ -266,6 +266,10 @@ mod tests {
         assert_eq!(compare(&other), Some(5));
         let mut late = finished.clone();
         late[4096 + 11 * 256 + 124] ^= 1;
-        assert_eq!(compare(&late), Some(4096 + 11 * 256 + 124), "the twelfth is nobody's");
+        assert_eq!(
+            compare(&late),
+            Some(4096 + 11 * 256 + 124),
+            "the twelfth belongs to no structure"
+        );
     }
 }

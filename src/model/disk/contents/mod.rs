@@ -18,7 +18,7 @@ pub use self::bytes::{uuid_bytes, uuid_text};
 pub use self::samples::{Contents, Read, ReadSample};
 pub use super::file_system::{FileSystem, FsType, Maker};
 
-use self::bytes::hex;
+use crate::model::hexadecimal::digits_of;
 
 /// Judges what was read.
 #[must_use]
@@ -62,7 +62,7 @@ pub fn unknown(offset: u64, bytes: &[u8]) -> Option<Contents> {
     Some(Contents::Unknown(format!(
         "unknown data: the first bytes that are not zero stand at offset {} ({})",
         offset + at as u64,
-        hex(&bytes[at..end]),
+        digits_of(&bytes[at..end]),
     )))
 }
 

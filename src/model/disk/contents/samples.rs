@@ -9,7 +9,7 @@ pub enum Contents {
     Blank,
     /// A file system that we can mount.
     FileSystem(FileSystem),
-    /// Somebody's data of a known kind: never formatted, never mounted. The text says what.
+    /// Data of a known kind: never formatted, never mounted. The text says what.
     Foreign(String),
     /// Bytes that are not known: not formatted either, except that a format of ours which was
     /// killed leaves such bytes. The text says where.

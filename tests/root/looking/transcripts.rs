@@ -1,4 +1,4 @@
-//! The transcripts in the README are what the program says: the scene is set, the verb runs, and
+//! The transcripts in docs/operating.md are what the program says: the scene is set, the verb runs, and
 //! what differs from machine to machine is put aside on both sides.
 
 use super::healths::{Healths, Incident};
@@ -9,7 +9,7 @@ use regex_lite::Regex;
 use std::fs;
 use std::path::Path;
 
-/// What the README calls the volumes of the scene, in the order of `Healths::each`.
+/// What the page calls the volumes of the scene, in the order of `Healths::each`.
 const VOLUMES: [(&str, &str); 6] = [
     ("8b0cc218-640f-44f3-8288-d7b57835a084", "pvc-78dece18-205d-4acf-b432-2ba27f817dfb"),
     ("279d20f6-c62b-4416-a47d-390849f8855b", "pvc-caf14e73-1372-4bfb-b294-6897af298ec6"),
@@ -27,13 +27,13 @@ const PODS: [&str; 4] = [
     "10e69c53-11d0-4974-a536-10f4f86b5596",
 ];
 
-/// The answer that the README shows to a command.
+/// The answer that the page shows to a command.
 fn shown(command: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operating.md");
     let text = fs::read_to_string(path).unwrap();
     let begin = format!("```console\n$ {command}\n");
     let block =
-        text.split(&begin).nth(1).unwrap_or_else(|| panic!("the README shows no {command}"));
+        text.split(&begin).nth(1).unwrap_or_else(|| panic!("docs/operating.md shows no {command}"));
     block.split("```").next().unwrap().to_owned()
 }
 
@@ -63,7 +63,7 @@ fn normal(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
-/// The names of the README in the place of a node's own.
+/// The names of the page in the place of a node's own.
 fn renamed(text: &str, node: &Node, names: &[(String, &str)]) -> String {
     let own = node.own();
     let mut text = text.to_owned();
@@ -97,12 +97,12 @@ fn is_as_shown(node: &Node, names: &[(String, &str)], command: &[&str], written:
     assert_eq!(
         normal(&text),
         normal(&shown(written)),
-        "the README shows another answer than:\n{text}"
+        "docs/operating.md shows another answer than:\n{text}"
     );
 }
 
 #[test]
-fn status_and_explain_are_as_the_readme_shows_them() {
+fn status_and_explain_are_as_the_page_shows_them() {
     needs!(pods);
     let node = Node::new();
     let scene = Healths::set(&node);
@@ -117,7 +117,7 @@ fn status_and_explain_are_as_the_readme_shows_them() {
 }
 
 #[test]
-fn the_incident_is_told_as_the_readme_shows_it() {
+fn the_incident_is_told_as_the_page_shows_it() {
     needs!(pods);
     let node = Node::new();
     let Incident { volume, pod, container, .. } = Incident::happens(&node);

@@ -1,0 +1,399 @@
+//! The kubelets that run on a machine, and what they were told: the one place that looks for them.
+//! `disk doctor` shows what is found here, and an installation goes where this says.
+
+use crate::host::files;
+use crate::model::error::errno_text;
+use serde::Deserialize;
+use std::fmt;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// Where kubelet looks for plugins if it is told nothing.
+pub const USUAL_PLUGIN_DIR: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
+
+/// Where it works if it is told nothing.
+pub const USUAL_ROOT: &str = "/var/lib/kubelet";
+
+/// A kubelet that runs, and what it was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kubelet {
+    /// Its process.
+    pub pid: u32,
+    /// The folder of volume plugins.
+    pub plugin_dir: PathBuf,
+    /// What says so.
+    pub plugin_dir_from: PluginDirSource,
+    /// Its root folder.
+    pub root_dir: PathBuf,
+    /// Whether the controller-manager attaches for it.
+    pub is_attached_by_controller: bool,
+    /// Its configuration file, if it names one, and why that cannot be read.
+    pub config: Option<(PathBuf, Option<String>)>,
+    /// Whether it lives in this process's mount namespace; nothing if that cannot be seen.
+    pub shares_our_mounts: Option<bool>,
+}
+
+/// What says where a kubelet has its plugins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PluginDirSource {
+    /// Its command line.
+    Flag,
+    /// Its configuration file.
+    Configuration,
+    /// It was told nothing.
+    Usual,
+}
+
+impl fmt::Display for PluginDirSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flag => "its flag --volume-plugin-dir",
+            Self::Configuration => "volumePluginDir in its configuration",
+            Self::Usual => "it was not told otherwise",
+        })
+    }
+}
+
+impl fmt::Display for Kubelet {
+    /// What tells it from another one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "process {}: plugin folder {} ({}), root {}",
+            self.pid,
+            self.plugin_dir.display(),
+            self.plugin_dir_from,
+            self.root_dir.display()
+        )?;
+        if self.shares_our_mounts == Some(false) {
+            f.write_str(", in another mount namespace")?;
+        }
+        Ok(())
+    }
+}
+
+impl Kubelet {
+    /// Why its plugin folder is not known for certain: its configuration may name one, and cannot be
+    /// read.
+    #[must_use]
+    pub fn doubt(&self) -> Option<(&Path, &str)> {
+        match &self.config {
+            Some((path, Some(why))) if self.plugin_dir_from != PluginDirSource::Flag => {
+                Some((path, why))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The keys of kubelet's configuration file that matter here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct KubeletConfiguration {
+    volume_plugin_dir: Option<PathBuf>,
+    enable_controller_attach_detach: Option<bool>,
+}
+
+impl KubeletConfiguration {
+    /// What a file says takes the place of what was said before.
+    fn read(&mut self, process: &Path, path: &Path) -> Result<(), String> {
+        let text = as_it_sees(process, path, files::read_text).map_err(|error| errno_text(&error));
+        let read: Self = serde_saphyr::from_str(&text?).map_err(|error| error.to_string())?;
+        self.volume_plugin_dir = read.volume_plugin_dir.or(self.volume_plugin_dir.take());
+        self.enable_controller_attach_detach =
+            read.enable_controller_attach_detach.or(self.enable_controller_attach_detach);
+        Ok(())
+    }
+
+    /// The files of a folder of more configuration, in the order in which kubelet reads them; with an
+    /// error the file that has it.
+    fn read_folder(&mut self, process: &Path, folder: &Path) -> Result<(), (PathBuf, String)> {
+        let list = |place: PathBuf| {
+            let entries = fs::read_dir(place)?;
+            entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>()
+        };
+        let wrong = |error: std::io::Error| (folder.to_path_buf(), errno_text(&error));
+        let mut names = as_it_sees(process, folder, list).map_err(wrong)?;
+        names.retain(|name| Path::new(name).extension().is_some_and(|ending| ending == "conf"));
+        names.sort();
+        for path in names.into_iter().map(|name| folder.join(name)) {
+            self.read(process, &path).map_err(|why| (path, why))?;
+        }
+        Ok(())
+    }
+}
+
+/// All that run, by their numbers.
+#[must_use]
+pub fn running(proc: &Path) -> Vec<Kubelet> {
+    processes(proc).into_iter().filter_map(|pid| look(proc, pid)).collect()
+}
+
+/// Their numbers, also of one that is ending and shows nothing more of itself.
+#[must_use]
+pub fn processes(proc: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut pids: Vec<u32> = pids.filter(|pid| is_kubelet(&of(proc, *pid))).collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// Of several the one whose mounts are ours: others may be those of clusters in containers. Where none
+/// is or all are, the first. Nothing where none runs.
+#[must_use]
+pub fn ours(all: &[Kubelet]) -> Option<&Kubelet> {
+    all.iter().find(|kubelet| kubelet.shares_our_mounts == Some(true)).or(all.first())
+}
+
+/// The words of a process's command line; nothing of one that has ended.
+#[must_use]
+pub fn arguments(process: &Path) -> Vec<String> {
+    let text = fs::read(process.join("cmdline")).unwrap_or_default();
+    let words = text.strip_suffix(b"\0").unwrap_or(&text).split(|byte| *byte == 0);
+    let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+    if text.is_empty() { Vec::new() } else { words.collect() }
+}
+
+fn of(proc: &Path, pid: u32) -> PathBuf {
+    proc.join(pid.to_string())
+}
+
+/// By the name that the kernel has for the program, or by the one that it was called by: of a wrapper
+/// only one of them may be its own.
+fn is_kubelet(process: &Path) -> bool {
+    let kernels = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let arguments = arguments(process);
+    let called = arguments.first().map(Path::new).and_then(Path::file_name);
+    let is = |name: &str| kernels.trim_end() == name || called == Some(name.as_ref());
+    // Of a program with all of Kubernetes' programs in it the first word says which.
+    let word = || arguments.iter().skip(1).find(|word| !word.starts_with('-'));
+    is("kubelet") || (is("hyperkube") && word().is_some_and(|word| word == "kubelet"))
+}
+
+fn look(proc: &Path, pid: u32) -> Option<Kubelet> {
+    let process = of(proc, pid);
+    let arguments = arguments(&process);
+    if arguments.is_empty() {
+        return None;
+    }
+    let flag = |name: &str| flag_of(&arguments, name).filter(|value| !value.is_empty());
+    let folder = fs::read_link(process.join("cwd"));
+    // A relative path is one from where it works.
+    let whole = |path: PathBuf| match &folder {
+        Ok(folder) if path.is_relative() => folder.join(path),
+        _ => path,
+    };
+    let mut configuration = KubeletConfiguration::default();
+    let mut config = flag("config").map(PathBuf::from).map(|path| {
+        let trouble = configuration.read(&process, &path).err();
+        (whole(path), trouble)
+    });
+    if let Some(folder) = flag("config-dir").map(PathBuf::from)
+        && let Err((path, why)) = configuration.read_folder(&process, &folder)
+        && config.as_ref().is_none_or(|(_, trouble)| trouble.is_none())
+    {
+        config = Some((whole(path), Some(why)));
+    }
+    let configured = configuration.volume_plugin_dir.filter(|path| !path.as_os_str().is_empty());
+    let (plugin_dir, plugin_dir_from) = match (flag("volume-plugin-dir"), configured) {
+        (Some(path), _) => (PathBuf::from(path), PluginDirSource::Flag),
+        (None, Some(path)) => (path, PluginDirSource::Configuration),
+        (None, None) => (PathBuf::from(USUAL_PLUGIN_DIR), PluginDirSource::Usual),
+    };
+    let by_flag = flag("enable-controller-attach-detach").map(|text| text != "false");
+    let namespace = |path: &Path| fs::read_link(path.join("ns/mnt")).ok();
+    let both = namespace(&process).zip(namespace(&proc.join("self")));
+    let root_dir = flag("root-dir").map_or_else(|| PathBuf::from(USUAL_ROOT), PathBuf::from);
+    Some(Kubelet {
+        pid,
+        plugin_dir: plain(&whole(plugin_dir)),
+        plugin_dir_from,
+        root_dir: plain(&whole(root_dir)),
+        is_attached_by_controller: by_flag
+            .or(configuration.enable_controller_attach_detach)
+            .unwrap_or(true),
+        config,
+        shares_our_mounts: both.map(|(one, other)| one == other),
+    })
+}
+
+/// A path without the signs that change nothing: `/a/./b/` is `/a/b`.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// Reads a path as a process sees it, which in a container is not where it is for us: its links lead
+/// to places below its own root.
+fn as_it_sees<T>(
+    process: &Path,
+    path: &Path,
+    read: impl FnOnce(PathBuf) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+    let Ok(inside) = path.strip_prefix("/") else {
+        return read(process.join("cwd").join(path));
+    };
+    let root = process.join("root");
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = open(&root, flags, Mode::empty())
+        .and_then(|root| openat2(&root, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT));
+    match found {
+        Ok(found) => {
+            use std::os::fd::AsRawFd;
+            read(PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd())))
+        }
+        // Before Linux 5.6 there is no such call, and a few container runtimes forbid it.
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => read(root.join(inside)),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The value of `--name=value` or `--name value`; the last one counts.
+fn flag_of(arguments: &[String], name: &str) -> Option<String> {
+    let (whole, start) = (format!("--{name}"), format!("--{name}="));
+    let mut found = None;
+    let mut words = arguments.iter().skip(1);
+    while let Some(word) = words.next() {
+        if let Some(value) = word.strip_prefix(&start) {
+            found = Some(value.to_owned());
+        } else if *word == whole {
+            found = words.next().cloned();
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn process(root: &Path, pid: u32, arguments: &[&str]) -> PathBuf {
+        let folder = root.join(pid.to_string());
+        fs::create_dir_all(folder.join("root/var/lib")).unwrap();
+        fs::write(folder.join("cmdline"), arguments.join("\0") + "\0").unwrap();
+        folder
+    }
+
+    fn only(proc: &Path) -> Kubelet {
+        let mut all = running(proc);
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    #[test]
+    fn kubelet_is_asked_by_flag_and_then_by_file() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        assert_eq!(running(proc), []);
+        process(proc, 7, &["/usr/bin/kubelet-wrapper"]);
+        let folder =
+            process(proc, 9, &["/usr/bin/kubelet", "--config=/var/lib/c.yaml", "--root-dir", "/k"]);
+        let file = folder.join("root/var/lib/c.yaml");
+        fs::write(&file, "kind: KubeletConfiguration\nvolumePluginDir: /plugins\nenableControllerAttachDetach: false\nother: [1]\n").unwrap();
+        let found = only(proc);
+        assert_eq!((found.pid, found.plugin_dir.as_path()), (9, Path::new("/plugins")));
+        assert_eq!(found.root_dir, Path::new("/k"));
+        assert_eq!(found.plugin_dir_from, PluginDirSource::Configuration);
+        assert!(!found.is_attached_by_controller && found.doubt().is_none());
+        fs::write(&file, ": [").unwrap();
+        let found = only(proc);
+        assert!(found.doubt().is_some());
+        assert_eq!(found.plugin_dir, Path::new(USUAL_PLUGIN_DIR));
+        fs::write(folder.join("cmdline"), "kubelet\0--config=/none\0--volume-plugin-dir=/a/\0")
+            .unwrap();
+        let found = only(proc);
+        assert_eq!((found.doubt(), found.plugin_dir.as_path()), (None, Path::new("/a")));
+        process(
+            proc,
+            8,
+            &["hyperkube", "kubelet", "--volume-plugin-dir=/a", "--volume-plugin-dir", "/b"],
+        );
+        process(proc, 6, &["hyperkube", "--v=2", "proxy", "kubelet"]);
+        let all = running(proc);
+        assert_eq!(all.iter().map(|one| one.pid).collect::<Vec<_>>(), [8, 9]);
+        assert_eq!(all[0].plugin_dir, Path::new("/b"));
+    }
+
+    #[test]
+    fn a_relative_path_begins_where_kubelet_works() {
+        let proc = tempfile::tempdir().unwrap();
+        let work = proc.path().join("work");
+        fs::create_dir(&work).unwrap();
+        fs::write(work.join("c.json"), "{\"volumePluginDir\": \"./p/q/\"}").unwrap();
+        let folder = process(proc.path(), 5, &["kubelet", "--config", "c.json", "--root-dir=r"]);
+        symlink(&work, folder.join("cwd")).unwrap();
+        let found = only(proc.path());
+        assert_eq!(found.plugin_dir, work.join("p/q"));
+        assert_eq!(found.root_dir, work.join("r"));
+        assert_eq!(found.config, Some((work.join("c.json"), None)));
+    }
+
+    /// In a container a link to `/x` leads to the container's `/x`.
+    #[test]
+    fn links_of_a_configuration_stay_below_the_root_of_its_process() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = process(proc.path(), 5, &["kubelet", "--config=/var/lib/link"]);
+        symlink("/var/lib/c", folder.join("root/var/lib/link")).unwrap();
+        fs::write(folder.join("root/var/lib/c"), "volumePluginDir: /p\n").unwrap();
+        assert_eq!(only(proc.path()).plugin_dir, Path::new("/p"));
+    }
+
+    /// Kubernetes 1.28 and later: files beside the configuration, of which the last one counts.
+    #[test]
+    fn a_folder_of_more_configuration_counts_too() {
+        let proc = tempfile::tempdir().unwrap();
+        let words = ["kubelet", "--config=/var/lib/c", "--config-dir=/var/lib/more"];
+        let folder = process(proc.path(), 5, &words).join("root/var/lib");
+        fs::write(folder.join("c"), "volumePluginDir: /p\nenableControllerAttachDetach: false\n")
+            .unwrap();
+        assert!(only(proc.path()).doubt().is_some(), "the folder cannot be read");
+        fs::create_dir(folder.join("more")).unwrap();
+        assert_eq!(only(proc.path()).plugin_dir, Path::new("/p"));
+        for (name, text) in [
+            ("20-b.conf", "volumePluginDir: /b\n"),
+            ("10-a.conf", "volumePluginDir: /a\n"),
+            ("30.yaml", "volumePluginDir: /no\n"),
+        ] {
+            fs::write(folder.join("more").join(name), text).unwrap();
+        }
+        let found = only(proc.path());
+        assert_eq!((found.plugin_dir.as_path(), found.doubt()), (Path::new("/b"), None));
+        assert!(!found.is_attached_by_controller);
+        fs::write(folder.join("more/15.conf"), ": [").unwrap();
+        let found = only(proc.path());
+        assert_eq!(found.doubt().unwrap().0, Path::new("/var/lib/more/15.conf"));
+    }
+
+    #[test]
+    fn of_several_the_one_that_lives_here_is_ours() {
+        let proc = tempfile::tempdir().unwrap();
+        let namespace = |name: &str, number: &str| {
+            let folder = proc.path().join(name).join("ns");
+            fs::create_dir_all(&folder).unwrap();
+            symlink(format!("mnt:[{number}]"), folder.join("mnt")).unwrap();
+        };
+        for (pid, number) in [(3, "2"), (4, "1")] {
+            process(proc.path(), pid, &["kubelet"]);
+            namespace(&pid.to_string(), number);
+        }
+        let all = running(proc.path());
+        assert_eq!(ours(&all).unwrap().pid, 3, "whose mounts are ours cannot be seen");
+        namespace("self", "1");
+        let all = running(proc.path());
+        assert_eq!(ours(&all).unwrap().pid, 4);
+        assert!(all[0].to_string().ends_with("in another mount namespace"), "{}", all[0]);
+        assert_eq!(ours(&[]), None);
+    }
+
+    /// It has no command line any more, and its mounts are asked for by its number.
+    #[test]
+    fn one_that_has_ended_was_told_nothing() {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir(proc.path().join("3")).unwrap();
+        fs::write(proc.path().join("3/comm"), "kubelet\n").unwrap();
+        fs::write(proc.path().join("3/cmdline"), "").unwrap();
+        assert_eq!((running(proc.path()), processes(proc.path())), (Vec::new(), vec![3]));
+    }
+}

@@ -1,0 +1,105 @@
+//! What is noted of an installation, in lines `key=value`: older versions read them too.
+
+use super::console::NodeResult;
+use super::durable;
+use super::site::{Plugins, Site};
+use super::trial;
+use crate::host::{clock, files};
+use crate::model::error::Result;
+use crate::model::timestamp;
+use std::path::PathBuf;
+
+/// What was noted at the last installation.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct InstallRecord(Vec<(String, String)>);
+
+/// Where it stands.
+#[must_use]
+pub fn path(site: &Site) -> PathBuf {
+    site.state().join("installed")
+}
+
+/// Reads it; nothing if there is none.
+pub fn load(site: &Site) -> Result<Option<InstallRecord>> {
+    let text = files::read_if_there(&path(site))?;
+    let pairs = |text: String| {
+        let lines = text.lines().filter_map(|line| line.split_once('='));
+        InstallRecord(lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    };
+    Ok(text.map(pairs))
+}
+
+impl InstallRecord {
+    /// The value of a key; empty if it was not noted.
+    #[must_use]
+    pub fn get(&self, key: &str) -> &str {
+        self.0.iter().find(|(one, _)| one == key).map_or("", |(_, value)| value)
+    }
+
+    /// Whether units were installed.
+    #[must_use]
+    pub fn has_trigger(&self) -> bool {
+        self.0.iter().any(|(key, _)| key == "trigger")
+    }
+
+    /// The checksum of a unit or rule as it was installed.
+    #[must_use]
+    pub fn checksum_of(&self, file: &str) -> Option<&str> {
+        let triggers = self.0.iter().filter(|(key, _)| key == "trigger");
+        triggers
+            .filter_map(|(_, value)| value.split_once("  "))
+            .find(|(_, name)| *name == file)
+            .map(|(sum, _)| sum)
+    }
+
+    /// The plugin folder that was installed into.
+    #[must_use]
+    pub fn plugin_folder(&self, site: &Site) -> Option<PathBuf> {
+        let noted = PathBuf::from(self.get("plugin_dir"));
+        if noted.as_os_str().is_empty() {
+            return None;
+        }
+        let below = site.below(&noted);
+        Some(if below.join("incloud~disk").is_dir() { below } else { noted })
+    }
+}
+
+/// Notes what is there now: the driver, and these units and rules.
+pub fn write(site: &Site, plugins: &Plugins, triggers: &[(&str, PathBuf)]) -> NodeResult {
+    let driver = plugins.driver();
+    let now = timestamp::text(clock::now());
+    let second = now.split('.').next().unwrap_or_default();
+    let mut text = format!(
+        "sha256={}\nversion={}\ntime={second}Z\nplugin_dir={}\n",
+        durable::checksum(&driver)?,
+        trial::version(&driver),
+        site.inside(&plugins.folder).display()
+    );
+    for (name, place) in triggers {
+        if place.is_file() {
+            text += &format!("trigger={}  {name}\n", durable::checksum(place)?);
+        }
+    }
+    let path = path(site);
+    durable::replace(&path, &path.with_extension("new"), text.as_bytes(), 0o644)?;
+    site.step("noted");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_every_version_are_read() {
+        let text = "sha256=ab\nversion=disk 0.1.0\ntime=2020-01-01T00:00:00Z\nplugin_dir=/a=b\n\
+                    trigger=cd  x.service\ntrigger=ef  y.timer\nlater=1\n";
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        let record = InstallRecord(pairs.map(|(one, other)| (one.into(), other.into())).collect());
+        assert_eq!((record.get("sha256"), record.get("plugin_dir")), ("ab", "/a=b"));
+        assert_eq!(record.get("none"), "");
+        assert_eq!(record.checksum_of("y.timer"), Some("ef"));
+        assert_eq!(record.checksum_of("z"), None);
+        assert!(record.has_trigger() && !InstallRecord::default().has_trigger());
+    }
+}

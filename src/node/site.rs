@@ -1,0 +1,220 @@
+//! The machine that a word works on: where its things are, and what was asked for.
+
+use super::console::Console;
+use super::durable;
+use super::options::{NodeOptions, NodeWord};
+use crate::host::files;
+use crate::model::error::{Error, Kind, Result};
+use nix::sys::signal::{Signal, raise};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The program that does the work, opened where it was called.
+#[derive(Debug)]
+pub struct OwnProgram {
+    /// Its path, for people.
+    pub path: PathBuf,
+    /// Itself: the machine's root may be another one than that of its path.
+    pub file: File,
+}
+
+impl OwnProgram {
+    /// Where a release was unpacked, this must be what was packed.
+    pub fn must_be_of_release(&mut self) -> Result<()> {
+        let Some(folder) = self.path.parent() else { return Ok(()) };
+        let sums = folder.join("SHA256SUMS");
+        let Some(text) = files::read_if_there(&sums)? else { return Ok(()) };
+        let wrong = |error| Error::io(format!("read {}", self.path.display()), &error);
+        let sum = durable::checksum_of(&mut self.file).map_err(wrong)?;
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let line = text.lines().find_map(|line| line.strip_suffix(&*name)?.strip_suffix("  "));
+        if line.is_none_or(|wanted| wanted == sum) {
+            return Ok(());
+        }
+        let cause = format!("{} is not what {} says", self.path.display(), sums.display());
+        Err(Error::new(Kind::Config, cause).hint("unpack the release again"))
+    }
+}
+
+/// One word on one machine.
+#[derive(Debug)]
+pub struct Site {
+    /// What is done.
+    pub word: NodeWord,
+    /// What was asked for.
+    pub options: NodeOptions,
+    /// Where it speaks.
+    pub console: Console,
+    /// The root of the machine, for packages, images and containers; empty for this one.
+    pub destdir: PathBuf,
+    /// Processes and mounts.
+    pub proc: PathBuf,
+    /// What is there while systemd runs.
+    pub systemd: PathBuf,
+    /// Whether a test says so.
+    is_systemd_given: bool,
+    /// The step at which a test has this killed.
+    seam: Option<String>,
+}
+
+impl Site {
+    /// The machine as the environment says: `DESTDIR`, and the seams of tests. `INSTALL_PROC` is a folder
+    /// in place of `/proc`, `INSTALL_SYSTEMD` one in place of systemd's own.
+    #[must_use]
+    pub fn new(word: NodeWord, options: NodeOptions, console: Console) -> Self {
+        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let folder = |name: &str, usual: &str| {
+            given(name).map_or_else(|| PathBuf::from(usual), PathBuf::from)
+        };
+        // Without a slash at its end; the root itself is no other machine's.
+        let destdir = given("DESTDIR").map(|path| Path::new(&path).components().collect());
+        let destdir: PathBuf = destdir.filter(|path| path != Path::new("/")).unwrap_or_default();
+        Self {
+            word,
+            options,
+            console,
+            destdir,
+            proc: folder("INSTALL_PROC", "/proc"),
+            systemd: folder("INSTALL_SYSTEMD", "/run/systemd/system"),
+            is_systemd_given: given("INSTALL_SYSTEMD").is_some(),
+            seam: std::env::var("INSTALL_SEAM").ok(),
+        }
+    }
+
+    /// Where a path of the machine is.
+    #[must_use]
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.below(Path::new(path))
+    }
+
+    /// The same.
+    #[must_use]
+    pub fn below(&self, path: &Path) -> PathBuf {
+        if self.destdir.as_os_str().is_empty() {
+            return path.to_path_buf();
+        }
+        self.destdir.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// A path as the machine will see it that `DESTDIR` becomes.
+    #[must_use]
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(&self.destdir) {
+            Ok(rest) if !self.destdir.as_os_str().is_empty() => Path::new("/").join(rest),
+            _ => path.to_path_buf(),
+        }
+    }
+
+    /// The folder of the configuration.
+    #[must_use]
+    pub fn config_folder(&self) -> PathBuf {
+        self.at("/etc/incloud-disk")
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.config_folder().join("config.toml")
+    }
+
+    /// The driver's state, and what is noted of the installation.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.at("/var/lib/incloud-disk")
+    }
+
+    /// The driver's log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.at("/var/log/incloud-volume")
+    }
+
+    /// The folder of the driver that was there before. Not beside the driver: every folder that kubelet
+    /// sees is a driver to it.
+    #[must_use]
+    pub fn previous_folder(&self) -> PathBuf {
+        self.state().join("previous")
+    }
+
+    /// The driver that was there before.
+    #[must_use]
+    pub fn previous(&self) -> PathBuf {
+        self.previous_folder().join("disk")
+    }
+
+    /// A controller-manager's configuration, while there is no driver that it could stand beside.
+    #[must_use]
+    pub fn kept_hidden_config(&self) -> PathBuf {
+        self.state().join("kept.config.toml")
+    }
+
+    /// Whether systemd runs on the machine and can be told something.
+    #[must_use]
+    pub fn has_systemd(&self) -> bool {
+        (self.is_this_machine() || self.is_systemd_given) && self.systemd.is_dir()
+    }
+
+    /// Whether it is this machine, and no folder that another one is made of.
+    #[must_use]
+    pub fn is_this_machine(&self) -> bool {
+        self.destdir.as_os_str().is_empty()
+    }
+
+    /// Test seam: `INSTALL_SEAM` names a step at which this kills itself, as a machine that loses its
+    /// power would.
+    pub fn step(&self, name: &str) {
+        if self.seam.as_deref() == Some(name) {
+            let _ = raise(Signal::SIGKILL);
+        }
+    }
+
+    /// Says what is done; whether it is to be done, or only said.
+    #[must_use]
+    pub fn announces(&self, what: &str) -> bool {
+        if self.options.dry_run {
+            self.console.say(&format!("would be next: {what}"));
+        } else {
+            self.console.say(what);
+        }
+        !self.options.dry_run
+    }
+}
+
+/// Kubelet's plugin folder, and the driver's in it.
+#[derive(Debug, Clone)]
+pub struct Plugins {
+    /// kubelet's.
+    pub folder: PathBuf,
+}
+
+impl Plugins {
+    /// The driver's own folder.
+    #[must_use]
+    pub fn driver_folder(&self) -> PathBuf {
+        self.folder.join("incloud~disk")
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> PathBuf {
+        self.driver_folder().join("disk")
+    }
+
+    /// The driver's folder while it is made: hidden names are none to kubelet.
+    #[must_use]
+    pub fn new_folder(&self) -> PathBuf {
+        self.folder.join(".incloud~disk.new")
+    }
+
+    /// Whether there is a driver.
+    #[must_use]
+    pub fn has_driver(&self) -> bool {
+        self.driver().is_file()
+    }
+
+    /// Whether the driver has the permissions that it is installed with.
+    #[must_use]
+    pub fn is_runnable(&self) -> bool {
+        durable::mode(&self.driver()) == Some(0o755)
+    }
+}

@@ -1,0 +1,162 @@
+//! A driver is asked before it is one: kubelet calls whatever it finds.
+
+use super::console::{NodeResult, Stop};
+use super::durable;
+use crate::host::clock::Deadline;
+use crate::host::tool::{self, ProgramOutput};
+use crate::model::error::Result;
+use crate::model::hexadecimal::digits_of;
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a driver may take for an answer that is a constant.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The driver's own answer. The tests tell when it is another one there.
+const ANSWER_TO_INIT: &str = r#"{"status":"Success","capabilities":{"attach":true,"selinuxRelabel":true,"supportsMetrics":true,"fsGroup":true,"requiresFSResize":true}}"#;
+
+/// How a program of this machine begins, and where in it stand word size, byte order and processor.
+const MAGIC: &[u8] = b"\x7fELF";
+const HEADER: usize = 20;
+
+/// The driver's answer to words. It reads no configuration of this machine.
+pub fn ask(driver: &Path, words: &[&str]) -> Result<ProgramOutput> {
+    let nothing = [("INCLOUD_DISK_CONFIG", "/dev/null".to_owned())];
+    tool::launch(driver, words, &nothing, Deadline::after(PATIENCE))
+}
+
+/// Its version; nothing of one that does not tell.
+#[must_use]
+pub fn version(driver: &Path) -> String {
+    let answer = ask(driver, &["--version"]).map(|answer| answer.text);
+    answer.unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+}
+
+/// Whether all volumes can be healed by it: not by what was there before this driver, which would take
+/// the word for anything.
+#[must_use]
+pub fn has_heal(driver: &Path) -> bool {
+    let help = || ask(driver, &["heal", "--help"]).is_ok_and(|help| help.text.contains("--device"));
+    first_bytes(driver).starts_with(MAGIC) && help()
+}
+
+/// Refuses what is no driver. The predecessor of this one (`is_before`) may be a script, or answer in
+/// other words.
+pub fn must_be_driver(file: &Path, is_before: bool) -> NodeResult {
+    match what_is_wrong(file, is_before) {
+        None => Ok(()),
+        Some(why) => Err(Stop::new(format!("refused, nothing was changed: this driver {why}"))),
+    }
+}
+
+fn what_is_wrong(file: &Path, is_before: bool) -> Option<String> {
+    let head = first_bytes(file);
+    let before = |answer: &str| answer.contains("\"status\"") && answer.contains("\"Success\"");
+    if is_before && head.starts_with(b"#!") {
+        return asked(file, "init", before);
+    }
+    if !head.starts_with(MAGIC) {
+        let begin = digits_of(&head[..head.len().min(4)]);
+        let begin = if begin.is_empty() { "not there" } else { &begin };
+        return Some(format!("is no program (its first bytes are {begin})"));
+    }
+    // The kernel might have an interpreter for it here, and not on another day.
+    if kind_of_machine(&head) != kind_of_machine(&own_first_bytes()) {
+        return Some("is for another kind of processor".to_owned());
+    }
+    if is_before {
+        return asked(file, "init", before);
+    }
+    asked(file, "init", |answer| answer == ANSWER_TO_INIT)
+        .or_else(|| asked(file, "--version", is_version))
+}
+
+/// `disk 1.2`, whatever follows.
+fn is_version(answer: &str) -> bool {
+    let number = answer.strip_prefix("disk ").and_then(|rest| rest.split_once('.'));
+    number.is_some_and(|(one, other)| {
+        one.starts_with(|c: char| c.is_ascii_digit())
+            && other.contains(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// Both streams are one, as they are for kubelet.
+fn asked(file: &Path, word: &str, is_right: impl Fn(&str) -> bool) -> Option<String> {
+    let answer = match ask(file, &[word]) {
+        Ok(answer) => answer,
+        Err(error) => return Some(format!("failed at {word}: {}", error.cause)),
+    };
+    let text = answer.text.trim_end_matches('\n');
+    if answer.status != Some(0) {
+        return Some(format!("failed at {word}: {}", printable(text)));
+    }
+    if text.contains('\n') {
+        return Some(format!("answered {word} with several lines: {}", printable(text)));
+    }
+    (!is_right(text)).then(|| format!("answered {word} with: {}", printable(text)))
+}
+
+/// So much of an answer is shown.
+const SHOWN: usize = 300;
+
+fn printable(text: &str) -> String {
+    text.chars().take(SHOWN).filter(|c| *c == ' ' || c.is_ascii_graphic()).collect()
+}
+
+fn first_bytes(file: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let read = durable::open(file).map(|mut file| {
+        let _ = file.rewind();
+        let _ = file.take(HEADER as u64).read_to_end(&mut bytes);
+    });
+    read.map(|()| bytes).unwrap_or_default()
+}
+
+/// The header of this program, as the machine it was built for has it: `/proc` may not be there.
+fn own_first_bytes() -> Vec<u8> {
+    let mut bytes = vec![0; HEADER];
+    bytes[4] = if cfg!(target_pointer_width = "64") { 2 } else { 1 };
+    bytes[5] = if cfg!(target_endian = "little") { 1 } else { 2 };
+    let processor: u16 = match std::env::consts::ARCH {
+        "x86" => 3,
+        "arm" => 40,
+        "x86_64" => 62,
+        "aarch64" => 183,
+        "powerpc" => 20,
+        "powerpc64" => 21,
+        "s390x" => 22,
+        "riscv32" | "riscv64" => 243,
+        "loongarch64" => 258,
+        _ => 0,
+    };
+    bytes[18..].copy_from_slice(&processor.to_ne_bytes());
+    bytes
+}
+
+/// Word size and byte order, and the processor.
+fn kind_of_machine(head: &[u8]) -> Option<(&[u8], &[u8])> {
+    head.get(4..6).zip(head.get(18..20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_is_of_its_own_kind() {
+        let own = first_bytes(Path::new("/proc/self/exe"));
+        assert_eq!(kind_of_machine(&own), kind_of_machine(&own_first_bytes()));
+    }
+
+    #[test]
+    fn versions_are_told_from_other_words() {
+        for text in ["disk 0.1.0", "disk 12.3 (abc)"] {
+            assert!(is_version(text), "{text}");
+        }
+        for text in ["disk", "disk x.1", "disk 1", "--version", "disk 1.x"] {
+            assert!(!is_version(text), "{text}");
+        }
+        assert_eq!(printable("a\u{1b}b\nc"), "abc");
+    }
+}

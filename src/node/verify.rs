@@ -1,0 +1,114 @@
+//! What is not as it was installed.
+
+use super::console::{NodeResult, Stop};
+use super::site::{Plugins, Site};
+use super::{durable, plugin_folder, record, trigger};
+use std::path::Path;
+
+/// The whole word.
+pub fn run(site: &Site) -> NodeResult {
+    let plugins = plugin_folder::in_use(site)?;
+    let Some(record) = record::load(site)? else {
+        let path = record::path(site);
+        let none = format!("nothing is noted as installed: there is no {}", path.display());
+        return Err(differs(&[none]));
+    };
+    let mut drift = of_driver(&plugins, &record);
+    drift.extend(of_folders(site, &plugins)?);
+    drift.extend(of_trigger(site, &record));
+    if !drift.is_empty() {
+        return Err(differs(&drift));
+    }
+    let folder = plugins.driver_folder();
+    site.console.say(&format!("as installed: {} in {}", record.get("version"), folder.display()));
+    Ok(())
+}
+
+fn differs(drift: &[String]) -> Stop {
+    Stop::with_lines("not as it was installed:", drift)
+}
+
+/// Whether a file has this checksum; why not, in words, if it cannot be read.
+fn has_checksum(path: &Path, wanted: &str) -> Result<bool, String> {
+    durable::checksum(path).map(|sum| sum == wanted).map_err(|error| error.to_string())
+}
+
+fn of_driver(plugins: &Plugins, record: &record::InstallRecord) -> Vec<String> {
+    let driver = plugins.driver();
+    let shown = driver.display();
+    if !plugins.has_driver() {
+        return vec![format!("the driver is gone: {shown}")];
+    }
+    let mut drift = Vec::new();
+    match has_checksum(&driver, record.get("sha256")) {
+        Ok(true) => {}
+        Ok(false) => drift.push(format!(
+            "{shown} is another one than was installed at {} ({})",
+            record.get("time"),
+            record.get("version")
+        )),
+        Err(why) => drift.push(format!("the driver cannot be compared: {why}")),
+    }
+    if !plugins.is_runnable() {
+        drift.push(format!("{shown} has other permissions than 0755"));
+    }
+    drift
+}
+
+fn of_folders(site: &Site, plugins: &Plugins) -> NodeResult<Vec<String>> {
+    let mut drift = Vec::new();
+    let folder = plugins.driver_folder();
+    let mut seen = durable::entries(&folder)?;
+    // kubelet does not see hidden names in there.
+    seen.retain(|path| !has_start(path, ".") && *path != plugins.driver());
+    let beside = durable::entries(&plugins.folder)?;
+    let is_of_us = |path: &&std::path::PathBuf| {
+        **path != folder && (has_start(path, "incloud~disk") || has_start(path, ".incloud~disk"))
+    };
+    seen.extend(beside.iter().filter(is_of_us).cloned());
+    for path in seen {
+        let path = path.display();
+        drift.push(format!("kubelet may take this for a driver or a change of one: {path}"));
+    }
+    let config = site.config();
+    match durable::mode(&config).filter(|_| config.is_file()) {
+        None => drift.push(format!("the configuration is gone: {}", config.display())),
+        Some(mode) if mode & 0o077 != 0 => drift.push(format!(
+            "others may read the configuration, which may hold credentials: {}",
+            config.display()
+        )),
+        Some(_) => {}
+    }
+    if !site.log().is_dir() {
+        drift.push(format!("the log folder is gone: {}", site.log().display()));
+    }
+    Ok(drift)
+}
+
+fn has_start(path: &Path, start: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start))
+}
+
+fn of_trigger(site: &Site, record: &record::InstallRecord) -> Vec<String> {
+    let mut drift = Vec::new();
+    for (name, place) in trigger::places(site) {
+        let Some(wanted) = record.checksum_of(name) else { continue };
+        let shown = place.display();
+        if !place.is_file() {
+            drift.push(format!("disks that come back are not noticed: {shown} is gone"));
+            continue;
+        }
+        match has_checksum(&place, wanted) {
+            Ok(true) => {}
+            Ok(false) => drift.push(format!(
+                "{shown} is another one than was installed (what is to be changed belongs into a drop-in)"
+            )),
+            Err(why) => drift.push(format!("{shown} cannot be compared: {why}")),
+        }
+    }
+    let link = trigger::timer_link(site);
+    if record.has_trigger() && !link.is_symlink() {
+        drift.push(format!("the timer is not enabled: {} is gone", link.display()));
+    }
+    drift
+}

@@ -1,0 +1,147 @@
+//! The documents: each link leads to a file and a heading that are there, and the README stays short.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All pages: those at the root, of the examples, and below `docs`.
+fn pages() -> Vec<PathBuf> {
+    fn below(folder: &Path, is_deep: bool, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && is_deep {
+                below(&path, true, found);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    below(root(), false, &mut found);
+    below(&root().join("examples"), true, &mut found);
+    below(&root().join("docs"), true, &mut found);
+    found.sort();
+    found
+}
+
+/// The lines outside of code.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    page.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// The names by which the headings of a page are linked to, as GitHub makes them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for line in prose(page).filter(|line| line.starts_with('#')) {
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+        let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let numbered = (1..).map(|number| format!("{name}-{number}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|one| !found.contains(one));
+        found.extend(free);
+    }
+    found
+}
+
+/// Where the links of a page lead, without those that leave the project.
+fn links(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in prose(page) {
+        for rest in line.split("](").skip(1) {
+            let target = rest.split(')').next().unwrap();
+            if !target.contains("://") {
+                found.push(target.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The links of a page that lead nowhere.
+fn broken(path: &Path, page: &str) -> Vec<String> {
+    let leads_nowhere = |target: &String| {
+        let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+        let file =
+            if file.is_empty() { path.to_owned() } else { path.parent().unwrap().join(file) };
+        if file != path && !file.exists() {
+            return true;
+        }
+        if anchor.is_empty() {
+            return false;
+        }
+        let text = if file == path { page.to_owned() } else { fs::read_to_string(&file).unwrap() };
+        !anchors(&text).contains(anchor)
+    };
+    links(page).into_iter().filter(leads_nowhere).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let page = "# A b\n## A: `b`?\n[x](#a-b) [x](#a-b-1) [x](#a) [x](src/none.rs)\n```\n[x](y)\n```\n\
+                [x](README.md) [x](README.md#none) [x](docs) [x](https://example.org/none)";
+    assert_eq!(broken(&root().join("x.md"), page), ["#a", "src/none.rs", "README.md#none"]);
+    let (mut count, mut wrong) = (0, Vec::new());
+    for path in pages() {
+        let page = fs::read_to_string(&path).unwrap();
+        count += links(&page).len();
+        let name = path.strip_prefix(root()).unwrap().display();
+        wrong.extend(broken(&path, &page).into_iter().map(|target| format!("{name}: {target}")));
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(count > 200, "only {count} links were read");
+}
+
+#[test]
+fn every_page_is_in_a_list_of_pages() {
+    let linked = |list: &str| {
+        let path = root().join(list);
+        let page = fs::read_to_string(&path).unwrap();
+        let folder = path.parent().unwrap().to_owned();
+        let files = links(&page).into_iter().map(move |target| {
+            let file = target.split('#').next().unwrap().to_owned();
+            folder.join(file).canonicalize().unwrap_or_default()
+        });
+        files.collect::<Vec<_>>()
+    };
+    let lists = ["docs/README.md", "docs/rules/README.md", "docs/design/decisions/README.md"];
+    let all: BTreeSet<_> = lists.into_iter().flat_map(linked).collect();
+    let pages = pages().into_iter().map(|page| page.canonicalize().unwrap());
+    let docs = root().join("docs").canonicalize().unwrap();
+    let lost: Vec<_> =
+        pages.filter(|page| page.starts_with(&docs) && !all.contains(page)).collect();
+    assert_eq!(lost, [docs.join("README.md")], "docs/README.md has no line for these");
+}
+
+#[test]
+fn the_readme_is_read_in_three_minutes() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (lines, words) = (readme.lines().count(), prose(&readme).flat_map(str::split_whitespace));
+    let words = words.count();
+    assert!(lines <= 200 && words <= 620, "{lines} lines, {words} words outside of code");
+}
+
+#[test]
+fn every_option_of_a_volume_is_on_its_page() {
+    let source = fs::read_to_string(root().join("src/flexvolume/options.rs")).unwrap();
+    let values = source.lines().filter_map(|line| line.strip_prefix("const ")?.split('"').nth(1));
+    let own: Vec<_> = values.filter(|value| !value.starts_with("kubernetes.io/")).collect();
+    assert!(own.contains(&"volumeID") && own.len() > 4, "{own:?}");
+    let page = fs::read_to_string(root().join("docs/calls-and-options.md")).unwrap();
+    let is_told = |name: &&str| {
+        let mut rows = page.lines().filter(|line| line.starts_with("| `"));
+        rows.any(|row| {
+            row[3..].strip_prefix(*name).is_some_and(|rest| rest.starts_with(['`', ':']))
+        })
+    };
+    let untold: Vec<_> = own.into_iter().filter(|name| !is_told(name)).collect();
+    assert_eq!(untold, [""; 0], "docs/calls-and-options.md has no row for these");
+}
