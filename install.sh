@@ -19,9 +19,19 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 clean_up() {
-    [ -z "$teller" ] || kill "$teller" 2>/dev/null || true
+    end_teller
     [ -z "$scratch" ] || rm -rf "$scratch"
-    teller='' scratch=''
+    scratch=''
+}
+
+# By a signal that no shell loses: one that has only begun forgets any other with its parent's traps, and
+# would tell for ever.
+end_teller() {
+    [ -z "$teller" ] || {
+        kill -KILL "$teller"
+        wait "$teller"
+    } 2>/dev/null || true
+    teller=''
 }
 
 explain() {

@@ -180,3 +180,23 @@ fn each_ring_of_the_tests_is_told_with_its_place() {
     }
     assert!(rest.contains("5 passed, 1 failed, 0 skipped"), "{said}");
 }
+
+/// What tells that a build goes on ends with it, also where the build ends at once.
+#[test]
+fn a_build_that_ends_at_once_is_not_told_for_ever() {
+    let machine = Machine::new();
+    let scratch = machine.base().join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let quick =
+        "INSTALL_SH_FOLDER=$0; . \"$0/install.sh\"; . \"$0/tests/support/building.sh\"; scratch=$1
+        for round in 0 1 2 3 4 5 6 7 8 9; do
+            for each in 0 1 2 3 4 5 6 7 8 9; do patiently 'what is quick' true; done
+        done; echo all";
+    for shell in ["sh", "bash"] {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", "60", shell, "-c", quick]);
+        fs::create_dir_all(&scratch).unwrap();
+        let said = must(command.arg(env!("CARGO_MANIFEST_DIR")).arg(&scratch));
+        assert_eq!(said, "all\n", "{shell}");
+    }
+}

@@ -179,9 +179,7 @@ patiently() {
     tell_time "$doing" &
     teller=$!
     quietly "$@"
-    kill "$teller" 2>/dev/null || true
-    wait "$teller" 2>/dev/null || true
-    teller=''
+    end_teller
 }
 
 # What sleeps must not keep a reader of our output waiting.
