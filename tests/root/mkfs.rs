@@ -58,11 +58,13 @@ fn catch(
 
 fn stop_mkfs(volume: &Volume, call: &Child, is_there: impl Fn(&Volume) -> bool) -> Option<Pid> {
     let caller = Pid::from_raw(i32::try_from(call.id()).unwrap());
+    let has_ended = || state_of(caller) == Some('Z');
+    wait_for_intent(volume, has_ended);
     let mkfs = loop {
         if let Some(mkfs) = mkfs_of(volume) {
             break mkfs;
         }
-        if state_of(caller) == Some('Z') {
+        if has_ended() {
             return None;
         }
     };
@@ -187,16 +189,16 @@ fn kill_after(volume: &Volume, delay: Duration) -> bool {
 /// The same after the moment in which the disk was read and mkfs begins.
 fn kill_format_after(volume: &Volume, delay: Duration) -> bool {
     let (mut call, _output) = spawn(volume.node.command(volume.stage()));
-    wait_for_intent(volume, &mut call);
+    wait_for_intent(volume, || call.try_wait().unwrap().is_some());
     kill_later(call, delay)
 }
 
-fn wait_for_intent(volume: &Volume, call: &mut Child) {
+fn wait_for_intent(volume: &Volume, mut has_ended: impl FnMut() -> bool) {
     let is_intended = || {
         let record = fs::read_to_string(volume.record_path()).unwrap_or_default();
         record.contains("\"formatting\": {")
     };
-    while !is_intended() && call.try_wait().unwrap().is_none() {
+    while !is_intended() && !has_ended() {
         std::thread::sleep(Duration::from_micros(100));
     }
 }
@@ -220,7 +222,7 @@ fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
             node.must(volume.attach());
             make_folder(&volume.global());
             let (mut call, output) = spawn(node.command(volume.stage()));
-            wait_for_intent(&volume, &mut call);
+            wait_for_intent(&volume, || call.try_wait().unwrap().is_some());
             let begin = std::time::Instant::now();
             let answer = Answer::finish(call, output);
             let whole = begin.elapsed();

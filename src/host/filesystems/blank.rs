@@ -97,19 +97,14 @@ impl Reader<'_> {
             if self.disk.read_exact_at(&mut self.buffer, *offset).is_err() {
                 // Once more, for where exactly it fails.
                 sample(self.disk, self.device, *offset, *length)?;
-            } else if !is_zero(&self.buffer) {
-                return Ok(contents::unknown(*offset, &self.buffer));
+            } else if let found @ Some(_) = contents::unknown(*offset, &self.buffer) {
+                return Ok(found);
             }
         }
         // Megabytes that are not asked for again must not crowd out what is.
         advise(self.disk, (0, 0), PosixFadviseAdvice::POSIX_FADV_DONTNEED);
         Ok(None)
     }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    const ZEROS: [u8; 4096] = [0; 4096];
-    bytes.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
 }
 
 fn too_slow(device: &Device, done: usize, all: usize, deadline: Deadline) -> Error {

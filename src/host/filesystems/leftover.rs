@@ -7,7 +7,7 @@ use crate::host::clock::Deadline;
 use crate::host::{NewFileSystem, device_nodes};
 use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::leftover::{FirstInodes, stranger_by_copy, stranger_by_marks};
-use crate::model::disk::contents::{FsType, places, uuid_bytes};
+use crate::model::disk::contents::{FsType, first_not_zero, places, uuid_bytes};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use nix::fcntl::PosixFadviseAdvice;
@@ -42,7 +42,7 @@ pub(super) fn stranger(
         }
         for (offset, length) in batch.iter().copied() {
             let found = read(offset, usize::try_from(length).unwrap_or(0))?;
-            if found.iter().all(|byte| *byte == 0) {
+            if first_not_zero(&found).is_none() {
                 continue;
             }
             let stretch = (offset, found.as_slice());

@@ -10,6 +10,15 @@ pub(in crate::model::disk::contents) fn le32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+/// Where the first byte stands that is not zero. Disks are mostly zero, so whole blocks of it are compared.
+#[must_use]
+pub fn first_not_zero(bytes: &[u8]) -> Option<usize> {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let is_zero = |block: &&[u8]| **block == ZEROS[..block.len()];
+    let block = bytes.chunks(ZEROS.len()).position(|block| !is_zero(&block))? * ZEROS.len();
+    Some(block + bytes[block..].iter().position(|byte| *byte != 0)?)
+}
+
 /// The sixteen bytes of a UUID as people write it.
 #[must_use]
 pub fn uuid_bytes(text: &str) -> Option<[u8; 16]> {

@@ -4,7 +4,7 @@
 //! and nothing else is nonzero. The maker of ext does not, but writes the same bytes each time it is
 //! told the same: there the disk is compared with what it makes now.
 
-use super::bytes::{le16, le32};
+use super::bytes::{first_not_zero, le16, le32};
 use crate::model::disk::file_system::FsType;
 use crate::model::error::Result;
 
@@ -45,7 +45,7 @@ pub fn stranger_by_marks(
     let mut position = 0;
     while position < bytes.len() {
         let sector = &bytes[position..bytes.len().min(position + SECTOR)];
-        let Some(first) = sector.iter().position(|byte| *byte != 0) else {
+        let Some(first) = first_not_zero(sector) else {
             position += SECTOR;
             continue;
         };
@@ -109,7 +109,7 @@ fn is_empty_log(bytes: &[u8], uuid: &[u8; 16]) -> bool {
         return false;
     }
     let (header, record) = bytes.split_at(SECTOR);
-    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let is_zero = |bytes: &[u8]| first_not_zero(bytes).is_none();
     let magic = u16::from_ne_bytes([record[12], record[13]]);
     header.starts_with(&[0xfe, 0xed, 0xba, 0xbe])
         && header[304..].starts_with(uuid)
@@ -167,7 +167,7 @@ pub fn stranger_by_copy(
     const FIELD: usize = 16;
     let pieces = bytes.chunks(FIELD).zip(finished.chunks(FIELD)).enumerate();
     for (n, (found, wanted)) in pieces {
-        if found == wanted || found.iter().all(|byte| *byte == 0) {
+        if found == wanted || first_not_zero(&found).is_none() {
             continue;
         }
         let begin = at + (n * FIELD) as u64;

@@ -14,7 +14,7 @@ mod samples;
 mod signatures;
 mod xfs;
 
-pub use self::bytes::{uuid_bytes, uuid_text};
+pub use self::bytes::{first_not_zero, uuid_bytes, uuid_text};
 pub use self::samples::{Contents, Read, ReadSample};
 pub use super::file_system::{FileSystem, FsType, Maker};
 
@@ -57,7 +57,7 @@ pub fn judge(read: &Read<'_>) -> Contents {
 /// What bytes of no known mark are that were read at an offset; nothing if all are zero.
 #[must_use]
 pub fn unknown(offset: u64, bytes: &[u8]) -> Option<Contents> {
-    let at = bytes.iter().position(|byte| *byte != 0)?;
+    let at = first_not_zero(bytes)?;
     let end = (at + 8).min(bytes.len());
     Some(Contents::Unknown(format!(
         "unknown data: the first bytes that are not zero stand at offset {} ({})",
