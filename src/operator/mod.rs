@@ -6,7 +6,6 @@ mod doctor;
 mod explain;
 mod format;
 mod heal;
-pub mod health;
 mod history;
 mod holders;
 mod journal;

@@ -1,6 +1,5 @@
 //! `disk status`: every volume of this machine at a glance.
 
-use super::health::{Health, Verdict, judge};
 use super::journal;
 use super::terminal::{Paint, Stage, cell, hanging, line_of};
 use super::timeline::{Ending, Entry};
@@ -11,6 +10,7 @@ use crate::host::clock;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::report::facts::{DiskFact, MountFact, MountedOn, PodFact, Role, VolumeFacts};
+use crate::model::report::health::{Health, Verdict, judge};
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Where verbs speak: text for people, with colour only on a terminal.
 
-use super::health::Health;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::report::health::Health;
 use crate::model::report::log_line::escaped;
 use crate::model::text::visible;
 use std::io::{ErrorKind, Write};

@@ -2,6 +2,7 @@
 
 pub mod facts;
 pub mod finding;
+pub mod health;
 pub mod log_line;
 pub mod metrics;
 pub mod refusal;

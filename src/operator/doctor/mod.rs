@@ -12,10 +12,10 @@ use crate::cloud::Trouble;
 use crate::driver::Driver;
 use crate::model::error::Result;
 use crate::model::report::finding::{Finding, Level, worst};
+use crate::model::report::health::Health;
 use crate::model::text::several;
 use crate::node::kubelet::{Kubelet, USUAL_ROOT, ours};
 use crate::node::system::System;
-use crate::operator::health::Health;
 use serde::Serialize;
 
 /// The answer for machines.

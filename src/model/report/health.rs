@@ -244,7 +244,7 @@ fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
         "end the pods that are named: this machine has no mount of the volume any more".to_owned()
     } else {
         format!(
-            "the next unmountdevice or detach takes the copy down; if it is refused, restart what is named (disk holders {})",
+            "the next unmount of its disk or detach takes the copy down; if it is refused, restart what is named (disk holders {})",
             name_of(facts)
         )
     };
@@ -315,7 +315,7 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
     }
     if facts.record.is_formatting {
         notes.push(
-            "a format of it was begun and not finished: the next mountdevice goes on".to_owned(),
+            "a format of it was begun and not finished: the next mount of its disk goes on".to_owned(),
         );
     }
     notes
