@@ -85,16 +85,18 @@ fn since(text: &str) -> Result<Millis, String> {
 
 const STATUS: &str = "\
 Health:
-  ok         as it should be
-  guarded    a tear-down is asked for and refused: a pod still uses the volume
-  leaked     only namespaces that are no longer this machine's concern still have it
-  stale      mounts stand on a disk that is gone, and its successor is there: disk heal
-  dead       mounts stand on a disk that is gone, and there is no other
-  ambiguous  which disk is the volume's, whose disk is mounted, or whether that will ever
-             answer again, cannot be told
+  ok           as it should be
+  let-go       kubelet unmounted the folder of a pod that has the volume, or has forgotten it
+  guarded      a tear-down is asked for and refused: a pod still uses the volume
+  leaked       only a mount namespace that no pod owns still has it
+  unknown      what decides could not be seen: run it as root, or when the cloud answers
+  half-healed  the mounts are right, but a process has files open on the disk that is gone
+  stale        mounts stand on a disk that is gone, and its successor is there: disk heal
+  dead         mounts stand on a disk that is gone, and there is no other
+  covered      something is mounted over a mount of it: its path leads elsewhere
+  ambiguous    which disk is the volume's, whose disk is mounted, or whether that will ever
+               answer again, cannot be told
 
-The column DISK says whether the disk shows the whole id or only its first 20 characters (cut).
-3/4 under PODS or CONTAINERS means: 4 mounts, 3 of them on the volume's disk.
 A cloud that does not answer within 3 seconds is \"unknown\"; that never means detached.
 
 Examples:

@@ -73,6 +73,9 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
     page.text += &format!("{}\n\n", paint.bold(&format!("{id}{name}")));
     let health = verdict.health;
     page.fact("verdict", &format!("{health}: {}", verdict.because), |line| paint.of(health, line));
+    if let Some(consequence) = &verdict.consequence {
+        page.plain("what it means", consequence);
+    }
     if let Some(next) = &verdict.next {
         page.fact("what to do", next, |line| paint.bold(line));
     }
@@ -326,7 +329,7 @@ impl Page {
     }
 
     fn fact(&mut self, key: &str, text: &str, paint: impl Fn(&str) -> String) {
-        self.text += &hanging(&format!("  {key:<12} "), text, paint);
+        self.text += &hanging(&format!("  {key:<13} "), text, paint);
     }
 
     fn plain(&mut self, key: &str, text: &str) {

@@ -9,7 +9,7 @@ use crate::driver::report::survey::Survey;
 use crate::host::clock;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
-use crate::model::report::facts::{DiskFact, MountFact, MountedOn, PodFact, Role, VolumeFacts};
+use crate::model::report::facts::{DiskFact, MountedOn, PodFact, VolumeFacts};
 use crate::model::report::health::{Health, Verdict, judge};
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
@@ -91,8 +91,8 @@ pub(super) fn say(status: &Status, json: bool, stage: &mut Stage<'_>) -> Result<
     Ok(stage.say(&text(status, paint, clock::now())))
 }
 
-const HEADS: [&str; 7] = ["VOLUME", "DISK", "CLOUD", "GLOBAL", "PODS", "CONTAINERS", "HEALTH"];
-const WIDTHS: [usize; 7] = [36, 14, 9, 6, 4, 10, 9];
+const HEADS: [&str; 4] = ["HEALTH", "POD", "VOLUME", "DISK"];
+const WIDTHS: [usize; 4] = [11, 24, 36, 14];
 
 /// The table, for people.
 pub(super) fn text(status: &Status, paint: Paint, now: Millis) -> String {
@@ -145,93 +145,98 @@ fn summary(status: &Status) -> String {
     )
 }
 
-/// Cells beside each other; the last one is painted.
-fn line(cells: &[String; 7], paint: impl Fn(&str) -> String) -> String {
+/// Cells beside each other; the first one is painted.
+fn line(cells: &[String; 4], paint: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
     for (place, (told, width)) in cells.iter().zip(WIDTHS).enumerate() {
         let told = cell(told, width);
-        if place + 1 == cells.len() {
-            text += &paint(told.trim_end());
-        } else {
-            text += &format!("{told}  ");
+        let blanks = &told[told.trim_end().len()..];
+        match place {
+            0 => text += &(paint(told.trim_end()) + blanks),
+            _ => text += &told,
         }
+        text += "  ";
     }
-    text
+    text.trim_end().to_owned()
 }
 
+/// Who has it, what it is called, where it is; then what that means, and what can be done.
 fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
     let Row { facts, verdict, last_call } = row;
     let health = verdict.health;
+    let is_well = health == Health::Ok;
+    let word = health.to_string();
+    let pods: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
     let cells = [
-        facts.id.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string),
-        disk(facts),
-        facts.cloud.word(),
-        global(facts),
-        counted(facts, Role::Pod),
-        if facts.unseen_mounts.is_some() {
-            "?".to_owned()
-        } else {
-            counted(facts, Role::Container)
+        if is_well { word } else { word.to_uppercase() },
+        match pods.as_slice() {
+            [] => "-".to_owned(),
+            [one] => shortened(one).to_owned(),
+            [first, others @ ..] => format!("{} +{}", shortened(first), others.len()),
         },
-        health.to_string(),
+        called(facts),
+        disk(facts),
     ];
     let mut text = line(&cells, |cell| paint.of(health, cell)) + "\n";
-    let pods: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
-    let name = facts.name.as_ref().map(ToString::to_string);
-    // What the table cuts must still be there to be copied.
-    let whole = Some(&cells[0]).filter(|id| id.len() > WIDTHS[0]).cloned();
-    let used = (!pods.is_empty()).then(|| format!("used by {}", pods.join(", ")));
-    let about: Vec<String> = whole.into_iter().chain(name).chain(used).collect();
-    if !about.is_empty() {
-        text += &hanging("  ", &about.join(", "), str::to_owned);
+    let indent = " ".repeat(WIDTHS[0] + 2);
+    let mut tell = |what: &str, paint: &dyn Fn(&str) -> String| {
+        text += &hanging(&indent, what, paint);
+    };
+    if pods.len() > 1 || pods.iter().any(|pod| shortened(pod) != *pod || pod.len() > WIDTHS[1]) {
+        tell(&format!("used by {}", pods.join(", ")), &str::to_owned);
     }
-    if health != Health::Ok {
-        text += &hanging("  ", &verdict.because, |line| paint.of(health, line));
+    if let Some(consequence) = &verdict.consequence {
+        tell(consequence, &str::to_owned);
+    }
+    if let Some(next) = &verdict.next {
+        tell(&format!("To do: {next}"), &|line| paint.bold(line));
     }
     for note in &verdict.notes {
-        text += &hanging("  ", note, |line| paint.doubtful(line));
+        tell(note, &|line| paint.doubtful(line));
     }
-    if let Some(entry) = last_call {
-        let told = line_of(&last(entry, now), 2);
-        text += &format!("  {}\n", paint.dim(&told));
+    let failed = |entry: &&Entry| matches!(entry.ending, Ending::Failed | Ending::Open);
+    if let Some(entry) = last_call.as_ref().filter(|entry| !is_well || failed(entry)) {
+        let told = line_of(&last(entry, now), indent.len());
+        text += &format!("{indent}{}\n", paint.dim(&told));
     }
     text
 }
 
-/// The disk, and how well it is proven.
+/// Names that people know it by: `pvc-adf2bebe (46ef0efd)`. Each verb takes a beginning that fits one
+/// volume alone.
+fn called(facts: &VolumeFacts) -> String {
+    let id = facts.id.as_ref().map(|id| shortened(id.as_str()));
+    match (facts.name.as_ref().map(|name| shortened(name.as_str())), id) {
+        (Some(name), Some(id)) => format!("{name} ({id})"),
+        (Some(one), None) | (None, Some(one)) => one.to_owned(),
+        (None, None) => "?".to_owned(),
+    }
+}
+
+/// A name that ends with a UUID, up to the first part of that.
+fn shortened(name: &str) -> &str {
+    const UUID: usize = 36;
+    const FIRST_PART: usize = 8;
+    let begin = name.len().saturating_sub(UUID);
+    let is_uuid = name.is_char_boundary(begin)
+        && name[begin..].len() == UUID
+        && name[begin..].chars().enumerate().all(|(place, sign)| match place {
+            8 | 13 | 18 | 23 => sign == '-',
+            _ => sign.is_ascii_hexdigit(),
+        });
+    if is_uuid { &name[..begin + FIRST_PART] } else { name }
+}
+
+/// Where its disk is.
 fn disk(facts: &VolumeFacts) -> String {
+    let is_mounted = facts.mounts.iter().any(|mount| mount.on == MountedOn::Gone);
     match &facts.disk {
-        DiskFact::Proven(disk) => {
-            format!("{} {}", disk.name, if disk.shows_whole_id { "whole" } else { "cut" })
-        }
-        DiskFact::None => "none".to_owned(),
-        DiskFact::Ambiguous { .. } => "not certain".to_owned(),
+        DiskFact::Proven(disk) => disk.name.clone(),
+        DiskFact::None if is_mounted => "gone".to_owned(),
+        DiskFact::None => "not here".to_owned(),
+        DiskFact::Ambiguous { .. } => "in doubt".to_owned(),
         DiskFact::Unseen { .. } => "?".to_owned(),
     }
-}
-
-fn global(facts: &VolumeFacts) -> String {
-    let of_role = facts.mounts.iter().filter(|mount| mount.role == Role::Global);
-    if of_role.clone().any(|mount| mount.out_of_reach.is_some()) {
-        return "hidden".to_owned();
-    }
-    let on = of_role.map(|mount| mount.on).max();
-    match on {
-        None => "no",
-        Some(MountedOn::Disk) => "yes",
-        Some(MountedOn::Gone) => "dead",
-        Some(MountedOn::Halted) => "halted",
-        Some(MountedOn::Other) => "other",
-        Some(MountedOn::Unknown) => "?",
-    }
-    .to_owned()
-}
-
-fn counted(facts: &VolumeFacts, role: Role) -> String {
-    let all: Vec<&MountFact> = facts.mounts.iter().filter(|mount| mount.role == role).collect();
-    let is_well = |mount: &&&MountFact| mount.on == MountedOn::Disk && mount.out_of_reach.is_none();
-    let well = all.iter().filter(is_well).count();
-    if well == all.len() { all.len().to_string() } else { format!("{well}/{}", all.len()) }
 }
 
 /// `last: unmount refused 38 times, 12 s ago, in 3 ms`.

@@ -85,8 +85,8 @@ impl Paint {
     pub(super) fn of(self, health: Health, text: &str) -> String {
         match health {
             Health::Ok => self.good(text),
-            Health::Guarded | Health::Leaked => self.doubtful(text),
-            Health::Stale | Health::Dead | Health::Covered | Health::Ambiguous => self.bad(text),
+            health if health.harms() => self.bad(text),
+            _ => self.doubtful(text),
         }
     }
 }

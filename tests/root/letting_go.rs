@@ -134,7 +134,7 @@ fn what_was_let_go_is_guarded_without_any_record() {
         node.verb(&["heal"]).unwrap();
         is_guarded(&volume, &pod, &mut container);
         let status = node.verb(&["status"]).unwrap();
-        has(&status, &[&volume.pv, pod.uid()]);
+        has(&status, &[&volume.pv[..12], "GUARDED", &pod.uid()[..8], pod.uid()]);
         ends(&volume, container);
         nothing_is_left(&node, &[&volume]);
     }
@@ -411,7 +411,7 @@ fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
         by_another(&node, &volume.unpublish(other.uid()));
         fs::remove_dir(volume.pod(other.uid())).unwrap();
         let status = node.verb(&["status"]).unwrap();
-        has(&status, &["kubelet let go of shop/orders-0's folder at", "disk heal takes it down"]);
+        has(&status, &["LET-GO", "although shop/orders-0 has ended", "To do: disk heal"]);
         assert_eq!(node.verb(&["heal", "--dry-run"]).unwrap().lines().count(), 1);
         assert_eq!(layers_at(&volume.global()), 1, "a plan changes nothing");
         kubelet.kill().unwrap();

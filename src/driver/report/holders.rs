@@ -8,7 +8,7 @@ use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::mount::disk_users::{Answer, DeviceUses, Process, Tie};
+use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, Process, Tie};
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
 use crate::model::report::metrics::{Gauges, LetGone, Refused};
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,22 +192,37 @@ fn add(found: &mut Holders, facts: &VolumeFacts, users: &DeviceUses, is_on_gone_
             namespace: None,
         }
     };
-    for one in &users.files {
-        let path = one.path.display();
-        let (how, what) = match one.tie {
-            Tie::Descriptor(number) => ("file", format!("{path} (descriptor {number})")),
-            Tie::Map => ("map", path.to_string()),
-            Tie::WorkingFolder => ("folder", path.to_string()),
-            Tie::RootFolder => ("root", path.to_string()),
-        };
-        found.all.push(holder(Some(&one.process), how, what));
-    }
+    found.all.extend(users.files.iter().map(|one| file_user(facts, one, is_on_gone_disk)));
     for one in &users.nodes {
         let what = format!("{} (descriptor {})", one.path.display(), one.descriptor);
         found.all.push(holder(Some(&one.process), "node", what));
     }
     found.all.extend(users.kernel.iter().map(|one| holder(None, "kernel", words::kernel_use(one))));
     found.untold.extend(users.untold.iter().map(ToString::to_string));
+}
+
+/// A process with a file of the volume.
+pub(in crate::driver) fn file_user(
+    facts: &VolumeFacts,
+    one: &FileUse,
+    is_on_gone_disk: bool,
+) -> HolderFact {
+    let process = ProcessFact::from(&one.process);
+    let path = one.path.display();
+    let (how, what) = match one.tie {
+        Tie::Descriptor(number) => ("file", format!("{path} (descriptor {number})")),
+        Tie::Map => ("map", path.to_string()),
+        Tie::WorkingFolder => ("folder", path.to_string()),
+        Tie::RootFolder => ("root", path.to_string()),
+    };
+    HolderFact {
+        pod_name: pod_name(facts, &process),
+        process: Some(process),
+        how,
+        what,
+        is_on_gone_disk,
+        namespace: None,
+    }
 }
 
 /// The name of a process's pod, as it was told for the volume.

@@ -8,6 +8,7 @@ use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
+use crate::driver::report::holders::file_user;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::records::Records;
@@ -16,7 +17,7 @@ use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::face::Faces;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::mount::disk_users::{Answer, NamespaceUse};
+use crate::model::mount::disk_users::{Answer, FileUse, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
@@ -81,7 +82,9 @@ impl Surveying<'_> {
     pub fn survey(&self, also: &[VolumeId]) -> Survey {
         let mut unseen = Vec::new();
         let mut note = |error: Error, what: &str| unseen.push(format!("{what}: {}", error.cause));
+        let mut unseen_records = None;
         let records = self.records.list().unwrap_or_else(|error| {
+            unseen_records = Some(error.cause.clone());
             note(error, "what this machine remembers");
             Vec::new()
         });
@@ -130,8 +133,12 @@ impl Surveying<'_> {
         let context =
             Context { records: &records, table: &table, elsewhere: &elsewhere, owners: &owners };
         let (mut volumes, mut not_ours) = (Vec::new(), Vec::new());
+        let lost = self.users_of_lost_disks(&records, &boot);
         for owner in all_owners {
-            let facts = self.facts(&owner, &context, &disks, &mut cloud, unseen_mounts.as_deref());
+            let mut facts =
+                self.facts(&owner, &context, &disks, &mut cloud, unseen_mounts.as_deref());
+            lost.tell(&mut facts);
+            facts.record.unseen.clone_from(&unseen_records);
             let is_asked = matches!(&owner, Owner::Volume(id) if also.contains(id));
             if !is_asked && is_not_ours(&facts) {
                 let id = facts.id.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -144,6 +151,31 @@ impl Surveying<'_> {
             unseen.push(format!("mounts in containers, and who uses what: {why}"));
         }
         Survey { volumes, not_ours, cloud_silence: cloud.silence, unseen }
+    }
+
+    /// Which processes have files of disks that volumes of this machine had, and that are gone. It is asked
+    /// only where there is such a disk: it looks at each open file of the machine.
+    fn users_of_lost_disks(&self, records: &[VolumeRecord], boot: &str) -> LostDisks {
+        let mut had: Vec<_> = records
+            .iter()
+            .flat_map(|record| record.former.iter().map(|former| (former, &record.volume)))
+            .filter(|(former, _)| {
+                former.boot == boot && self.devices.is_gone(former.number).unwrap_or(false)
+            })
+            .collect();
+        // A number that two volumes had: while a file of the one was open, the other did not get it.
+        had.sort_by_key(|(former, _)| former.sequence);
+        let numbers: BTreeMap<_, _> =
+            had.into_iter().map(|(former, id)| (former.number, id.clone())).collect();
+        let asked: Vec<_> = numbers.keys().copied().collect();
+        if asked.is_empty() {
+            return LostDisks { numbers, users: Answer::Told(Vec::new()) };
+        }
+        let users = match self.census.device_users(&asked) {
+            Answer::Told(uses) => Answer::Told(uses.files),
+            Answer::CannotTell(why) => Answer::CannotTell(why),
+        };
+        LostDisks { numbers, users }
     }
 
     fn look_at_cloud(&self) -> CloudLook {
@@ -291,6 +323,8 @@ impl Surveying<'_> {
             identity: wanted.map(|wanted| wanted.to_string()).unwrap_or_default(),
             disk,
             cloud,
+            users_of_lost_disk: Vec::new(),
+            unseen_users: None,
             pods: pods_of(record, &mounts),
             mounts,
             unseen_mounts: unseen_mounts.map(str::to_owned),
@@ -330,7 +364,10 @@ impl Surveying<'_> {
         let mut mounts = Vec::new();
         for mount in context.table.mounts().iter().filter(is_ours) {
             let (role, pod) = own_role(self.faces, mount, record);
-            let hidden = self.places.out_of_reach(mount, context.table, is_the_volumes);
+            // Another user may not go there, and sees no less of it for that.
+            let hidden = crate::host::machine::is_root()
+                .then(|| self.places.out_of_reach(mount, context.table, is_the_volumes))
+                .flatten();
             let (out_of_reach, way_out) = hidden.unzip();
             let fact = MountFact::new(mount, role, verdict(mount));
             mounts.push(MountFact {
@@ -385,6 +422,7 @@ impl Surveying<'_> {
         let uuid = staged.map(|staged| staged.uuid.clone()).filter(|uuid| !uuid.is_empty());
         RecordFact {
             is_there: true,
+            unseen: None,
             file,
             staged: staged.map(|staged| staged.folder.clone()),
             uuid,
@@ -394,6 +432,28 @@ impl Surveying<'_> {
             was_mounted: record.was_mounted,
             notes_forbidden: record.notes_forbidden.clone(),
             refusals: record.refusals,
+        }
+    }
+}
+
+/// Disks that volumes had and that are gone, and which processes still have files of them.
+struct LostDisks {
+    numbers: BTreeMap<DeviceNumber, VolumeId>,
+    users: Answer<Vec<FileUse>>,
+}
+
+impl LostDisks {
+    fn tell(&self, facts: &mut VolumeFacts) {
+        let is_its = |number: &DeviceNumber| self.numbers.get(number) == facts.id.as_ref();
+        if facts.id.is_none() || !self.numbers.keys().any(is_its) {
+            return;
+        }
+        match &self.users {
+            Answer::Told(users) => {
+                let its = users.iter().filter(|one| is_its(&one.number));
+                facts.users_of_lost_disk = its.map(|one| file_user(facts, one, true)).collect();
+            }
+            Answer::CannotTell(why) => facts.unseen_users = Some(why.clone()),
         }
     }
 }

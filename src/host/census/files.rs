@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct FilesFound {
     /// Files of the file systems.
-    pub(super) files: Vec<(u32, Tie, PathBuf)>,
+    pub(super) files: Vec<(u32, Tie, PathBuf, DeviceNumber)>,
     /// Open nodes of the disks.
     pub(super) nodes: Vec<(u32, u32, PathBuf)>,
     /// What could not be read of a process.
@@ -146,7 +146,7 @@ impl<'a> Search<'a> {
         let mount = self.proc.mount_of(&format!("{task}/fdinfo/{number}"))?;
         match mount.and_then(|id| self.mounts.get(&id)) {
             Some(mount) if self.numbers.contains(&mount.number) => {
-                found.files.push((task.pid, tie, path));
+                found.files.push((task.pid, tie, path, mount.number));
             }
             Some(mount) if may_have_disks(mount) => {
                 let place = match self.proc.place(&format!("{task}/fd/{number}")) {
@@ -171,13 +171,14 @@ impl<'a> Search<'a> {
         for line in text.split(|byte| *byte == b'\n') {
             // `from-to rwxp offset device inode   path`
             let Some(device) = line.split(|byte| *byte == b' ').nth(3) else { continue };
-            if self.in_maps.iter().any(|wanted| wanted.as_bytes() == device) {
+            let wanted = self.in_maps.iter().position(|wanted| wanted.as_bytes() == device);
+            if let Some(wanted) = wanted {
                 let path = line.iter().position(|byte| *byte == b'/').unwrap_or(line.len());
                 let path = &line[path..];
                 // A library has several ranges, one after the other.
                 if last != Some(path) {
                     let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
-                    found.files.push((task.pid, Tie::Map, path));
+                    found.files.push((task.pid, Tie::Map, path, self.numbers[wanted]));
                 }
                 last = Some(path);
             }
@@ -202,7 +203,7 @@ impl<'a> Search<'a> {
             match number {
                 Ok(number) if self.numbers.contains(&number) => {
                     let path = self.proc.link(&doubt.link()).unwrap_or_default();
-                    found.files.push((pid, doubt.tie, path));
+                    found.files.push((pid, doubt.tie, path, number));
                 }
                 Ok(_) => {
                     let disk = answer.and_then(Result::ok).and_then(|place| place.disk);

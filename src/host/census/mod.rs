@@ -224,7 +224,12 @@ impl Census for KernelCensus {
                 what: format!("what process {} holds", words.process(pid)),
                 why,
             }));
-            let file = |(pid, tie, path)| FileUse { process: words.process(pid), tie, path };
+            let file = |(pid, tie, path, number)| FileUse {
+                process: words.process(pid),
+                tie,
+                path,
+                number,
+            };
             let files = found.files.into_iter().map(file).collect();
             let node =
                 |(pid, descriptor, path)| NodeUse { process: words.process(pid), descriptor, path };

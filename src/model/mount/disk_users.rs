@@ -2,6 +2,7 @@
 
 use super::mountinfo::Mount;
 use crate::model::cgroup::Owner;
+use crate::model::disk::device::DeviceNumber;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -144,6 +145,8 @@ pub struct FileUse {
     pub tie: Tie,
     /// What, as the kernel spells it for us: a label.
     pub path: PathBuf,
+    /// The file system that it is of.
+    pub number: DeviceNumber,
 }
 
 /// A process that has a node of the disk itself open. The kernel does not tell who opened it

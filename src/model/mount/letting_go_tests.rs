@@ -105,7 +105,12 @@ fn one_that_would_lose_it_is_enough() {
 
 #[test]
 fn in_the_way_is_who_has_no_mount_of_his_own() {
-    let file = |pid| FileUse { process: process(pid), tie: Tie::WorkingFolder, path: "/x".into() };
+    let file = |pid| FileUse {
+        process: process(pid),
+        tie: Tie::WorkingFolder,
+        path: "/x".into(),
+        number: "7:0".parse().unwrap(),
+    };
     let files = [file(41), file(42)];
     let uses = [of("61 60 7:0 / /data rw - ext4 v rw\n")];
     let pod = ConsumerId::parse("u").unwrap();

@@ -30,6 +30,10 @@ pub struct VolumeFacts {
     pub mounts: Vec<MountFact>,
     /// Why the mounts of other namespaces could not be seen.
     pub unseen_mounts: Option<String>,
+    /// What still uses a disk that the volume had and that is gone, beside its mounts.
+    pub users_of_lost_disk: Vec<HolderFact>,
+    /// Why that could not be looked for.
+    pub unseen_users: Option<String>,
     /// Who had the volume since it came here.
     pub pods: Vec<PodFact>,
     /// Tear-downs that are refused.
@@ -395,6 +399,8 @@ pub struct RecordFact {
     pub file: PathBuf,
     /// Whether there is one.
     pub is_there: bool,
+    /// Why it could not be read.
+    pub unseen: Option<String>,
     /// Where it was staged.
     pub staged: Option<PathBuf>,
     /// The file system's UUID then.

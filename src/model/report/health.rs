@@ -4,25 +4,32 @@
 
 use crate::model::mount::staleness;
 use crate::model::report::facts::{
-    CloudFact, DiskFact, LetGoFact, MountFact, MountedOn, PodFact, Role, VolumeFacts,
+    CloudFact, DiskFact, HolderFact, LetGoFact, MountFact, MountedOn, PodFact, ProcessFact, Role,
+    VolumeFacts,
 };
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::several;
 use crate::model::timestamp;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// How a volume is, worst last.
+/// How a volume is, as a process that uses it would see it; worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Health {
     /// As it should be.
     Ok,
+    /// The orchestrator let go of the folder of a pod that has the volume.
+    LetGo,
     /// A tear-down is asked for and refused: a pod still uses it.
     Guarded,
     /// Only namespaces that are no longer this machine's concern still have it.
     Leaked,
+    /// What decides could not be seen.
+    Unknown,
+    /// Its mounts are right, and processes still use the disk that is gone.
+    HalfHealed,
     /// Mounts stand on a disk that is gone, and its successor is there.
     Stale,
     /// Mounts stand on a disk that is gone, and there is no other.
@@ -36,28 +43,46 @@ pub enum Health {
 
 impl Health {
     /// Every one, best first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Ok,
+        Self::LetGo,
         Self::Guarded,
         Self::Leaked,
+        Self::Unknown,
+        Self::HalfHealed,
         Self::Stale,
         Self::Dead,
         Self::Covered,
         Self::Ambiguous,
     ];
-}
 
-impl fmt::Display for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+    /// Whether a process that uses it meets an error, loses what it writes, or may.
+    #[must_use]
+    pub fn harms(self) -> bool {
+        self >= Self::HalfHealed
+    }
+
+    /// In a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
             Self::Ok => "ok",
+            Self::LetGo => "let-go",
             Self::Guarded => "guarded",
             Self::Leaked => "leaked",
+            Self::Unknown => "unknown",
+            Self::HalfHealed => "half-healed",
             Self::Stale => "stale",
             Self::Dead => "dead",
             Self::Covered => "covered",
             Self::Ambiguous => "ambiguous",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
     }
 }
 
@@ -66,6 +91,8 @@ impl fmt::Display for Health {
 pub struct Verdict {
     /// In one word.
     pub health: Health,
+    /// What it means for those who use the volume; nothing if it is well.
+    pub consequence: Option<String>,
     /// Why, as a sentence.
     pub because: String,
     /// What a person can do; nothing if nothing is to be done.
@@ -80,24 +107,46 @@ pub fn judge(facts: &VolumeFacts) -> Verdict {
     let ruled = ambiguous(facts)
         .or_else(|| covered(facts))
         .or_else(|| off_its_disk(facts))
+        .or_else(|| half_healed(facts))
         .or_else(|| forgotten(facts))
         .or_else(|| guarded(facts))
         .or_else(|| let_go_for_long(facts))
-        .or_else(|| leaked(facts));
-    let (health, because, next) =
-        ruled.unwrap_or_else(|| (Health::Ok, as_it_should_be(facts), None));
-    Verdict { health, because, next, notes: notes(facts) }
+        .or_else(|| leaked(facts))
+        .or_else(|| unknown(facts));
+    let notes = notes(facts);
+    match ruled {
+        Some(Ruling { health, consequence, because, next }) => {
+            let consequence = Some(consequence);
+            Verdict { health, consequence, because, next: Some(next), notes }
+        }
+        None => Verdict {
+            health: Health::Ok,
+            consequence: None,
+            because: as_it_should_be(facts),
+            next: None,
+            notes,
+        },
+    }
 }
 
-type Ruling = (Health, String, Option<String>);
+/// What one rule says of a volume that is not well.
+struct Ruling {
+    health: Health,
+    consequence: String,
+    because: String,
+    next: String,
+}
 
 fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
     const NOTHING_IS_DONE: &str =
         "until then nothing of it is mounted, healed or detached by guess";
     if let DiskFact::Ambiguous { why } = &facts.disk {
-        let next =
-            format!("detach the disk or volume that does not belong here; {NOTHING_IS_DONE}");
-        return Some((Health::Ambiguous, why.clone(), Some(next)));
+        return Some(Ruling {
+            health: Health::Ambiguous,
+            consequence: format!("Which disk is the right one cannot be told: {why}."),
+            because: why.clone(),
+            next: format!("detach the disk or volume that does not belong here; {NOTHING_IS_DONE}"),
+        });
     }
     let doubt = |mount: &MountFact| {
         let verdict = mount.verdict.clone()?;
@@ -110,7 +159,12 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
         None => "; no disk of this machine shows the volume's identity".to_owned(),
     };
     let because = format!("{} is mounted from {number}, and {verdict}{now}", place.display());
-    Some((Health::Ambiguous, because, Some(format!("{hint}; {NOTHING_IS_DONE}"))))
+    Some(Ruling {
+        health: Health::Ambiguous,
+        consequence: format!("A disk is mounted that may be the wrong one: {because}."),
+        because,
+        next: format!("{hint}; {NOTHING_IS_DONE}"),
+    })
 }
 
 fn covered(facts: &VolumeFacts) -> Option<Ruling> {
@@ -121,10 +175,21 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
     let (because, way_out) = facts.mounts.iter().find_map(hidden)?;
     let end =
         way_out.unwrap_or_else(|| "see the kernel's log, and mend what does not answer".to_owned());
-    let next = format!(
-        "{end}; until then what is written by that path goes elsewhere, and nothing of the volume is mounted or unmounted there"
-    );
-    Some((Health::Covered, because, Some(next)))
+    Some(Ruling {
+        health: Health::Covered,
+        consequence: format!(
+            "What is written to {} goes elsewhere: something is mounted over it.",
+            facts
+                .mounts
+                .iter()
+                .find(|mount| mount.out_of_reach.is_some())
+                .map_or_else(String::new, |mount| mount.place.display().to_string())
+        ),
+        because,
+        next: format!(
+            "{end}; until then what is written by that path goes elsewhere, and nothing of the volume is mounted or unmounted there"
+        ),
+    })
 }
 
 fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
@@ -140,32 +205,108 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
         if inside > 0 { format!(", {inside} of them inside containers") } else { String::new() };
     let id = name_of(facts);
     match &facts.disk {
-        DiskFact::Proven(disk) if is_back => Some((
-            Health::Stale,
-            format!(
+        DiskFact::Proven(disk) if is_back => Some(Ruling {
+            health: Health::Stale,
+            consequence: format!(
+                "Reads and writes fail: {mounts} on the disk that is gone. It is back as {}.",
+                disk.name
+            ),
+            because: format!(
                 "{mounts} on the disk that is gone ({numbers}){inside}, and the disk is back as {} ({})",
                 disk.name, disk.number
             ),
-            Some(format!(
+            next: format!(
                 "disk heal {id} puts them onto {}; restart whatever `disk holders {id}` still shows on the old one",
                 disk.name
-            )),
-        )),
-        _ => Some((
-            Health::Dead,
-            format!(
+            ),
+        }),
+        _ => Some(Ruling {
+            health: Health::Dead,
+            consequence: "Reads and writes fail: the disk is gone.".to_owned(),
+            because: format!(
                 "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there"
             ),
-            Some(format!(
-                "have it attached to this machine again, by the cluster or in the cloud's console, and its mounts are healed; or end its pods. Why it went: disk history {id}"
-            )),
-        )),
+            next: format!(
+                "attach it to this node again, by the cluster or in the cloud's console, and it heals itself; or end its pods. Why it went: disk history {id}"
+            ),
+        }),
     }
+}
+
+/// The heal moves mounts, and what a program has open stays where it was opened.
+fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
+    let users = &facts.users_of_lost_disk;
+    let processes: BTreeMap<u32, &HolderFact> =
+        users.iter().filter_map(|one| Some((one.process.as_ref()?.pid, one))).collect();
+    let (first, others) = (*processes.values().next()?, processes.len() - 1);
+    let name = |one: &HolderFact| one.process.as_ref().map(numbered_process).unwrap_or_default();
+    let all: Vec<_> = processes
+        .values()
+        .map(|one| match &one.pod_name {
+            Some(pod) => format!("{} of {pod}", name(one)),
+            None => name(one),
+        })
+        .collect();
+    let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+    let whose = first.pod_name.as_ref().map(|pod| format!(" of {pod}")).unwrap_or_default();
+    let pods: BTreeSet<_> = processes.values().filter_map(|one| one.pod_name.clone()).collect();
+    let without: Vec<_> = processes
+        .iter()
+        .filter(|(_, one)| one.pod_name.is_none())
+        .map(|(pid, _)| pid.to_string())
+        .collect();
+    let mut ends: Vec<String> = pods.iter().map(|pod| command_that_restarts(pod)).collect();
+    if !without.is_empty() {
+        ends.push(format!("restart what runs as process {}", without.join(", ")));
+    }
+    Some(Ruling {
+        health: Health::HalfHealed,
+        consequence: format!(
+            "The mounts are right, but {}{whose}{more} still has files open on the disk that is gone: what it writes there is lost.",
+            format_args!("process {}", name(first))
+        ),
+        because: format!("files of the disk that is gone are still open in {}", all.join(", ")),
+        next: format!("{}; which files: disk holders {}", ends.join("; "), name_of(facts)),
+    })
+}
+
+/// `kubectl delete pod -n shop orders-0`, of a pod that what owns it makes again.
+fn command_that_restarts(pod: &str) -> String {
+    match pod.split_once('/') {
+        Some((namespace, name)) => format!("kubectl delete pod -n {namespace} {name}"),
+        None => format!("delete pod {pod}"),
+    }
+}
+
+/// Nothing wrong was seen, and what would show it could not be seen.
+fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
+    let id = name_of(facts);
+    let is_elsewhere = matches!(&facts.disk, DiskFact::None) && facts.mounts.is_empty();
+    let (what, why, next) = match (&facts.disk, &facts.unseen_mounts, &facts.cloud) {
+        (DiskFact::Unseen { why }, _, _) => ("its disk", why, "sudo disk explain"),
+        (_, Some(why), _) => ("who has it mounted, and who uses it,", why, "sudo disk explain"),
+        (_, None, CloudFact::Unknown { why }) if is_elsewhere => {
+            ("where it is", why, "when the cloud answers: disk explain")
+        }
+        _ => match (&facts.unseen_users, &facts.record.unseen) {
+            (Some(why), _) => ("who has files of its lost disk open", why, "sudo disk explain"),
+            (None, Some(why)) => ("what this machine remembers of it", why, "sudo disk explain"),
+            (None, None) => return None,
+        },
+    };
+    Some(Ruling {
+        health: Health::Unknown,
+        consequence: format!("Whether it is well is not known: {what} could not be seen."),
+        because: format!("{what} could not be seen: {why}"),
+        next: format!("{next} {id}"),
+    })
 }
 
 fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
     let mut current = facts.refused.iter().filter(|refusal| refusal.is_current);
-    let refusal = current.clone().next()?;
+    // A refused detach says where it is mounted; what comes before it says which pod has it.
+    let refusal =
+        current.clone().min_by_key(|refusal| matches!(refusal.tear_down, TearDown::Detach))?;
     let times = several(usize::try_from(refusal.count).unwrap_or(usize::MAX), "time", "times");
     let what = &refusal.told;
     let if_kubelet_is_wrong =
@@ -176,14 +317,27 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
         } else {
             "nothing"
         };
-    Some((
-        Health::Guarded,
-        format!("{what} is asked for and refused ({times}): {}", refusal.reason),
-        Some(format!(
+    let users: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
+    let still = match users.as_slice() {
+        [] => "what is mounted is still in use".to_owned(),
+        [one] => format!("{one} still uses it"),
+        many => format!("{} still use it", many.join(", ")),
+    };
+    Some(Ruling {
+        health: Health::Guarded,
+        consequence: format!("{} was refused {times}: {still}. No data is at risk.", capital(what)),
+        because: format!("{what} is asked for and refused ({times}): {}", refusal.reason),
+        next: format!(
             "if the pod is to go, delete it: the refusal ends with its processes; if kubelet is wrong, {if_kubelet_is_wrong}; to give up the guard: disk release {}",
             name_of(facts)
-        )),
-    ))
+        ),
+    })
+}
+
+/// With a capital letter, for the beginning of a sentence.
+fn capital(text: &str) -> String {
+    let mut signs = text.chars();
+    signs.next().map(|first| first.to_uppercase().chain(signs).collect()).unwrap_or_default()
 }
 
 /// After a refused unmount kubelet 1.20 waits for a mount that is there.
@@ -193,23 +347,31 @@ const RESTART_KUBELET: &str = "restart it once when the API answers again: until
 fn forgotten(facts: &VolumeFacts) -> Option<Ruling> {
     let one = facts.let_go.iter().find(|one| one.is_forgotten)?;
     let when = timestamp::text(one.since);
-    Some((
-        Health::Guarded,
-        format!(
-            "kubelet let go of {}'s folder at {when} and was restarted since: it does not know the volume any more, and the pod has ended. disk heal takes it down; its timer does so each minute",
-            label_of(facts, one)
+    let pod = label_of(facts, one);
+    Some(Ruling {
+        health: Health::LetGo,
+        consequence: format!(
+            "It is still mounted although {pod} has ended: kubelet was restarted and has forgotten it."
         ),
-        Some("disk heal".to_owned()),
-    ))
+        because: format!(
+            "kubelet let go of {pod}'s folder at {when} and was restarted since: it does not know the volume any more, and the pod has ended. disk heal takes it down; its timer does so each minute",
+        ),
+        next: "disk heal".to_owned(),
+    })
 }
 
 fn let_go_for_long(facts: &VolumeFacts) -> Option<Ruling> {
     let one = facts.let_go.iter().find(|one| one.lasts && one.back.is_none())?;
-    Some((
-        Health::Guarded,
-        told_of_letting_go(facts, one),
-        Some("see why kubelet does not mount it (kubectl describe pod, journalctl -u kubelet): until then it starts no container of that pod anew".to_owned()),
-    ))
+    Some(Ruling {
+        health: Health::LetGo,
+        consequence: format!(
+            "{} keeps the volume and works, but kubelet unmounted its folder and does not mount it again: no container of it can be started anew.",
+            label_of(facts, one)
+        ),
+        because: told_of_letting_go(facts, one),
+        next: "see why kubelet does not mount it: kubectl describe pod, journalctl -u kubelet"
+            .to_owned(),
+    })
 }
 
 /// `kubelet let go of shop/orders-0's folder at …; the pod has the volume; mounted again at …`.
@@ -248,11 +410,13 @@ fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
             name_of(facts)
         )
     };
-    Some((
-        Health::Leaked,
-        format!("nothing is mounted on this machine itself, but still for {}", who.join(", ")),
-        Some(next),
-    ))
+    let who = who.join(", ");
+    Some(Ruling {
+        health: Health::Leaked,
+        consequence: format!("It is mounted nowhere on this node itself, but {who} still has it."),
+        because: format!("nothing is mounted on this machine itself, but still for {who}"),
+        next,
+    })
 }
 
 fn as_it_should_be(facts: &VolumeFacts) -> String {
@@ -315,7 +479,8 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
     }
     if facts.record.is_formatting {
         notes.push(
-            "a format of it was begun and not finished: the next mount of its disk goes on".to_owned(),
+            "a format of it was begun and not finished: the next mount of its disk goes on"
+                .to_owned(),
         );
     }
     notes
@@ -333,7 +498,12 @@ fn who_lives_at(mount: &MountFact) -> String {
         return format!("a mount namespace{namespace} without a process");
     };
     let pod = mount.pod.as_ref().map(|pod| format!(" of pod {pod}")).unwrap_or_default();
-    format!("process {} ({}){pod}", process.pid, process.command)
+    format!("process {}{pod}", numbered_process(process))
+}
+
+/// `4711 (prometheus)`.
+fn numbered_process(process: &ProcessFact) -> String {
+    format!("{} ({})", process.pid, process.command)
 }
 
 #[cfg(test)]

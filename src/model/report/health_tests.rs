@@ -33,6 +33,8 @@ fn facts(disk: DiskFact, mounts: Vec<MountFact>) -> VolumeFacts {
         cloud: CloudFact::Unknown { why: "it does not answer".to_owned() },
         mounts,
         unseen_mounts: None,
+        users_of_lost_disk: Vec::new(),
+        unseen_users: None,
         pods: Vec::new(),
         refused: Vec::new(),
         let_go: Vec::new(),
@@ -78,7 +80,9 @@ fn three(verdict: &MountVerdict) -> Vec<MountFact> {
 fn a_volume_on_its_disk_is_well() {
     is(&facts(disk("7:1"), three(&MountVerdict::Healthy)), Health::Ok, &["1 pod's, 1 container's"]);
     is(&facts(disk("7:1"), Vec::new()), Health::Ok, &["mounted nowhere"]);
-    is(&facts(DiskFact::None, Vec::new()), Health::Ok, &["no disk of it is here"]);
+    let mut elsewhere = facts(DiskFact::None, Vec::new());
+    elsewhere.cloud = CloudFact::Known(CloudView::default());
+    is(&elsewhere, Health::Ok, &["no disk of it is here"]);
 }
 
 #[test]
@@ -211,8 +215,91 @@ fn what_was_let_go_is_told_and_is_no_alarm_until_it_lasts() {
     let again = "the pod kept the volume; mounted again at 1970-01-01T02:12:00.000Z";
     assert_eq!(with(&back, true).notes, [format!("{told}{again}")]);
     let verdict = with(&LetGoFact { lasts: true, ..one.clone() }, true);
-    assert_eq!((verdict.health, verdict.notes.len()), (Health::Guarded, 0));
+    assert_eq!((verdict.health, verdict.notes.len()), (Health::LetGo, 0));
     assert!(verdict.because.contains(still), "{verdict:?}");
     let verdict = with(&LetGoFact { is_forgotten: true, ..one }, false);
-    assert_eq!((verdict.health, verdict.next.as_deref()), (Health::Guarded, Some("disk heal")));
+    assert_eq!((verdict.health, verdict.next.as_deref()), (Health::LetGo, Some("disk heal")));
+}
+
+fn user(pid: u32, command: &str, pod: Option<&str>) -> HolderFact {
+    HolderFact {
+        process: Some(ProcessFact {
+            pid,
+            command: command.to_owned(),
+            container: None,
+            pod: pod.map(|_| ConsumerId::parse("u").unwrap()),
+        }),
+        pod_name: pod.map(str::to_owned),
+        how: "file",
+        what: "/data/wal (descriptor 7)".to_owned(),
+        is_on_gone_disk: true,
+        namespace: None,
+    }
+}
+
+/// The heal moves mounts; what a program has open writes to the lost disk until it ends.
+#[test]
+fn a_process_with_files_of_the_lost_disk_makes_it_half_healed() {
+    let mut facts = facts(disk("7:2"), three(&MountVerdict::Healthy));
+    facts.users_of_lost_disk = vec![
+        user(41, "mysqld", Some("shop/db-0")),
+        user(41, "mysqld", Some("shop/db-0")),
+        user(9, "rsync", None),
+    ];
+    let verdict = is(
+        &facts,
+        Health::HalfHealed,
+        &[
+            "41 (mysqld) of shop/db-0",
+            "kubectl delete pod -n shop db-0",
+            "restart what runs as process 9",
+        ],
+    );
+    assert!(verdict.consequence.unwrap().contains("is lost"));
+    // While mounts stand there too, that is what is told.
+    facts.mounts = three(&MountVerdict::Stale);
+    is(&facts, Health::Stale, &[]);
+}
+
+/// Without root, or without an answer of the cloud where nothing else speaks for it, it is not well: it
+/// is not known.
+#[test]
+fn what_could_not_be_seen_is_not_well() {
+    let mut unseen = facts(disk("7:1"), three(&MountVerdict::Healthy));
+    unseen.unseen_mounts = Some("only root sees all processes".to_owned());
+    is(&unseen, Health::Unknown, &["only root sees", "sudo disk explain v1"]);
+    is(&facts(DiskFact::None, Vec::new()), Health::Unknown, &["it does not answer"]);
+    let here = facts(disk("7:1"), three(&MountVerdict::Healthy));
+    is(&here, Health::Ok, &[]);
+    let mut no_users = here;
+    no_users.unseen_users = Some("too many processes".to_owned());
+    is(&no_users, Health::Unknown, &["too many processes"]);
+    // What is wrong for all to see is told.
+    let mut dead = facts(DiskFact::None, three(&MountVerdict::Waiting));
+    dead.unseen_mounts = Some("only root".to_owned());
+    is(&dead, Health::Dead, &[]);
+}
+
+/// A refused detach says where it is mounted, and hides which pod has it.
+#[test]
+fn of_several_refusals_the_one_that_names_the_pod_is_told() {
+    let mut facts = facts(disk("7:1"), three(&MountVerdict::Healthy));
+    let detach = RefusalFact {
+        tear_down: TearDown::Detach,
+        told: "detach".to_owned(),
+        reason: "mounted at /g".to_owned(),
+        ..refusal(true)
+    };
+    facts.refused = vec![detach, refusal(true)];
+    facts.pods = vec![PodFact {
+        uid: ConsumerId::parse("u").unwrap(),
+        name: Some("shop/orders-0".to_owned()),
+        has_it: true,
+    }];
+    let verdict = is(&facts, Health::Guarded, &["pod shop/orders-0 still runs"]);
+    let consequence = verdict.consequence.unwrap();
+    assert_eq!(
+        consequence,
+        "Unmount for u was refused 38 times: shop/orders-0 still uses it. No data is at risk."
+    );
 }

@@ -102,10 +102,8 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
         let fix = row.verdict.next.clone().unwrap_or_else(|| format!("disk explain {id}"));
         match row.verdict.health {
             Health::Ok => None,
-            Health::Guarded | Health::Leaked => Some(Finding::warning(CHECK, found, fix)),
-            Health::Stale | Health::Dead | Health::Covered | Health::Ambiguous => {
-                Some(Finding::error(CHECK, found, fix))
-            }
+            health if health.harms() => Some(Finding::error(CHECK, found, fix)),
+            _ => Some(Finding::warning(CHECK, found, fix)),
         }
     };
     let mut found: Vec<_> = status.volumes.iter().filter_map(finding).collect();

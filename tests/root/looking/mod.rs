@@ -47,21 +47,23 @@ fn status(node: &Node, scene: &Healths) {
     let (text, _) = said(node, &["status"]);
     assert!(!text.contains('\x1b'), "no terminal reads it, so there is no colour");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    let at = text.lines().next().unwrap().find("HEALTH").unwrap();
     for (health, volume) in scene.each() {
-        let row = text.lines().find(|line| line.starts_with(&volume.id)).unwrap();
-        assert_eq!(&row[at..], health, "{text}");
+        let names = format!("{} ({})", &volume.pv[..12], &volume.id[..8]);
+        let row = text.lines().find(|line| line.contains(&names)).unwrap();
+        let word = if health == "ok" { health.to_owned() } else { health.to_uppercase() };
+        assert_eq!(row.split_whitespace().next(), Some(word.as_str()), "{text}");
     }
     has(&text, &["6 volumes on node-a: 1 ambiguous, 1 dead, 1 stale, 1 leaked, 1 guarded, 1 ok"]);
     has(
         &text,
         &[
-            "used by shop/orders-0",
-            "unmountdevice is asked for and refused (2 times): pods that use the volume, shop/orders-0",
+            "DEAD shop/mail-0",
+            "Reads and writes fail: the disk is gone. To do: attach it to this node again",
+            "Unmountdevice was refused 2 times: shop/orders-0 still uses it. No data is at risk.",
             "kubelet let go of shop/orders-0's folder at",
             "the pod has the volume; kubelet has not mounted it there again yet",
             "last: unmountdevice refused 2 times",
-            "last: mount for shop/web-0 done",
+            "ok shop/web-0",
         ],
     );
 
@@ -262,7 +264,7 @@ fn what_the_predecessor_mounted_is_shown() {
     // Its disk goes: nothing but the folder says whose it was.
     node.verb(&["local", "yank", &volume.id]).unwrap();
     let (text, _) = said(&node, &["status"]);
-    has(&text, &[&volume.pv, "dead"]);
+    has(&text, &[&volume.pv[..12], "DEAD"]);
     has(
         &said(&node, &["explain", &volume.pv]).0,
         &["verdict dead: 2 mounts stand on a disk that is gone"],
@@ -309,10 +311,11 @@ fn without_root_it_is_said_what_was_not_seen() {
     };
     let (text, status) = as_a_user(&["status"]);
     assert_eq!(status, Some(0), "{text}");
-    has(&text, &[&volume.pv, "Not seen", "run it with sudo"]);
+    has(&text, &[&volume.pv[..12], "Not seen", "run it with sudo"]);
     assert!(!text.contains("detached"), "{text}");
-    let row = text.lines().find(|line| line.starts_with(&volume.id)).unwrap();
-    assert!(row.contains(" unknown "), "{text}");
+    let row = text.lines().find(|line| line.contains(&volume.pv[..12])).unwrap();
+    assert!(row.starts_with("UNKNOWN "), "{text}");
+    has(&text, &["Whether it is well is not known", "sudo disk explain"]);
     has(&text, &["its view is unknown", "what this machine remembers"]);
     // The configuration that install.sh writes is root's alone.
     crate::holders::run("chmod", &["600", node.config_path().to_str().unwrap()]);
@@ -322,4 +325,34 @@ fn without_root_it_is_said_what_was_not_seen() {
     let (text, status) = as_a_user(&["doctor"]);
     assert_eq!(status, Some(2), "{text}");
     volume.take_away_with(&pod, container);
+}
+
+/// The heal moves mounts; a file that is open stays on the lost disk, and what is written to it is lost.
+#[test]
+fn after_a_heal_a_process_with_an_open_file_is_told_until_it_ends() {
+    needs!(pods);
+    let Scene { node, volume, pod, mut container, .. } = scene().called("db-0").start();
+    container.must(&crate::support::pods::Order::Open { path: "/data/log".into() });
+    healths::pull(&volume, &mut container);
+    node.must(volume.attach());
+    let (text, _) = said(&node, &["status"]);
+    has(
+        &text,
+        &[
+            "HALF-HEALED shop/db-0",
+            "still has files open on the disk that is gone: what it writes there is lost.",
+            "To do: kubectl delete pod -n shop db-0",
+        ],
+    );
+    let found = json(&node, &["explain", &volume.id]);
+    let seen = &found["volume"];
+    assert_eq!(seen["verdict"]["health"], "half-healed", "{seen:#}");
+    assert_eq!(seen["users_of_lost_disk"][0]["process"]["pid"], container.pid(), "{seen:#}");
+    assert!(seen["mounts"].as_array().unwrap().iter().all(|mount| mount["on"] == "disk"));
+    let (text, status) = said(&node, &["doctor"]);
+    has(&text, &[&format!("{} is half-healed", volume.id)]);
+    assert_eq!(status, 2);
+    volume.take_away_with(&pod, container);
+    let (text, _) = said(&node, &["status"]);
+    assert!(!text.contains("HALF-HEALED"), "{text}");
 }

@@ -1,5 +1,5 @@
 //! The transcripts in docs/operating.md are what the program says: the scene is set, the verb runs, and
-//! what differs from machine to machine is put aside on both sides.
+//! what differs from machine to machine is put aside on both sides. `TRANSCRIPTS=write` writes them anew.
 
 use super::healths::{Healths, Incident};
 use super::said;
@@ -7,7 +7,7 @@ use crate::support::Node;
 use crate::support::server_disks::serial;
 use regex_lite::Regex;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What the page calls the volumes of the scene, in the order of `Healths::each`.
 const VOLUMES: [(&str, &str); 6] = [
@@ -27,14 +27,18 @@ const PODS: [&str; 4] = [
     "10e69c53-11d0-4974-a536-10f4f86b5596",
 ];
 
-/// The answer that the page shows to a command.
-fn shown(command: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operating.md");
-    let text = fs::read_to_string(path).unwrap();
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operating.md")
+}
+
+/// The page around the answer that it shows to a command: what is before, the answer, what is after.
+fn around(command: &str) -> (String, String, String) {
+    let text = fs::read_to_string(page()).unwrap();
     let begin = format!("```console\n$ {command}\n");
-    let block =
-        text.split(&begin).nth(1).unwrap_or_else(|| panic!("docs/operating.md shows no {command}"));
-    block.split("```").next().unwrap().to_owned()
+    let (before, rest) =
+        text.split_once(&begin).unwrap_or_else(|| panic!("docs/operating.md shows no {command}"));
+    let (answer, after) = rest.split_once("```").unwrap();
+    (before.to_owned() + &begin, answer.to_owned(), "```".to_owned() + after)
 }
 
 /// What is the same on every machine.
@@ -81,6 +85,10 @@ fn renamed(text: &str, node: &Node, names: &[(String, &str)]) -> String {
     for (own, name) in names {
         text = text.replace(own.as_str(), name);
         text = text.replace(serial(own), serial(name));
+        // As status shortens them.
+        if let Some(rest) = own.len().checked_sub(28) {
+            text = text.replace(&own[..rest], &name[..rest]);
+        }
     }
     text
 }
@@ -89,14 +97,19 @@ fn renamed(text: &str, node: &Node, names: &[(String, &str)]) -> String {
 fn is_as_shown(node: &Node, names: &[(String, &str)], command: &[&str], written: &str) {
     let (text, _) = said(node, command);
     let text = renamed(&text, node, names);
-    if let Some(folder) = std::env::var_os("TRANSCRIPTS") {
-        let file = Path::new(&folder).join(command[0]);
-        fs::write(file, format!("$ {written}\n{text}")).unwrap();
+    let (before, shown, after) = around(written);
+    if std::env::var_os("TRANSCRIPTS").is_some_and(|word| word == "write") {
+        let text = Regex::new(r"(?m)^! (Not seen|Mounted in containers).*\n(  .*\n)*")
+            .unwrap()
+            .replace_all(&text, "")
+            .into_owned();
+        let text = Regex::new(r"root-[0-9a-f]+").unwrap().replace_all(&text, "prometheus");
+        fs::write(page(), before + &text.replace(" (by prometheus)", "") + &after).unwrap();
         return;
     }
     assert_eq!(
         normal(&text),
-        normal(&shown(written)),
+        normal(&shown),
         "docs/operating.md shows another answer than:\n{text}"
     );
 }

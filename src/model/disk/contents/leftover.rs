@@ -167,7 +167,7 @@ pub fn stranger_by_copy(
     const FIELD: usize = 16;
     let pieces = bytes.chunks(FIELD).zip(finished.chunks(FIELD)).enumerate();
     for (n, (found, wanted)) in pieces {
-        if found == wanted || first_not_zero(&found).is_none() {
+        if found == wanted || first_not_zero(found).is_none() {
             continue;
         }
         let begin = at + (n * FIELD) as u64;
