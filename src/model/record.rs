@@ -20,7 +20,7 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 15] = [
+pub const OF_THE_BOOT: [&str; 16] = [
     "seen",
     "staged",
     "unstaged",
@@ -30,6 +30,7 @@ pub const OF_THE_BOOT: [&str; 15] = [
     "healing",
     "healing_from",
     "switching",
+    "not_healed",
     "told_lost_writes",
     "refused",
     "published",
@@ -77,6 +78,10 @@ pub struct VolumeRecord {
     /// Mounts of other places that a heal changes for a moment: there until it has put them right.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switching: Vec<Switching>,
+    /// Why the volume could not be healed when no call asked for it, as the log has it: the look of the
+    /// next minute does not say it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_healed: Option<String>,
     /// The mount whose lost writes were told to the tear-down that is under way: it is told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
@@ -309,6 +314,7 @@ impl VolumeRecord {
             healing: None,
             healing_from: None,
             switching: Vec::new(),
+            not_healed: None,
             told_lost_writes: None,
             is_shareable: None,
             is_marked: false,

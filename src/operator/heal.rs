@@ -7,14 +7,20 @@ use super::terminal::told;
 use crate::driver::Driver;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeName;
-use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
 
+/// The exit status while the mounts wait for a disk that is not here yet.
+pub(super) const WAITS: u8 = 3;
+
+/// The exit status when all was done that could be, and something stays on the lost disk.
+pub(super) const HELD: u8 = 4;
+
+/// Heals one volume; `status` is the exit status, if it is neither done nor failed.
 pub(super) fn run(
     driver: &Driver<'_>,
     name: &VolumeName,
-    adopt: bool,
-    dry_run: bool,
+    (adopt, dry_run): (bool, bool),
+    status: &mut u8,
 ) -> Result<String> {
     let id = volume_named(driver, name)?;
     let mode = if dry_run { HealMode::Report } else { HealMode::Auto };
@@ -44,15 +50,22 @@ pub(super) fn run(
     if let Some(lost) = &healed.lost {
         text += &format!("may be lost:\n{}", told(&format!("  {lost}")));
     }
-    let mounts = healed.places.iter().flat_map(|(_, done)| done);
-    let skipped =
-        mounts.filter(|one| matches!(one.outcome, ReplacementOutcome::Skipped(_))).count();
-    let count = healed.left.len() + skipped;
-    if !dry_run && !healed.is_waiting && count > 0 {
+    if dry_run {
+        return Ok(or_nothing(text));
+    }
+    let count = healed.still_there();
+    if healed.is_waiting {
+        *status = WAITS;
+    } else if count > 0 {
+        *status = HELD;
         // What was done is told, and what was not is no success.
         say(&text);
         return Err(Error::new(Kind::Busy, format!("{count} are left on a dead disk"))
             .hint("the reasons stand above; the next call and the timer go on with them"));
     }
-    Ok(if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text })
+    Ok(or_nothing(text))
+}
+
+fn or_nothing(text: String) -> String {
+    if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text }
 }

@@ -99,6 +99,9 @@ pub(super) fn story(folder: &Path, query: &LogQuery) -> Result<Story> {
         }
     })?;
     let mut entries = tell(lines, &mut names);
+    // A look after all volumes told of others too.
+    let is_asked = |of: &String| is_all || aliases.contains(of);
+    entries.retain(|entry| entry.volume.as_ref().is_none_or(is_asked));
     entries
         .retain(|entry| query.since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since));
     if let Some(pod) = &query.pod {

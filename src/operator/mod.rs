@@ -72,9 +72,16 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
             })?
         }
         Verb::Heal { volume: Some(VolumeNameArgument(volume)), adopt, dry_run, .. } => {
-            recorded(("heal", dry_run), &volume, |driver| {
-                heal::run(driver, &volume, adopt, dry_run)
-            })?
+            let mut status = 0;
+            let done = recorded(("heal", dry_run), &volume, |driver| {
+                heal::run(driver, &volume, (adopt, dry_run), &mut status)
+            });
+            match done {
+                Ok(text) => stage.say(&text),
+                Err(error) if status == heal::HELD => terminal::complain(&error),
+                Err(error) => return Err(error),
+            };
+            return Ok(status);
         }
         Verb::Heal { device, watch, dry_run, .. } => {
             let whom = match device {
@@ -83,7 +90,9 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
                 None => sweep::Whom::All,
             };
             let (config, origin) = app::load_config()?;
-            sweep::run(&whom, dry_run, &config, origin.as_deref())?
+            let (text, status) = sweep::run(&whom, dry_run, &config, origin.as_deref())?;
+            stage.say(&text);
+            return Ok(status);
         }
         Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
             let request = format::FormatRequest { fs_type, mkfs_options, yes };

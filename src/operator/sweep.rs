@@ -5,6 +5,7 @@
 //! is written down beside that volume's lock, and the next look comes to that volume last.
 
 use super::acting::measured;
+use super::heal::{HELD, WAITS};
 use super::switched::{notes, word};
 use super::terminal;
 use crate::configuration::Config;
@@ -16,7 +17,7 @@ use crate::driver::heal::sweep::Swept;
 use crate::host::clock::Deadline;
 use crate::host::devices::SysfsDevices;
 use crate::host::worker::parent::Signals;
-use crate::host::{Devices, device_nodes, worker};
+use crate::host::{self, Devices, device_nodes, worker};
 use crate::log;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -31,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whose volumes are looked after.
 pub(super) enum Whom {
@@ -70,16 +71,16 @@ pub(super) fn run(
     dry_run: bool,
     config: &Config,
     origin: Option<&Path>,
-) -> Result<String> {
+) -> Result<(String, u8)> {
     let mode = if dry_run { HealMode::Report } else { config.heal.mode };
     // A timer's log needs no line each minute.
     let is_asked = dry_run || worker::is_seen();
     let sweep = NodeSweep { mode, config, origin, is_asked, is_plan: dry_run };
     match whom {
-        Whom::Coming => sweep.watch(),
+        Whom::Coming => sweep.watch().map(|()| (String::new(), 0)),
         // The kernel gives its number away when it is gone.
         Whom::Disk(node) if !node.exists() => {
-            Ok(terminal::told(&format!("there is no {}", node.display())))
+            Ok((terminal::told(&format!("there is no {}", node.display())), 0))
         }
         Whom::Disk(node) => sweep.once(Some(node)),
         Whom::All => sweep.once(None),
@@ -103,7 +104,7 @@ type Said = BTreeMap<String, Vec<String>>;
 #[derive(Debug, Serialize, Deserialize)]
 enum News {
     /// What is so of a volume or a folder, and what was done about it.
-    Told { whose: String, lines: Vec<String>, effect: Effect },
+    Told { whose: String, lines: Vec<String>, effect: Effect, stays: Stays },
     /// It came to its end.
     End { is_busy: bool, is_hanging: bool },
 }
@@ -119,6 +120,36 @@ enum Effect {
     Failed,
 }
 
+/// What stays on a disk that is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Default)]
+enum Stays {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// All of it, for its successor is not here yet.
+    Waits,
+    /// What could not be moved, or what its process holds.
+    Held,
+}
+
+impl Stays {
+    fn of(done: &Result<Healed>, mode: HealMode) -> Self {
+        match done {
+            Ok(healed) if healed.is_waiting => Self::Waits,
+            Ok(healed) if mode == HealMode::Auto && healed.still_there() > 0 => Self::Held,
+            _ => Self::Nothing,
+        }
+    }
+
+    fn status(self) -> u8 {
+        match self {
+            Self::Nothing => 0,
+            Self::Waits => WAITS,
+            Self::Held => HELD,
+        }
+    }
+}
+
 impl Effect {
     fn of<T>(done: &Result<T>) -> Self {
         if done.is_ok() { Self::PutRight } else { Self::Failed }
@@ -132,6 +163,7 @@ struct Looked {
     /// Those of them that were put right.
     put_right: BTreeSet<String>,
     failures: usize,
+    stays: Stays,
     is_busy: bool,
     is_hanging: bool,
     /// The volume at which it was given up: the next look comes to it last.
@@ -142,7 +174,8 @@ struct Looked {
 impl Looked {
     fn hear(&mut self, news: News) {
         match news {
-            News::Told { whose, lines, effect } => {
+            News::Told { whose, lines, effect, stays } => {
+                self.stays = self.stays.max(stays);
                 self.failures += usize::from(effect == Effect::Failed);
                 if effect == Effect::PutRight {
                     self.put_right.insert(whose.clone());
@@ -162,14 +195,14 @@ impl NodeSweep<'_> {
         measured("heal", self.config, self.origin, Deadline::after(PATIENCE), work)
     }
 
-    fn once(&self, node: Option<&Path>) -> Result<String> {
+    fn once(&self, node: Option<&Path>) -> Result<(String, u8)> {
         let mut all = Looked::default();
         let mut put_off = BTreeSet::new();
         loop {
             let looked = self.look(node, &put_off, SOON);
-            let Looked { said, failures, given_up_at, signal, .. } = looked;
+            let Looked { said, failures, stays, given_up_at, signal, .. } = looked;
             all.said.extend(said);
-            all.failures = failures;
+            (all.failures, all.stays) = (failures, all.stays.max(stays));
             if let Some(signal) = signal {
                 return Err(Error::new(Kind::Busy, format!("ended by {signal}")));
             }
@@ -187,9 +220,9 @@ impl NodeSweep<'_> {
         }
         match all.failures {
             0 if text.is_empty() && self.is_asked => {
-                Ok("no mount of any volume here stands on a dead disk\n".to_owned())
+                Ok(("no mount of any volume here stands on a dead disk\n".to_owned(), 0))
             }
-            0 => Ok(text),
+            0 => Ok((text, if self.is_plan { 0 } else { all.stays.status() })),
             count => {
                 say(&text);
                 Err(Error::new(Kind::Host, format!("{count} could not be put right")))
@@ -221,7 +254,8 @@ impl NodeSweep<'_> {
                 Some(id) => (id.clone(), format!("volume {id}: not healed: {error}")),
                 None => (String::new(), format!("cannot look: {error}")),
             };
-            looked.hear(News::Told { whose, lines: vec![line], effect: Effect::Failed });
+            let (lines, effect, stays) = (vec![line], Effect::Failed, Stays::Nothing);
+            looked.hear(News::Told { whose, lines, effect, stays });
             looked.is_hanging = true;
             looked.given_up_at = part.volume;
         }
@@ -240,6 +274,26 @@ impl NodeSweep<'_> {
         tell_news(&News::End { is_busy: end.is_busy, is_hanging: end.is_hanging });
     }
 
+    /// The end of what the log tells of a volume: each has rows of its own. A look that found nothing
+    /// new wrote no line, and needs none now.
+    fn log_end(&self, id: &VolumeId, done: &Result<Healed>, begin: Instant) {
+        let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (who, dry_run) = (host::machine::parent_name(), self.is_plan.then_some(true));
+        match done {
+            Ok(healed) if healed.is_waiting => {}
+            Ok(healed) => {
+                let left = healed.left.len();
+                tracing::info!(volume = %id, who, dry_run, duration_ms, left, "end");
+            }
+            Err(error) if error.is_repeated => {
+                tracing::debug!(volume = %id, who, duration_ms, kind = error.kind.word(), reason = %error, "end");
+            }
+            Err(error) => {
+                tracing::error!(volume = %id, who, dry_run, duration_ms, kind = error.kind.word(), reason = %error, "end");
+            }
+        }
+    }
+
     fn sweep(&self, node: Option<&Path>, put_off: &BTreeSet<String>) -> Result<Swept> {
         self.with_driver(|driver| {
             if self.mode == HealMode::Off {
@@ -247,12 +301,16 @@ impl NodeSweep<'_> {
                 tell_forgotten(driver);
                 return Ok(Swept::default());
             }
+            let mut begin = Instant::now();
             let mut told = |id: &VolumeId, done: Result<Healed>| {
+                self.log_end(id, &done, begin);
+                begin = Instant::now();
                 let effect = match &done {
                     Ok(healed) if healed.switched() == 0 => Effect::None,
                     done => Effect::of(done),
                 };
-                tell(id.to_string(), told(id, &done, self.mode), effect);
+                let (lines, stays) = (told(id, &done, self.mode), Stays::of(&done, self.mode));
+                tell_news(&News::Told { whose: id.to_string(), lines, effect, stays });
             };
             if let Some(node) = node {
                 let seen = std::fs::metadata(node).ok();
@@ -279,7 +337,7 @@ impl NodeSweep<'_> {
 
     /// Stays in the foreground. A signal ends it at once while it waits, and else after what it is
     /// doing.
-    fn watch(&self) -> Result<String> {
+    fn watch(&self) -> Result<()> {
         if self.mode == HealMode::Off {
             return Err(Error::new(Kind::Config, "heal.mode is off: there is nothing to wait for"));
         }
@@ -298,7 +356,7 @@ impl NodeSweep<'_> {
             }
             last = looked.said;
             if looked.signal.is_some() {
-                return Ok(String::new());
+                return Ok(());
             }
             // One that comes last in vain holds up no other, and is not hurried for.
             let comes_further = if let Some(id) = looked.given_up_at {
@@ -314,7 +372,7 @@ impl NodeSweep<'_> {
             };
             events.wait_beside(pause, signals.as_fd());
             if signals.came().is_some() {
-                return Ok(String::new());
+                return Ok(());
             }
         }
     }
@@ -322,7 +380,7 @@ impl NodeSweep<'_> {
 
 /// To the process that waits for this one.
 fn tell(whose: String, lines: Vec<String>, effect: Effect) {
-    tell_news(&News::Told { whose, lines, effect });
+    tell_news(&News::Told { whose, lines, effect, stays: Stays::Nothing });
 }
 
 fn tell_news(news: &News) {

@@ -1,5 +1,6 @@
 //! Where verbs speak: text for people, with colour only on a terminal.
 
+use crate::host::worker;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::health::Health;
 use crate::model::report::log_line::escaped;
@@ -112,6 +113,11 @@ fn cut(text: &str, columns: usize) -> String {
         used <= columns
     };
     text.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// Says what is wrong where errors go; answers whether it got there.
+pub(super) fn complain(error: &Error) -> bool {
+    worker::complaints().write_all(format!("disk: {error}\n").as_bytes()).is_ok()
 }
 
 /// A line of what a verb did. It quotes what others have named.

@@ -137,9 +137,9 @@ pub fn tell(lines: Vec<LogLine>, names: &mut Names) -> Vec<Entry> {
         }
     }
     let mut entries = Vec::new();
-    for id in order {
-        if let Some(call) = calls.get(&id) {
-            entries.extend(call.entries(names));
+    for call in order.iter().filter_map(|id| calls.remove(id)) {
+        for one in call.by_volume() {
+            entries.extend(one.entries(names));
         }
     }
     // Calls overlap; each entry stands where it began.
@@ -148,6 +148,26 @@ pub fn tell(lines: Vec<LogLine>, names: &mut Names) -> Vec<Entry> {
 }
 
 impl Call {
+    /// A look after all volumes is one call to its log, and a story of each volume.
+    fn by_volume(self) -> Vec<Self> {
+        let is_of_one = !self.lines.iter().all(|line| line.is_verb) || self.object().is_some();
+        let mut volumes: Vec<String> = Vec::new();
+        for line in &self.lines {
+            let volume = line.field("volume");
+            if !volume.is_empty() && !volumes.iter().any(|known| known == volume) {
+                volumes.push(volume.to_owned());
+            }
+        }
+        if is_of_one || volumes.len() < 2 {
+            return vec![self];
+        }
+        let of = |volume: &String| {
+            let lines = self.lines.iter().filter(|line| line.field("volume") == volume);
+            Self { lines: lines.cloned().collect() }
+        };
+        volumes.iter().map(of).collect()
+    }
+
     fn entries(&self, names: &Names) -> Vec<Entry> {
         let Some(first) = self.lines.first() else { return Vec::new() };
         if first.id.is_empty() {
@@ -324,12 +344,16 @@ fn event(line: &LogLine, of: &Entry, lines: &[LogLine]) -> Option<Entry> {
             let places = several(places.unwrap_or_default(), "namespace", "namespaces");
             let dead = begun.map(|begun| begun.field("dead"));
             let dead = dead.map(|dead| format!(" from {dead}, which is gone,")).unwrap_or_default();
+            let pods = match line.field("pods") {
+                "" => String::new(),
+                pods => format!(", for {pods}"),
+            };
             let left = match line.field("left") {
                 "" | "[]" => String::new(),
                 left => format!("; left: {left}"),
             };
             let text = format!(
-                "{} in {places} put{dead} onto {}{left}",
+                "{} in {places} put{dead} onto {}{pods}{left}",
                 several(switched.count(), "mount", "mounts"),
                 of.disk.as_deref().unwrap_or("the disk that is there now"),
             );
@@ -380,6 +404,11 @@ fn folded(entries: Vec<Entry>) -> Vec<Entry> {
             // A refusal that is repeated is not written out each time.
             let is_same = match (before.ending, entry.ending) {
                 (Ending::Refused, Ending::Open) => true,
+                // So is a failure of the look of each minute.
+                (Ending::Failed, Ending::Open) => entry.op == "heal",
+                (Ending::Refused, Ending::Refused) => {
+                    without_processes(&before.text) == without_processes(&entry.text)
+                }
                 (one, other) => one == other && before.text == entry.text,
             };
             if is_same {
@@ -396,6 +425,30 @@ fn folded(entries: Vec<Entry>) -> Vec<Entry> {
         told.push(entry);
     }
     told
+}
+
+/// A reason without its processes, `21711 (sleep)`: a shell's child is another one with each look.
+fn without_processes(reason: &str) -> String {
+    let is_process = |word: &str, next: &str| {
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) && next.starts_with('(')
+    };
+    let words: Vec<&str> = reason.split(' ').collect();
+    let mut kept = Vec::new();
+    let brackets = |word: &str| {
+        word.matches('(').count().cast_signed() - word.matches(')').count().cast_signed()
+    };
+    let (mut is_name, mut open) = (false, 0);
+    for (place, word) in words.iter().enumerate() {
+        if is_name {
+            open += brackets(word);
+            is_name = open > 0;
+        } else if is_process(word, words.get(place + 1).copied().unwrap_or_default()) {
+            (is_name, open) = (true, 0);
+        } else {
+            kept.push(*word);
+        }
+    }
+    kept.join(" ")
 }
 
 #[cfg(test)]

@@ -151,3 +151,71 @@ fn a_call_without_an_end_and_a_person_are_told() {
     assert_eq!(told[3].ending, Ending::Asked, "nothing was detached");
     assert_eq!(told[0].ending, Ending::Open);
 }
+
+/// The timer's look after all volumes has one id in the log.
+#[test]
+fn a_look_after_all_volumes_is_a_story_of_each() {
+    let of = "verb s heal";
+    let healing = "healing: the disk came back under another number";
+    let told = told(vec![
+        line(0, "WARN", of, healing, &json!({"volume": "v1", "disk": "vdc", "dead": "253:16"})),
+        line(1, "INFO", of, "heal", &json!({"volume": "v1", "outcome": "Switched"})),
+        line(
+            2,
+            "INFO",
+            of,
+            "healed",
+            &json!({"volume": "v1", "places": 1, "pods": "shop/orders-0, shop/web-0", "left": "[]"}),
+        ),
+        line(2, "INFO", of, "end", &json!({"volume": "v1", "who": "systemd", "duration_ms": 2000})),
+        line(3, "WARN", of, healing, &json!({"volume": "v2", "disk": "vdd", "dead": "253:32"})),
+        line(
+            4,
+            "ERROR",
+            of,
+            "end",
+            &json!({"volume": "v2", "who": "systemd", "kind": "refused", "reason": "another file system"}),
+        ),
+    ]);
+    let rows: Vec<_> = told
+        .iter()
+        .map(|one| (one.volume.as_deref().unwrap(), one.op.as_str(), one.ending, one.text.as_str()))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("v1", "heal", Ending::Done, "done by systemd"),
+            (
+                "v1",
+                "healing",
+                Ending::Done,
+                "1 mount in 1 namespace put from 253:16, which is gone, onto vdc, for shop/orders-0, shop/web-0"
+            ),
+            ("v2", "heal", Ending::Failed, "another file system"),
+        ]
+    );
+}
+
+/// A container that runs `sleep` in a loop has another process at each try.
+#[test]
+fn a_refusal_is_one_entry_whichever_process_is_named() {
+    let refusal = |at: u64, who: &str, pod: &str| {
+        let of = format!("call c{at} unmountdevice");
+        let reason = format!(
+            "pods that use the volume, {pod}, still run: {who} in container 5f (mnt:[40], at /data)"
+        );
+        let end = json!({"object": "volume v1", "kind": "guarded", "reason": reason});
+        [
+            line(at, "INFO", &of, "begin", &json!({"object": "volume v1", "volume": "v1"})),
+            line(at, "ERROR", &of, "end: Failure", &end),
+        ]
+    };
+    let lines = [
+        refusal(0, "21711 (sleep)", "a"),
+        refusal(1, "21799 (sleep)", "a"),
+        refusal(2, "22004 (my (odd) tool)", "a"),
+        refusal(3, "22004 (sleep)", "b"),
+    ];
+    let counts: Vec<_> = told(lines.concat()).iter().map(|one| one.count).collect();
+    assert_eq!(counts, [3, 1], "another pod is another reason");
+}

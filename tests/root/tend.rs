@@ -4,8 +4,8 @@ use crate::checks::{eventually, nothing_is_left, number_of, only_mount_at};
 use crate::files;
 use crate::heal::{goes_on, pull, still_fails};
 use crate::scene::{Scene, scene};
-use crate::support::pods::Naming;
-use crate::support::{Node, start};
+use crate::support::pods::{Naming, Order};
+use crate::support::{Node, output_of, start};
 use crate::volume::{Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -28,6 +28,43 @@ fn say(node: &Node, words: &[&str]) -> String {
     node.verb(words).unwrap()
 }
 
+/// The exit statuses of `disk heal`.
+const WAITS: i32 = 3;
+const HELD: i32 = 4;
+
+/// The verb ends with that status; both its streams.
+#[track_caller]
+pub fn ends_with(node: &Node, words: &[&str], status: i32) -> String {
+    let output = output_of(&mut node.command(words));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    text
+}
+
+/// What a process holds open stays on the lost disk: the heal is not whole, and says so.
+#[test]
+fn what_is_still_held_is_in_the_exit_status_and_in_the_history() {
+    needs!(pods);
+    for by_name in [false, true] {
+        let Scene { node, volume, pod, mut container } = scene().start();
+        container.must(&Order::Open { path: "/data/log".into() });
+        pull(&volume, &mut container);
+        bring_back(&volume);
+        let words = if by_name { vec!["heal", &volume.id] } else { vec!["heal"] };
+        let said = ends_with(&node, &words, HELD);
+        assert!(said.contains("on the dead disk until it is restarted"), "{said}");
+        let told = say(&node, &["history", &volume.pv]);
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            told.contains("until it is restarted") && !told.contains("not in the log"),
+            "{told}"
+        );
+        ends_with(&node, &words, 0);
+        volume.ends_with(&pod, container);
+    }
+}
+
 #[test]
 fn all_volumes_are_healed_without_a_call() {
     needs!(pods);
@@ -40,8 +77,10 @@ fn all_volumes_are_healed_without_a_call() {
     let log = node.log();
 
     pull(&volume, &mut container);
-    let waiting = say(&node, &["heal"]);
-    assert!(!waiting.contains("switched"), "{waiting}");
+    let waiting = ends_with(&node, &["heal"], WAITS);
+    assert!(waiting.contains("none is here yet") && !waiting.contains("switched"), "{waiting}");
+    ends_with(&node, &["heal", &volume.id], WAITS);
+    ends_with(&node, &["heal", "--dry-run"], 0);
     bring_back(&volume);
     let plan = say(&node, &["heal", "--dry-run"]);
     assert!(plan.contains(&volume.id) && plan.contains("would be healed"), "{plan}");
@@ -60,6 +99,21 @@ fn all_volumes_are_healed_without_a_call() {
     assert_eq!(only_mount_at(&global).number, number_of(&volume.letter()));
     assert_eq!(say(&node, &["heal"]), "", "it is well again");
     assert!(node.log().len() > log.len(), "what was done is in the log");
+    assert!(node.log().contains("would be healed: asked for a plan"), "{}", node.log());
+    let (history, status) = (say(&node, &["history", &volume.pv]), say(&node, &["status"]));
+    let told = history.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in
+        ["3 mounts in 2 namespaces put from 7:", "for shop/orders-0", "may be lost: writes"]
+    {
+        assert!(told.contains(words), "{words}: {history}");
+    }
+    assert!(!told.contains("not in the log") && !told.contains("FAILED"), "{history}");
+    assert!(status.contains("last: heal done"), "{status}");
+    let other = say(&node, &["history", &well.pv]);
+    assert!(!other.contains("heal"), "{other}");
+    let log = node.log();
+    say(&node, &["heal"]);
+    assert_eq!(node.log(), log, "a look that finds nothing writes no line");
 
     container.die();
     node.must(volume.unpublish(pod.uid()));

@@ -19,7 +19,7 @@ pub(in crate::driver) mod time_shares;
 
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::diagnosis::Diagnosis;
+use crate::driver::heal::diagnosis::{Diagnosis, StaleMounts};
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{Healed, listed, lost_since, plan_of, still_held};
@@ -38,11 +38,12 @@ use crate::host::{Census, MountRequest, Mounts};
 use crate::model::disk::contents::FileSystem;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
-use crate::model::ids::VolumeId;
+use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mount_options::MountOptions;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::HealMode;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -76,14 +77,7 @@ impl Healing<'_> {
     pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: &Device) -> Option<String> {
         match self.counted_heal(id, self.heal_mode, Some(disk)) {
             Ok(healed) if healed.is_nothing() => None,
-            Ok(healed) => {
-                let switched = healed.switched();
-                if switched > 0 {
-                    let places = healed.places.len();
-                    tracing::info!(volume = %id, places, switched, left = ?healed.left, "healed");
-                }
-                (!healed.left.is_empty()).then(|| healed.left.join("; "))
-            }
+            Ok(healed) => (!healed.left.is_empty()).then(|| healed.left.join("; ")),
             Err(error) => {
                 tracing::warn!(volume = %id, %error, "not healed");
                 Some(error.to_string())
@@ -131,6 +125,12 @@ impl Healing<'_> {
         disk: Option<&Device>,
     ) -> Result<Healed> {
         let done = self.heal(id, mode, disk);
+        if let Ok(healed) = &done
+            && healed.switched() > 0
+        {
+            let (places, switched) = (healed.places.len(), healed.switched());
+            tracing::info!(volume = %id, places, switched, pods = healed.pods.join(", "), left = ?healed.left, "healed");
+        }
         match &done {
             Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() => {
                 self.counts.healed(healed.replaced(), healed.left.is_empty());
@@ -172,7 +172,9 @@ impl Healing<'_> {
             return Ok(Healed { left, is_waiting: true, ..Healed::default() });
         };
         if mode == HealMode::Report {
-            tracing::warn!(volume = %id, ?plan, "would be healed: heal.mode is report");
+            let why =
+                if self.heal_mode == mode { "heal.mode is report" } else { "asked for a plan" };
+            tracing::warn!(volume = %id, ?plan, "would be healed: {why}");
             return Ok(Healed { left: plan, ..Healed::default() });
         }
         tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&stale.dead), ?plan, "healing: the disk came back under another number");
@@ -198,7 +200,7 @@ impl Healing<'_> {
         });
         // Only the switched mounts keep the new file system from here on.
         self.recovery.end_leftovers(id);
-        let mut healed = healed?;
+        let mut healed = Healed { pods: self.pods_on(id, &stale), ..healed? };
         if healed.switched() > 0 {
             let lost = lost_since(self.records.load(id).seen);
             tracing::warn!(volume = %id, "may be lost: {lost}");
@@ -223,6 +225,21 @@ impl Healing<'_> {
             self.marks.mark_healed(id);
         }
         Ok(healed)
+    }
+
+    /// The pods that have stale mounts, as people know them.
+    fn pods_on(&self, id: &VolumeId, stale: &StaleMounts) -> Vec<String> {
+        let record = self.records.load(id);
+        let processes = stale.elsewhere.iter().flat_map(|one| &one.processes);
+        let inside = processes.filter_map(|process| process.owner.pod.clone());
+        let is_stale = |folder: &Path| stale.own.iter().any(|mount| mount.target == folder);
+        let published = record.published_folders().filter(|(_, folder)| is_stale(folder));
+        let pods: BTreeSet<_> = inside.chain(published.map(|(pod, _)| pod.clone())).collect();
+        let label = |pod: &ConsumerId| match record.consumers.get(pod) {
+            Some(label) if !label.is_empty() => label.clone(),
+            _ => pod.to_string(),
+        };
+        pods.iter().map(label).collect()
     }
 
     /// Mounts the new disk out of sight; nothing of the old one is touched yet.

@@ -35,6 +35,8 @@ pub(in crate::driver) fn plan_of(stale: &StaleMounts) -> Vec<String> {
 pub struct Healed {
     /// Where mounts were replaced: the namespace in words, and what became of each mount.
     pub places: Vec<(String, Vec<Switched>)>,
+    /// The pods whose mounts these are, as people know them.
+    pub pods: Vec<String>,
     /// What stays on the dead disk, in words.
     pub left: Vec<String>,
     /// Whether that is because its successor is not here yet.
@@ -52,6 +54,14 @@ impl Healed {
             !matches!(one.outcome, ReplacementOutcome::Skipped(_) | ReplacementOutcome::Gone)
         })
         .count()
+    }
+
+    /// How much stays on the dead disk: mounts that could not be replaced, and what else is told.
+    #[must_use]
+    pub fn still_there(&self) -> usize {
+        let all = self.places.iter().flat_map(|(_, done)| done);
+        let skipped = all.filter(|one| matches!(one.outcome, ReplacementOutcome::Skipped(_)));
+        self.left.len() + skipped.count()
     }
 
     /// How many mounts were replaced now.

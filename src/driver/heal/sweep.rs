@@ -10,7 +10,7 @@ use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
 use crate::host::{Devices, Mounts, device_nodes};
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Kind, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
 use crate::model::record::VolumeRecord;
@@ -91,12 +91,31 @@ impl Sweep<'_> {
                 continue;
             }
             match lock.and_then(|_lock| self.healing.counted_heal(&id, mode, None)) {
-                Ok(healed) if healed == Healed::default() => {}
                 Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
-                done => tell(&id, done),
+                done => {
+                    let done = self.remembered(&id, mode, done);
+                    if !matches!(&done, Ok(healed) if *healed == Healed::default()) {
+                        tell(&id, done);
+                    }
+                }
             }
         }
         swept
+    }
+
+    /// The timer asks each minute: why it fails is news once, until that changes.
+    fn remembered(&self, id: &VolumeId, mode: HealMode, done: Result<Healed>) -> Result<Healed> {
+        let why = done.as_ref().err().map(|error| without_numbers(&error.to_string()));
+        let before = self.records.load(id).not_healed;
+        if before == why {
+            return done.map_err(|error| Error { is_repeated: true, ..error });
+        }
+        if mode == HealMode::Auto
+            && let Err(error) = self.records.update(id, |record| record.not_healed = why)
+        {
+            tracing::debug!(volume = %id, %error, "why it is not healed is not remembered");
+        }
+        done
     }
 
     /// The volumes that were mounted here since the machine started, by record or by label.
@@ -112,4 +131,9 @@ impl Sweep<'_> {
         ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
         Ok(ids)
     }
+}
+
+/// Processes and spans have other numbers with each look.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|sign| !sign.is_ascii_digit()).collect()
 }
