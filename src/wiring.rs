@@ -73,7 +73,11 @@ pub fn with_measured_driver<T>(
     let done = with_driver_that_counts(setting, &counts, |driver| {
         let done = work(driver);
         if metrics.textfile.is_some() {
-            gauges = driver.usage.gauges(&seen_before(&paths.state_dir));
+            let before = seen_before(&paths.state_dir);
+            gauges = driver.usage.gauges(&before);
+            if let Some(gauges) = &mut gauges {
+                gauges.healths = counts.healths().unwrap_or(before.healths);
+            }
         }
         done
     });

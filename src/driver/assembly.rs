@@ -443,14 +443,23 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         locks,
         this_node,
         census,
+        counts,
         deadline,
         disks: &disks,
         volumes: &volumes,
         places: &places,
         let_go_volumes: &let_go_volumes,
     };
-    let usage =
-        Usage { devices, mounts, records, census, faces, volumes: &volumes, ownership: &ownership };
+    let usage = Usage {
+        cloud,
+        devices,
+        mounts,
+        records,
+        census,
+        faces,
+        volumes: &volumes,
+        ownership: &ownership,
+    };
     work(&Driver {
         ports,
         attaching: &attaching,

@@ -1,12 +1,14 @@
 //! What is counted while a call works, for the metrics.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// The counts of one call.
 #[derive(Debug, Default)]
 pub struct CallCounts {
     refusals: RefCell<Vec<&'static str>>,
     heals: RefCell<Vec<(String, u64)>>,
+    healths: RefCell<Option<BTreeMap<String, u64>>>,
 }
 
 impl CallCounts {
@@ -20,6 +22,17 @@ impl CallCounts {
     #[must_use]
     pub fn heals(&self) -> Vec<(String, u64)> {
         self.heals.borrow().clone()
+    }
+
+    /// How many volumes are how well; nothing if the call did not look.
+    #[must_use]
+    pub fn healths(&self) -> Option<BTreeMap<String, u64>> {
+        self.healths.borrow().clone()
+    }
+
+    /// Every volume of the machine was looked at.
+    pub(in crate::driver) fn saw(&self, healths: BTreeMap<String, u64>) {
+        self.healths.replace(Some(healths));
     }
 
     /// A tear-down was refused.

@@ -296,43 +296,55 @@ impl NodeSweep<'_> {
 
     fn sweep(&self, node: Option<&Path>, put_off: &BTreeSet<String>) -> Result<Swept> {
         self.with_driver(|driver| {
-            if self.mode == HealMode::Off {
-                driver.recovery.end_all_leftovers();
-                tell_forgotten(driver);
-                return Ok(Swept::default());
+            let swept = self.sweep_with(driver, node, put_off);
+            if node.is_none() && self.config.metrics.textfile.is_some() {
+                driver.surveying.count_healths();
             }
-            let mut begin = Instant::now();
-            let mut told = |id: &VolumeId, done: Result<Healed>| {
-                self.log_end(id, &done, begin);
-                begin = Instant::now();
-                let effect = match &done {
-                    Ok(healed) if healed.switched() == 0 => Effect::None,
-                    done => Effect::of(done),
-                };
-                let (lines, stays) = (told(id, &done, self.mode), Stays::of(&done, self.mode));
-                tell_news(&News::Told { whose: id.to_string(), lines, effect, stays });
-            };
-            if let Some(node) = node {
-                let seen = std::fs::metadata(node).ok();
-                let number =
-                    seen.and_then(|seen| device_nodes::number_of(&seen)).ok_or_else(|| {
-                        Error::bad_call(format!("{} is no disk's node", node.display()))
-                    })?;
-                return driver.sweep.sweep_disk(number, self.mode, &mut told);
-            }
-            let swept = driver.sweep.sweep_all(self.mode, put_off, &mut told)?;
-            if self.mode == HealMode::Auto {
-                for one in driver.adoption.adopt_found()? {
-                    let (folder, line) = told_of_found(&one);
-                    tell(folder, vec![line], Effect::of(&one.outcome));
-                }
-            }
-            if !self.is_plan {
-                driver.recovery.end_all_leftovers();
-                tell_forgotten(driver);
-            }
-            Ok(swept)
+            swept
         })
+    }
+
+    fn sweep_with(
+        &self,
+        driver: &Driver<'_>,
+        node: Option<&Path>,
+        put_off: &BTreeSet<String>,
+    ) -> Result<Swept> {
+        if self.mode == HealMode::Off {
+            driver.recovery.end_all_leftovers();
+            tell_forgotten(driver);
+            return Ok(Swept::default());
+        }
+        let mut begin = Instant::now();
+        let mut told = |id: &VolumeId, done: Result<Healed>| {
+            self.log_end(id, &done, begin);
+            begin = Instant::now();
+            let effect = match &done {
+                Ok(healed) if healed.switched() == 0 => Effect::None,
+                done => Effect::of(done),
+            };
+            let (lines, stays) = (told(id, &done, self.mode), Stays::of(&done, self.mode));
+            tell_news(&News::Told { whose: id.to_string(), lines, effect, stays });
+        };
+        if let Some(node) = node {
+            let seen = std::fs::metadata(node).ok();
+            let number = seen
+                .and_then(|seen| device_nodes::number_of(&seen))
+                .ok_or_else(|| Error::bad_call(format!("{} is no disk's node", node.display())))?;
+            return driver.sweep.sweep_disk(number, self.mode, &mut told);
+        }
+        let swept = driver.sweep.sweep_all(self.mode, put_off, &mut told)?;
+        if self.mode == HealMode::Auto {
+            for one in driver.adoption.adopt_found()? {
+                let (folder, line) = told_of_found(&one);
+                tell(folder, vec![line], Effect::of(&one.outcome));
+            }
+        }
+        if !self.is_plan {
+            driver.recovery.end_all_leftovers();
+            tell_forgotten(driver);
+        }
+        Ok(swept)
     }
 
     /// Stays in the foreground. A signal ends it at once while it waits, and else after what it is

@@ -132,7 +132,8 @@ impl Healing<'_> {
             tracing::info!(volume = %id, places, switched, pods = healed.pods.join(", "), left = ?healed.left, "healed");
         }
         match &done {
-            Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() => {
+            // To wait for a disk is a state, not something that happens each minute.
+            Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() && !healed.is_waiting => {
                 self.counts.healed(healed.replaced(), healed.left.is_empty());
             }
             Err(_) => self.counts.not_healed(),

@@ -1,16 +1,19 @@
 //! Who uses a volume, and what the metrics show of this machine.
 
+use crate::cloud::Cloud;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::ownership::{Ownership, words};
 use crate::driver::report::facts::refusals_of;
+use crate::host::clock;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, Process, Tie};
+use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
-use crate::model::report::metrics::{Gauges, LetGone, Refused};
+use crate::model::report::metrics::{Absence, Gauges, LetGone, Refused};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All users of a volume.
@@ -25,6 +28,7 @@ pub struct Holders {
 /// Who uses a volume, and what is counted.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Usage<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
@@ -133,7 +137,27 @@ impl Usage<'_> {
             }
         }
         self.count_stale(&gone, &mut gauges);
+        gauges.absent = self.absences(&records, before, &gauges);
         Some(gauges)
+    }
+
+    /// The volumes with stale mounts of which no disk is here. A look at the machine's disks tells
+    /// that; the cloud is not asked.
+    fn absences(&self, records: &[VolumeRecord], before: &Gauges, now: &Gauges) -> Vec<Absence> {
+        let is_absent = |record: &&VolumeRecord| {
+            let found = || self.devices.search(&self.cloud.identity(&record.volume));
+            now.stale.contains_key(record.volume.as_str())
+                && found().is_ok_and(|found| found.is_empty())
+        };
+        let absence = |record: &VolumeRecord| {
+            let volume = record.volume.to_string();
+            let known = before.absent.iter().find(|one| one.volume == volume);
+            let known = known.filter(|_| before.boot == now.boot);
+            let since = known.map_or_else(clock::seconds, |one| one.since);
+            let name = record.name.as_ref().map(ToString::to_string).unwrap_or_default();
+            Absence { volume, name, since }
+        };
+        records.iter().filter(is_absent).map(absence).collect()
     }
 
     fn count_stale(&self, gone: &BTreeMap<DeviceNumber, &str>, gauges: &mut Gauges) {

@@ -3,6 +3,7 @@
 //! taken for absent.
 
 use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
@@ -25,6 +26,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
     CloudFact, Disk, DiskFact, LinkFact, MountFact, RecordFact, Role, VolumeFacts,
 };
+use crate::model::report::health::{self, Health};
 use crate::model::text::several;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -69,6 +71,7 @@ pub struct Surveying<'a> {
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) counts: &'a CallCounts,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) volumes: &'a Volumes<'a>,
@@ -80,6 +83,23 @@ impl Surveying<'_> {
     /// Looks at every volume of this machine, and at these ones wherever they are.
     #[must_use]
     pub fn survey(&self, also: &[VolumeId]) -> Survey {
+        self.survey_with(self.look_at_cloud(), also)
+    }
+
+    /// Counts the volumes by health, for the metrics. No health depends on what the cloud says, so it
+    /// is not asked.
+    pub fn count_healths(&self) {
+        let silence = Some("not asked".to_owned());
+        let cloud = CloudLook { server: None, attached: Vec::new(), silence };
+        let mut counts: BTreeMap<String, u64> =
+            Health::ALL.iter().map(|health| (health.to_string(), 0)).collect();
+        for facts in &self.survey_with(cloud, &[]).volumes {
+            *counts.entry(health::judge(facts).health.to_string()).or_default() += 1;
+        }
+        self.counts.saw(counts);
+    }
+
+    fn survey_with(&self, mut cloud: CloudLook, also: &[VolumeId]) -> Survey {
         let mut unseen = Vec::new();
         let mut note = |error: Error, what: &str| unseen.push(format!("{what}: {}", error.cause));
         let mut unseen_records = None;
@@ -92,7 +112,6 @@ impl Surveying<'_> {
             note(error, "this machine's mounts");
             MountTable::default()
         });
-        let mut cloud = self.look_at_cloud();
         let mut ids: BTreeSet<VolumeId> = also.iter().cloned().collect();
         ids.extend(records.iter().map(|record| record.volume.clone()));
         ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));

@@ -52,6 +52,10 @@ pub struct Durations {
 pub struct Gauges {
     /// Mounts that stand on a disk that is gone, by volume.
     pub stale: BTreeMap<String, u64>,
+    /// Volumes with such mounts whose disk is not here under another number either.
+    pub absent: Vec<Absence>,
+    /// How many volumes are how well, by the verdict of `status`; counted by each look of a heal.
+    pub healths: BTreeMap<String, u64>,
     /// Tear-downs that are asked for and refused.
     pub refused: Vec<Refused>,
     /// Folders that kubelet was let go of while their pods have the volume.
@@ -74,6 +78,16 @@ pub struct Refused {
     pub pod: String,
     pub pod_name: String,
     /// Since when, in seconds since 1970.
+    pub since: u64,
+}
+
+/// A volume whose mounts wait for its disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is a label of that name")]
+pub struct Absence {
+    pub volume: String,
+    pub name: String,
+    /// When that was first seen, in seconds since 1970.
     pub since: u64,
 }
 
@@ -188,7 +202,7 @@ pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String
     page.family(
         "heals_total",
         "counter",
-        "Heals by outcome: healed, partly (something stays on the old disk), failed.",
+        "Heals by outcome: healed, partly (something stays on the old disk), failed. To wait for a disk is none.",
     );
     for (outcome, count) in with_zeros(HEALS, &counters.heals) {
         page.row("heals_total", &[("outcome", outcome)], &count.to_string());
@@ -202,6 +216,7 @@ pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String
     for (volume, count) in &gauges.stale {
         page.row("stale_mounts", &[("volume", volume)], &count.to_string());
     }
+    absent_rows(&mut page, gauges);
     page.family("refused", "gauge", "1 while a tear-down of the volume is asked for and refused.");
     for one in &gauges.refused {
         page.row("refused", &one.labels(), "1");
@@ -225,6 +240,29 @@ pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String
     page.text
 }
 
+fn absent_rows(page: &mut Page, gauges: &Gauges) {
+    page.family(
+        "absent",
+        "gauge",
+        "1 while mounts of the volume wait for its disk, which is gone.",
+    );
+    for one in &gauges.absent {
+        page.row("absent", &one.labels(), "1");
+    }
+    page.family("absent_since_timestamp_seconds", "gauge", "When that was first seen.");
+    for one in &gauges.absent {
+        page.row("absent_since_timestamp_seconds", &one.labels(), &one.since.to_string());
+    }
+    page.family(
+        "health_volumes",
+        "gauge",
+        "Volumes by health, as status has it, at the last look.",
+    );
+    for (health, count) in &gauges.healths {
+        page.row("health_volumes", &[("health", health)], &count.to_string());
+    }
+}
+
 fn with_zeros<'a>(
     names: [&'static str; 3],
     counted: &'a BTreeMap<String, u64>,
@@ -242,6 +280,12 @@ impl Refused {
             ("pod_uid", &self.pod),
             ("pod_name", &self.pod_name),
         ]
+    }
+}
+
+impl Absence {
+    fn labels(&self) -> [(&str, &str); 2] {
+        [("volume", &self.volume), ("persistentvolume", &self.name)]
     }
 }
 
@@ -317,6 +361,8 @@ mod tests {
                     pod_name: "shop/orders-0".to_owned(),
                     since: 9,
                 }],
+                absent: vec![Absence { volume: "v".to_owned(), name: "p".to_owned(), since: 8 }],
+                healths: BTreeMap::from([("dead".to_owned(), 1), ("ok".to_owned(), 0)]),
                 volumes: 2,
                 stale: BTreeMap::from([("v".to_owned(), 4)]),
                 ..Gauges::default()
@@ -340,6 +386,10 @@ mod tests {
             "incloud_disk_let_go{volume=\"v1\",persistentvolume=\"pv\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
             "incloud_disk_let_go_since_timestamp_seconds{volume=\"v1\",persistentvolume=\"pv\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 9",
             "incloud_disk_stale_mounts{volume=\"v\"} 4",
+            "incloud_disk_absent{volume=\"v\",persistentvolume=\"p\"} 1",
+            "incloud_disk_absent_since_timestamp_seconds{volume=\"v\",persistentvolume=\"p\"} 8",
+            "incloud_disk_health_volumes{health=\"dead\"} 1",
+            "incloud_disk_health_volumes{health=\"ok\"} 0",
             "incloud_disk_refused{volume=\"v\\\"1\",persistentvolume=\"pv\",operation=\"unpublish\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");

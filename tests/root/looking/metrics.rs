@@ -76,8 +76,24 @@ fn refusals_heals_and_stale_mounts_are_counted() {
     node.must(volume.is_attached());
     let stale = format!("incloud_disk_stale_mounts{{volume=\"{}\"}}", volume.id);
     assert_eq!(value(&node, &stale), Some(2.0), "global, container");
+    // To wait for the disk is a state with a beginning: the timer's looks count no heal.
+    let of_volume = format!("{{volume=\"{}\",persistentvolume=\"{}\"}}", volume.id, volume.pv);
+    let absent = format!("incloud_disk_absent{of_volume}");
+    let since = format!("incloud_disk_absent_since_timestamp_seconds{of_volume}");
+    let began = value(&node, &since);
+    assert_eq!((value(&node, &absent), began.is_some()), (Some(1.0), true));
+    for _ in 0..2 {
+        let output = output_of(&mut node.command(["heal"]));
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        assert_eq!(value(&node, "incloud_disk_heals_total{outcome=\"partly\"}"), Some(0.0));
+        assert_eq!(value(&node, "incloud_disk_heals_total{outcome=\"failed\"}"), Some(0.0));
+        assert_eq!(value(&node, &since), began, "its beginning stays");
+        assert_eq!(value(&node, "incloud_disk_health_volumes{health=\"dead\"}"), Some(1.0));
+    }
     node.must(volume.attach());
-    assert_eq!(value(&node, &stale), None);
+    assert_eq!((value(&node, &stale), value(&node, &absent)), (None, None));
+    node.verb(&["heal"]).unwrap();
+    assert_eq!(value(&node, "incloud_disk_health_volumes{health=\"dead\"}"), Some(0.0));
     assert_eq!(value(&node, "incloud_disk_heals_total{outcome=\"healed\"}"), Some(1.0));
     assert_eq!(value(&node, "incloud_disk_healed_mounts_total"), Some(2.0));
     node.must(volume.publish(pod.uid()));
