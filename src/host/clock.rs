@@ -24,6 +24,13 @@ pub fn since_boot() -> Duration {
     Duration::try_from(now).unwrap_or_default()
 }
 
+/// The same without the time that the machine slept: the kernel's log counts so.
+#[must_use]
+pub fn since_boot_awake() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::try_from(now).unwrap_or_default()
+}
+
 /// The moment after which a call answers rather than waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {

@@ -17,6 +17,7 @@ pub mod devices;
 pub mod files;
 pub mod filesystems;
 pub mod kernel;
+pub mod kernel_log;
 pub mod left_behind;
 pub mod locks;
 pub mod machine;

@@ -4,7 +4,7 @@ use super::holders::{self, Holding};
 use super::status::Row;
 use super::terminal::{Paint, Stage, hanging};
 use super::timeline::Entry;
-use super::{history, journal};
+use super::{history, journal, kernel_story};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host::records::Records;
@@ -58,7 +58,8 @@ fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
         journal::LogQuery { volume: history::names_of(name, &records), ..Default::default() };
     let mut entries = journal::story(&config.paths.log_dir, &query).unwrap_or_default().entries;
     entries.drain(..entries.len().saturating_sub(LAST));
-    entries
+    // A volume that was mounted and has no disk now: the kernel may have said why.
+    kernel_story::with_rows(config, entries)
 }
 
 /// The page, for people: the verdict, then the facts.

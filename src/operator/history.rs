@@ -1,8 +1,9 @@
 //! `disk history`: what became of a volume or a pod, as a story.
 
 use super::journal::{self, LogQuery, Older, Story};
+use super::kernel_story;
 use super::terminal::{Paint, Stage, hanging};
-use super::timeline::{Ending, Entry};
+use super::timeline::{Ending, Entry, KERNEL};
 use crate::app::FACES;
 use crate::cli::VolumeNameArgument;
 use crate::cli::views::HistoryArguments;
@@ -37,6 +38,10 @@ pub(super) fn run(
     let volume = arguments.volume.as_ref().map(|VolumeNameArgument(name)| name);
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
     let Story { mut entries, older } = of(config, &records, volume, arguments)?;
+    entries = kernel_story::with_rows(config, entries);
+    entries.retain(|entry| {
+        arguments.since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since)
+    });
     entries.extend(now_refused(&entries, &records));
     if arguments.json {
         stage.say_json(&History { format: 1, entries: &entries, older: &older })?;
@@ -190,6 +195,7 @@ fn sentence(entry: &Entry) -> String {
         Ending::Done | Ending::Already | Ending::Asked | Ending::Open => {
             format!("{}{by}{times}", entry.text)
         }
+        Ending::Event if entry.op == KERNEL => kernel_story::sentence(entry),
         Ending::Event => entry.text.clone(),
     }
 }

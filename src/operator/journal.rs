@@ -4,6 +4,7 @@ use super::timeline::{Ending, Entry, Names, tell};
 use crate::host::files;
 use crate::log;
 use crate::model::error::{Error, Result};
+use crate::model::report::kernel_line::Claim;
 use crate::model::report::log_line::{self, LogLine, call_id};
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
@@ -112,6 +113,27 @@ pub(super) fn story(folder: &Path, query: &LogQuery) -> Result<Story> {
     Ok(Story { entries, older })
 }
 
+/// Which volumes had disks of these names since, as any call of the machine says.
+pub(super) fn claims(folder: &Path, since: Millis, disks: &BTreeSet<&str>) -> Result<Vec<Claim>> {
+    let files = files_since(folder, Some(since))?;
+    let files = files.iter().filter(|file| !file.is_prose);
+    let files: Vec<_> = files.map(|file| file.path(folder)).collect();
+    let wanted: Vec<_> = disks.iter().map(|disk| format!(r#""disk":"{disk}""#)).collect();
+    let mut claims = Vec::new();
+    each(
+        &files,
+        |text| wanted.iter().any(|words| text.contains(words)),
+        |line| {
+            let (volume, disk) = (line.field("volume"), line.field("disk"));
+            if !volume.is_empty() && disks.contains(disk) {
+                let (volume, disk) = (Some(volume.to_owned()), disk.to_owned());
+                claims.push(Claim { at: line.at, volume, disk });
+            }
+        },
+    )?;
+    Ok(claims)
+}
+
 /// What an older driver wrote of these names, or of all if there are none.
 fn older(folder: &Path, prose: &[log::File], names: &BTreeSet<String>) -> Result<Vec<Older>> {
     let mut lines = VecDeque::new();
@@ -147,8 +169,8 @@ pub(super) fn last_calls(folder: &Path) -> Vec<Entry> {
         tell(lines.filter(|line| !line.id.is_empty()).collect(), &mut Names::default());
     // What happens on a call's way is none, and a question tells nothing of what was done.
     entries.retain(|entry| {
-        !matches!(entry.op.as_str(), "healing" | "guard" | "note" | "isattached")
-            && entry.ending != Ending::Asked
+        !matches!(entry.op.as_str(), "healing" | "guard" | "note" | "kernel" | "isattached")
+            && !matches!(entry.ending, Ending::Asked | Ending::Event)
     });
     entries.sort_by_key(|entry| entry.until.unwrap_or(entry.at));
     entries

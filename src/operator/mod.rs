@@ -9,6 +9,7 @@ mod heal;
 mod history;
 mod holders;
 mod journal;
+mod kernel_story;
 pub mod local;
 mod node;
 mod release;

@@ -6,6 +6,7 @@
 
 use super::acting::measured;
 use super::heal::{HELD, WAITS};
+use super::kernel_story;
 use super::switched::{notes, word};
 use super::terminal;
 use crate::configuration::Config;
@@ -280,8 +281,17 @@ impl NodeSweep<'_> {
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (who, dry_run) = (host::machine::parent_name(), self.is_plan.then_some(true));
         match done {
-            Ok(healed) if healed.is_waiting => {}
+            Ok(healed)
+                if healed.is_waiting && (healed.is_repeated || self.mode != HealMode::Auto) => {}
+            Ok(healed) if healed.is_waiting => {
+                kernel_story::keep(self.config, id);
+                let (left, outcome) = (healed.left.len(), "Waits");
+                tracing::warn!(volume = %id, who, duration_ms, left, outcome, "end");
+            }
             Ok(healed) => {
+                if healed.switched() > 0 {
+                    kernel_story::keep(self.config, id);
+                }
                 let left = healed.left.len();
                 tracing::info!(volume = %id, who, dry_run, duration_ms, left, "end");
             }

@@ -7,6 +7,12 @@ use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
+/// The row of something that the kernel said.
+pub const KERNEL: &str = "kernel";
+
+/// The message of the line in which a look keeps that.
+pub const SAID: &str = "what the kernel said of the disk";
+
 /// How something ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -204,6 +210,7 @@ impl Call {
         };
         let mut all: Vec<Entry> =
             self.lines.iter().filter_map(|line| event(line, &entry, &self.lines)).collect();
+        all.extend(self.lines.iter().flat_map(|line| kept_of_the_kernel(line, &entry)));
         all.insert(0, self.ended(entry));
         all
     }
@@ -224,6 +231,10 @@ impl Call {
                 let by = entry.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
                 let text = format!("asked{by} what would be done");
                 Entry { ending: Ending::Asked, text, ..entry }
+            }
+            Some(end) if end.field("outcome") == "Waits" => {
+                let text = "its disk is gone, and none is here: its mounts wait for it".to_owned();
+                Entry { ending: Ending::Event, text, ..entry }
             }
             Some(end)
                 if end.message == "end: Success"
@@ -314,6 +325,29 @@ fn success(entry: &Entry, is_already: bool, formatted: Option<&str>) -> String {
     if is_already { already } else { done }
 }
 
+/// What the kernel said, as an earlier look kept it: each with its own moment.
+fn kept_of_the_kernel(line: &LogLine, of: &Entry) -> Vec<Entry> {
+    if line.message != SAID {
+        return Vec::new();
+    }
+    let told: Vec<String> = serde_json::from_str(line.field("told")).unwrap_or_default();
+    let row = |said: &String| {
+        let (at, text) = said.split_once(' ')?;
+        Some(Entry {
+            at: timestamp::parse(at)?,
+            written: at.to_owned(),
+            op: KERNEL.to_owned(),
+            ending: Ending::Event,
+            text: text.to_owned(),
+            took_ms: None,
+            kind: None,
+            by: None,
+            ..of.clone()
+        })
+    };
+    told.iter().filter_map(row).collect()
+}
+
 /// What happened on the way, if it is worth an entry of its own.
 fn event(line: &LogLine, of: &Entry, lines: &[LogLine]) -> Option<Entry> {
     let entry = |op: &str, ending: Ending, text: String| Entry {
@@ -330,6 +364,7 @@ fn event(line: &LogLine, of: &Entry, lines: &[LogLine]) -> Option<Entry> {
         message == "begin"
             || message == "refused"
             || message == LET_GO
+            || message == SAID
             || message.starts_with("end")
             || message.starts_with("healing: ")
     };

@@ -74,11 +74,30 @@ fn all_volumes_are_healed_without_a_call() {
     assert_eq!(say(&node, &["heal"]), "", "nothing is wrong yet, and no timer talks of it");
     let plan = say(&node, &["heal", "--dry-run"]);
     assert_eq!(plan, "no mount of any volume here stands on a dead disk\n");
-    let log = node.log();
 
+    let disk = volume.letter();
     pull(&volume, &mut container);
     let waiting = ends_with(&node, &["heal"], WAITS);
     assert!(waiting.contains("none is here yet") && !waiting.contains("switched"), "{waiting}");
+    let history = say(&node, &["history", &volume.pv]);
+    let told = history.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        told.contains("its disk is gone, and none is here: its mounts wait for it"),
+        "{history}"
+    );
+    assert!(!told.contains("not in the log"), "{history}");
+    // Where this machine's kernel log can be read it says why, and our log keeps that.
+    if fs::File::open("/dev/kmsg").is_ok() {
+        let of_disk = history.lines().find(|line| line.contains(" kernel ")).unwrap_or_default();
+        assert!(
+            of_disk.contains(&format!("({disk})")) || of_disk.contains(&format!(" {disk}")),
+            "{disk}: {history}"
+        );
+        assert!(node.log().contains("what the kernel said of the disk"), "{}", node.log());
+    }
+    let log = node.log();
+    ends_with(&node, &["heal"], WAITS);
+    assert_eq!(node.log(), log, "that it still waits is no news");
     ends_with(&node, &["heal", &volume.id], WAITS);
     ends_with(&node, &["heal", "--dry-run"], 0);
     bring_back(&volume);

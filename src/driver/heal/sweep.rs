@@ -103,12 +103,20 @@ impl Sweep<'_> {
         swept
     }
 
-    /// The timer asks each minute: why it fails is news once, until that changes.
+    /// The timer asks each minute: why it fails or waits is news once, until that changes.
     fn remembered(&self, id: &VolumeId, mode: HealMode, done: Result<Healed>) -> Result<Healed> {
-        let why = done.as_ref().err().map(|error| without_numbers(&error.to_string()));
+        let why = match &done {
+            Ok(healed) if healed.is_waiting => Some(healed.left.join("; ")),
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        let why = why.map(|why| without_numbers(&why));
         let before = self.records.load(id).not_healed;
         if before == why {
-            return done.map_err(|error| Error { is_repeated: true, ..error });
+            return match done {
+                Ok(healed) if healed.is_waiting => Ok(Healed { is_repeated: true, ..healed }),
+                done => done.map_err(|error| Error { is_repeated: true, ..error }),
+            };
         }
         if mode == HealMode::Auto
             && let Err(error) = self.records.update(id, |record| record.not_healed = why)

@@ -3,6 +3,7 @@
 pub mod facts;
 pub mod finding;
 pub mod health;
+pub mod kernel_line;
 pub mod log_line;
 pub mod metrics;
 pub mod refusal;

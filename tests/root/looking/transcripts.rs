@@ -47,6 +47,9 @@ fn normal(text: &str) -> String {
     let of_this_machine =
         Regex::new(r"(?m)^! (Not seen|Mounted in containers).*\n(  .*\n)*").unwrap();
     text = of_this_machine.replace_all(&text, "").into_owned();
+    // What each kernel says of a disk that goes, and of its file system.
+    let of_the_kernel = Regex::new(r"(?m)^[\d:.]+  kernel .*\n(   .*\n)*").unwrap();
+    text = of_the_kernel.replace_all(&text, "").into_owned();
     for (pattern, same) in [
         (r"loop\d+", "loopN"),
         (r"\b7:\d+", "7:N"),
