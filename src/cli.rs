@@ -7,7 +7,7 @@ pub mod arguments;
 pub mod generate;
 pub mod views;
 
-pub use self::arguments::{NodeNameArgument, VolumeIdArgument, VolumeNameArgument};
+pub use self::arguments::{NodeNameArgument, TypedVolume, VolumeIdArgument};
 
 use crate::flexvolume::call;
 use clap::{Parser, Subcommand};
@@ -138,8 +138,8 @@ pub enum Verb {
         /// What the guard protects is given up
         #[arg(long, required = true)]
         force: bool,
-        /// The volume: its id in the cloud, or its name in the cluster
-        volume: VolumeNameArgument,
+        /// The volume: an id, a name, a pod or a device, or how an id or name begins
+        volume: TypedVolume,
         /// The node; this machine if not given
         node: Option<NodeNameArgument>,
         /// Only say what would break
@@ -149,8 +149,8 @@ pub enum Verb {
     /// Unmount a volume everywhere on this machine although pods use it
     #[command(after_help = RELEASE)]
     Release {
-        /// The volume: its id in the cloud, or its name in the cluster
-        volume: VolumeNameArgument,
+        /// The volume: an id, a name, a pod or a device, or how an id or name begins
+        volume: TypedVolume,
         /// Unmount nothing: end processes of ordinary users, outside of pods, that use it
         #[arg(long)]
         end_users: bool,
@@ -161,8 +161,8 @@ pub enum Verb {
     /// Put mounts of a volume's dead disk right: onto the disk that came back
     #[command(after_help = HEAL)]
     Heal {
-        /// The volume, by id or name; without one all of this machine, as heal.mode says
-        volume: Option<VolumeNameArgument>,
+        /// The volume (id, name, pod or device); without one all, as heal.mode says
+        volume: Option<TypedVolume>,
         /// The volume whose disk this is; a disk of no volume is left alone
         #[arg(long, value_name = "NODE", conflicts_with = "volume")]
         device: Option<PathBuf>,
@@ -192,8 +192,8 @@ pub enum Verb {
     /// Show what is on a volume's disk; with --yes lose all of it and make a new file system
     #[command(after_help = FORMAT)]
     Format {
-        /// The volume: its id in the cloud, or its name in the cluster
-        volume: VolumeNameArgument,
+        /// The volume: an id, a name, a pod or a device, or how an id or name begins
+        volume: TypedVolume,
         /// The new file system: ext3, ext4, xfs or btrfs
         #[arg(long, default_value = "ext4")]
         fs_type: String,

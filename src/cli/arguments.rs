@@ -1,7 +1,8 @@
 //! What stands behind a verb, as clap reads it.
 
 use crate::model::error::{Error, Result};
-use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::ids::{NodeName, VolumeId};
+use crate::model::text::is_hidden;
 use clap::ValueEnum;
 
 /// A node's name as clap reads it.
@@ -15,14 +16,26 @@ impl std::str::FromStr for NodeNameArgument {
     }
 }
 
-/// A volume's name or id as clap reads it.
+/// What a person calls a volume, as clap reads it: a name, an id, a pod, or a device.
 #[derive(Debug, Clone)]
-pub struct VolumeNameArgument(pub VolumeName);
+pub struct TypedVolume(pub String);
 
-impl std::str::FromStr for VolumeNameArgument {
+impl std::str::FromStr for TypedVolume {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        VolumeName::parse(text).map(Self)
+        /// No path, and no pod's name with its namespace, that is longer leads to a volume.
+        const LONGEST: usize = 512;
+        let is_allowed = |sign: char| sign.is_ascii_alphanumeric() || "._:-".contains(sign);
+        let is_name = |part: &str| {
+            part.starts_with(|sign: char| sign.is_ascii_alphanumeric())
+                && part.chars().all(is_allowed)
+        };
+        let is_path = text.starts_with("/dev/") && !text.chars().any(is_hidden);
+        let is_called = text.split('/').count() <= 2 && text.split('/').all(is_name);
+        if text.len() > LONGEST || !is_path && !is_called {
+            return Err(Error::bad_call("no volume, pod or device can have that name"));
+        }
+        Ok(Self(text.to_owned()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The verbs that look and change nothing.
 
-use super::arguments::{Shell, VolumeNameArgument};
+use super::arguments::{Shell, TypedVolume};
 use crate::host::clock;
 use crate::model::timestamp::{self, Millis};
 use clap::{Args, Subcommand};
@@ -54,8 +54,8 @@ pub enum Looking {
 /// One volume.
 #[derive(Debug, Args)]
 pub struct VolumeChoice {
-    /// The volume: its id in the cloud, or its name in the cluster
-    pub volume: VolumeNameArgument,
+    /// The volume: an id, a name, a pod or a device, or how an id or name begins
+    pub volume: TypedVolume,
     /// Answer in JSON
     #[arg(long)]
     pub json: bool,
@@ -64,8 +64,8 @@ pub struct VolumeChoice {
 /// What is to be told.
 #[derive(Debug, Args)]
 pub struct HistoryArguments {
-    /// The volume: its id in the cloud, or its name in the cluster; all if none is named
-    pub volume: Option<VolumeNameArgument>,
+    /// The volume: an id, a name, a pod or a device, or how an id or name begins; all if none is named
+    pub volume: Option<TypedVolume>,
     /// Only what has to do with this pod: namespace/name, its name, or its UID
     #[arg(long, value_name = "POD", conflicts_with = "volume",
           value_parser = clap::builder::NonEmptyStringValueParser::new())]

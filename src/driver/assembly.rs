@@ -28,6 +28,7 @@ use crate::driver::lookup::attachment_view::Attachments;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::lookup::known_volumes::KnownVolumes;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::Memory;
 use crate::driver::mount::expand::Expansion;
@@ -83,6 +84,8 @@ pub struct Driver<'a> {
     pub usage: &'a Usage<'a>,
     /// Volumes by the names that others have for them.
     pub volumes: &'a Volumes<'a>,
+    /// What people may call a volume.
+    pub known: &'a KnownVolumes<'a>,
     /// The marks and notes that the cloud keeps with volumes.
     pub marks: &'a RemoteMarks<'a>,
     /// Processes of ordinary users that keep a volume in use.
@@ -124,6 +127,17 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let numbers = DiskNumbers { cloud, devices, mounts, records, census, disks: &disks };
     let memory = Memory { file_systems, records, faces, face, locks, operation, deadline };
     let volumes = Volumes { cloud, devices, mounts, records, deadline, memory: &memory };
+    let known = KnownVolumes {
+        faces,
+        cloud,
+        devices,
+        mounts,
+        records,
+        this_node,
+        deadline,
+        disks: &disks,
+        volumes: &volumes,
+    };
     let ownership = Ownership { faces, mounts, records, census, numbers: &numbers };
     let places = MountPlaces {
         mounts,
@@ -450,16 +464,8 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         places: &places,
         let_go_volumes: &let_go_volumes,
     };
-    let usage = Usage {
-        cloud,
-        devices,
-        mounts,
-        records,
-        census,
-        faces,
-        volumes: &volumes,
-        ownership: &ownership,
-    };
+    let usage =
+        Usage { cloud, devices, mounts, records, census, faces, ownership: &ownership };
     work(&Driver {
         ports,
         attaching: &attaching,
@@ -478,6 +484,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         taking_down: &taking_down,
         surveying: &surveying,
         usage: &usage,
+        known: &known,
         volumes: &volumes,
         marks: &marks,
         users: &users,

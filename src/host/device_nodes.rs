@@ -53,6 +53,13 @@ pub fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
     metadata.file_type().is_block_device().then(|| split(metadata.rdev()))
 }
 
+/// The number of the block device that people name so: by its number, a path, or the kernel's name.
+#[must_use]
+pub fn number_named(text: &str) -> Option<DeviceNumber> {
+    let node = || number_of(&fs::metadata(Path::new("/dev").join(text)).ok()?);
+    text.parse().ok().or_else(node)
+}
+
 /// The number of the device that a file's file system stands on.
 #[must_use]
 pub fn number_below(metadata: &fs::Metadata) -> DeviceNumber {

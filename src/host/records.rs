@@ -163,6 +163,18 @@ impl Records {
         VolumeId::parse(text.to_str()?).ok()
     }
 
+    /// Every name that was seen here, with its volume.
+    #[must_use]
+    pub fn names(&self) -> Vec<(VolumeName, VolumeId)> {
+        let entries = fs::read_dir(&self.names).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| {
+            let name = VolumeName::parse(entry.file_name().to_str()?).ok()?;
+            let id = self.named(&name)?;
+            Some((name, id))
+        });
+        names.collect()
+    }
+
     /// Other volumes that were seen here and whose virtio disks would show the same serial.
     #[must_use]
     pub fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId> {

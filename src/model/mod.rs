@@ -7,6 +7,7 @@ pub mod error;
 pub mod face;
 pub mod hexadecimal;
 pub mod ids;
+pub mod known_volume;
 pub mod mount;
 pub mod path_text;
 pub mod pauses;

@@ -1,13 +1,16 @@
 //! A driver that acts for a person: who asked for it is logged, and what came of it is counted.
 
+use super::terminal::told;
+use super::{naming, sweep};
 use crate::app::{self, report};
+use crate::cli::TypedVolume;
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host;
 use crate::host::clock::Deadline;
 use crate::log;
-use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::error::Result;
+use crate::model::ids::VolumeId;
 use crate::model::report::metrics::Sample;
 use crate::wiring::{self, Setting};
 use std::path::Path;
@@ -19,23 +22,38 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How long a person's verb waits for a volume's lock; then it says who has it.
 const FOR_A_LOCK: Duration = Duration::from_secs(5);
 
-/// Lets a driver work for a person: who asked for what stands in the log, and whether it was only
-/// asked for the plan.
+/// Lets a driver work for a person on the volume that was typed: who asked for what stands in the log,
+/// and whether it was only asked for the plan.
 pub(super) fn recorded(
     (verb, dry_run): (&str, bool),
-    volume: &VolumeName,
-    work: impl FnOnce(&Driver<'_>) -> Result<String>,
+    TypedVolume(typed): &TypedVolume,
+    work: impl FnOnce(&Driver<'_>, &VolumeId) -> Result<String>,
 ) -> Result<String> {
     let (config, origin) = app::load_config()?;
     let _is_logged = log::start(&config);
     let id = log::new_call_id();
     let _span = tracing::error_span!("verb", id, op = verb).entered();
-    let object = format!("volume {volume}");
-    let dry_run = dry_run.then_some(true);
-    tracing::info!(who = host::machine::who_asks(), object, dry_run, "begin");
+    let begun = |object: &str| {
+        let object = format!("volume {object}");
+        let dry_run = dry_run.then_some(true);
+        tracing::info!(who = host::machine::who_asks(), object, dry_run, "begin");
+    };
+    let mut is_begun = false;
     let begin = Instant::now();
     let deadline = Deadline::after(PATIENCE);
-    let done = measured(verb, &config, origin.as_deref(), deadline, work);
+    let done = measured(verb, &config, origin.as_deref(), deadline, |driver| {
+        let found = naming::volume_to_act_on(driver, typed);
+        begun(found.as_ref().map_or(typed, |found| found.id.as_str()));
+        is_begun = true;
+        let found = found?;
+        if let Some(words) = found.taken {
+            sweep::say(&told(&words));
+        }
+        work(driver, &found.id)
+    });
+    if !is_begun {
+        begun(typed);
+    }
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &done {
         Ok(_) => tracing::info!(duration_ms, "end"),
@@ -69,12 +87,4 @@ pub(super) fn measured<T>(
         report.write();
     }
     done
-}
-
-/// The volume that a person names.
-pub(super) fn volume_named(driver: &Driver<'_>, name: &VolumeName) -> Result<VolumeId> {
-    driver.volumes.volume_named(name, None)?.ok_or_else(|| {
-        Error::new(Kind::Missing, format!("no volume goes by the name {name}"))
-            .hint("give the volume's id in the cloud, or the PersistentVolume's name")
-    })
 }

@@ -1,12 +1,11 @@
 //! `disk format`: the one way to lose what is on a volume's disk, and it is a person's.
 
-use super::acting::volume_named;
 use super::terminal::told;
 use crate::driver::mount::format::OnDisk;
 use crate::driver::mount::stage::StageOptions;
 use crate::driver::{Driver, Volume};
 use crate::model::error::Result;
-use crate::model::ids::VolumeName;
+use crate::model::ids::VolumeId;
 use crate::model::mount::mount_options::MkfsOptions;
 
 /// What the command line says.
@@ -16,15 +15,11 @@ pub(super) struct FormatRequest {
     pub(super) yes: bool,
 }
 
-pub(super) fn run(
-    driver: &Driver<'_>,
-    name: &VolumeName,
-    request: &FormatRequest,
-) -> Result<String> {
+pub(super) fn run(driver: &Driver<'_>, id: &VolumeId, request: &FormatRequest) -> Result<String> {
     let kind = StageOptions::for_file_system(&request.fs_type)?.file_system.unwrap_or_default();
     let options = MkfsOptions::parse(&request.mkfs_options)?;
     options.words(kind)?;
-    let volume = Volume::new(volume_named(driver, name)?, None);
+    let volume = Volume::new(id.clone(), None);
     if request.yes {
         let before = driver.formatter.format_for_good(&volume, kind, &options)?;
         return Ok(format!("{}made    a new {kind}\n", shown(&volume, &before)));

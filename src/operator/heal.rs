@@ -1,12 +1,11 @@
 //! `disk heal`: what the calls do by themselves, by hand and with the plan first.
 
-use super::acting::volume_named;
 use super::sweep::say;
 use super::switched::{notes, word};
 use super::terminal::told;
 use crate::driver::Driver;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::VolumeName;
+use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
 
 /// The exit status while the mounts wait for a disk that is not here yet.
@@ -18,21 +17,20 @@ pub(super) const HELD: u8 = 4;
 /// Heals one volume; `status` is the exit status, if it is neither done nor failed.
 pub(super) fn run(
     driver: &Driver<'_>,
-    name: &VolumeName,
+    id: &VolumeId,
     (adopt, dry_run): (bool, bool),
     status: &mut u8,
 ) -> Result<String> {
-    let id = volume_named(driver, name)?;
     let mode = if dry_run { HealMode::Report } else { HealMode::Auto };
     let mut text = String::new();
     if adopt {
-        let numbers = driver.adoption.adopt_dead(&id, mode)?;
+        let numbers = driver.adoption.adopt_dead(id, mode)?;
         let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         let numbers = if numbers.is_empty() { "no mount".to_owned() } else { numbers.join(", ") };
         let adopted = if dry_run { "would be adopted and healed" } else { "adopted" };
         text += &told(&format!("{adopted}, of dead disks: {numbers}"));
     }
-    let healed = driver.healing.heal_by_hand(&id, mode)?;
+    let healed = driver.healing.heal_by_hand(id, mode)?;
     for (place, done) in &healed.places {
         text += &told(place);
         for one in done {

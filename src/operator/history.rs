@@ -2,10 +2,10 @@
 
 use super::journal::{self, LogQuery, Older, Story};
 use super::kernel_story;
+use super::naming::{self, NamesInTheLog};
 use super::terminal::{Paint, Stage, hanging};
 use super::timeline::{Ending, Entry, KERNEL};
 use crate::app::FACES;
-use crate::cli::VolumeNameArgument;
 use crate::cli::views::HistoryArguments;
 use crate::configuration::Config;
 use crate::host::clock;
@@ -32,12 +32,13 @@ struct History<'a> {
 
 pub(super) fn run(
     arguments: &HistoryArguments,
+    names: Option<NamesInTheLog>,
     config: &Config,
     stage: &mut Stage<'_>,
 ) -> Result<u8> {
-    let volume = arguments.volume.as_ref().map(|VolumeNameArgument(name)| name);
+    let NamesInTheLog { names, near } = names.unwrap_or_default();
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
-    let Story { mut entries, older } = of(config, &records, volume, arguments)?;
+    let Story { mut entries, older } = of(config, names, arguments)?;
     entries = kernel_story::with_rows(config, entries);
     entries.retain(|entry| {
         arguments.since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since)
@@ -47,7 +48,8 @@ pub(super) fn run(
         stage.say_json(&History { format: 1, entries: &entries, older: &older })?;
     } else if entries.is_empty() && older.is_empty() {
         let folder = config.paths.log_dir.display();
-        stage.say(&format!("the log in {folder} tells nothing of that\n"));
+        let near = naming::proposed(&near).map(|near| format!("; {near}")).unwrap_or_default();
+        stage.say(&format!("the log in {folder} tells nothing of that{near}\n"));
     } else {
         let paint = stage.paint();
         stage.say(&(as_written(&older, paint) + &text(&entries, paint)));
@@ -55,13 +57,7 @@ pub(super) fn run(
     Ok(0)
 }
 
-fn of(
-    config: &Config,
-    records: &Records,
-    volume: Option<&VolumeName>,
-    arguments: &HistoryArguments,
-) -> Result<Story> {
-    let volume = volume.map(|name| names_of(name, records)).unwrap_or_default();
+fn of(config: &Config, volume: BTreeSet<String>, arguments: &HistoryArguments) -> Result<Story> {
     let query =
         LogQuery { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
     journal::story(&config.paths.log_dir, &query)

@@ -11,6 +11,7 @@ mod holders;
 mod journal;
 mod kernel_story;
 pub mod local;
+mod naming;
 mod node;
 mod release;
 mod status;
@@ -23,7 +24,7 @@ mod views;
 use self::acting::recorded;
 use crate::app;
 use crate::cli::views::Looking;
-use crate::cli::{NodeNameArgument, Verb, VolumeNameArgument};
+use crate::cli::{NodeNameArgument, Verb};
 use crate::model::error::Result;
 use crate::watchdog::Patience;
 use std::time::Duration;
@@ -58,24 +59,24 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
         Verb::Look(verb) => return views::run(&verb, stage),
         Verb::Node { root, every, words } => return node::run(root.as_deref(), every, &words),
         Verb::Local(verb) => local::run(verb, &app::load_config()?.0)?,
-        Verb::Detach { volume: VolumeNameArgument(volume), node, dry_run, .. } => {
+        Verb::Detach { volume, node, dry_run, .. } => {
             let node = node.map(|NodeNameArgument(node)| node);
-            recorded(("detach --force", dry_run), &volume, |driver| {
-                release::detach(driver, &volume, node.as_ref(), dry_run)
+            recorded(("detach --force", dry_run), &volume, |driver, id| {
+                release::detach(driver, id, node.as_ref(), dry_run)
             })?
         }
-        Verb::Release { volume: VolumeNameArgument(volume), end_users, dry_run } => {
-            recorded(("release", dry_run), &volume, |driver| {
+        Verb::Release { volume, end_users, dry_run } => {
+            recorded(("release", dry_run), &volume, |driver, id| {
                 if end_users {
-                    return release::end_users(driver, &volume, dry_run);
+                    return release::end_users(driver, id, dry_run);
                 }
-                release::release(driver, &volume, dry_run)
+                release::release(driver, id, dry_run)
             })?
         }
-        Verb::Heal { volume: Some(VolumeNameArgument(volume)), adopt, dry_run, .. } => {
+        Verb::Heal { volume: Some(volume), adopt, dry_run, .. } => {
             let mut status = 0;
-            let done = recorded(("heal", dry_run), &volume, |driver| {
-                heal::run(driver, &volume, (adopt, dry_run), &mut status)
+            let done = recorded(("heal", dry_run), &volume, |driver, id| {
+                heal::run(driver, id, (adopt, dry_run), &mut status)
             });
             match done {
                 Ok(text) => stage.say(&text),
@@ -95,9 +96,9 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
             stage.say(&text);
             return Ok(status);
         }
-        Verb::Format { volume: VolumeNameArgument(volume), fs_type, mkfs_options, yes } => {
+        Verb::Format { volume, fs_type, mkfs_options, yes } => {
             let request = format::FormatRequest { fs_type, mkfs_options, yes };
-            recorded(("format", !yes), &volume, |driver| format::run(driver, &volume, &request))?
+            recorded(("format", !yes), &volume, |driver, id| format::run(driver, id, &request))?
         }
     };
     stage.say(&text);

@@ -1,28 +1,26 @@
 //! The break-glasses: what the guard protects is given up by a person, who is told first what
 //! breaks.
 
-use super::acting::volume_named;
 use super::terminal::told;
 use crate::driver::Driver;
 use crate::driver::attachment::detach::Force;
 use crate::model::error::Result;
-use crate::model::ids::{NodeName, VolumeName};
+use crate::model::ids::{NodeName, VolumeId};
 
 pub(super) fn detach(
     driver: &Driver<'_>,
-    name: &VolumeName,
+    id: &VolumeId,
     node: Option<&NodeName>,
     dry_run: bool,
 ) -> Result<String> {
-    let id = volume_named(driver, name)?;
     let node = node.filter(|node| node.as_str() != THIS_MACHINE);
     let is_here = node.is_none_or(|node| node == driver.ports.this_node);
     let mut text =
-        if is_here { broken(&driver.releasing.what_would_break(&id)) } else { String::new() };
+        if is_here { broken(&driver.releasing.what_would_break(id)) } else { String::new() };
     if dry_run {
         return Ok(text + "Nothing was changed.\n");
     }
-    let outcome = driver.detaching.detach_exactly(&id, node, Force::Yes)?;
+    let outcome = driver.detaching.detach_exactly(id, node, Force::Yes)?;
     let node = node.unwrap_or(driver.ports.this_node);
     text += &format!("detached {id} from {node} ({outcome:?})\n");
     Ok(text)
@@ -31,13 +29,12 @@ pub(super) fn detach(
 /// What the predecessor's users type for "this machine".
 const THIS_MACHINE: &str = "1";
 
-pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Result<String> {
-    let id = volume_named(driver, name)?;
-    let mut text = broken(&driver.releasing.what_would_break(&id));
+pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
+    let mut text = broken(&driver.releasing.what_would_break(id));
     if dry_run {
         return Ok(text + "Nothing was changed.\n");
     }
-    let released = driver.releasing.release(&id)?;
+    let released = driver.releasing.release(id)?;
     for folder in released.folders {
         text += &told(&format!("unmounted {}", folder.display()));
     }
@@ -52,10 +49,9 @@ pub(super) fn release(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> 
 }
 
 /// Ends the processes of ordinary users that keep the volume in use.
-pub(super) fn end_users(driver: &Driver<'_>, name: &VolumeName, dry_run: bool) -> Result<String> {
-    let id = volume_named(driver, name)?;
+pub(super) fn end_users(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
     let processes =
-        if dry_run { driver.users.users_with(&id)? } else { driver.users.end_users(&id)? };
+        if dry_run { driver.users.users_with(id)? } else { driver.users.end_users(id)? };
     if processes.is_empty() {
         return Ok("no process of an ordinary user keeps it in use\n".to_owned());
     }

@@ -3,12 +3,12 @@
 use super::configured::Configured;
 use super::status::{self, Row};
 use super::terminal::Stage;
-use super::{doctor, explain, history, holders};
-use crate::cli::VolumeNameArgument;
+use super::{doctor, explain, history, holders, naming};
+use crate::cli::TypedVolume;
 use crate::cli::generate;
 use crate::cli::views::{Looking, VolumeChoice};
 use crate::driver::Driver;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::Result;
 use std::time::Duration;
 
 /// Does what the verb says; answers the exit status.
@@ -42,7 +42,12 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
         }),
         Looking::History(arguments) => {
             configured.unseen()?;
-            history::run(arguments, &configured.config, stage)
+            let names = arguments.volume.as_ref().map(|TypedVolume(typed)| {
+                configured.with_driver("history", |driver| {
+                    naming::names_in_the_log(driver, typed, &configured.config)
+                })
+            });
+            history::run(arguments, names.transpose()?, &configured.config, stage)
         }
         Looking::Doctor { json } => doctor::run(&configured, *json, stage),
         Looking::Completions { .. } | Looking::Man { .. } => Ok(0),
@@ -81,34 +86,19 @@ fn about(
     work: impl FnOnce(&Driver<'_>, &Row, Option<&str>) -> Result<u8>,
 ) -> Result<u8> {
     configured.unseen()?;
-    let VolumeNameArgument(name) = &subject.volume;
+    let TypedVolume(typed) = &subject.volume;
     configured.with_driver(verb, |driver| {
-        let unknown = || {
-            Error::new(Kind::Missing, format!("no volume goes by the name {name}"))
-                .hint("disk status shows those of this machine; else give its id in the cloud")
-        };
-        let id = driver.usage.volume_meant(name);
-        let also: Vec<_> = id.iter().cloned().collect();
+        let meant = naming::volume_to_look_at(driver, typed, &configured.config)?;
+        let also: Vec<_> = meant.id.iter().cloned().collect();
         let seen = status::look(driver, &configured.config, &[], &also);
         let is_meant = |row: &&Row| match &row.facts.id {
-            Some(of) => Some(of) == id.as_ref(),
-            None => row.facts.name.as_ref() == Some(name),
+            Some(of) => Some(of) == meant.id.as_ref(),
+            None => row.facts.name.as_ref().is_some_and(|of| meant.names.contains(of.as_str())),
         };
         let by_folder = seen.volumes.iter().find(|row| row.facts.id.is_none() && is_meant(row));
-        let row = by_folder.or_else(|| seen.volumes.iter().find(is_meant)).ok_or_else(unknown)?;
-        if !is_known(row) {
-            return Err(unknown());
-        }
+        let row = by_folder
+            .or_else(|| seen.volumes.iter().find(is_meant))
+            .ok_or_else(|| naming::unknown(typed, &[]))?;
         work(driver, row, seen.cloud_silence.as_deref())
     })
-}
-
-/// Whether anything but the typed name speaks for the volume.
-fn is_known(row: &Row) -> bool {
-    use crate::model::report::facts::{CloudFact, DiskFact};
-    !matches!(row.facts.cloud, CloudFact::Missing)
-        || row.facts.record.is_there
-        || !row.facts.mounts.is_empty()
-        || !matches!(row.facts.disk, DiskFact::None)
-        || row.last_call.is_some()
 }

@@ -120,6 +120,87 @@ fn a_cloud_that_is_silent_is_unknown_and_never_detached() {
     has(&text, &["error cloud", "does not answer"]);
 }
 
+/// Two volumes that this machine remembers, of a cloud that says nothing.
+fn two_remembered(node: &Node) -> TcpListener {
+    let listener = silent_cloud(node);
+    for (id, name, pod) in [(ORDERS, "pvc-orders", "shop/orders-0"), (WEB, "pvc-web", "shop/web-0")]
+    {
+        let folders = ["state/volumes", "run/boot"].map(|folder| node.own().join(folder));
+        let contents = [
+            format!(r#"{{"format":1,"volume":"{id}","name":"{name}"}}"#),
+            format!(r#"{{"volume":"{id}","consumers":{{"uid-of-{name}":"{pod}"}}}}"#),
+        ];
+        for (folder, text) in folders.iter().zip(contents) {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join(format!("{id}.json")), text).unwrap();
+        }
+    }
+    listener
+}
+
+const ORDERS: &str = "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+const WEB: &str = "6f1c9999-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+
+#[test]
+fn a_name_that_is_known_here_needs_no_cloud() {
+    let node = Node::new();
+    let _listener = two_remembered(&node);
+    let label = format!("/dev/incloud-disk/{ORDERS}");
+    for name in [
+        ORDERS,
+        "6f1c2",
+        "pvc-orders",
+        "pvc-o",
+        "shop/orders-0",
+        "orders-0",
+        "uid-of-pvc-orders",
+        &label,
+    ] {
+        let (text, status) = said(&mut node.command(["explain", name]));
+        assert_eq!(status, 0, "{name}: {text}");
+        assert!(text.starts_with(&format!("{ORDERS}  pvc-orders")), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_name_of_several_volumes_is_listed_and_nothing_is_done() {
+    let node = Node::new();
+    let _listener = two_remembered(&node);
+    for words in [&["explain", "6f1c"][..], &["holders", "pvc-"], &["heal", "6f1c", "--dry-run"]] {
+        let (text, status) = said(&mut node.command(words));
+        assert_eq!(status, 1, "{words:?}: {text}");
+        has(
+            &text,
+            &[
+                "2 volumes go by",
+                &format!("volume {ORDERS} (pvc-orders, pods shop/orders-0"),
+                &format!("volume {WEB} (pvc-web, pods shop/web-0"),
+                "nothing was done",
+            ],
+        );
+    }
+}
+
+/// It was said to be well.
+#[test]
+fn a_name_that_nothing_here_knows_and_a_silent_cloud_is_unknown() {
+    let node = Node::new();
+    let _listener = two_remembered(&node);
+    for verb in ["explain", "holders"] {
+        let (text, status) = said(&mut node.command([verb, "pvc-oders"]));
+        assert_eq!(status, 1, "{text}");
+        has(
+            &text,
+            &[
+                "unknown: no volume goes by the name pvc-oders on this machine",
+                "the cloud did not answer",
+                "did you mean pvc-orders?",
+            ],
+        );
+        assert!(!text.contains("verdict"), "{text}");
+    }
+}
+
 #[test]
 fn a_machine_with_nothing_on_it_says_so() {
     if !sees_no_volume("a_machine_with_nothing_on_it_says_so") {

@@ -4,5 +4,6 @@ pub(in crate::driver) mod attachment_view;
 pub(in crate::driver) mod disk_numbers;
 pub(in crate::driver) mod find_disk;
 pub mod find_volume;
+pub mod known_volumes;
 pub(in crate::driver) mod locking;
 pub(in crate::driver) mod memory;

@@ -1,7 +1,6 @@
 //! Who uses a volume, and what the metrics show of this machine.
 
 use crate::cloud::Cloud;
-use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::ownership::{Ownership, words};
 use crate::driver::report::facts::refusals_of;
 use crate::host::clock;
@@ -9,7 +8,7 @@ use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
-use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::ids::VolumeName;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, Process, Tie};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
@@ -33,32 +32,11 @@ pub struct Usage<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) ownership: &'a Ownership<'a>,
     pub(in crate::driver) faces: Faces,
 }
 
 impl Usage<'_> {
-    /// The id of the volume that a person names, as far as this machine knows, and only then the
-    /// cloud: a look must not need it.
-    #[must_use]
-    pub fn volume_meant(&self, name: &VolumeName) -> Option<VolumeId> {
-        let known = self.records.named(name);
-        let as_id = || VolumeId::parse(name.as_str()).ok();
-        known
-            .or_else(|| as_id().filter(|id| self.records.has(id).unwrap_or(true)))
-            .or_else(|| {
-                let table = self.mounts.table().ok()?;
-                let mut ours =
-                    table.mounts().iter().filter(|mount| mount.target.ends_with(name.as_str()));
-                ours.find_map(|mount| {
-                    self.volumes.volume_mounted_at(name, &mount.target).ok().flatten()
-                })
-            })
-            .or_else(|| self.volumes.volume_named(name, None).ok().flatten())
-            .or_else(as_id)
-    }
-
     /// Every process and part of the kernel that uses the volume, on its disk or on those that it
     /// had before.
     #[must_use]

@@ -1,6 +1,6 @@
 //! A node with one volume of each health.
 
-use crate::checks::eventually;
+use crate::checks::{eventually, number_of};
 use crate::holders::run;
 use crate::scene::{Scene, publish, scene};
 use crate::support::Node;
@@ -16,6 +16,8 @@ pub struct Healths {
     pub stale: Volume,
     pub dead: Volume,
     pub ambiguous: Volume,
+    /// The number of the disk that died and did not come back.
+    pub dead_number: String,
     pub pods: Vec<Pod>,
     pub containers: Vec<Container>,
 }
@@ -48,6 +50,7 @@ impl Healths {
 
         let Scene { volume: dead, pod: mail, container: mut cut_off, .. } =
             start("mail-0", Naming::Crio);
+        let dead_number = number_of(&dead.letter()).to_string();
         pull(&dead, &mut cut_off);
 
         let Scene { volume: stale, pod: metrics, container: mut behind, .. } =
@@ -69,6 +72,7 @@ impl Healths {
             stale,
             dead,
             ambiguous,
+            dead_number,
             pods: vec![web, orders, mail, metrics],
             containers,
         }

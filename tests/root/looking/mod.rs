@@ -3,6 +3,7 @@
 
 mod healths;
 mod metrics;
+mod naming;
 mod transcripts;
 
 use crate::checks::nothing_is_left;
@@ -40,7 +41,9 @@ fn each_health_is_seen_by_every_verb() {
     holders(&node, &scene);
     history(&node, &scene);
     doctor(&node, &scene);
+    naming::looks(&node, &scene);
     assert_eq!(node.log(), before, "looking leaves no trace");
+    naming::acts(&node, &scene);
 }
 
 fn status(node: &Node, scene: &Healths) {

@@ -1,0 +1,167 @@
+//! The volumes that this machine and the cloud know, with all that people may call them.
+
+use crate::cloud::{Cloud, CloudVolume};
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::find_volume::Volumes;
+use crate::host::clock::Deadline;
+use crate::host::records::Records;
+use crate::host::{Devices, Mounts, device_nodes, machine};
+use crate::model::disk::device::{DeviceNumber, link_names};
+use crate::model::error::{Error, Result};
+use crate::model::face::Faces;
+use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::known_volume::{KnownVolume, TypedName};
+use crate::model::mount::layout::FolderKind;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// What people may call a volume.
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+pub struct KnownVolumes<'a> {
+    pub(in crate::driver) faces: Faces,
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
+}
+
+impl KnownVolumes<'_> {
+    /// Those that this machine knows; the cloud is not asked. Disks are looked at where a device was
+    /// typed.
+    #[must_use]
+    pub fn here(&self, typed: TypedName<'_>) -> Vec<KnownVolume> {
+        let mut known = Collected::default();
+        let boot = machine::boot_id();
+        for record in self.records.list().unwrap_or_default() {
+            let one = known.volume(&record.volume);
+            // A name that went to another volume since is that one's.
+            let is_its = |name: &&VolumeName| {
+                self.records.named(name).is_none_or(|last| last == record.volume)
+            };
+            one.names.extend(record.name.iter().filter(is_its).map(ToString::to_string));
+            one.consumers.extend(record.consumers.clone());
+            let numbers = record.former_numbers(&boot);
+            one.dead.extend(numbers.filter(|number| self.is_gone(*number)));
+        }
+        for (name, id) in self.records.names() {
+            known.volume(&id).names.insert(name.to_string());
+        }
+        let table = self.mounts.table().unwrap_or_default();
+        for mount in table.mounts() {
+            let place = self.faces.place_of(&mount.target);
+            let label = device_nodes::owner_of(mount);
+            let by_folder = |(_, name): &(FolderKind, VolumeName)| {
+                self.volumes.volume_mounted_at(name, &mount.target).ok().flatten()
+            };
+            let id = label.or_else(|| place.as_ref().and_then(by_folder));
+            let one = match (&id, &place) {
+                (Some(id), _) => known.volume(id),
+                (None, Some((_, name))) => known.without_id(name),
+                (None, None) => continue,
+            };
+            if let Some((kind, name)) = place {
+                one.names.insert(name.to_string());
+                if let FolderKind::Consumer(uid) | FolderKind::Part(uid) = kind {
+                    one.consumers.entry(uid).or_default();
+                }
+            }
+            one.dead.extend([mount.number, mount.disk].into_iter().filter(|n| self.is_gone(*n)));
+        }
+        if let Some(shown) = typed.number.and_then(|n| self.volumes.volume_on(n).ok().flatten()) {
+            known.volume(&shown);
+        }
+        known.finish(|one| self.complete(one, typed))
+    }
+
+    /// The same with what the cloud knows: of this machine's server, and of what was typed. With it why
+    /// the cloud did not answer, if it did not.
+    #[must_use]
+    pub fn everywhere(
+        &self,
+        typed: TypedName<'_>,
+        here: Vec<KnownVolume>,
+        patience: Duration,
+    ) -> (Vec<KnownVolume>, Option<Error>) {
+        let mut known = Collected::from(here);
+        let silence = self.ask(typed, &mut known, self.deadline.at_most(patience)).err();
+        (known.finish(|one| self.complete(one, typed)), silence)
+    }
+
+    fn ask(&self, typed: TypedName<'_>, known: &mut Collected, deadline: Deadline) -> Result<()> {
+        // What this machine remembers of a name is no longer so where the cloud has another one.
+        for one in known.0.values_mut().filter(|one| one.names.contains(typed.text)) {
+            let Some(id) = &one.id else { continue };
+            let volume = self.cloud.volume(id, deadline)?;
+            let name = volume.and_then(|volume| volume.recorded_name);
+            if name.is_some_and(|name| name.as_str() != typed.text) {
+                one.names.remove(typed.text);
+            }
+        }
+        let mut found = Vec::new();
+        if let Ok(name) = VolumeName::parse(typed.text) {
+            found.extend(self.cloud.recorded_as(&name, deadline)?);
+        }
+        if let Ok(id) = VolumeId::parse(typed.text) {
+            found.extend(self.cloud.volume(&id, deadline)?);
+        }
+        if let Some(server) = self.cloud.server(self.this_node, deadline)? {
+            found.extend(self.cloud.attached_to(&server, deadline)?);
+        }
+        for CloudVolume { id, recorded_name, name, .. } in found {
+            let one = known.volume(&id);
+            // The cloud's own name of it counts where no orchestrator recorded one.
+            let called = name.filter(|_| recorded_name.is_none());
+            one.names.extend(recorded_name.map(String::from).or(called));
+        }
+        Ok(())
+    }
+
+    fn complete(&self, one: &mut KnownVolume, typed: TypedName<'_>) {
+        let Some(id) = &one.id else { return };
+        let by_id = Path::new("/dev/disk/by-id");
+        one.links.extend(link_names(id).into_iter().map(|name| by_id.join(name)));
+        one.links.extend([self.cloud.link(id), device_nodes::label_of(id)]);
+        if typed.number.is_some() && one.disk.is_none() {
+            one.disk = self.disks.find_disk(id).ok().flatten().map(|disk| disk.number);
+        }
+    }
+
+    fn is_gone(&self, number: DeviceNumber) -> bool {
+        self.devices.is_gone(number).unwrap_or(false)
+    }
+}
+
+/// Each volume once: by its id, else by the name of its folder.
+#[derive(Default)]
+struct Collected(BTreeMap<(bool, String), KnownVolume>);
+
+impl Collected {
+    fn from(known: Vec<KnownVolume>) -> Self {
+        Self(
+            known
+                .into_iter()
+                .map(|one| ((one.id.is_none(), one.label().to_owned()), one))
+                .collect(),
+        )
+    }
+
+    fn volume(&mut self, id: &VolumeId) -> &mut KnownVolume {
+        let known = || KnownVolume::of(id.clone());
+        self.0.entry((false, id.to_string())).or_insert_with(known)
+    }
+
+    fn without_id(&mut self, name: &VolumeName) -> &mut KnownVolume {
+        self.0.entry((true, name.to_string())).or_default()
+    }
+
+    fn finish(self, complete: impl Fn(&mut KnownVolume)) -> Vec<KnownVolume> {
+        let mut all: Vec<_> = self.0.into_values().collect();
+        all.iter_mut().for_each(complete);
+        all
+    }
+}

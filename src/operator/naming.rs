@@ -1,0 +1,186 @@
+//! The volume that a person means: what was typed, among all that is known of volumes.
+
+use super::{history, journal};
+use crate::configuration::Config;
+use crate::driver::Driver;
+use crate::host::device_nodes;
+use crate::host::records::Records;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::known_volume::{Fit, KnownVolume, Meant, TypedName, meant};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long the cloud is waited for that may know another volume of a name that is known here.
+const TO_CONFIRM: Duration = Duration::from_secs(5);
+
+/// How long it is waited for where only it can know the name.
+const TO_FIND: Duration = Duration::from_secs(30);
+
+/// The volume that a verb takes.
+pub(super) struct Taken {
+    pub(super) id: VolumeId,
+    /// Which one it is, where that is not what was typed.
+    pub(super) taken: Option<String>,
+}
+
+/// The names that the log may have for a volume.
+#[derive(Debug, Default)]
+pub(super) struct NamesInTheLog {
+    pub(super) names: BTreeSet<String>,
+    /// Other names that are near, where nothing known goes by what was typed.
+    pub(super) near: Vec<String>,
+}
+
+fn typed_name(text: &str) -> TypedName<'_> {
+    TypedName { text, number: device_nodes::number_named(text) }
+}
+
+/// The volume that a verb acts on: the cloud is asked too, and a choice is never made.
+pub(super) fn volume_to_act_on(driver: &Driver<'_>, text: &str) -> Result<Taken> {
+    let typed = typed_name(text);
+    let here = driver.known.here(typed);
+    let is_known = matches!(meant(typed, &here), Meant::One(_, fit) if fit != Fit::Prefix);
+    let patience = if is_known { TO_CONFIRM } else { TO_FIND };
+    let (known, silence) = driver.known.everywhere(typed, here, patience);
+    let (one, fit) = only_one(text, meant(typed, &known), silence)?;
+    let Some(id) = one.id.clone() else {
+        return Err(Error::new(Kind::Missing, format!("which volume {text} is could not be told"))
+            .hint(format!("disk explain {text} shows what is mounted under that name")));
+    };
+    let taken = (fit != Fit::Id).then(|| described(one, &fit));
+    Ok(Taken { id, taken })
+}
+
+/// The volume that is looked at. The cloud is asked only about a name that this machine does not know
+/// whole; what the log tells of by its id is known too.
+pub(super) fn volume_to_look_at(
+    driver: &Driver<'_>,
+    text: &str,
+    config: &Config,
+) -> Result<KnownVolume> {
+    let typed = typed_name(text);
+    let here = driver.known.here(typed);
+    match meant(typed, &here) {
+        Meant::One(one, fit) if fit != Fit::Prefix => return Ok(one.clone()),
+        Meant::Several(all) if all.iter().any(|(_, fit)| *fit != Fit::Prefix) => {
+            return Err(several(text, &all));
+        }
+        _ => {}
+    }
+    let (known, silence) = driver.known.everywhere(typed, here, TO_FIND);
+    let found = only_one(text, meant(typed, &known), silence).map(|(one, _)| one.clone());
+    found.or_else(|error| {
+        let told = || {
+            let calls = journal::last_calls(&config.paths.log_dir);
+            calls.iter().any(|entry| entry.volume.as_deref() == Some(text))
+        };
+        match VolumeId::parse(text) {
+            Ok(id) if error.kind != Kind::BadCall && told() => Ok(KnownVolume::of(id)),
+            _ => Err(error),
+        }
+    })
+}
+
+/// The names of a volume in the log, which may be the only place that knows it by now.
+pub(super) fn names_in_the_log(
+    driver: &Driver<'_>,
+    text: &str,
+    config: &Config,
+) -> Result<NamesInTheLog> {
+    let typed = typed_name(text);
+    let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
+    let names = |one: &KnownVolume| {
+        let id = one.id.as_ref().map(VolumeId::as_name);
+        let mut names = id.map(|id| history::names_of(&id, &records)).unwrap_or_default();
+        names.extend(one.names.iter().cloned());
+        NamesInTheLog { names, near: Vec::new() }
+    };
+    let mut known = driver.known.here(typed);
+    if let Meant::One(one, fit) = meant(typed, &known)
+        && fit != Fit::Prefix
+    {
+        return Ok(names(one));
+    }
+    let all = journal::story(&config.paths.log_dir, &journal::LogQuery::default());
+    for entry in all.unwrap_or_default().entries {
+        let Some(Ok(id)) = entry.volume.as_deref().map(VolumeId::parse) else { continue };
+        let at = known.iter().position(|one| one.id.as_ref() == Some(&id)).unwrap_or_else(|| {
+            known.push(KnownVolume::of(id));
+            known.len() - 1
+        });
+        known[at].names.extend(entry.name);
+    }
+    match meant(typed, &known) {
+        Meant::One(one, _) => Ok(names(one)),
+        Meant::Several(all) => Err(several(text, &all)),
+        Meant::None(near) => Ok(NamesInTheLog { names: BTreeSet::from([text.to_owned()]), near }),
+    }
+}
+
+fn only_one<'a>(
+    text: &str,
+    meant: Meant<'a>,
+    silence: Option<Error>,
+) -> Result<(&'a KnownVolume, Fit)> {
+    match (meant, silence) {
+        (Meant::One(one, fit), _) => Ok((one, fit)),
+        (Meant::Several(all), _) => Err(several(text, &all)),
+        (Meant::None(near), None) => Err(unknown(text, &near)),
+        (Meant::None(near), Some(why)) => {
+            let what = format!(
+                "unknown: no volume goes by the name {text} on this machine, and the cloud did not answer: {why}"
+            );
+            let error = Error::new(why.kind, what);
+            Err(match proposed(&near) {
+                Some(near) => error.hint(near),
+                None => error,
+            })
+        }
+    }
+}
+
+/// No volume is called so.
+pub(super) fn unknown(text: &str, near: &[String]) -> Error {
+    Error::new(Kind::Missing, format!("no volume goes by the name {text}")).hint(
+        proposed(near).unwrap_or_else(|| {
+            "disk status shows those of this machine; else give its id in the cloud".to_owned()
+        }),
+    )
+}
+
+/// What may have been meant.
+pub(super) fn proposed(near: &[String]) -> Option<String> {
+    (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
+}
+
+/// It must be said which of them is meant.
+fn several(text: &str, all: &[(&KnownVolume, Fit)]) -> Error {
+    let each: Vec<_> = all.iter().map(|(one, fit)| described(one, fit)).collect();
+    Error::bad_call(format!("{} volumes go by {text}: {}", all.len(), each.join("; ")))
+        .hint("nothing was done; give the id of the one that you mean")
+}
+
+/// A volume with its names, and why it fits.
+fn described(one: &KnownVolume, fit: &Fit) -> String {
+    let because = match fit {
+        Fit::Id => "by its id".to_owned(),
+        Fit::Name => "by its name".to_owned(),
+        Fit::Consumer(name) => format!("by its pod {name}"),
+        Fit::Disk(number) => format!("its disk is {number}"),
+        Fit::DeadMounts(number) => format!("its mounts stood on {number}, which is gone"),
+        Fit::Link => "by a link of its disk".to_owned(),
+        Fit::Prefix => "its name begins so".to_owned(),
+    };
+    let is_other = |name: &&String| one.id.as_ref().is_some_and(|id| id.as_str() != *name);
+    let names: Vec<_> = one.names.iter().filter(is_other).cloned().collect();
+    let pods =
+        one.consumers.iter().map(|(uid, name)| if name.is_empty() { uid.as_str() } else { name });
+    let pods: Vec<_> = pods.collect();
+    let mut about = names;
+    if !pods.is_empty() {
+        about.push(format!("pods {}", pods.join(" ")));
+    }
+    about.push(because);
+    format!("volume {} ({})", one.label(), about.join(", "))
+}
