@@ -10,7 +10,9 @@ pub mod views;
 pub use self::arguments::{NodeNameArgument, TypedVolume, VolumeIdArgument};
 
 use crate::flexvolume::call;
-use clap::{Parser, Subcommand};
+use crate::model::text::distance;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -95,7 +97,14 @@ Examples:
   disk node --root / install --cloud openstack
   disk node --every 300 verify";
 
+const DETACH_USAGE: &str = "\
+disk detach --force [--dry-run] <VOLUME> [NODE]
+       disk detach <NAME> [NODE]";
+
 const DETACH: &str = "\
+Without --force this is kubelet's own call: `disk detach NAME [NODE]` detaches only what is safe to
+detach, and answers one line of JSON. With --force what the guard protects is given up.
+
 Examples:
   disk detach --force pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
   disk detach --force 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 node-b";
@@ -133,7 +142,7 @@ pub enum Verb {
     #[command(subcommand, after_help = LOCAL)]
     Local(LocalVerb),
     /// Detach a volume although it is in use: its mounts die with it
-    #[command(after_help = DETACH)]
+    #[command(after_help = DETACH, override_usage = DETACH_USAGE)]
     Detach {
         /// What the guard protects is given up
         #[arg(long, required = true)]
@@ -255,7 +264,10 @@ pub fn read(arguments: Vec<OsString>, stdout_is_terminal: bool) -> Wanted {
     let is_call = call::WORDS.contains(&word.as_str());
     // kubelet has no terminal: there an unknown word is a person's, who misspelt it.
     if is_verb && is_by_hand || !is_call && (is_verb || stdout_is_terminal) {
-        let arguments = if word == "help" { vec!["--help".into()] } else { arguments };
+        if word == "help" {
+            let verb = arguments.into_iter().skip(1);
+            return clap_reads(&verb.chain(["--help".into()]).collect::<Vec<_>>());
+        }
         return clap_reads(&arguments);
     }
     Wanted::Call { word, arguments: arguments.into_iter().skip(1).collect() }
@@ -265,8 +277,40 @@ fn clap_reads(arguments: &[OsString]) -> Wanted {
     let program = OsString::from("disk");
     match Line::try_parse_from(std::iter::once(&program).chain(arguments)) {
         Ok(line) => Wanted::Verb(line.verb),
-        Err(error) => Wanted::Text { text: error.to_string(), is_error: error.use_stderr() },
+        Err(error) => {
+            let text = error.to_string() + &meant_instead(&error, arguments);
+            Wanted::Text { text, is_error: error.use_stderr() }
+        }
     }
+}
+
+/// The verb or flag that is near one that there is not.
+fn meant_instead(error: &clap::Error, arguments: &[OsString]) -> String {
+    use clap::error::{ContextKind, ContextValue};
+    let wrong = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].into_iter();
+    let wrong = wrong.filter_map(|kind| error.get(kind)).find_map(|value| match value {
+        ContextValue::String(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let is_misspelt =
+        matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument);
+    let Some(wrong) = wrong.filter(|_| is_misspelt) else { return String::new() };
+    let mut command = Line::command();
+    command.build();
+    let mut at = &command;
+    for word in arguments {
+        let Some(verb) = at.find_subcommand(word) else { break };
+        at = verb;
+    }
+    let verbs = at.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let verbs = verbs.map(|verb| verb.get_name().to_owned());
+    let flags = at.get_arguments().filter_map(|one| Some(format!("--{}", one.get_long()?)));
+    let calls = call::WORDS.iter().filter(|_| wrong == arguments[0]).map(|&word| word.to_owned());
+    let all = verbs.chain(flags).chain(calls);
+    let near = all.map(|name| (distance(wrong, &name), name)).min();
+    let most = wrong.chars().count() / 3;
+    let near = near.filter(|(far, _)| *far <= most.clamp(1, 3));
+    near.map(|(_, name)| format!("\ndid you mean {name}?\n")).unwrap_or_default()
 }
 
 /// `1G` and its like: powers of 1024, as people mean them of disks.
@@ -333,6 +377,43 @@ mod tests {
             panic!("kubelet's answer for a person")
         };
         assert!(text.contains("unrecognized subcommand 'statuss'"), "{text}");
+    }
+
+    #[test]
+    fn what_is_misspelt_has_its_neighbour_proposed() {
+        for (words, near) in [
+            (&["statsu"][..], "did you mean status?"),
+            (&["detahc", "x"], "did you mean detach?"),
+            (&["atach"], "did you mean attach?"),
+            (&["local", "creat"], "did you mean create?"),
+            (&["release", "--dryrun", "x"], "did you mean --dry-run?"),
+        ] {
+            let Wanted::Text { text, is_error: true } = read_words(words, true) else {
+                panic!("{words:?}")
+            };
+            assert!(text.contains(near), "{words:?}: {text}");
+        }
+        let Wanted::Text { text, .. } = read_words(&["frobnicate"], true) else { panic!() };
+        assert!(!text.contains("did you mean"), "{text}");
+    }
+
+    #[test]
+    fn help_of_a_verb_is_that_verbs() {
+        for (words, usage) in [
+            (&["help"][..], "Usage: disk <COMMAND>"),
+            (&["help", "detach"], "Usage: disk detach --force [--dry-run] <VOLUME> [NODE]"),
+            (&["detach", "--help"], "disk detach <NAME> [NODE]"),
+            (&["help", "local", "create"], "Usage: disk local create"),
+        ] {
+            let Wanted::Text { text, is_error: false } = read_words(words, true) else {
+                panic!("{words:?}")
+            };
+            assert!(text.contains(usage), "{words:?}: {text}");
+        }
+        assert!(matches!(
+            read_words(&["help", "nonsense"], true),
+            Wanted::Text { is_error: true, .. }
+        ));
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub enum Looking {
         #[arg(long)]
         json: bool,
     },
+    /// Print the names of this machine's volumes and pods, for completions
+    #[command(hide = true, after_help = NAMES)]
+    Names,
     /// Print the completions of a shell
     #[command(hide = true, after_help = COMPLETIONS)]
     Completions {
@@ -70,7 +73,7 @@ pub struct HistoryArguments {
     #[arg(long, value_name = "POD", conflicts_with = "volume",
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub pod: Option<String>,
-    /// Only what happened since: 90s, 30m, 2h, 3d, or a moment (UTC)
+    /// Only what happened since: 30m, 2h, 10:30, yesterday, or a moment (UTC)
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub since: Option<Millis>,
     /// Answer in JSON
@@ -79,8 +82,9 @@ pub struct HistoryArguments {
 }
 
 fn since(text: &str) -> Result<Millis, String> {
-    timestamp::since(text, clock::now())
-        .ok_or_else(|| "write 90s, 30m, 2h, 3d, or a moment such as 2026-11-21 03:50".to_owned())
+    timestamp::since(text, clock::now()).ok_or_else(|| {
+        "write 30m, 2h ago, 3d, 10:30, today, yesterday, last night, or 2026-11-21 03:50".to_owned()
+    })
 }
 
 const STATUS: &str = "\
@@ -116,6 +120,7 @@ What says the same again is counted with the first. Times are UTC.
 Examples:
   disk history pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44
   disk history --pod shop/orders-0 --since 2h
+  disk history orders-0 --since 'last night'
   disk history --since '2026-11-21 03:50' --json";
 
 const HOLDERS: &str = "\
@@ -133,6 +138,10 @@ The exit status says the worst: 0 all is well, 1 a warning, 2 an error.
 Examples:
   sudo disk doctor
   sudo disk doctor --json | jq -r '.findings[] | select(.level != \"ok\") | .fix'";
+
+const NAMES: &str = "\
+Examples:
+  disk names";
 
 const COMPLETIONS: &str = "\
 Examples:

@@ -2,6 +2,7 @@
 
 use super::disk::device::DeviceNumber;
 use super::ids::{ConsumerId, VolumeId};
+use super::text::distance;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -160,22 +161,6 @@ fn nearest(text: &str, known: &[KnownVolume]) -> Vec<String> {
     });
     let sorted: BTreeSet<_> = near.collect();
     sorted.into_iter().map(|(_, name)| name).take(MOST_PROPOSED).collect()
-}
-
-/// How many signs must be changed, put in or left out (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, sign) in one.chars().enumerate() {
-        let mut before = line;
-        row[0] = line + 1;
-        for (column, wanted) in other.iter().enumerate() {
-            let changed = before + usize::from(sign != *wanted);
-            before = row[column + 1];
-            row[column + 1] = changed.min(before + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

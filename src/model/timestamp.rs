@@ -99,18 +99,60 @@ pub fn duration(millis: Millis) -> String {
     }
 }
 
-/// A moment in the past: `90s`, `30m`, `2h`, `3d`, or one that is written out.
+/// A moment in the past, in UTC: `90s`, `30m`, `2h ago`, `3d`, `today`, `yesterday`, `last night` (from 18:00
+/// of the day before), a time of day such as `10:30` (the last that was), or a moment that is written out.
 #[must_use]
 pub fn since(text: &str, now: Millis) -> Option<Millis> {
-    let unit = match text.chars().last()? {
-        's' => 1000,
-        'm' => 60_000,
-        'h' => 3_600_000,
-        'd' => DAY,
-        _ => return parse(text),
+    const EVENING: u64 = 18 * 3_600_000;
+    let midnight = now - now % DAY;
+    match text.trim() {
+        "today" => return Some(midnight),
+        "yesterday" => return midnight.checked_sub(DAY),
+        "last night" => return (midnight + EVENING).checked_sub(DAY),
+        _ => {}
+    }
+    if let Some(at) = time_of_day(text) {
+        let at = midnight + at;
+        return if at <= now { Some(at) } else { at.checked_sub(DAY) };
+    }
+    span(text).map_or_else(|| parse(text), |span| now.checked_sub(span))
+}
+
+/// `10:30` or `10:30:05`, since midnight.
+fn time_of_day(text: &str) -> Option<Millis> {
+    let is_time = text.contains(':') && text.bytes().all(|b| b.is_ascii_digit() || b == b':');
+    let padded = if text.find(':') == Some(1) { format!("0{text}") } else { text.to_owned() };
+    is_time.then(|| parse(&format!("1970-01-01T{padded}"))).flatten()
+}
+
+/// `2h`, `2 h ago`, `10 min`.
+fn span(text: &str) -> Option<Millis> {
+    let text = text.trim();
+    let text = text.strip_suffix("ago").unwrap_or(text).trim_end();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let unit = match unit.trim_start() {
+        "s" | "sec" => 1000,
+        "m" | "min" => 60_000,
+        "h" | "hours" => 3_600_000,
+        "d" | "days" => DAY,
+        _ => return None,
     };
-    let count: u64 = text[..text.len() - 1].parse().ok()?;
-    now.checked_sub(count.checked_mul(unit)?)
+    count.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A moment as a cloud writes it (RFC 3339, or seconds behind an `@`), for people: `2026-11-21 10:19:28 UTC,
+/// 3 min ago`. What is no moment stays as it is.
+#[must_use]
+pub fn told(written: &str, now: Millis) -> String {
+    let seconds = written.strip_prefix('@').and_then(|seconds| seconds.parse::<u64>().ok());
+    let at = seconds.and_then(|seconds| seconds.checked_mul(1000)).or_else(|| parse(written));
+    // The log's own writer knows no later years.
+    let Some(at) = at.filter(|at| *at < 253_402_300_800_000) else { return written.to_owned() };
+    let clock = clock(at);
+    let clock = clock.split('.').next().unwrap_or_default();
+    let ago = now.checked_sub(at).map(|span| format!(", {} ago", duration(span)));
+    format!("{} {clock} UTC{}", day(at), ago.unwrap_or_default())
 }
 
 /// A moment by a clock that survives processes and that cannot be set: the time since the machine
@@ -183,6 +225,38 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_time_is_said_as_people_say_it() {
+        let now = parse("2026-11-21T10:40:00Z").unwrap();
+        for (text, expected) in [
+            ("today", "2026-11-21"),
+            ("yesterday", "2026-11-20"),
+            ("last night", "2026-11-20 18:00"),
+            ("10:30", "2026-11-21 10:30"),
+            ("9:05", "2026-11-21 09:05"),
+            ("23:15", "2026-11-20 23:15"),
+            ("2h ago", "2026-11-21 08:40"),
+            ("10 min ago", "2026-11-21 10:30"),
+            ("2026-11-21 03:50", "2026-11-21 03:50"),
+        ] {
+            assert_eq!(since(text, now), parse(expected), "{text}");
+        }
+        for bad in ["25:00", "10:", ":30", "10:3", "ago", "2 ago", "tomorrow", "-2h"] {
+            assert_eq!(since(bad, now), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_clouds_moment_is_readable() {
+        let now = parse("2026-11-22T10:40:00Z").unwrap();
+        assert_eq!(told("@1795301168", now), "2026-11-21 22:46:08 UTC, 11 h ago");
+        assert_eq!(told("2026-11-22T10:37:00.000000", now), "2026-11-22 10:37:00 UTC, 3 min ago");
+        assert_eq!(told("2026-11-22T10:41:00Z", now), "2026-11-22 10:41:00 UTC");
+        for strange in ["", "@", "@99999999999999999999", "soon"] {
+            assert_eq!(told(strange, now), strange);
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn every_moment_comes_back(at in 0u64..253_402_300_800_000) {
@@ -191,7 +265,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_reader_panic(text in ".{0,40}") {
-            let _ = (parse(&text), since(&text, 5));
+            let _ = (parse(&text), since(&text, 5), told(&text, 5));
         }
     }
 }

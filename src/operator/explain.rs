@@ -7,6 +7,7 @@ use super::timeline::Entry;
 use super::{history, journal, kernel_story};
 use crate::configuration::Config;
 use crate::driver::Driver;
+use crate::host::clock;
 use crate::host::records::Records;
 use crate::model::disk::formatting::{self, FormatRequester};
 use crate::model::error::Result;
@@ -126,8 +127,8 @@ fn cloud(page: &mut Page, facts: &VolumeFacts) {
             for (server, since) in &view.servers {
                 let here =
                     if view.is_here && view.servers.len() == 1 { " (this machine)" } else { "" };
-                let since =
-                    since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
+                let since = since.as_deref().map(|since| timestamp::told(since, clock::now()));
+                let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
                 page.plain("attached to", &format!("{server}{here}{since}"));
             }
             if view.servers.is_empty() {

@@ -25,7 +25,8 @@ use self::acting::recorded;
 use crate::app;
 use crate::cli::views::Looking;
 use crate::cli::{NodeNameArgument, Verb};
-use crate::model::error::Result;
+use crate::host::machine;
+use crate::model::error::{Error, Result};
 use crate::watchdog::Patience;
 use std::time::Duration;
 
@@ -41,9 +42,12 @@ pub fn patience(verb: &Verb) -> Option<Patience> {
     match verb {
         Verb::Node { .. }
         | Verb::Heal { volume: None, .. }
-        | Verb::Look(Looking::Completions { .. } | Looking::Man { .. } | Looking::History(_)) => {
-            None
-        }
+        | Verb::Look(
+            Looking::Names
+            | Looking::Completions { .. }
+            | Looking::Man { .. }
+            | Looking::History(_),
+        ) => None,
         Verb::Detach { .. } | Verb::Release { .. } => {
             Some(Patience { with_hanging: Some(WITH_HANGING) })
         }
@@ -53,8 +57,24 @@ pub fn patience(verb: &Verb) -> Option<Patience> {
     }
 }
 
+/// Whether only root can do it.
+fn needs_root(verb: &Verb) -> bool {
+    match verb {
+        Verb::Detach { .. } | Verb::Release { .. } | Verb::Heal { .. } | Verb::Format { .. } => {
+            true
+        }
+        Verb::Look(_) | Verb::Local(_) | Verb::Node { .. } => false,
+    }
+}
+
 /// Does what the verb says, and speaks on the stage; answers the exit status.
 pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
+    if needs_root(&verb) && !machine::is_root() {
+        // As it was typed: a word that was left out here could do more than was asked for.
+        let words: Vec<_> = std::env::args_os().skip(1).collect();
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        return Err(Error::bad_call(format!("this needs root: sudo disk {}", words.join(" "))));
+    }
     let text = match verb {
         Verb::Look(verb) => return views::run(&verb, stage),
         Verb::Node { root, every, words } => return node::run(root.as_deref(), every, &words),

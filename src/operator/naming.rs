@@ -3,11 +3,12 @@
 use super::{history, journal};
 use crate::configuration::Config;
 use crate::driver::Driver;
-use crate::host::device_nodes;
 use crate::host::records::Records;
+use crate::host::{device_nodes, machine};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::known_volume::{Fit, KnownVolume, Meant, TypedName, meant};
+use crate::model::text::visible;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -118,6 +119,19 @@ pub(super) fn names_in_the_log(
     }
 }
 
+/// All names of volumes and of those that have them, a line each, as far as this machine knows them.
+pub(super) fn all(driver: &Driver<'_>) -> String {
+    let known = driver.known.here(TypedName { text: "", number: None });
+    let mut names = BTreeSet::new();
+    for one in known {
+        names.extend(one.id.map(|id| id.to_string()));
+        names.extend(one.names);
+        let pods = one.consumers.into_iter();
+        names.extend(pods.map(|(uid, name)| if name.is_empty() { uid.to_string() } else { name }));
+    }
+    names.into_iter().map(|name| format!("{}\n", visible(&name))).collect()
+}
+
 fn only_one<'a>(
     text: &str,
     meant: Meant<'a>,
@@ -144,7 +158,12 @@ fn only_one<'a>(
 pub(super) fn unknown(text: &str, near: &[String]) -> Error {
     Error::new(Kind::Missing, format!("no volume goes by the name {text}")).hint(
         proposed(near).unwrap_or_else(|| {
-            "disk status shows those of this machine; else give its id in the cloud".to_owned()
+            if machine::is_root() {
+                "disk status shows those of this machine; else give its id in the cloud".to_owned()
+            } else {
+                "what this machine remembers of names only root may read: try it with sudo"
+                    .to_owned()
+            }
         }),
     )
 }

@@ -31,6 +31,12 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
     }
     let configured = Configured::read();
     match verb {
+        Looking::Names => {
+            // A shell asks while a person types: what cannot be read is no answer, and no complaint.
+            let names = configured.with_driver("names", |driver| Ok(naming::all(driver)));
+            stage.say(&names.unwrap_or_default());
+            Ok(0)
+        }
         Looking::Status { json, watch } => watched(&configured, *json, *watch, stage),
         Looking::Explain(subject) => {
             about(&configured, "explain", subject, |driver, row, silence| {

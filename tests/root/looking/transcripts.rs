@@ -57,7 +57,7 @@ fn normal(text: &str) -> String {
         (r"\d\d:\d\d:\d\d\.\d{3}", "TIME"),
         (r"\b(\d+\s+ms|\d+\.\d\s+s|\d+\s+s|\d+\s+min)\b", "SPAN"),
         (r"mnt:\[\d+\]", "mnt:[N]"),
-        (r"since\s+@\d+", "since N"),
+        (r"\d\d:\d\d:\d\d UTC", "TIME UTC"),
         (r"disk\s+\d+\s+since", "disk N since"),
         (r"\d+\s+\(?(root-[0-9a-f]+|prometheus\b)\)?", "PROCESS"),
         (r"(container|PROCESS)\s+[0-9a-f]{12}", "${1} ID"),
