@@ -3,9 +3,12 @@
 use super::status::Row;
 use super::terminal::{Paint, Stage, cell, hanging};
 use crate::driver::Driver;
+use crate::host::machine;
 use crate::model::error::{Error, Result};
+use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::Answer;
 use crate::model::report::facts::HolderFact;
+use crate::model::text::several;
 use serde::Serialize;
 
 /// The answer.
@@ -17,13 +20,21 @@ pub(super) struct Holding {
     pub(super) unseen: Option<String>,
     /// What could not be read.
     pub(super) untold: Vec<String>,
+    /// The command that sees all, where this user does not.
+    #[serde(skip)]
+    pub(super) sees_all: Option<String>,
 }
 
 pub(super) fn look(driver: &Driver<'_>, row: &Row) -> Holding {
+    let name = row.facts.id.as_ref().map(VolumeId::as_name).or_else(|| row.facts.name.clone());
+    let command = || format!("sudo disk holders {}", name.map(String::from).unwrap_or_default());
+    let sees_all = (!machine::is_root()).then(command);
     match driver.usage.holders(&row.facts) {
-        Answer::Told(found) => Holding { holders: found.all, unseen: None, untold: found.untold },
+        Answer::Told(found) => {
+            Holding { holders: found.all, unseen: None, untold: found.untold, sees_all }
+        }
         Answer::CannotTell(why) => {
-            Holding { holders: Vec::new(), unseen: Some(why), untold: Vec::new() }
+            Holding { holders: Vec::new(), unseen: Some(why), untold: Vec::new(), sees_all }
         }
     }
 }
@@ -46,7 +57,10 @@ pub(super) fn run(driver: &Driver<'_>, row: &Row, json: bool, stage: &mut Stage<
 pub(super) fn text(found: &Holding, paint: Paint) -> String {
     let mut text = String::new();
     if found.holders.is_empty() && found.unseen.is_none() {
-        text += "no process holds it\n";
+        text += match found.untold.is_empty() {
+            true => "no process holds it\n",
+            false => "no process that can be seen from here holds it\n",
+        };
     } else if !found.holders.is_empty() {
         let heads = line(&["PID", "COMMAND", "CONTAINER", "POD"].map(str::to_owned)) + "HOLDS";
         text += &format!("{}\n", paint.dim(&heads));
@@ -65,6 +79,11 @@ pub(super) fn text(found: &Holding, paint: Paint) -> String {
         text += &hanging(&line(&cells), &holds, |line| {
             if holder.is_on_gone_disk { paint.bad(line) } else { line.to_owned() }
         });
+    }
+    if let (Some(command), false) = (&found.sees_all, found.untold.is_empty()) {
+        let places = several(found.untold.len(), "place", "places");
+        let what = format!("Not seen: {places} that only root may read; {command} sees all");
+        return text + &hanging("! ", &what, |line| paint.doubtful(line));
     }
     for what in found.unseen.iter().chain(&found.untold) {
         text += &hanging("! ", &format!("Not seen: {what}"), |line| paint.doubtful(line));

@@ -324,6 +324,13 @@ fn without_root_it_is_said_what_was_not_seen() {
     assert!(row.starts_with("UNKNOWN "), "{text}");
     has(&text, &["Whether it is well is not known", "sudo disk explain"]);
     has(&text, &["its view is unknown", "what this machine remembers"]);
+    let (text, status) = as_a_user(&["holders", &volume.id]);
+    assert_eq!(status, Some(0), "{text}");
+    assert_eq!(text.matches("Not seen").count(), 1, "{text}");
+    has(&text, &[&format!("sudo disk holders {} sees all", volume.id)]);
+    let (text, status) = as_a_user(&["release", &volume.id, "--dry-run"]);
+    assert_eq!(status, Some(1), "{text}");
+    has(&text, &[&format!("this needs root: sudo disk release {} --dry-run", volume.id)]);
     // The configuration that install.sh writes is root's alone.
     crate::holders::run("chmod", &["600", node.config_path().to_str().unwrap()]);
     let (text, status) = as_a_user(&["status"]);
