@@ -51,7 +51,7 @@ pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
         });
         let reply = constant.unwrap_or_else(|_| Err(inside()));
         let reply = reply.unwrap_or_else(|error| subject.failure(&error));
-        return channel.send(&reply.line());
+        return watchdog::send(channel, &reply.line());
     }
     let begin = Instant::now();
     let do_it = || {

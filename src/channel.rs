@@ -6,14 +6,16 @@
 
 use nix::unistd::{dup, dup2_stderr, dup2_stdout, pipe};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::io::{IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The saved stdout.
 #[derive(Debug)]
 pub struct Channel {
     stdout: Option<File>,
+    /// The saved stderr, where a person reads it.
+    terminal: Option<File>,
     used: AtomicBool,
 }
 
@@ -23,16 +25,13 @@ impl Channel {
     pub fn claim() -> Self {
         // std opens every file close-on-exec, but dup does not set that flag: a child would keep
         // the pipe open, and kubelet waits for its end.
-        let stdout = dup(std::io::stdout()).ok().and_then(|copy| {
-            use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-            fcntl(&copy, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
-            Some(File::from(copy))
-        });
+        let stdout = copy_of(std::io::stdout());
+        let terminal = terminal();
         if let Some(nothing) = nothing() {
             let _ = dup2_stdout(&nothing);
             let _ = dup2_stderr(&nothing);
         }
-        Self { stdout, used: AtomicBool::new(false) }
+        Self { stdout, terminal, used: AtomicBool::new(false) }
     }
 
     /// The saved stdout, for the one who answers piece by piece; nothing if an answer was begun.
@@ -52,6 +51,32 @@ impl Channel {
         let Some(mut stdout) = self.stdout.as_ref() else { return false };
         stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_ok()
     }
+
+    /// The terminal of the person who called, if it is one.
+    #[must_use]
+    pub fn terminal(&self) -> Option<File> {
+        self.terminal.as_ref()?.try_clone().ok()
+    }
+
+    /// Says something to a person at a terminal. kubelet has none.
+    pub fn tell(&self, text: &str) {
+        if let Some(mut terminal) = self.terminal.as_ref() {
+            let _ = terminal.write_all(text.as_bytes());
+        }
+    }
+}
+
+/// A copy of stderr, where a person reads it.
+#[must_use]
+pub fn terminal() -> Option<File> {
+    std::io::stderr().is_terminal().then(|| copy_of(std::io::stderr()))?
+}
+
+fn copy_of(stream: impl AsFd) -> Option<File> {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    let copy = dup(stream).ok()?;
+    fcntl(&copy, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
+    Some(File::from(copy))
 }
 
 /// Where unwanted output goes: `/dev/null`, or in a root without one a pipe without a reader.

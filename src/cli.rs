@@ -245,8 +245,8 @@ pub enum LocalVerb {
     /// Pull a volume's disk by surprise: the file system on it dies
     #[command(after_help = YANK)]
     Yank {
-        /// The volume's id
-        id: VolumeIdArgument,
+        /// The volume: an id, a name or a device, or how an id or name begins
+        volume: TypedVolume,
     },
 }
 

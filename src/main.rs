@@ -20,7 +20,9 @@ fn main() -> ExitCode {
         Wanted::Call { word, arguments } => {
             answered(app::answer(&word, &arguments, &Channel::claim()))
         }
-        Wanted::Nothing => answered(Channel::claim().send(&app::answer_to_nothing().line())),
+        Wanted::Nothing => {
+            answered(watchdog::send(&Channel::claim(), &app::answer_to_nothing().line()))
+        }
         Wanted::Text { text, is_error: false } => say(&text),
         Wanted::Text { text, is_error: true } => complain(&text, 2),
         Wanted::Verb(verb) => ExitCode::from(match operator::patience(&verb) {

@@ -5,10 +5,11 @@
 //! worker, for signals and for the deadline; it passes the worker's answer on, or answers in its
 //! place and ends. Whatever was under way is as after a kill: the next call goes on from there.
 
-use crate::channel::Channel;
-use crate::flexvolume::reply::Reply;
+use crate::channel::{self, Channel};
+use crate::flexvolume::reply::{self, Reply};
 use crate::host::left_behind::{self, LeftProcess};
 use crate::host::worker::parent::{News, Terms, Worker};
+use crate::host::worker::progress::Progress;
 use crate::model::error::{Error, Kind};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::wait::WaitStatus;
@@ -48,6 +49,21 @@ impl Subject {
     }
 }
 
+/// Answers a call with this line, and a person beside it; says whether it got out.
+#[must_use]
+pub fn send(channel: &Channel, line: &str) -> bool {
+    let sent = channel.send(line);
+    tell(channel, line);
+    sent
+}
+
+/// The same for the person at a terminal alone.
+fn tell(channel: &Channel, line: &str) {
+    if let Some(sentence) = reply::sentence(line) {
+        channel.tell(&format!("disk: {sentence}\n"));
+    }
+}
+
 /// Lets a worker do a call, which gives its answer by `worker::out`, and passes it on; says
 /// whether an answer got out. `given_up` writes down what the worker cannot any more.
 #[must_use]
@@ -65,20 +81,26 @@ pub fn call(
     });
     let mut worker = match started {
         Ok(worker) => worker,
-        Err(error) => return channel.send(&answer(&error)),
+        Err(error) => return send(channel, &answer(&error)),
     };
     let mut reply = Vec::new();
+    let mut progress = Progress::on(channel.terminal());
     loop {
         // A signal that comes together with the answer comes too late.
-        let why = match worker.next(None) {
+        let why = match worker.next(progress.next_look()) {
             Some(News::Output(bytes)) => {
+                progress.erase();
                 reply.extend(bytes);
                 if reply.ends_with(b"\n") {
                     break;
                 }
                 continue;
             }
-            Some(News::Complaint(_)) | None => continue,
+            Some(News::Complaint(_)) => continue,
+            None => {
+                progress.renew(&worker);
+                continue;
+            }
             Some(News::Signal(signal)) => {
                 Error::new(Kind::Busy, format!("{signal} ended the call"))
                     .hint("the next call goes on from where it stood")
@@ -92,15 +114,20 @@ pub fn call(
                     .hint("its log has the last step; the next call goes on from there")
             }
         };
+        progress.erase();
         let does = worker.does();
         let left = worker.end();
         let why = named(why, &left, does);
-        let sent = channel.send(&answer(&why));
+        let sent = send(channel, &answer(&why));
         worker.settle(&left, PAPERWORK, || given_up(&why));
         return sent;
     }
     let sent = match channel.begin() {
-        Some(stdout) => worker.write(stdout.as_fd(), &reply, LAST_WORDS).is_ok(),
+        Some(stdout) => {
+            let sent = worker.write(stdout.as_fd(), &reply, LAST_WORDS).is_ok();
+            tell(channel, &String::from_utf8_lossy(&reply));
+            sent
+        }
         None => false,
     };
     // What is written after the answer, as the metrics are, is waited for; a thread that hangs is not.
@@ -169,10 +196,16 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
     let mut failed = false;
     let mut asked_to_end: Option<(Signal, Instant)> = None;
     let mut same_call = SameCall::default();
+    let mut progress = Progress::on(channel::terminal());
     loop {
         let look = patience.with_hanging.map(|_| Instant::now() + LOOK);
+        let look = [look, progress.next_look()].into_iter().flatten().min();
         let until = asked_to_end.map(|(_, until)| until).or(look);
         let news = worker.next(until);
+        match &news {
+            Some(_) => progress.erase(),
+            None => progress.renew(&worker),
+        }
         let signal = match news {
             Some(News::Output(bytes)) => {
                 match worker.write(std::io::stdout().as_fd(), &bytes, BY_SIGNAL) {

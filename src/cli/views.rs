@@ -67,7 +67,7 @@ pub struct VolumeChoice {
 /// What is to be told.
 #[derive(Debug, Args)]
 pub struct HistoryArguments {
-    /// The volume: an id, a name, a pod or a device, or how an id or name begins; all if none is named
+    /// The volume: an id, a name, a pod or a device; all if none is named
     pub volume: Option<TypedVolume>,
     /// Only what has to do with this pod: namespace/name, its name, or its UID
     #[arg(long, value_name = "POD", conflicts_with = "volume",

@@ -464,8 +464,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         places: &places,
         let_go_volumes: &let_go_volumes,
     };
-    let usage =
-        Usage { cloud, devices, mounts, records, census, faces, ownership: &ownership };
+    let usage = Usage { cloud, devices, mounts, records, census, faces, ownership: &ownership };
     work(&Driver {
         ports,
         attaching: &attaching,

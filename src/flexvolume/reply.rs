@@ -124,6 +124,25 @@ impl Reply {
     }
 }
 
+/// What a line of an answer says, in a sentence for a person who called by hand.
+#[must_use]
+pub fn sentence(line: &str) -> Option<String> {
+    let reply: serde_json::Value = serde_json::from_str(line).ok()?;
+    let text = |key: &str| reply.get(key).and_then(serde_json::Value::as_str);
+    Some(match text("status")? {
+        "Success" => {
+            match (text("device"), reply.get("attached").and_then(serde_json::Value::as_bool)) {
+                (Some(device), _) => format!("done, the device is {device}"),
+                (None, Some(true)) => "done, it is attached".to_owned(),
+                (None, Some(false)) => "done, it is not attached".to_owned(),
+                (None, None) => "done".to_owned(),
+            }
+        }
+        "Failure" => format!("failed: {}", text("message").unwrap_or_default()),
+        _ => "this driver has no such call; disk --help shows calls and verbs".to_owned(),
+    })
+}
+
 /// One line that shows what it quotes, not too long, without `%`: kubelet uses the message as a format string.
 fn plain(text: &str, most: usize) -> String {
     shortened(&visible(text).replace('%', " percent"), most).into_owned()
@@ -162,6 +181,19 @@ mod tests {
         assert!(line.contains("unmount volume v: /x") && line.len() < 1000, "{line}");
         let error = Error::refused("a").hint("x".repeat(4000));
         assert!(Reply::failure("unmount", "v", &error, "c1").line().len() < 1000);
+    }
+
+    #[test]
+    fn an_answer_is_a_sentence_for_people() {
+        let error = Error::refused("it is in use").hint("disk release v");
+        let line = Reply::failure("detach", "volume v", &error, "c1").line();
+        let told = "failed: detach volume v: it is in use; disk release v [call c1]";
+        assert_eq!(sentence(&line).as_deref(), Some(told));
+        assert_eq!(sentence(&Reply::success().line()).as_deref(), Some("done"));
+        let attached = sentence(&Reply::attached(false).line());
+        assert_eq!(attached.as_deref(), Some("done, it is not attached"));
+        assert!(sentence(&Reply::not_supported().line()).unwrap().contains("no such call"));
+        assert_eq!(sentence("{"), None);
     }
 
     #[test]

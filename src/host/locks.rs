@@ -192,7 +192,7 @@ impl Locks {
         let deadline = self.patience.map_or(deadline, |patience| deadline.at_most(patience));
         let path = self.folder.join(format!("{id}.lock"));
         let steps = Steps::between(Duration::from_millis(1), Duration::from_millis(50));
-        let mut waits = false;
+        let mut waits = None;
         for step in steps {
             if let Err(error) = files::make_private_folder(&self.folder) {
                 return Ok(Locked::Impossible(error));
@@ -216,9 +216,10 @@ impl Locks {
                     return Ok(Locked::Held(Lock { path, file }));
                 }
                 Ok(()) => continue,
-                Err(TryLockError::WouldBlock) if waits => {}
+                Err(TryLockError::WouldBlock) if waits.is_some() => {}
                 Err(TryLockError::WouldBlock) => {
-                    waits = true;
+                    let at_most = deadline.remaining();
+                    waits = Some(worker::waits_for(&format_args!("the lock of {id}"), at_most));
                     failpoints::step("locks.waits");
                 }
                 Err(TryLockError::Error(error)) => {

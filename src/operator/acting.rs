@@ -1,7 +1,7 @@
 //! A driver that acts for a person: who asked for it is logged, and what came of it is counted.
 
+use super::naming;
 use super::terminal::told;
-use super::{naming, sweep};
 use crate::app::{self, report};
 use crate::cli::TypedVolume;
 use crate::configuration::Config;
@@ -13,6 +13,7 @@ use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::report::metrics::Sample;
 use crate::wiring::{self, Setting};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ pub(super) fn recorded(
     let _is_logged = log::start(&config);
     let id = log::new_call_id();
     let _span = tracing::error_span!("verb", id, op = verb).entered();
-    let begun = |object: &str| {
+    let note_begin = |object: &str| {
         let object = format!("volume {object}");
         let dry_run = dry_run.then_some(true);
         tracing::info!(who = host::machine::who_asks(), object, dry_run, "begin");
@@ -43,16 +44,17 @@ pub(super) fn recorded(
     let deadline = Deadline::after(PATIENCE);
     let done = measured(verb, &config, origin.as_deref(), deadline, |driver| {
         let found = naming::volume_to_act_on(driver, typed);
-        begun(found.as_ref().map_or(typed, |found| found.id.as_str()));
+        note_begin(found.as_ref().map_or(typed, |found| found.id.as_str()));
         is_begun = true;
         let found = found?;
         if let Some(words) = found.taken {
-            sweep::say(&told(&words));
+            // To a reader who may have gone: what is done does not depend on it.
+            let _ = host::worker::out().write_all(told(&words).as_bytes());
         }
         work(driver, &found.id)
     });
     if !is_begun {
-        begun(typed);
+        note_begin(typed);
     }
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &done {

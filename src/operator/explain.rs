@@ -4,7 +4,7 @@ use super::holders::{self, Holding};
 use super::status::Row;
 use super::terminal::{Paint, Stage, hanging};
 use super::timeline::Entry;
-use super::{history, journal, kernel_story};
+use super::{history, journal, kernel_story, naming};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host::clock;
@@ -56,7 +56,7 @@ pub(super) fn run(
 fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
     let query =
-        journal::LogQuery { volume: history::names_of(name, &records), ..Default::default() };
+        journal::LogQuery { volume: naming::names_of(name, &records), ..Default::default() };
     let mut entries = journal::story(&config.paths.log_dir, &query).unwrap_or_default().entries;
     entries.drain(..entries.len().saturating_sub(LAST));
     // A volume that was mounted and has no disk now: the kernel may have said why.

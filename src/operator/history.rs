@@ -12,7 +12,6 @@ use crate::host::clock;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::error::Result;
-use crate::model::ids::VolumeName;
 use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::Refusal;
 use crate::model::report::tear_down::TearDown;
@@ -61,18 +60,6 @@ fn of(config: &Config, volume: BTreeSet<String>, arguments: &HistoryArguments) -
     let query =
         LogQuery { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
     journal::story(&config.paths.log_dir, &query)
-}
-
-/// A volume's names: what was typed, and what this machine remembers beside it.
-pub(super) fn names_of(name: &VolumeName, records: &Records) -> BTreeSet<String> {
-    let mut names = BTreeSet::from([name.to_string()]);
-    names.extend(records.named(name).map(|id| id.to_string()));
-    for record in records.list().unwrap_or_default() {
-        if record.volume.as_str() == name.as_str() {
-            names.extend(record.name.map(|name| name.to_string()));
-        }
-    }
-    names
 }
 
 /// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.

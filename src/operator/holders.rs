@@ -57,9 +57,10 @@ pub(super) fn run(driver: &Driver<'_>, row: &Row, json: bool, stage: &mut Stage<
 pub(super) fn text(found: &Holding, paint: Paint) -> String {
     let mut text = String::new();
     if found.holders.is_empty() && found.unseen.is_none() {
-        text += match found.untold.is_empty() {
-            true => "no process holds it\n",
-            false => "no process that can be seen from here holds it\n",
+        text += if found.untold.is_empty() {
+            "no process holds it\n"
+        } else {
+            "no process that can be seen from here holds it\n"
         };
     } else if !found.holders.is_empty() {
         let heads = line(&["PID", "COMMAND", "CONTAINER", "POD"].map(str::to_owned)) + "HOLDS";

@@ -1,11 +1,14 @@
 //! `disk local …`: what a cloud's own console would do.
 
-use crate::cli::{LocalVerb, VolumeIdArgument};
+use super::naming;
+use crate::cli::{LocalVerb, TypedVolume, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
 use crate::configuration::{CloudKind, Config};
 use crate::host::clock::Deadline;
 use crate::host::devices::SysfsDevices;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::known_volume::KnownVolume;
 use crate::model::text::visible;
 use crate::wiring;
 use std::time::Duration;
@@ -39,7 +42,8 @@ pub fn run(verb: LocalVerb, config: &Config) -> Result<String> {
             cloud.delete(&id, deadline)?;
             Ok(format!("deleted {id}\n"))
         }
-        LocalVerb::Yank { id: VolumeIdArgument(id) } => {
+        LocalVerb::Yank { volume: TypedVolume(typed) } => {
+            let id = volume_to_pull(&cloud, &typed)?;
             let pulled = cloud.yank(&id, deadline)?;
             let fate = if pulled.killed_file_system {
                 "the file system on it is dead"
@@ -50,6 +54,20 @@ pub fn run(verb: LocalVerb, config: &Config) -> Result<String> {
         }
         LocalVerb::List => list(&cloud),
     }
+}
+
+/// The volume that was typed, among those of this cloud.
+fn volume_to_pull(cloud: &LocalCloud<'_>, typed: &str) -> Result<VolumeId> {
+    let mut known = Vec::new();
+    for (file, view) in cloud.list()? {
+        let names = view.name.into_iter().chain(view.recorded_name.map(String::from));
+        known.push(KnownVolume {
+            names: names.collect(),
+            disk: cloud.disk(&file.id)?.map(|disk| disk.number),
+            ..KnownVolume::of(file.id)
+        });
+    }
+    naming::one_of(typed, &known)
 }
 
 fn list(cloud: &LocalCloud<'_>) -> Result<String> {

@@ -1,12 +1,12 @@
 //! The volume that a person means: what was typed, among all that is known of volumes.
 
-use super::{history, journal};
+use super::journal;
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host::records::Records;
 use crate::host::{device_nodes, machine};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::VolumeId;
+use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::known_volume::{Fit, KnownVolume, Meant, TypedName, meant};
 use crate::model::text::visible;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const TO_CONFIRM: Duration = Duration::from_secs(5);
 
 /// How long it is waited for where only it can know the name.
-const TO_FIND: Duration = Duration::from_secs(30);
+const TO_FIND: Duration = Duration::from_secs(10);
 
 /// The volume that a verb takes.
 pub(super) struct Taken {
@@ -44,7 +44,13 @@ pub(super) fn volume_to_act_on(driver: &Driver<'_>, text: &str) -> Result<Taken>
     let is_known = matches!(meant(typed, &here), Meant::One(_, fit) if fit != Fit::Prefix);
     let patience = if is_known { TO_CONFIRM } else { TO_FIND };
     let (known, silence) = driver.known.everywhere(typed, here, patience);
-    let (one, fit) = only_one(text, meant(typed, &known), silence)?;
+    let (one, fit) = only_one(text, meant(typed, &known), silence.clone())?;
+    if let (Fit::Prefix, Some(why)) = (&fit, silence) {
+        let label = one.label();
+        let what = format!("{text} is how {label} begins, but the cloud did not answer: {why}");
+        return Err(Error::new(why.kind, what)
+            .hint("another volume may begin so too; give the whole id or name"));
+    }
     let Some(id) = one.id.clone() else {
         return Err(Error::new(Kind::Missing, format!("which volume {text} is could not be told"))
             .hint(format!("disk explain {text} shows what is mounted under that name")));
@@ -93,7 +99,7 @@ pub(super) fn names_in_the_log(
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
     let names = |one: &KnownVolume| {
         let id = one.id.as_ref().map(VolumeId::as_name);
-        let mut names = id.map(|id| history::names_of(&id, &records)).unwrap_or_default();
+        let mut names = id.map(|id| names_of(&id, &records)).unwrap_or_default();
         names.extend(one.names.iter().cloned());
         NamesInTheLog { names, near: Vec::new() }
     };
@@ -129,7 +135,25 @@ pub(super) fn all(driver: &Driver<'_>) -> String {
         let pods = one.consumers.into_iter();
         names.extend(pods.map(|(uid, name)| if name.is_empty() { uid.to_string() } else { name }));
     }
-    names.into_iter().map(|name| format!("{}\n", visible(&name))).collect()
+    names.iter().flat_map(|name| [visible(name), "\n".into()]).collect()
+}
+
+/// A volume's names: what was typed, and what this machine remembers beside it.
+pub(super) fn names_of(name: &VolumeName, records: &Records) -> BTreeSet<String> {
+    let mut names = BTreeSet::from([name.to_string()]);
+    names.extend(records.named(name).map(|id| id.to_string()));
+    for record in records.list().unwrap_or_default() {
+        if record.volume.as_str() == name.as_str() {
+            names.extend(record.name.map(|name| name.to_string()));
+        }
+    }
+    names
+}
+
+/// The one of these volumes that was typed.
+pub(super) fn one_of(text: &str, known: &[KnownVolume]) -> Result<VolumeId> {
+    let (one, _) = only_one(text, meant(typed_name(text), known), None)?;
+    one.id.clone().ok_or_else(|| unknown(text, &[]))
 }
 
 fn only_one<'a>(

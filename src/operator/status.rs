@@ -1,7 +1,7 @@
 //! `disk status`: every volume of this machine at a glance.
 
 use super::journal;
-use super::terminal::{Paint, Stage, cell, hanging, line_of};
+use super::terminal::{Paint, Stage, cell, hanging, line_of, width};
 use super::timeline::{Ending, Entry};
 use crate::configuration::Config;
 use crate::driver::Driver;
@@ -94,6 +94,15 @@ pub(super) fn say(status: &Status, json: bool, stage: &mut Stage<'_>) -> Result<
 const HEADS: [&str; 4] = ["HEALTH", "POD", "VOLUME", "DISK"];
 const WIDTHS: [usize; 4] = [11, 24, 36, 14];
 
+/// Names are cut on a narrow terminal.
+fn widths() -> [usize; 4] {
+    const GAPS: usize = 6;
+    let [health, pod, volume, disk] = WIDTHS;
+    let names = width().saturating_sub(health + disk + GAPS);
+    let pod = (names * 2 / 5).clamp(12, pod);
+    [health, pod, names.saturating_sub(pod).clamp(12, volume), disk]
+}
+
 /// The table, for people.
 pub(super) fn text(status: &Status, paint: Paint, now: Millis) -> String {
     let mut text = String::new();
@@ -148,7 +157,7 @@ fn summary(status: &Status) -> String {
 /// Cells beside each other; the first one is painted.
 fn line(cells: &[String; 4], paint: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
-    for (place, (told, width)) in cells.iter().zip(WIDTHS).enumerate() {
+    for (place, (told, width)) in cells.iter().zip(widths()).enumerate() {
         let told = cell(told, width);
         let blanks = &told[told.trim_end().len()..];
         match place {
@@ -182,8 +191,14 @@ fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
     let mut tell = |what: &str, paint: &dyn Fn(&str) -> String| {
         text += &hanging(&indent, what, paint);
     };
-    if pods.len() > 1 || pods.iter().any(|pod| shortened(pod) != *pod || pod.len() > WIDTHS[1]) {
+    // What the table cuts must still be there to be copied.
+    let [_, of_pod, of_volume, _] = widths();
+    let is_cut = |pod: &&str| shortened(pod) != *pod || pod.len() > of_pod;
+    if pods.len() > 1 || pods.iter().any(is_cut) {
         tell(&format!("used by {}", pods.join(", ")), &str::to_owned);
+    }
+    if cells[2].len() > of_volume {
+        tell(&format!("volume {}", cells[2]), &str::to_owned);
     }
     if let Some(consequence) = &verdict.consequence {
         tell(consequence, &str::to_owned);

@@ -6,7 +6,7 @@ use crate::model::mount::staleness::MountVerdict;
 use crate::model::report::facts::{
     CloudFact, CloudView, Disk, MountFact, PodFact, RecordFact, Role,
 };
-use crate::operator::terminal::WIDTH;
+use crate::operator::terminal::width;
 
 fn facts(id: &str) -> VolumeFacts {
     let mount = |role, verdict, place: &str| {
@@ -77,7 +77,7 @@ fn the_table_is_aligned_and_fits() {
     let mut long = facts(&"x".repeat(128));
     long.name = None;
     let text = plain(&status(vec![facts("6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5"), long]));
-    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= width()), "{text}");
     // What is cut can still be copied.
     let joined: String = text.split_whitespace().collect();
     assert!(joined.contains(&"x".repeat(128)), "{text}");

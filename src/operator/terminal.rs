@@ -8,8 +8,20 @@ use crate::model::text::visible;
 use std::io::{ErrorKind, Write};
 use unicode_width::UnicodeWidthChar;
 
+/// Lines are no longer than this where no terminal says how wide it is.
+const USUAL: usize = 100;
+
+/// No terminal is taken for narrower.
+const LEAST: usize = 60;
+
 /// Lines are no longer than this.
-pub(super) const WIDTH: usize = 100;
+pub(super) fn width() -> usize {
+    width_for(worker::columns())
+}
+
+fn width_for(columns: Option<usize>) -> usize {
+    columns.map_or(USUAL, |columns| columns.max(LEAST))
+}
 
 /// Where a verb speaks.
 #[expect(missing_debug_implementations, reason = "it borrows a stream")]
@@ -127,7 +139,7 @@ pub(super) fn told(text: &str) -> String {
 
 /// One line that fits beside an indent.
 pub(super) fn line_of(text: &str, indent: usize) -> String {
-    cut(text, WIDTH.saturating_sub(indent))
+    cut(text, width().saturating_sub(indent))
 }
 
 /// A cell of a table: the text in exactly so many columns.
@@ -169,7 +181,7 @@ pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -
     let first = &*visible(first);
     let indent = width_of(first);
     let mut told = String::new();
-    for (number, line) in wrapped(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
+    for (number, line) in wrapped(text, width().saturating_sub(indent)).iter().enumerate() {
         let begin = if number == 0 { first.to_owned() } else { " ".repeat(indent) };
         told += format!("{begin}{}", paint(line)).trim_end();
         told.push('\n');
@@ -180,6 +192,11 @@ pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_as_wide_as_the_terminal() {
+        assert_eq!((width_for(None), width_for(Some(180)), width_for(Some(20))), (100, 180, 60));
+    }
 
     #[test]
     fn long_texts_are_cut_and_broken() {

@@ -162,6 +162,50 @@ fn a_name_that_is_known_here_needs_no_cloud() {
     }
 }
 
+/// It was silent for as long as the call may take.
+#[test]
+fn a_person_who_waits_is_told_for_what() {
+    let (test, node) = ("a_person_who_waits_is_told_for_what", Node::new());
+    let _listener = silent_cloud(&node);
+    let configured = fs::read_to_string(node.config_path()).unwrap();
+    fs::write(node.config_path(), configured + "[deadline]\ndetach = 5\n").unwrap();
+    // kubelet's pipe has the answer alone.
+    let (line, _) = said(&mut node.command(["detach", "pv-1", "node-a"]));
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&answer["status"], line.lines().count()), (&"Failure".into(), 1));
+    let Some((_, shown)) = on_a_terminal(test, &node, "detach pv-1 node-a") else { return };
+    has(
+        &shown,
+        &["waiting for ", "at 127.0.0.1", "s of 5; Ctrl-C is safe", "disk: failed: detach"],
+    );
+    let (waiting, answered) = shown.rsplit_once("\x1b[K").unwrap();
+    assert!(waiting.contains("Ctrl-C"), "{shown}");
+    let line = answered.lines().next().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(line).unwrap()["status"], "Failure", "{shown}");
+}
+
+#[test]
+fn a_line_is_as_wide_as_the_terminal() {
+    let (test, node) = ("a_line_is_as_wide_as_the_terminal", Node::new());
+    let of_width = |columns: usize| {
+        let disk = crate::support::DISK;
+        let words = format!("--version; stty cols {columns}; '{disk}' doctor");
+        let (_, shown) = on_a_terminal(test, &node, &words)?;
+        // Without the colours.
+        let plain: String = shown
+            .split('\x1b')
+            .map(|part| {
+                part.trim_start_matches(|sign: char| sign == '[' || sign.is_ascii_digit())
+                    .trim_start_matches('m')
+            })
+            .collect();
+        Some(plain.lines().skip(1).map(|line| line.chars().count()).collect::<Vec<_>>())
+    };
+    let (Some(narrow), Some(wide)) = (of_width(70), of_width(180)) else { return };
+    assert!(narrow.iter().all(|width| *width <= 70), "{narrow:?}");
+    assert!(wide.iter().any(|width| *width > 100) && wide.len() < narrow.len(), "{wide:?}");
+}
+
 /// A shell asks for them while a person types.
 #[test]
 fn names_are_told_without_the_cloud_and_without_a_trace() {
@@ -197,6 +241,23 @@ fn a_name_of_several_volumes_is_listed_and_nothing_is_done() {
             ],
         );
     }
+}
+
+#[test]
+fn a_verb_that_acts_takes_what_is_known_here_and_no_beginning_that_the_cloud_cannot_confirm() {
+    let test =
+        "a_verb_that_acts_takes_what_is_known_here_and_no_beginning_that_the_cloud_cannot_confirm";
+    if !nix::unistd::geteuid().is_root() {
+        return skip(test, "needs root");
+    }
+    let node = Node::new();
+    let _listener = two_remembered(&node);
+    let (text, status) = said(&mut node.command(["heal", "shop/orders-0", "--dry-run"]));
+    assert_eq!(status, 0, "{text}");
+    has(&text, &[&format!("volume {ORDERS} (pvc-orders"), "no mount of it stands on a dead disk"]);
+    let (text, status) = said(&mut node.command(["heal", "pvc-o", "--dry-run"]));
+    assert_eq!(status, 1, "{text}");
+    has(&text, &[&format!("pvc-o is how {ORDERS} begins"), "the cloud did not answer"]);
 }
 
 /// It was said to be well.

@@ -139,8 +139,11 @@ fn call_words_answer_json_on_a_terminal_too() {
     {
         let Some((status, shown)) = on_a_terminal(test, &node, arguments) else { return };
         assert_eq!(status, 0, "{shown}");
-        let reply: Value = serde_json::from_str(&shown).unwrap();
+        // The person reads a sentence beside it, on stderr.
+        let (line, sentence) = shown.split_once('\n').unwrap();
+        let reply: Value = serde_json::from_str(line).unwrap();
         assert_eq!(reply["status"], expected, "{shown}");
+        assert!(sentence.starts_with("disk: ") && sentence.lines().count() == 1, "{shown}");
     }
 }
 

@@ -7,6 +7,7 @@
 use super::client::{self, innermost};
 use super::limiter::{Lane, Limiter};
 use crate::host::clock::{Deadline, jittered};
+use crate::host::worker;
 use crate::model::cloud::access::Access;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::pauses::Steps;
@@ -83,6 +84,7 @@ impl Http {
         let lane =
             if request.method == Method::GET { Lane::Read } else { Lane::Change(request.about) };
         let asked = format!("{} at {}", request.service, host_of(&request.url));
+        let _waiting = worker::waits_for(&format_args!("{asked}"), deadline.remaining());
         let mut last: Option<Error> = None;
         // What the service itself said is worth more than that it says nothing any more.
         let mut said: Option<Error> = None;

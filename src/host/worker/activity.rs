@@ -14,7 +14,7 @@ const CHILDREN: usize = 12;
 const LONGEST: usize = 240;
 
 /// Milliseconds since the machine's start.
-fn now_in_milliseconds() -> u64 {
+pub(super) fn now_in_milliseconds() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
     now.map_or(0, |now| u64::try_from(now.num_milliseconds()).unwrap_or(0))
 }
@@ -36,6 +36,8 @@ pub(super) struct Board {
     pub(super) own: Slot,
     /// The file of the driver's own that it uses: that one may lie on a disk that hangs too.
     pub(super) file: Slot,
+    /// Whom it waits for: a service or a lock.
+    pub(super) wait: Slot,
     /// The disk that it works on: major, minor, the kernel's count of disks (0 is unknown).
     disk: [AtomicU32; 2],
     sequence: AtomicU64,
@@ -97,6 +99,7 @@ impl Board {
         Self {
             own: Slot::empty(),
             file: Slot::empty(),
+            wait: Slot::empty(),
             disk: [const { AtomicU32::new(0) }; 2],
             sequence: AtomicU64::new(0),
             children: [const { Slot::empty() }; CHILDREN],
@@ -117,6 +120,7 @@ impl Board {
     pub(super) fn clear(&self) {
         self.own.clear();
         self.file.clear();
+        self.wait.clear();
         self.works_on((0, 0), None);
         for slot in &self.children {
             slot.clear();

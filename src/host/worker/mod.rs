@@ -13,10 +13,12 @@
 
 mod activity;
 mod caller;
+mod columns;
 mod messages;
 pub mod parent;
+pub mod progress;
 
-pub use self::caller::{caller, is_seen};
+pub use self::caller::{caller, columns, is_seen};
 
 use crate::model::disk::device::DeviceNumber;
 use activity::Slot;
@@ -70,6 +72,26 @@ pub struct Using {
 impl Drop for Using {
     fn drop(&mut self) {
         activity::board().file.write("");
+    }
+}
+
+/// The service or the lock that is waited for until the guard is dropped, and how long at most: for a
+/// person who waits as well.
+#[must_use]
+pub fn waits_for(what: &std::fmt::Arguments<'_>, at_most: Duration) -> Waiting {
+    activity::board().wait.write(&format!("{} {what}", at_most.as_millis().div_ceil(1000)));
+    Waiting { _private: () }
+}
+
+/// Something is waited for.
+#[derive(Debug)]
+pub struct Waiting {
+    _private: (),
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        activity::board().wait.write("");
     }
 }
 

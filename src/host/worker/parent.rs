@@ -1,6 +1,6 @@
 //! The waiting process's side.
 
-use super::activity::{Board, share};
+use super::activity::{Board, now_in_milliseconds, share};
 use super::caller;
 use super::messages::{self, Word};
 use crate::failpoints;
@@ -205,6 +205,15 @@ impl Worker {
                 })
             }
         }
+    }
+
+    /// Whom it waits for, for how long it has, and for how long it will at most, in seconds.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<(String, u64, u64)> {
+        let entry = self.board.wait.read();
+        let (at_most, whom) = entry.text.split_once(' ')?;
+        let so_far = now_in_milliseconds().saturating_sub(entry.since) / 1000;
+        Some((whom.to_owned(), so_far, at_most.parse().ok()?))
     }
 
     /// How long the work may take in all.
