@@ -245,10 +245,10 @@ fn a_name_of_several_volumes_is_listed_and_nothing_is_done() {
 
 #[test]
 fn a_verb_that_acts_takes_what_is_known_here_and_no_beginning_that_the_cloud_cannot_confirm() {
-    let test =
+    let name =
         "a_verb_that_acts_takes_what_is_known_here_and_no_beginning_that_the_cloud_cannot_confirm";
     if !nix::unistd::geteuid().is_root() {
-        return skip(test, "needs root");
+        return skip(name, "needs root");
     }
     let node = Node::new();
     let _listener = two_remembered(&node);
