@@ -190,7 +190,10 @@ mod tests {
         let page = page(status).unwrap();
         let (_, table) = page.split_once(".nf\n").unwrap();
         let (table, _) = table.split_once(".fi\n").unwrap();
-        assert!(table.contains("\n  ok         as it should be\n  guarded    a tear"), "{page}");
+        assert!(
+            table.contains("\n  ok           as it should be\n  let\\-go       kubelet"),
+            "{page}"
+        );
         assert_eq!(as_written(".x 'a' \\n"), ".SH EXTRA\n.nf\n\\&.x \\(aqa\\(aq \\en\n.fi\n");
     }
 

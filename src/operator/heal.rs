@@ -1,8 +1,7 @@
 //! `disk heal`: what the calls do by themselves, by hand and with the plan first.
 
-use super::sweep::say;
 use super::switched::{notes, word};
-use super::terminal::told;
+use super::terminal::{say, told};
 use crate::driver::Driver;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;

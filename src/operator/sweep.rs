@@ -8,7 +8,7 @@ use super::acting::measured;
 use super::heal::{HELD, WAITS};
 use super::kernel_story;
 use super::switched::{notes, word};
-use super::terminal;
+use super::terminal::{self, say};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::driver::attachment::take_down::TakenDown;
@@ -463,10 +463,4 @@ fn told_of_found(one: &FoundMount) -> (String, String) {
         Err(error) => format!("not adopted: {folder}: {error}"),
     };
     (folder.to_string(), line)
-}
-
-/// To a reader who may have gone: what is done does not depend on it.
-pub(super) fn say(text: &str) {
-    let mut out = worker::out();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

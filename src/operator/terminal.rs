@@ -104,6 +104,12 @@ impl Paint {
     }
 }
 
+/// To a reader who may have gone: what is done does not depend on it.
+pub(super) fn say(text: &str) {
+    let mut out = worker::out();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 /// How many columns a sign takes: those of East Asia take two.
 fn columns_of(sign: char) -> usize {
     UnicodeWidthChar::width(sign).unwrap_or(1)
