@@ -150,9 +150,15 @@ pub(super) fn names_of(name: &VolumeName, records: &Records) -> BTreeSet<String>
     names
 }
 
-/// The one of these volumes that was typed.
+/// The one of these volumes that was typed; an id that is near none of them is for the cloud to refuse.
 pub(super) fn one_of(text: &str, known: &[KnownVolume]) -> Result<VolumeId> {
-    let (one, _) = only_one(text, meant(typed_name(text), known), None)?;
+    let meant = meant(typed_name(text), known);
+    if let (Meant::None(near), Ok(id)) = (&meant, VolumeId::parse(text))
+        && near.is_empty()
+    {
+        return Ok(id);
+    }
+    let (one, _) = only_one(text, meant, None)?;
     one.id.clone().ok_or_else(|| unknown(text, &[]))
 }
 

@@ -29,6 +29,19 @@ fn a_yanked_disk_comes_back_with_its_data() {
     }
 }
 
+#[test]
+fn a_disk_is_yanked_by_what_is_typed_for_it() {
+    needs!(mounts);
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
+    for typed in [|volume: &Volume| volume.letter(), |volume: &Volume| volume.id[..9].to_owned()] {
+        node.must(volume.attach());
+        let said = node.verb(&["local", "yank", &typed(&volume)]).unwrap();
+        assert!(said.contains(&format!("of {}", volume.id)), "{said}");
+        node.must(volume.detach());
+    }
+    nothing_is_left(&node, &[&volume]);
+}
+
 /// The incident: the host's folders are empty, a container still has the dead file system.
 #[test]
 fn a_disk_is_yanked_from_under_another_namespace() {
