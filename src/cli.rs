@@ -116,9 +116,12 @@ Examples:
   disk release --end-users 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --dry-run";
 
 const HEAL: &str = "\
-The exit status: 0 all is well now, or it was a plan; 1 something could not be done; 3 a volume's
-disk is not here, and its mounts wait for it; 4 mounts or open files stay on a lost disk, and the
-output says which. Of several volumes the worst counts: 1, then 4, then 3.
+The exit status:
+  0  no mount stands on a lost disk any more, or it was a plan
+  1  something could not be done
+  3  a volume's disk is not here, and its mounts wait for it
+  4  mounts or open files stay on a lost disk until their process ends
+Of several volumes the worst counts: 1, then 4, then 3.
 
 Examples:
   disk heal pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run

@@ -1,17 +1,12 @@
 //! `disk heal`: what the calls do by themselves, by hand and with the plan first.
 
+use super::sweep::{HELD, WAITS};
 use super::switched::{notes, word};
 use super::terminal::{say, told};
 use crate::driver::Driver;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
-
-/// The exit status while the mounts wait for a disk that is not here yet.
-pub(super) const WAITS: u8 = 3;
-
-/// The exit status when all was done that could be, and something stays on the lost disk.
-pub(super) const HELD: u8 = 4;
 
 /// Heals one volume; `status` is the exit status, if it is neither done nor failed.
 pub(super) fn run(

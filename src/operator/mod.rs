@@ -100,7 +100,7 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
             });
             match done {
                 Ok(text) => stage.say(&text),
-                Err(error) if status == heal::HELD => terminal::complain(&error),
+                Err(error) if status == sweep::HELD => terminal::complain(&error),
                 Err(error) => return Err(error),
             };
             return Ok(status);

@@ -5,7 +5,6 @@
 //! is written down beside that volume's lock, and the next look comes to that volume last.
 
 use super::acting::measured;
-use super::heal::{HELD, WAITS};
 use super::kernel_story;
 use super::switched::{notes, word};
 use super::terminal::{self, say};
@@ -34,6 +33,12 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// The exit status while the mounts wait for a disk that is not here yet.
+pub(super) const WAITS: u8 = 3;
+
+/// The exit status when all was done that could be, and something stays on the lost disk.
+pub(super) const HELD: u8 = 4;
 
 /// Whose volumes are looked after.
 pub(super) enum Whom {
@@ -281,8 +286,10 @@ impl NodeSweep<'_> {
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (who, dry_run) = (host::machine::parent_name(), self.is_plan.then_some(true));
         match done {
-            Ok(healed)
-                if healed.is_waiting && (healed.is_repeated || self.mode != HealMode::Auto) => {}
+            // Each minute the same.
+            Ok(healed) if healed.is_waiting && healed.is_repeated => {}
+            Ok(_) if self.mode != HealMode::Auto && !self.is_plan => {}
+            Ok(healed) if healed.is_waiting && self.is_plan => {}
             Ok(healed) if healed.is_waiting => {
                 kernel_story::keep(self.config, id);
                 let (left, outcome) = (healed.left.len(), "Waits");

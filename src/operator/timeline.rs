@@ -271,8 +271,17 @@ impl Call {
                     ..entry
                 }
             }
+            // The timer's look where heal.mode is report: the plan is all that it writes.
+            None if entry.is_persons && self.has_a_plan() => {
+                let text = "looked what would be healed".to_owned();
+                Entry { ending: Ending::Asked, text, ..entry }
+            }
             None => Entry { text: "its end is not in the log".to_owned(), ..entry },
         }
+    }
+
+    fn has_a_plan(&self) -> bool {
+        self.lines.iter().any(|line| line.message.starts_with("would be healed"))
     }
 
     /// The volume as the call named it.

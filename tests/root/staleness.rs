@@ -36,7 +36,7 @@ fn a_dead_mount_waits_for_its_disk() {
     let scene = scene().idle().start();
     scene.node.verb(&["local", "yank", &scene.volume.id]).unwrap();
     let before = mounts(&scene);
-    let told = scene.node.verb(&["heal", &scene.volume.id]).unwrap();
+    let told = scene.node.verb(&["heal", &scene.volume.id]).unwrap_err();
     assert!(told.contains("its disk is gone, and none is here yet"), "{told}");
     assert!(told.contains("/data"), "the container is named: {told}");
     assert_eq!(mounts(&scene), before);

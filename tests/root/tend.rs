@@ -204,6 +204,11 @@ fn heal_mode_off_is_obeyed_unless_a_person_names_a_volume() {
     node.configure("[heal]\nmode = \"report\"");
     let said = say(&node, &["heal"]);
     assert!(said.contains("would be healed"), "{said}");
+    let told = say(&node, &["history", &volume.pv]);
+    assert!(
+        told.contains("looked what would be healed") && !told.contains("not in the log"),
+        "{told}"
+    );
     still_fails(&mut container);
     say(&node, &["heal", &volume.id]);
     goes_on(&mut container, 3);

@@ -119,6 +119,7 @@ impl Sweep<'_> {
             };
         }
         if mode == HealMode::Auto
+            && self.records.has(id).unwrap_or(false)
             && let Err(error) = self.records.update(id, |record| record.not_healed = why)
         {
             tracing::debug!(volume = %id, %error, "why it is not healed is not remembered");
