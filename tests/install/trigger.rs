@@ -46,6 +46,8 @@ fn the_units_call_the_driver_where_it_is() {
         let text = fs::read_to_string(unit(&machine, name)).unwrap();
         let wanted = format!("ExecStart=\"{}\" {words}\n", machine.driver().display());
         assert!(text.contains(&wanted), "{wanted}: {text}");
+        // A disk that is absent is waited for; what stays on a lost disk is a failure.
+        assert!(text.contains("\nSuccessExitStatus=3\n"), "{text}");
     }
     assert!(machine.at(RULES).exists());
     // Enabled: the link leads to the timer.
