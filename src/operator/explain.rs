@@ -76,7 +76,7 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
     let health = verdict.health;
     page.fact("verdict", &format!("{health}: {}", verdict.because), |line| paint.of(health, line));
     if let Some(consequence) = &verdict.consequence {
-        page.plain("what it means", consequence);
+        page.plain("means", consequence);
     }
     if let Some(next) = &verdict.next {
         page.fact("what to do", next, |line| paint.bold(line));
@@ -326,12 +326,14 @@ struct Page {
 
 impl Page {
     fn head(&mut self, head: &str, source: &str) {
-        let (head, source) = (self.paint.bold(head), self.paint.dim(&format!("({source})")));
-        self.text += &format!("\n{head} {source}\n");
+        let paint = self.paint;
+        let first = format!("{head} ");
+        let told = hanging(&first, &format!("({source})"), |line| paint.dim(line));
+        self.text += &format!("\n{}{}", paint.bold(head), &told[head.len()..]);
     }
 
     fn fact(&mut self, key: &str, text: &str, paint: impl Fn(&str) -> String) {
-        self.text += &hanging(&format!("  {key:<13} "), text, paint);
+        self.text += &hanging(&format!("  {key:<12} "), text, paint);
     }
 
     fn plain(&mut self, key: &str, text: &str) {

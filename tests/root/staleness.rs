@@ -219,7 +219,7 @@ fn a_number_that_was_given_away_is_not_the_volumes() {
     crate::holders::run("umount", &[volume.global().to_str().unwrap()]);
     node.verb(&["local", "yank", &volume.id]).unwrap();
     let remembered = node.verb(&["explain", &volume.id]).unwrap();
-    assert!(remembered.contains(&format!("had numbers   {number}")), "{remembered}");
+    assert!(remembered.contains(&format!("had numbers  {number}")), "{remembered}");
     let device = format!("/dev/loop{}", number.minor);
     let image = node.base().join("strangers.img");
     let folder = node.base().join("strangers");

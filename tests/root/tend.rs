@@ -119,7 +119,8 @@ fn all_volumes_are_healed_without_a_call() {
     assert_eq!(say(&node, &["heal"]), "", "it is well again");
     assert!(node.log().len() > log.len(), "what was done is in the log");
     assert!(node.log().contains("would be healed: asked for a plan"), "{}", node.log());
-    let (history, status) = (say(&node, &["history", &volume.pv]), say(&node, &["status"]));
+    let (history, status) =
+        (say(&node, &["history", &volume.pv]), say(&node, &["status", "--json"]));
     let told = history.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in
         ["3 mounts in 2 namespaces put from 7:", "for shop/orders-0", "may be lost: writes"]
@@ -127,7 +128,11 @@ fn all_volumes_are_healed_without_a_call() {
         assert!(told.contains(words), "{words}: {history}");
     }
     assert!(!told.contains("not in the log") && !told.contains("FAILED"), "{history}");
-    assert!(status.contains("last: heal done"), "{status}");
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let calls: Vec<_> =
+        status["volumes"].as_array().unwrap().iter().map(|one| &one["last_call"]).collect();
+    let is_healed = |call: &&serde_json::Value| call["op"] == "heal" && call["ending"] == "done";
+    assert!(calls.iter().any(is_healed), "{status:#}");
     let other = say(&node, &["history", &well.pv]);
     assert!(!other.contains("heal"), "{other}");
     let log = node.log();

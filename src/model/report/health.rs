@@ -138,14 +138,17 @@ struct Ruling {
 }
 
 fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
-    const NOTHING_IS_DONE: &str =
-        "until then nothing of it is mounted, healed or detached by guess";
+    const NOTHING_IS_DONE: &str = "Until then nothing is done with it by guess";
     if let DiskFact::Ambiguous { why } = &facts.disk {
         return Some(Ruling {
             health: Health::Ambiguous,
             consequence: format!("Which disk is the right one cannot be told: {why}."),
             because: why.clone(),
-            next: format!("detach the disk or volume that does not belong here; {NOTHING_IS_DONE}"),
+            next: format!(
+                "disk explain {} shows each; detach the one that does not belong here. {}",
+                name_of(facts),
+                NOTHING_IS_DONE
+            ),
         });
     }
     let doubt = |mount: &MountFact| {
@@ -163,7 +166,7 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
         health: Health::Ambiguous,
         consequence: format!("A disk is mounted that may be the wrong one: {because}."),
         because,
-        next: format!("{hint}; {NOTHING_IS_DONE}"),
+        next: format!("{hint}. {NOTHING_IS_DONE}"),
     })
 }
 
@@ -177,14 +180,7 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
         way_out.unwrap_or_else(|| "see the kernel's log, and mend what does not answer".to_owned());
     Some(Ruling {
         health: Health::Covered,
-        consequence: format!(
-            "What is written to {} goes elsewhere: something is mounted over it.",
-            facts
-                .mounts
-                .iter()
-                .find(|mount| mount.out_of_reach.is_some())
-                .map_or_else(String::new, |mount| mount.place.display().to_string())
-        ),
+        consequence: format!("What is written by a path of it goes elsewhere: {because}."),
         because,
         next: format!(
             "{end}; until then what is written by that path goes elsewhere, and nothing of the volume is mounted or unmounted there"
@@ -216,7 +212,7 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                 disk.name, disk.number
             ),
             next: format!(
-                "disk heal {id} puts them onto {}; restart whatever `disk holders {id}` still shows on the old one",
+                "disk heal {id}. It moves them onto {}; what has files open on the lost disk must be restarted then",
                 disk.name
             ),
         }),
@@ -227,7 +223,7 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                 "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there"
             ),
             next: format!(
-                "attach it to this node again, by the cluster or in the cloud's console, and it heals itself; or end its pods. Why it went: disk history {id}"
+                "attach it to this node again, by the cluster or in the cloud's console: it heals itself. Why it went: disk history {id}"
             ),
         }),
     }
@@ -313,9 +309,9 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
         if current.any(|refusal| matches!(refusal.tear_down, TearDown::Unpublish(_))) {
             RESTART_KUBELET
         } else if facts.let_go.iter().any(|one| one.back.is_none()) {
-            "it mounts the folder again when the API answers"
+            "do nothing: kubelet mounts its folder again when the API answers"
         } else {
-            "nothing"
+            "do nothing"
         };
     let users: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
     let still = match users.as_slice() {
@@ -328,7 +324,7 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
         consequence: format!("{} was refused {times}: {still}. No data is at risk.", capital(what)),
         because: format!("{what} is asked for and refused ({times}): {}", refusal.reason),
         next: format!(
-            "if the pod is to go, delete it: the refusal ends with its processes; if kubelet is wrong, {if_kubelet_is_wrong}; to give up the guard: disk release {}",
+            "if the pod is to go on, {if_kubelet_is_wrong}. If it is to end, delete it, and the refusal ends with its processes. To unmount under it all the same: disk release {}",
             name_of(facts)
         ),
     })
@@ -341,7 +337,7 @@ fn capital(text: &str) -> String {
 }
 
 /// After a refused unmount kubelet 1.20 waits for a mount that is there.
-const RESTART_KUBELET: &str = "restart it once when the API answers again: until then kubelet 1.20 starts no container of that pod (kubernetes issue 41522)";
+const RESTART_KUBELET: &str = "restart kubelet once when the API answers again: until then kubelet 1.20 starts no container of that pod (kubernetes issue 41522)";
 
 /// kubelet was restarted after it had let go, and the pod has ended: no call will come any more.
 fn forgotten(facts: &VolumeFacts) -> Option<Ruling> {
@@ -406,7 +402,7 @@ fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
         "end the pods that are named: this machine has no mount of the volume any more".to_owned()
     } else {
         format!(
-            "the next unmount of its disk or detach takes the copy down; if it is refused, restart what is named (disk holders {})",
+            "nothing: the next unmount of its disk or detach takes the copy down. If that is refused, restart what has it: disk holders {}",
             name_of(facts)
         )
     };

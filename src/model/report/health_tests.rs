@@ -149,9 +149,9 @@ fn a_refusal_guards_as_long_as_it_is_asked_for() {
     seen.refused.push(refusal(true));
     is(&seen, Health::Guarded, &["unmount for u", "38 times", "orders-0", "disk release v1"]);
     // kubelet 1.20 neglects a pod whose unmount was refused; of other calls it has no memory.
-    is(&seen, Health::Guarded, &["restart it once when the API answers again", "issue 41522"]);
+    is(&seen, Health::Guarded, &["restart kubelet once when the API answers again", "issue 41522"]);
     seen.refused[0].tear_down = TearDown::Unstage;
-    is(&seen, Health::Guarded, &["if kubelet is wrong, nothing"]);
+    is(&seen, Health::Guarded, &["if the pod is to go on, do nothing"]);
     seen.disk = disk("7:2");
     seen.mounts[1] = mount(Role::Pod, MountVerdict::Stale);
     is(&seen, Health::Stale, &[]);

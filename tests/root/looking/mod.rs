@@ -30,6 +30,12 @@ fn said(node: &Node, words: &[&str]) -> (String, i32) {
     (text, output.status.code().unwrap())
 }
 
+/// What a terminal shows of a verb: its output, and what is wrong.
+fn words_of(node: &Node, words: &[&str]) -> String {
+    let output = output_of(&mut node.command(words));
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
 #[test]
 fn each_health_is_seen_by_every_verb() {
     needs!(pods);
@@ -297,25 +303,30 @@ fn a_btrfs_in_a_container_is_well() {
     volume.take_away_with(&pod, container);
 }
 
+/// What a verb says to a user who is not root, and its exit status.
+fn as_another_user(node: &Node, words: &[&str]) -> (String, Option<i32>) {
+    for path in [node.base(), node.own()] {
+        crate::holders::run("chmod", &["755", path.to_str().unwrap()]);
+    }
+    // The binary may lie where only root may go.
+    let program = node.base().join("disk");
+    if !program.exists() {
+        crate::holders::run("cp", &[crate::support::DISK, program.to_str().unwrap()]);
+    }
+    let mut command = std::process::Command::new(&program);
+    command.args(words).env("INCLOUD_DISK_CONFIG", node.config_path()).uid(65534).gid(65534);
+    let output = output_of(&mut command);
+    let all = [output.stdout, output.stderr].concat();
+    (String::from_utf8(all).unwrap(), output.status.code())
+}
+
 /// A user who is not root sees less, is told what, and nothing is taken for absent.
 #[test]
 fn without_root_it_is_said_what_was_not_seen() {
     needs!(pods);
     let Scene { node, volume, pod, container } =
         scene().called("web-0").named(Naming::Cgroupfs).start();
-    for path in [node.base(), node.own()] {
-        crate::holders::run("chmod", &["755", path.to_str().unwrap()]);
-    }
-    // The binary may lie where only root may go.
-    let program = node.base().join("disk");
-    crate::holders::run("cp", &[crate::support::DISK, program.to_str().unwrap()]);
-    let as_a_user = |words: &[&str]| {
-        let mut command = std::process::Command::new(&program);
-        command.args(words).env("INCLOUD_DISK_CONFIG", node.config_path()).uid(65534).gid(65534);
-        let output = output_of(&mut command);
-        let all = [output.stdout, output.stderr].concat();
-        (String::from_utf8(all).unwrap(), output.status.code())
-    };
+    let as_a_user = |words: &[&str]| as_another_user(&node, words);
     let (text, status) = as_a_user(&["status"]);
     assert_eq!(status, Some(0), "{text}");
     has(&text, &[&volume.pv[..12], "Not seen", "run it with sudo"]);

@@ -1,9 +1,11 @@
 //! The transcripts in docs/operating.md are what the program says: the scene is set, the verb runs, and
 //! what differs from machine to machine is put aside on both sides. `TRANSCRIPTS=write` writes them anew.
 
-use super::healths::{Healths, Incident};
-use super::said;
+use super::healths::{self, Healths, Incident};
+use super::words_of;
+use crate::scene::{Scene, scene};
 use crate::support::Node;
+use crate::support::pods::Order;
 use crate::support::server_disks::serial;
 use regex_lite::Regex;
 use std::fs;
@@ -31,14 +33,20 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operating.md")
 }
 
-/// The page around the answer that it shows to a command: what is before, the answer, what is after.
-fn around(command: &str) -> (String, String, String) {
+/// The page around the answer that it shows to a command below a heading: what is before, the answer, what
+/// is after.
+fn around(heading: &str, command: &str) -> (String, String, String) {
     let text = fs::read_to_string(page()).unwrap();
-    let begin = format!("```console\n$ {command}\n");
-    let (before, rest) =
-        text.split_once(&begin).unwrap_or_else(|| panic!("docs/operating.md shows no {command}"));
+    let cut = |text: &str, at: &str| {
+        let (before, rest) = text
+            .split_once(at)
+            .unwrap_or_else(|| panic!("docs/operating.md shows no {command} below {heading}"));
+        (before.to_owned() + at, rest.to_owned())
+    };
+    let (above, rest) = cut(&text, &format!("\n{heading}\n"));
+    let (before, rest) = cut(&rest, &format!("```console\n$ {command}\n"));
     let (answer, after) = rest.split_once("```").unwrap();
-    (before.to_owned() + &begin, answer.to_owned(), "```".to_owned() + after)
+    (above + &before, answer.to_owned(), "```".to_owned() + after)
 }
 
 /// What is the same on every machine.
@@ -63,6 +71,7 @@ fn normal(text: &str) -> String {
         (r"(container|PROCESS)\s+[0-9a-f]{12}", "${1} ID"),
         // Here it is the test that calls.
         (r"\(by\s+root-[0-9a-f]+\)", ""),
+        (r"\[call\s+[0-9a-z-]+\]", "[call ID]"),
     ] {
         text = Regex::new(pattern).unwrap().replace_all(&text, same).into_owned();
     }
@@ -96,25 +105,52 @@ fn renamed(text: &str, node: &Node, names: &[(String, &str)]) -> String {
     text
 }
 
-#[track_caller]
-fn is_as_shown(node: &Node, names: &[(String, &str)], command: &[&str], written: &str) {
-    let (text, _) = said(node, command);
-    let text = renamed(&text, node, names);
-    let (before, shown, after) = around(written);
-    if std::env::var_os("TRANSCRIPTS").is_some_and(|word| word == "write") {
-        let text = Regex::new(r"(?m)^! (Not seen|Mounted in containers).*\n(  .*\n)*")
-            .unwrap()
-            .replace_all(&text, "")
-            .into_owned();
-        let text = Regex::new(r"root-[0-9a-f]+").unwrap().replace_all(&text, "prometheus");
-        fs::write(page(), before + &text.replace(" (by prometheus)", "") + &after).unwrap();
-        return;
+/// A command, as the page writes it below a heading.
+struct Shown<'a> {
+    heading: &'a str,
+    written: &'a str,
+}
+
+impl Shown<'_> {
+    #[track_caller]
+    fn is(&self, node: &Node, names: &[(String, &str)], command: &[&str]) {
+        self.says(node, names, &words_of(node, command));
     }
-    assert_eq!(
-        normal(&text),
-        normal(&shown),
-        "docs/operating.md shows another answer than:\n{text}"
-    );
+
+    #[track_caller]
+    fn says(&self, node: &Node, names: &[(String, &str)], text: &str) {
+        let text = renamed(text, node, names);
+        let (before, shown, after) = around(self.heading, self.written);
+        if std::env::var_os("TRANSCRIPTS").is_some_and(|word| word == "write") {
+            let text = Regex::new(r"(?m)^! (Not seen|Mounted in containers).*\n(  .*\n)*")
+                .unwrap()
+                .replace_all(&text, "")
+                .into_owned();
+            // In a column it keeps its width.
+            let in_a_column = Regex::new(r"root-[0-9a-f]{10}(  +)").unwrap();
+            let text = in_a_column.replace_all(&text, "prometheus     $1");
+            let text = Regex::new(r"root-[0-9a-f]+").unwrap().replace_all(&text, "prometheus");
+            let text = Regex::new(r"\s*\(by\s+prometheus\)").unwrap().replace_all(&text, "");
+            fs::write(page(), before + &text + &after).unwrap();
+            return;
+        }
+        assert_eq!(
+            normal(&text),
+            normal(&shown),
+            "docs/operating.md shows another answer below {}; TRANSCRIPTS=write writes it:\n{text}",
+            self.heading
+        );
+    }
+}
+
+/// One volume and its pod, as the page calls them.
+fn called(scene: &Scene) -> Vec<(String, &'static str)> {
+    let (id, pv) = VOLUMES[0];
+    vec![
+        (scene.volume.id.clone(), id),
+        (scene.volume.pv.clone(), pv),
+        (scene.pod.uid().to_owned(), PODS[0]),
+    ]
 }
 
 #[test]
@@ -127,9 +163,11 @@ fn status_and_explain_are_as_the_page_shows_them() {
         names.extend([(volume.id.clone(), id), (volume.pv.clone(), pv)]);
     }
     names.extend(scene.pods.iter().map(|pod| pod.uid().to_owned()).zip(PODS));
-    is_as_shown(&node, &names, &["status"], "disk status");
+    let status = Shown { heading: "## Status", written: "disk status" };
+    status.is(&node, &names, &["status"]);
     let written = format!("disk explain {}", VOLUMES[3].1);
-    is_as_shown(&node, &names, &["explain", &scene.stale.pv], &written);
+    let explain = Shown { heading: "## Explain", written: &written };
+    explain.is(&node, &names, &["explain", &scene.stale.pv]);
 }
 
 #[test]
@@ -143,6 +181,68 @@ fn the_incident_is_told_as_the_page_shows_it() {
         (pod.uid().to_owned(), PODS[3]),
     ];
     let written = format!("disk history {}", VOLUMES[3].1);
-    is_as_shown(&node, &names, &["history", &volume.pv], &written);
+    let history = Shown { heading: "## History", written: &written };
+    history.is(&node, &names, &["history", &volume.pv]);
     volume.take_away_with(&pod, container);
 }
+
+/// A heal by hand, which leaves what a process has open on the lost disk.
+#[test]
+fn a_half_done_heal_is_told_as_the_page_shows_it() {
+    needs!(pods);
+    let mut scene = scene().called("db-0").start();
+    let names = called(&scene);
+    let Scene { node, volume, container, .. } = &mut scene;
+    container.must(&Order::Open { path: "/data/log".into() });
+    healths::pull(volume, container);
+    node.configure("[heal]\nmode = \"off\"");
+    node.must(volume.attach());
+    let shown = |written| Shown { heading: "### A heal, and what it cannot move", written };
+    shown("disk heal shop/db-0 --dry-run").is(node, &names, &["heal", "shop/db-0", "--dry-run"]);
+    shown("disk heal shop/db-0").is(node, &names, &["heal", "shop/db-0"]);
+    node.configure("");
+    shown("disk status").is(node, &names, &["status"]);
+    let Scene { volume, pod, container, .. } = scene;
+    volume.take_away_with(&pod, container);
+}
+
+#[test]
+fn what_is_mounted_over_it_is_told_as_the_page_shows_it() {
+    needs!(pods);
+    let scene = scene().called("web-0").start();
+    let names = called(&scene);
+    let global = scene.volume.global();
+    crate::holders::run("mount", &["-t", "tmpfs", "none", global.to_str().unwrap()]);
+    let shown = Shown { heading: "### Something is mounted over it", written: "disk status" };
+    shown.is(&scene.node, &names, &["status"]);
+    crate::holders::run("umount", &[global.to_str().unwrap()]);
+    let Scene { volume, pod, container, .. } = scene;
+    volume.take_away_with(&pod, container);
+}
+
+/// What kubelet is answered, and what a person is told who tries the same by hand.
+#[test]
+fn refusals_are_told_as_the_page_shows_them() {
+    needs!(pods);
+    let scene = scene().called("orders-0").start();
+    let names = called(&scene);
+    let Scene { node, volume, pod, .. } = &scene;
+    node.must(volume.unpublish(pod.uid()));
+    let (folder, pv) = (volume.global(), volume.pv.as_str());
+    let shown = |written| Shown { heading: "### Refusals", written };
+    let of_page = format!("disk unmountdevice {}/{}", GLOBAL_OF_PAGE, VOLUMES[0].1);
+    shown(&of_page).is(node, &names, &["unmountdevice", folder.to_str().unwrap()]);
+    let of_page = format!("disk detach {} 1", VOLUMES[0].1);
+    shown(&of_page).is(node, &names, &["detach", pv, "1"]);
+    shown("disk release shop/orders-0 --dry-run").is(
+        node,
+        &names,
+        &["release", "shop/orders-0", "--dry-run"],
+    );
+    let Scene { volume, pod, container, .. } = scene;
+    volume.take_away_with(&pod, container);
+}
+
+/// Where the page has the global mounts.
+const GLOBAL_OF_PAGE: &str =
+    "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts";
