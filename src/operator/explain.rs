@@ -81,6 +81,10 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
     if let Some(next) = &verdict.next {
         page.fact("what to do", next, |line| paint.bold(line));
     }
+    if let Some(command) = &verdict.command {
+        // Whole, so that it can be copied.
+        page.text += &format!("  {:<12} {}\n", "type", paint.bold(command));
+    }
     for note in &verdict.notes {
         page.fact("note", note, |line| paint.doubtful(line));
     }

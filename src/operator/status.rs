@@ -204,13 +204,19 @@ fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
         tell(consequence, &str::to_owned);
     }
     if let Some(next) = &verdict.next {
-        tell(&format!("To do: {next}"), &|line| paint.bold(line));
+        tell(&format!("To do: {next}."), &str::to_owned);
     }
     for note in &verdict.notes {
         tell(note, &|line| paint.doubtful(line));
     }
+    if let Some(command) = &verdict.command {
+        // On a line of its own, and whole, so that it can be copied.
+        text += &format!("{indent}$ {}\n", paint.bold(command));
+    }
     let failed = |entry: &&Entry| matches!(entry.ending, Ending::Failed | Ending::Open);
-    if let Some(entry) = last_call.as_ref().filter(|entry| !is_well || failed(entry)) {
+    // What a heal could not move is told above.
+    let is_told = health == Health::HalfHealed;
+    if let Some(entry) = last_call.as_ref().filter(failed).filter(|_| !is_told) {
         let told = line_of(&last(entry, now), indent.len());
         text += &format!("{indent}{}\n", paint.dim(&told));
     }

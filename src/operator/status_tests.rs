@@ -77,7 +77,9 @@ fn the_table_is_aligned_and_fits() {
     let mut long = facts(&"x".repeat(128));
     long.name = None;
     let text = plain(&status(vec![facts("6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5"), long]));
-    assert!(text.lines().all(|line| line.chars().count() <= width()), "{text}");
+    // A command is whole, however long it is.
+    let of_table = |line: &&str| !line.trim_start().starts_with("$ ");
+    assert!(text.lines().filter(of_table).all(|line| line.chars().count() <= width()), "{text}");
     // What is cut can still be copied.
     let joined: String = text.split_whitespace().collect();
     assert!(joined.contains(&"x".repeat(128)), "{text}");

@@ -106,7 +106,13 @@ fn a_cloud_that_is_silent_is_unknown_and_never_detached() {
     assert!(begin.elapsed().as_secs() < 15, "{:?}", begin.elapsed());
     assert_eq!(status, 0, "{text}");
     has(&text, &["pvc-1 (6f1c2d3e)", "The cloud did not answer, so its view is unknown"]);
-    has(&text, &["Whether it is well is not known", "To do: when the cloud answers: disk explain"]);
+    has(
+        &text,
+        &[
+            "Whether it is well is not known",
+            "To do: ask again when the cloud answers. $ disk explain",
+        ],
+    );
     let row = text.lines().find(|line| line.contains("pvc-1 ")).unwrap();
     assert!(row.starts_with("UNKNOWN ") && !text.contains("detached"), "{text}");
     let (text, _) = said(&mut node.command(["status", "--json"]));

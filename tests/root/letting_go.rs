@@ -411,7 +411,7 @@ fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
         by_another(&node, &volume.unpublish(other.uid()));
         fs::remove_dir(volume.pod(other.uid())).unwrap();
         let status = node.verb(&["status"]).unwrap();
-        has(&status, &["LET-GO", "although shop/orders-0 has ended", "To do: disk heal"]);
+        has(&status, &["LET-GO", "although shop/orders-0 has ended", "$ disk heal"]);
         assert_eq!(node.verb(&["heal", "--dry-run"]).unwrap().lines().count(), 1);
         assert_eq!(layers_at(&volume.global()), 1, "a plan changes nothing");
         kubelet.kill().unwrap();

@@ -97,6 +97,8 @@ pub struct Verdict {
     pub because: String,
     /// What a person can do; nothing if nothing is to be done.
     pub next: Option<String>,
+    /// What is typed for that, if it is one command.
+    pub command: Option<String>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
 }
@@ -115,15 +117,16 @@ pub fn judge(facts: &VolumeFacts) -> Verdict {
         .or_else(|| unknown(facts));
     let notes = notes(facts);
     match ruled {
-        Some(Ruling { health, consequence, because, next }) => {
+        Some(Ruling { health, consequence, because, next, command }) => {
             let consequence = Some(consequence);
-            Verdict { health, consequence, because, next: Some(next), notes }
+            Verdict { health, consequence, because, next: Some(next), command, notes }
         }
         None => Verdict {
             health: Health::Ok,
             consequence: None,
             because: as_it_should_be(facts),
             next: None,
+            command: None,
             notes,
         },
     }
@@ -135,20 +138,22 @@ struct Ruling {
     consequence: String,
     because: String,
     next: String,
+    command: Option<String>,
 }
 
 fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
-    const NOTHING_IS_DONE: &str = "Until then nothing is done with it by guess";
+    const NOTHING_IS_DONE: &str = "Until then the driver mounts, heals and detaches nothing of it";
     if let DiskFact::Ambiguous { why } = &facts.disk {
         return Some(Ruling {
             health: Health::Ambiguous,
-            consequence: format!("Which disk is the right one cannot be told: {why}."),
+            consequence: format!(
+                "Which disk is this volume's cannot be told: {why}. What is mounted goes on."
+            ),
             because: why.clone(),
             next: format!(
-                "disk explain {} shows each; detach the one that does not belong here. {}",
-                name_of(facts),
-                NOTHING_IS_DONE
+                "compare them, and detach the one that is not the volume's. {NOTHING_IS_DONE}"
             ),
+            command: Some(format!("disk explain {}", name_of(facts))),
         });
     }
     let doubt = |mount: &MountFact| {
@@ -167,6 +172,7 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
         consequence: format!("A disk is mounted that may be the wrong one: {because}."),
         because,
         next: format!("{hint}. {NOTHING_IS_DONE}"),
+        command: None,
     })
 }
 
@@ -176,17 +182,22 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
         Some((format!("{place} does not lead to the mount there: {why}"), mount.way_out.clone()))
     };
     let (because, way_out) = facts.mounts.iter().find_map(hidden)?;
-    let end =
-        way_out.unwrap_or_else(|| "see the kernel's log, and mend what does not answer".to_owned());
+    let (next, command) = match way_out {
+        Some(command) => (AFTER_A_LOOK.to_owned(), Some(command)),
+        None => ("see the kernel's log, and mend what does not answer".to_owned(), None),
+    };
     Some(Ruling {
         health: Health::Covered,
-        consequence: format!("What is written by a path of it goes elsewhere: {because}."),
-        because,
-        next: format!(
-            "{end}; until then what is written by that path goes elsewhere, and nothing of the volume is mounted or unmounted there"
+        consequence: format!(
+            "What is written by the path does not reach the volume: {because}. Containers that run keep their own mounts."
         ),
+        because,
+        next,
+        command,
     })
 }
+
+const AFTER_A_LOOK: &str = "look whether anything was written there that is needed, then take it away. Until then nothing of the volume is mounted or unmounted there";
 
 fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
     let is_dead =
@@ -212,9 +223,10 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                 disk.name, disk.number
             ),
             next: format!(
-                "disk heal {id}. It moves them onto {}; what has files open on the lost disk must be restarted then",
+                "heal it: the mounts are moved onto {}. Status then shows which pods must be restarted",
                 disk.name
             ),
+            command: Some(format!("disk heal {id}")),
         }),
         _ => Some(Ruling {
             health: Health::Dead,
@@ -222,9 +234,8 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
             because: format!(
                 "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there"
             ),
-            next: format!(
-                "attach it to this node again, by the cluster or in the cloud's console: it heals itself. Why it went: disk history {id}"
-            ),
+            next: "attach it to this node again, by the cluster or in the cloud's console, unless another node has it: it heals itself. Why it went is in its history".to_owned(),
+            command: Some(format!("disk history {id}")),
         }),
     }
 }
@@ -251,7 +262,11 @@ fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
         .filter(|(_, one)| one.pod_name.is_none())
         .map(|(pid, _)| pid.to_string())
         .collect();
-    let mut ends: Vec<String> = pods.iter().map(|pod| command_that_restarts(pod)).collect();
+    let mut ends: Vec<String> = Vec::new();
+    if !pods.is_empty() {
+        let pods: Vec<_> = pods.iter().cloned().collect();
+        ends.push(format!("restart {}, so that it opens its files anew", pods.join(", ")));
+    }
     if !without.is_empty() {
         ends.push(format!("restart what runs as process {}", without.join(", ")));
     }
@@ -262,7 +277,11 @@ fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
             format_args!("process {}", name(first))
         ),
         because: format!("files of the disk that is gone are still open in {}", all.join(", ")),
-        next: format!("{}; which files: disk holders {}", ends.join("; "), name_of(facts)),
+        next: ends.join("; "),
+        command: Some(match pods.first() {
+            Some(pod) => command_that_restarts(pod),
+            None => format!("disk holders {}", name_of(facts)),
+        }),
     })
 }
 
@@ -278,11 +297,11 @@ fn command_that_restarts(pod: &str) -> String {
 fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
     let id = name_of(facts);
     let is_elsewhere = matches!(&facts.disk, DiskFact::None) && facts.mounts.is_empty();
-    let (what, why, next) = match (&facts.disk, &facts.unseen_mounts, &facts.cloud) {
+    let (what, why, command) = match (&facts.disk, &facts.unseen_mounts, &facts.cloud) {
         (DiskFact::Unseen { why }, _, _) => ("its disk", why, "sudo disk explain"),
         (_, Some(why), _) => ("who has it mounted, and who uses it,", why, "sudo disk explain"),
         (_, None, CloudFact::Unknown { why }) if is_elsewhere => {
-            ("where it is", why, "when the cloud answers: disk explain")
+            ("where it is", why, "disk explain")
         }
         _ => match (&facts.unseen_users, &facts.record.unseen) {
             (Some(why), _) => ("who has files of its lost disk open", why, "sudo disk explain"),
@@ -294,7 +313,12 @@ fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
         health: Health::Unknown,
         consequence: format!("Whether it is well is not known: {what} could not be seen."),
         because: format!("{what} could not be seen: {why}"),
-        next: format!("{next} {id}"),
+        next: if command == "disk explain" {
+            "ask again when the cloud answers".to_owned()
+        } else {
+            "look as root".to_owned()
+        },
+        command: Some(format!("{command} {id}")),
     })
 }
 
@@ -315,18 +339,19 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
         };
     let users: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
     let still = match users.as_slice() {
-        [] => "what is mounted is still in use".to_owned(),
-        [one] => format!("{one} still uses it"),
-        many => format!("{} still use it", many.join(", ")),
+        [] => "it is still in use".to_owned(),
+        [one] => format!("{one} uses it and goes on"),
+        many => format!("{} use it and go on", many.join(", ")),
     };
     Some(Ruling {
         health: Health::Guarded,
-        consequence: format!("{} was refused {times}: {still}. No data is at risk.", capital(what)),
+        consequence: format!("No harm: {still}. {} was refused {times}.", capital(what)),
         because: format!("{what} is asked for and refused ({times}): {}", refusal.reason),
         next: format!(
-            "if the pod is to go on, {if_kubelet_is_wrong}. If it is to end, delete it, and the refusal ends with its processes. To unmount under it all the same: disk release {}",
+            "if it should run, {if_kubelet_is_wrong}. If it should not, delete the pod, and the refusal ends. disk release {} unmounts it under the running pod",
             name_of(facts)
         ),
+        command: None,
     })
 }
 
@@ -352,7 +377,8 @@ fn forgotten(facts: &VolumeFacts) -> Option<Ruling> {
         because: format!(
             "kubelet let go of {pod}'s folder at {when} and was restarted since: it does not know the volume any more, and the pod has ended. disk heal takes it down; its timer does so each minute",
         ),
-        next: "disk heal".to_owned(),
+        next: "nothing: the timer takes it down within a minute".to_owned(),
+        command: Some("disk heal".to_owned()),
     })
 }
 
@@ -365,8 +391,9 @@ fn let_go_for_long(facts: &VolumeFacts) -> Option<Ruling> {
             label_of(facts, one)
         ),
         because: told_of_letting_go(facts, one),
-        next: "see why kubelet does not mount it: kubectl describe pod, journalctl -u kubelet"
+        next: "see why kubelet does not mount it: kubectl describe pod, and kubelet's log"
             .to_owned(),
+        command: Some("journalctl -u kubelet".to_owned()),
     })
 }
 
@@ -398,20 +425,24 @@ fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
     }
     let who: Vec<String> = facts.mounts.iter().map(who_lives_at).collect();
     let in_pods = facts.mounts.iter().any(|mount| mount.role == Role::Container);
-    let next = if in_pods {
-        "end the pods that are named: this machine has no mount of the volume any more".to_owned()
+    let who = who.join(", ");
+    let (consequence, next) = if in_pods {
+        (
+            format!("It is mounted nowhere on this node itself, but {who} still has it."),
+            "end the pods that are named: this machine has no mount of the volume any more",
+        )
     } else {
-        format!(
-            "nothing: the next unmount of its disk or detach takes the copy down. If that is refused, restart what has it: disk holders {}",
-            name_of(facts)
+        (
+            format!("No pod has it, and no harm is done: {who} still has a mount of it."),
+            "nothing: the next detach takes that mount away. If it is refused, restart what holds it",
         )
     };
-    let who = who.join(", ");
     Some(Ruling {
         health: Health::Leaked,
-        consequence: format!("It is mounted nowhere on this node itself, but {who} still has it."),
+        consequence,
         because: format!("nothing is mounted on this machine itself, but still for {who}"),
-        next,
+        next: next.to_owned(),
+        command: Some(format!("disk holders {}", name_of(facts))),
     })
 }
 

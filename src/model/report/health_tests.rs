@@ -101,7 +101,7 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
     let several = DiskFact::Ambiguous { why: "shown by loop1 and loop2".to_owned() };
     let mut seen = facts(several, three(&MountVerdict::Ambiguous));
     seen.refused.push(refusal(true));
-    is(&seen, Health::Ambiguous, &["loop1 and loop2", "by guess"]);
+    is(&seen, Health::Ambiguous, &["loop1 and loop2", "Until then the driver mounts"]);
     let other = MountVerdict::Foreign("serial v2".to_owned());
     let other = facts(disk("7:2"), vec![mount(Role::Pod, other)]);
     let words = ["/p is mounted from 7:1", "another disk's (serial v2)", "vdc (7:2)", "lsblk"];
@@ -151,7 +151,7 @@ fn a_refusal_guards_as_long_as_it_is_asked_for() {
     // kubelet 1.20 neglects a pod whose unmount was refused; of other calls it has no memory.
     is(&seen, Health::Guarded, &["restart kubelet once when the API answers again", "issue 41522"]);
     seen.refused[0].tear_down = TearDown::Unstage;
-    is(&seen, Health::Guarded, &["if the pod is to go on, do nothing"]);
+    is(&seen, Health::Guarded, &["if it should run, do nothing"]);
     seen.disk = disk("7:2");
     seen.mounts[1] = mount(Role::Pod, MountVerdict::Stale);
     is(&seen, Health::Stale, &[]);
@@ -218,7 +218,7 @@ fn what_was_let_go_is_told_and_is_no_alarm_until_it_lasts() {
     assert_eq!((verdict.health, verdict.notes.len()), (Health::LetGo, 0));
     assert!(verdict.because.contains(still), "{verdict:?}");
     let verdict = with(&LetGoFact { is_forgotten: true, ..one }, false);
-    assert_eq!((verdict.health, verdict.next.as_deref()), (Health::LetGo, Some("disk heal")));
+    assert_eq!((verdict.health, verdict.command.as_deref()), (Health::LetGo, Some("disk heal")));
 }
 
 fn user(pid: u32, command: &str, pod: Option<&str>) -> HolderFact {
@@ -300,6 +300,6 @@ fn of_several_refusals_the_one_that_names_the_pod_is_told() {
     let consequence = verdict.consequence.unwrap();
     assert_eq!(
         consequence,
-        "Unmount for u was refused 38 times: shop/orders-0 still uses it. No data is at risk."
+        "No harm: shop/orders-0 uses it and goes on. Unmount for u was refused 38 times."
     );
 }

@@ -99,7 +99,12 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
         let id =
             id.or_else(|| row.facts.name.as_ref().map(ToString::to_string)).unwrap_or_default();
         let found = format!("{id} is {}: {}", row.verdict.health, row.verdict.because);
-        let fix = row.verdict.next.clone().unwrap_or_else(|| format!("disk explain {id}"));
+        let verdict = &row.verdict;
+        let fix = match (&verdict.command, &verdict.next) {
+            (Some(command), Some(next)) => format!("{command}: {next}"),
+            (Some(one), None) | (None, Some(one)) => one.clone(),
+            (None, None) => format!("disk explain {id}"),
+        };
         match row.verdict.health {
             Health::Ok => None,
             health if health.harms() => Some(Finding::error(CHECK, found, fix)),

@@ -30,6 +30,12 @@ fn said(node: &Node, words: &[&str]) -> (String, i32) {
     (text, output.status.code().unwrap())
 }
 
+/// A command is whole, however long it is, so that it can be copied.
+fn fits(line: &str) -> bool {
+    let words = line.trim_start();
+    words.starts_with("$ ") || words.starts_with("type ") || line.chars().count() <= 100
+}
+
 /// What a terminal shows of a verb: its output, and what is wrong.
 fn words_of(node: &Node, words: &[&str]) -> String {
     let output = output_of(&mut node.command(words));
@@ -55,7 +61,7 @@ fn each_health_is_seen_by_every_verb() {
 fn status(node: &Node, scene: &Healths) {
     let (text, _) = said(node, &["status"]);
     assert!(!text.contains('\x1b'), "no terminal reads it, so there is no colour");
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.lines().all(fits), "{text}");
     for (health, volume) in scene.each() {
         let names = format!("{} ({})", &volume.pv[..12], &volume.id[..8]);
         let row = text.lines().find(|line| line.contains(&names)).unwrap();
@@ -68,10 +74,9 @@ fn status(node: &Node, scene: &Healths) {
         &[
             "DEAD shop/mail-0",
             "Reads and writes fail: the disk is gone. To do: attach it to this node again",
-            "Unmountdevice was refused 2 times: shop/orders-0 still uses it. No data is at risk.",
+            "No harm: shop/orders-0 uses it and goes on. Unmountdevice was refused 2 times.",
             "kubelet let go of shop/orders-0's folder at",
             "the pod has the volume; kubelet has not mounted it there again yet",
-            "last: unmountdevice refused 2 times",
             "ok shop/web-0",
         ],
     );
@@ -109,7 +114,7 @@ fn explain(node: &Node, scene: &Healths) {
         for name in [&volume.id, &volume.pv] {
             let (text, status) = said(node, &["explain", name]);
             assert_eq!(status, 0);
-            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            assert!(text.lines().all(fits), "{text}");
             has(
                 &text,
                 &[&format!("verdict {health}: "), "Cloud", "Disk", "Mounts", "Holders", "Memory"],
@@ -122,12 +127,7 @@ fn explain(node: &Node, scene: &Healths) {
     let (text, _) = said(node, &["explain", &scene.stale.id]);
     has(
         &text,
-        &[
-            "on a disk that is GONE",
-            "what to do disk heal",
-            &scene.stale.letter(),
-            "shop/prometheus-0",
-        ],
+        &["on a disk that is GONE", "type disk heal", &scene.stale.letter(), "shop/prometheus-0"],
     );
     let (text, _) = said(node, &["explain", &scene.leaked.id]);
     has(&text, &["stranger", &format!("{} (", scene.containers[0].pid())]);
@@ -189,7 +189,7 @@ fn history(node: &Node, scene: &Healths) {
 fn doctor(node: &Node, scene: &Healths) {
     let (text, status) = said(node, &["doctor"]);
     assert_eq!(status, 2, "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.lines().all(fits), "{text}");
     has(
         &text,
         &[&format!("{} is stale", scene.stale.id), &format!("fix: disk heal {}", scene.stale.id)],
@@ -366,7 +366,7 @@ fn after_a_heal_a_process_with_an_open_file_is_told_until_it_ends() {
         &[
             "HALF-HEALED shop/db-0",
             "still has files open on the disk that is gone: what it writes there is lost.",
-            "To do: kubectl delete pod -n shop db-0",
+            "$ kubectl delete pod -n shop db-0",
         ],
     );
     let found = json(&node, &["explain", &volume.id]);

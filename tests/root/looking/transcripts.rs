@@ -65,6 +65,7 @@ fn normal(text: &str) -> String {
         (r"\d\d:\d\d:\d\d\.\d{3}", "TIME"),
         (r"\b(\d+\s+ms|\d+\.\d\s+s|\d+\s+s|\d+\s+min)\b", "SPAN"),
         (r"mnt:\[\d+\]", "mnt:[N]"),
+        (r"covered\s+by\s+mount\s+\d+", "covered by mount N"),
         (r"\d\d:\d\d:\d\d UTC", "TIME UTC"),
         (r"disk\s+\d+\s+since", "disk N since"),
         (r"\d+\s+\(?(root-[0-9a-f]+|prometheus\b)\)?", "PROCESS"),
@@ -75,8 +76,18 @@ fn normal(text: &str) -> String {
     ] {
         text = Regex::new(pattern).unwrap().replace_all(&text, same).into_owned();
     }
+    // Mounts are put right in any order.
+    let mut lines: Vec<&str> = text.lines().collect();
+    for group in lines.chunk_by_mut(|one, next| is_switched(one) && is_switched(next)) {
+        group.sort_unstable();
+    }
+    let text = lines.join("\n");
     // Lines are broken where the paths of the machine have them.
     text.split_whitespace().collect()
+}
+
+fn is_switched(line: &str) -> bool {
+    line.starts_with("  switched ")
 }
 
 /// The names of the page in the place of a node's own.
