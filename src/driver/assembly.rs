@@ -250,7 +250,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         recovery: &recovery,
         peer_groups: &peer_groups,
     };
-    let notification = Notification { records, census, after, processes, deadline };
+    let notification = Notification { records, census, devices, after, processes, deadline };
     let adoption = Adoption {
         faces,
         cloud,
@@ -272,6 +272,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         mounts,
         records,
         census,
+        devices,
         heal_mode,
         deadline,
         counts,

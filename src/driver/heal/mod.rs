@@ -28,13 +28,14 @@ use crate::driver::heal::replacement_plan::Replacement;
 use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::lost_disks::users_of_lost;
 use crate::driver::operation::{Volume, moment};
 use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::clock::now;
 use crate::host::records::Records;
-use crate::host::{Census, MountRequest, Mounts};
+use crate::host::{Census, Devices, MountRequest, Mounts};
 use crate::model::disk::contents::FileSystem;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
@@ -56,6 +57,7 @@ pub struct Healing<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) heal_mode: HealMode,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) counts: &'a CallCounts,
@@ -212,7 +214,7 @@ impl Healing<'_> {
         let users = if shares.until.over() {
             Answer::CannotTell("no time was left to look".to_owned())
         } else {
-            self.census.device_users(&stale.dead)
+            users_of_lost(self.census, self.devices, &stale.dead)
         };
         healed.left.extend(unkept);
         healed.left.extend(stale.untold.clone());

@@ -2,9 +2,10 @@
 
 use crate::driver::heal::diagnosis::StaleMounts;
 use crate::driver::heal::outcome::Healed;
+use crate::driver::lookup::lost_disks::users_of_lost;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::host::{Census, Processes};
+use crate::host::{Census, Devices, Processes};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
@@ -21,6 +22,7 @@ const HOOK_LIMIT: Duration = Duration::from_secs(10);
 pub(in crate::driver) struct Notification<'a> {
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) after: &'a After,
     pub(in crate::driver) processes: &'a dyn Processes,
     pub(in crate::driver) deadline: Deadline,
@@ -59,7 +61,7 @@ impl Notification<'_> {
     ) -> Result<()> {
         let pinned: Vec<_> =
             holders.iter().filter_map(|pid| Some((*pid, self.processes.pin(*pid).ok()?))).collect();
-        let still = self::holders(&self.census.device_users(dead));
+        let still = self::holders(&users_of_lost(self.census, self.devices, dead));
         for (pid, pin) in pinned.into_iter().filter(|(pid, _)| still.contains(pid)) {
             tracing::warn!(volume = %id, pid, ?signal, "it holds the dead disk: signalled, as heal.after says");
             self.processes.signal(&pin, signal)?;

@@ -6,4 +6,5 @@ pub(in crate::driver) mod find_disk;
 pub mod find_volume;
 pub mod known_volumes;
 pub(in crate::driver) mod locking;
+pub(in crate::driver) mod lost_disks;
 pub(in crate::driver) mod memory;

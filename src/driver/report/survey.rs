@@ -7,6 +7,7 @@ use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
+use crate::driver::lookup::lost_disks::users_of_lost;
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
 use crate::driver::report::holders::file_user;
@@ -190,7 +191,7 @@ impl Surveying<'_> {
         if asked.is_empty() {
             return LostDisks { numbers, users: Answer::Told(Vec::new()) };
         }
-        let users = match self.census.device_users(&asked) {
+        let users = match users_of_lost(self.census, self.devices, &asked) {
             Answer::Told(uses) => Answer::Told(uses.files),
             Answer::CannotTell(why) => Answer::CannotTell(why),
         };

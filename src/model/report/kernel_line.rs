@@ -54,7 +54,9 @@ impl KernelLine {
     /// Whether it tells why the disk of this kernel's name is no good any more.
     #[must_use]
     pub fn tells_of(&self, disk: &str) -> bool {
-        self.names(disk) && (self.level < NOTICE || self.is_an_end())
+        // What a disk cannot do and is asked for once, as mkfs does, is no trouble.
+        let is_asked_for = self.text.contains("operation not supported error");
+        self.names(disk) && !is_asked_for && (self.level < NOTICE || self.is_an_end())
     }
 
     fn is_an_end(&self) -> bool {
@@ -170,6 +172,11 @@ mod tests {
             (3, "Buffer I/O error on dev xvdc, logical block 0", "vdc"),
             (3, "I/O error, dev nvme0n10, sector 0", "nvme0n1"),
             (3, "I/O error, dev loop17, sector 0", "loop1"),
+            (
+                3,
+                "operation not supported error, dev loop5, sector 130944 op 0x9:(WRITE_ZEROES) flags 0x800",
+                "loop5",
+            ),
         ] {
             assert!(!line(level, text).tells_of(disk), "{text}");
         }
