@@ -13,16 +13,60 @@ pub(in crate::driver) fn users_of_lost(
     // A file system with a number of its own has no disk to ask for.
     let is_anothers =
         |number: DeviceNumber| number.major != 0 && matches!(devices.is_gone(number), Ok(false));
+    users_while_lost(numbers, is_anothers, |numbers| census.device_users(numbers))
+}
+
+fn users_while_lost(
+    numbers: &[DeviceNumber],
+    is_anothers: impl Fn(DeviceNumber) -> bool,
+    look: impl FnOnce(&[DeviceNumber]) -> Answer<DeviceUses>,
+) -> Answer<DeviceUses> {
     let lost: Vec<_> = numbers.iter().copied().filter(|number| !is_anothers(*number)).collect();
     if lost.is_empty() {
         return Answer::Told(DeviceUses::default());
     }
-    match census.device_users(&lost) {
+    match look(&lost) {
         Answer::Told(mut users) => {
             // While a file of the lost disk is open nothing else gets its number: so this look counts.
             users.files.retain(|one| !is_anothers(one.number));
             Answer::Told(users)
         }
         unseen @ Answer::CannotTell(_) => unseen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::Owner;
+    use crate::model::mount::disk_users::{FileUse, Process, Tie};
+    use std::cell::Cell;
+
+    fn user_of(number: DeviceNumber) -> FileUse {
+        let owner = Owner::default();
+        let process = Process { pid: 41, command: "mysqld".to_owned(), owner, user: None };
+        FileUse { process, tie: Tie::Map, path: "/data/wal".into(), number }
+    }
+
+    fn found(answer: Answer<DeviceUses>) -> usize {
+        let Answer::Told(users) = answer else { panic!("it was looked for") };
+        users.files.len()
+    }
+
+    #[test]
+    fn whoever_uses_the_next_disk_of_that_number_is_not_of_the_lost_one() {
+        let number: DeviceNumber = "253:16".parse().unwrap();
+        let look = |numbers: &[DeviceNumber]| {
+            let files = numbers.iter().map(|number| user_of(*number)).collect();
+            Answer::Told(DeviceUses { files, ..DeviceUses::default() })
+        };
+        assert_eq!(found(users_while_lost(&[number], |_| false, look)), 1);
+        assert_eq!(found(users_while_lost(&[number], |_| true, look)), 0, "given away before");
+        let is_given = Cell::new(false);
+        let given_meanwhile = |numbers: &[DeviceNumber]| {
+            is_given.set(true);
+            look(numbers)
+        };
+        assert_eq!(found(users_while_lost(&[number], |_| is_given.get(), given_meanwhile)), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! Who uses a volume, and what the metrics show of this machine.
 
 use crate::cloud::Cloud;
+use crate::driver::lookup::lost_disks::users_of_lost;
 use crate::driver::ownership::{Ownership, words};
 use crate::driver::report::facts::refusals_of;
 use crate::host::clock;
@@ -56,7 +57,12 @@ impl Usage<'_> {
             if numbers.is_empty() {
                 continue;
             }
-            match self.census.device_users(&numbers) {
+            let users = if is_on_gone_disk {
+                users_of_lost(self.census, self.devices, &numbers)
+            } else {
+                self.census.device_users(&numbers)
+            };
+            match users {
                 Answer::Told(users) => add(&mut found, facts, &users, is_on_gone_disk),
                 Answer::CannotTell(why) => return Answer::CannotTell(why),
             }
