@@ -87,15 +87,16 @@ impl Surveying<'_> {
         self.survey_with(self.look_at_cloud(), also)
     }
 
-    /// Counts the volumes by health, for the metrics. No health depends on what the cloud says, so it
-    /// is not asked.
+    /// Counts the volumes by health, for the metrics. The cloud is not asked: of a volume of which nothing is
+    /// here that is no lack.
     pub fn count_healths(&self) {
         let silence = Some("not asked".to_owned());
         let cloud = CloudLook { server: None, attached: Vec::new(), silence };
         let mut counts: BTreeMap<String, u64> =
             Health::ALL.iter().map(|health| (health.to_string(), 0)).collect();
-        for facts in &self.survey_with(cloud, &[]).volumes {
-            *counts.entry(health::judge(facts).health.to_string()).or_default() += 1;
+        for mut facts in self.survey_with(cloud, &[]).volumes {
+            facts.cloud = CloudFact::Missing;
+            *counts.entry(health::judge(&facts).health.to_string()).or_default() += 1;
         }
         self.counts.saw(counts);
     }

@@ -216,43 +216,29 @@ pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String
     for (volume, count) in &gauges.stale {
         page.row("stale_mounts", &[("volume", volume)], &count.to_string());
     }
-    absent_rows(&mut page, gauges);
-    page.family("refused", "gauge", "1 while a tear-down of the volume is asked for and refused.");
-    for one in &gauges.refused {
-        page.row("refused", &one.labels(), "1");
-    }
-    page.family("refused_since_timestamp_seconds", "gauge", "When that began.");
-    for one in &gauges.refused {
-        page.row("refused_since_timestamp_seconds", &one.labels(), &one.since.to_string());
-    }
-    page.family(
-        "let_go",
-        "gauge",
-        "1 while kubelet has not mounted a folder again that it was let go of.",
+    let absent = gauges.absent.iter().map(|one| (one.labels().to_vec(), one.since));
+    page.state(
+        ("absent", "1 while mounts of the volume wait for its disk, which is gone."),
+        "When that was first seen.",
+        absent,
     );
-    for one in &gauges.let_go {
-        page.row("let_go", &one.labels(), "1");
-    }
-    page.family("let_go_since_timestamp_seconds", "gauge", "When it was let go of.");
-    for one in &gauges.let_go {
-        page.row("let_go_since_timestamp_seconds", &one.labels(), &one.since.to_string());
-    }
+    health_rows(&mut page, gauges);
+    let refused = gauges.refused.iter().map(|one| (one.labels().to_vec(), one.since));
+    page.state(
+        ("refused", "1 while a tear-down of the volume is asked for and refused."),
+        "When that began.",
+        refused,
+    );
+    let let_go = gauges.let_go.iter().map(|one| (one.labels().to_vec(), one.since));
+    page.state(
+        ("let_go", "1 while kubelet has not mounted a folder again that it was let go of."),
+        "When it was let go of.",
+        let_go,
+    );
     page.text
 }
 
-fn absent_rows(page: &mut Page, gauges: &Gauges) {
-    page.family(
-        "absent",
-        "gauge",
-        "1 while mounts of the volume wait for its disk, which is gone.",
-    );
-    for one in &gauges.absent {
-        page.row("absent", &one.labels(), "1");
-    }
-    page.family("absent_since_timestamp_seconds", "gauge", "When that was first seen.");
-    for one in &gauges.absent {
-        page.row("absent_since_timestamp_seconds", &one.labels(), &one.since.to_string());
-    }
+fn health_rows(page: &mut Page, gauges: &Gauges) {
     page.family(
         "health_volumes",
         "gauge",
@@ -317,6 +303,24 @@ impl Page {
         let labels =
             if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let _ = writeln!(self.text, "incloud_disk_{name}{labels} {value}");
+    }
+
+    /// What is so of some volumes: 1 for each, and since when.
+    fn state<'a>(
+        &mut self,
+        (name, help): (&str, &str),
+        since_help: &str,
+        all: impl Iterator<Item = (Vec<(&'a str, &'a str)>, u64)> + Clone,
+    ) {
+        self.family(name, "gauge", help);
+        for (labels, _) in all.clone() {
+            self.row(name, &labels, "1");
+        }
+        let since_name = format!("{name}_since_timestamp_seconds");
+        self.family(&since_name, "gauge", since_help);
+        for (labels, since) in all {
+            self.row(&since_name, &labels, &since.to_string());
+        }
     }
 }
 
