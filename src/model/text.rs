@@ -25,6 +25,12 @@ pub fn several(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
+/// The text without its numbers: of two that say the same of other processes, sectors or spans, it is one.
+#[must_use]
+pub fn without_digits(text: &str) -> String {
+    text.chars().filter(|sign| !sign.is_ascii_digit()).collect()
+}
+
 /// Whether a terminal obeys the sign, turns the line by it, or shows nothing for it: controls,
 /// newlines, marks of direction, signs without a width, and all that has no picture.
 #[must_use]

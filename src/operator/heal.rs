@@ -2,11 +2,12 @@
 
 use super::sweep::{HELD, WAITS};
 use super::switched::{notes, word};
-use super::terminal::{say, told};
+use super::terminal::told;
 use crate::driver::Driver;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
+use crate::model::text::several;
 
 /// Heals one volume; `status` is the exit status, if it is neither done nor failed.
 pub(super) fn run(
@@ -50,10 +51,10 @@ pub(super) fn run(
         *status = WAITS;
     } else if count > 0 {
         *status = HELD;
-        // What was done is told, and what was not is no success.
-        say(&text);
-        return Err(Error::new(Kind::Busy, format!("{count} are left on a dead disk"))
-            .hint("the reasons stand above; the next call and the timer go on with them"));
+        let left = several(count, "thing stays", "things stay");
+        text += &told(&format!(
+            "{left} on the lost disk, for the reasons above; what can be moved the timer moves"
+        ));
     }
     Ok(or_nothing(text))
 }

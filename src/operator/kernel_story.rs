@@ -6,7 +6,7 @@ use crate::configuration::Config;
 use crate::host::kernel_log::KernelLog;
 use crate::model::ids::VolumeId;
 use crate::model::report::kernel_line::{Claim, owner_at};
-use crate::model::text::{several, shortened};
+use crate::model::text::{several, shortened, without_digits};
 use crate::model::timestamp::{self, Millis};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,8 +104,8 @@ fn rows_of(ring: &KernelLog, claims: &[Claim], entries: &[Entry]) -> Vec<Entry> 
         for disk in disks.iter().filter(|disk| line.tells_of(disk)) {
             let Some(volume) = owner_at(claims, disk, at) else { continue };
             let Some(name) = asked.get(volume) else { continue };
-            let kind = line.text.chars().filter(|sign| !sign.is_ascii_digit()).collect();
-            if let Some(&place) = known.get(&(volume, kind)) {
+            let kind = (volume, without_digits(&line.text));
+            if let Some(&place) = known.get(&kind) {
                 rows[place].count += 1;
                 rows[place].until = Some(at);
                 continue;
@@ -115,8 +115,7 @@ fn rows_of(ring: &KernelLog, claims: &[Claim], entries: &[Entry]) -> Vec<Entry> 
             if *told > MOST {
                 continue;
             }
-            let kind = line.text.chars().filter(|sign| !sign.is_ascii_digit()).collect();
-            known.insert((volume, kind), rows.len());
+            known.insert(kind, rows.len());
             let text = shortened(&line.text, LONGEST).into_owned();
             rows.push(row(at, volume, name.clone(), Some(disk), text));
         }

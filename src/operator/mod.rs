@@ -95,14 +95,10 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
         }
         Verb::Heal { volume: Some(volume), adopt, dry_run, .. } => {
             let mut status = 0;
-            let done = recorded(("heal", dry_run), &volume, |driver, id| {
+            let text = recorded(("heal", dry_run), &volume, |driver, id| {
                 heal::run(driver, id, (adopt, dry_run), &mut status)
-            });
-            match done {
-                Ok(text) => stage.say(&text),
-                Err(error) if status == sweep::HELD => terminal::complain(&error),
-                Err(error) => return Err(error),
-            };
+            })?;
+            stage.say(&text);
             return Ok(status);
         }
         Verb::Heal { device, watch, dry_run, .. } => {

@@ -214,9 +214,7 @@ fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
         text += &format!("{indent}$ {}\n", paint.bold(command));
     }
     let failed = |entry: &&Entry| matches!(entry.ending, Ending::Failed | Ending::Open);
-    // What a heal could not move is told above.
-    let is_told = health == Health::HalfHealed;
-    if let Some(entry) = last_call.as_ref().filter(failed).filter(|_| !is_told) {
+    if let Some(entry) = last_call.as_ref().filter(failed) {
         let told = line_of(&last(entry, now), indent.len());
         text += &format!("{indent}{}\n", paint.dim(&told));
     }

@@ -23,6 +23,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
+use crate::model::text::without_digits;
 use crate::node::kubelet;
 use crate::node::system::System;
 use crate::watchdog::{self, PartPatience};
@@ -420,7 +421,7 @@ fn tell_news(news: &News) {
 
 /// Whether the lines say the same: for how long something has been so is no news.
 fn is_same(before: &[String], now: &[String]) -> bool {
-    let words = |lines: &[String]| lines.concat().replace(|c: char| c.is_ascii_digit(), "");
+    let words = |lines: &[String]| without_digits(&lines.concat());
     words(before) == words(now)
 }
 

@@ -133,11 +133,6 @@ fn cut(text: &str, columns: usize) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// Says what is wrong where errors go; answers whether it got there.
-pub(super) fn complain(error: &Error) -> bool {
-    worker::complaints().write_all(format!("disk: {error}\n").as_bytes()).is_ok()
-}
-
 /// A line of what a verb did. It quotes what others have named.
 pub(super) fn told(text: &str) -> String {
     format!("{}\n", visible(text))

@@ -14,6 +14,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
 use crate::model::record::VolumeRecord;
+use crate::model::text::without_digits;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -110,7 +111,8 @@ impl Sweep<'_> {
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         };
-        let why = why.map(|why| without_numbers(&why));
+        // Processes and spans have other numbers with each look.
+        let why = why.map(|why| without_digits(&why));
         let before = self.records.load(id).not_healed;
         if before == why {
             return match done {
@@ -140,9 +142,4 @@ impl Sweep<'_> {
         ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
         Ok(ids)
     }
-}
-
-/// Processes and spans have other numbers with each look.
-fn without_numbers(text: &str) -> String {
-    text.chars().filter(|sign| !sign.is_ascii_digit()).collect()
 }
