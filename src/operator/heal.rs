@@ -53,7 +53,7 @@ pub(super) fn run(
         *status = HELD;
         let left = several(count, "thing stays", "things stay");
         text += &told(&format!(
-            "{left} on the lost disk, for the reasons above; what can be moved the timer moves"
+            "{left} on the lost disk, for the reasons above; the timer goes on with what can be moved"
         ));
     }
     Ok(or_nothing(text))
