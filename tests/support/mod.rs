@@ -67,12 +67,17 @@ fn clean(dir: &Path) {
     {
         let _ = nix::mount::umount2(*target, nix::mount::MntFlags::MNT_DETACH);
     }
+    detach_loops_below(dir);
+}
+
+/// Detaches the loop devices on files below a folder.
+pub fn detach_loops_below(dir: &Path) {
     for device in loop_devices_below(dir) {
         // A device that is open stays what it is: without that it might go by itself, and be
-        // another test's by the time that losetup comes to it.
-        let pinned = fs::File::open(&device);
-        if pinned.is_ok() && loop_devices_below(dir).contains(&device) {
-            let _ = output_of(Command::new("losetup").arg("-d").arg(device));
+        // another test's by now.
+        let Ok(pinned) = fs::File::open(&device) else { continue };
+        if loop_devices_below(dir).contains(&device) {
+            let _ = incloud_disk::host::kernel::loop_unbind(&pinned);
         }
     }
 }

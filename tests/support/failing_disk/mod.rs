@@ -11,8 +11,7 @@ mod server;
 
 pub use server::Counts;
 
-use super::{loop_devices_below, private_mounts, skip};
-use incloud_disk::host::kernel;
+use super::{detach_loops_below, private_mounts, skip};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use server::{Orders, Server};
 use std::fs::{File, OpenOptions};
@@ -156,11 +155,7 @@ impl Drop for FailingDisk {
             // With the server its descriptor is gone, and with that every request that waits.
             let _ = server.join();
         }
-        for device in loop_devices_below(&self.path) {
-            if let Ok(device) = File::open(device) {
-                let _ = kernel::loop_unbind(&device);
-            }
-        }
+        detach_loops_below(&self.path);
         let _ = umount2(&self.path, MntFlags::MNT_DETACH);
     }
 }
