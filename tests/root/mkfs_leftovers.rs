@@ -4,7 +4,8 @@
 use crate::checks::{digest, layers_at};
 use crate::crash::kill_at;
 use crate::files;
-use crate::support::{Answer, DISK, Node, output_of};
+use crate::support::tracer::{self, Fate};
+use crate::support::{Node, output_of};
 use crate::volume::{Volume, make_folder};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -32,15 +33,15 @@ fn read(volume: &Volume, at: u64, length: usize) -> Vec<u8> {
 }
 
 /// A `mountdevice` whose mkfs is killed at its n-th write; whether it came so far.
-fn kill_at_write(volume: &Volume, number: u32) -> bool {
-    let mut command = Command::new("strace");
-    let inject = format!("inject=pwrite64:signal=KILL:when={number}");
-    command.args(["-f", "-q", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject, DISK]);
-    command.args(volume.stage()).env("INCLOUD_DISK_CONFIG", volume.node.config_path());
-    let answer = Answer::of(command);
-    let message = answer.json["message"].as_str().unwrap_or_default();
-    assert!(message.is_empty() || message.contains("was killed"), "{}", answer.text);
-    answer.json["status"] == "Failure"
+fn kill_at_write(volume: &Volume, fs_type: &str, number: usize) -> bool {
+    // By this name mkfs.ext4 and mkfs.ext3 make themselves known too.
+    let child = format!("mkfs.{fs_type}");
+    let fate = Fate { child: Some(&child), killed_at: Some(number - 1), ..Fate::default() };
+    let traced = tracer::run(volume.node.command(volume.stage()), fate).unwrap();
+    let status = if traced.is_killed { "Failure" } else { "Success" };
+    assert!(traced.text.contains(status), "{}", traced.text);
+    assert!(!traced.is_killed || traced.text.contains("was killed"), "{}", traced.text);
+    traced.is_killed
 }
 
 /// Another's bytes at each of these places make the leftovers of the mkfs data; without them it is
@@ -70,7 +71,7 @@ fn refused_with_a_stranger(volume: &Volume, size: u64, what: &str, round: usize)
 
 #[test]
 fn a_mkfs_killed_at_its_writes_is_finished_unless_the_disk_was_written_to_since() {
-    needs!(mounts, strace);
+    needs!(mounts, tracer);
     // `MKFS_KILLS=1`: each write.
     let each = std::env::var_os("MKFS_KILLS").is_some();
     for (fs_type, size) in [("ext4", 64), ("ext3", 64), ("xfs", 320), ("btrfs", 128)] {
@@ -81,7 +82,7 @@ fn a_mkfs_killed_at_its_writes_is_finished_unless_the_disk_was_written_to_since(
             node.must(volume.attach());
             make_folder(&volume.global());
             let what = format!("mkfs.{fs_type} at write {number}");
-            let was_killed = kill_at_write(&volume, number);
+            let was_killed = kill_at_write(&volume, fs_type, number);
             if was_killed {
                 killed += 1;
                 if number % 3 == 1 || !each {

@@ -1,5 +1,6 @@
-//! A process that is watched at each system call, in all its threads and children: killed at one of
-//! those that change something, or on a kernel that has not all of them.
+//! A process that is watched at the system calls which matter, in all its threads and children: killed at
+//! one of those that change something, or on a kernel that has not all of them. It stops at no other call: a
+//! look at a disk makes ten thousands of them.
 
 use super::start;
 use nix::errno::Errno;
@@ -68,6 +69,9 @@ pub struct Fate<'a> {
     pub killed_at: Option<usize>,
     /// Calls that the kernel does not have.
     pub without: &'a [i64],
+    /// Not all changes count, but the writes of a child of this name, and it alone is killed. The
+    /// thread that watches has no other child then.
+    pub child: Option<&'a str>,
 }
 
 /// Whether processes can be watched here.
@@ -88,8 +92,9 @@ pub fn run(mut command: Command, fate: Fate<'_>) -> Option<Traced> {
     command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
     // A group of its own, to wait for all of it and for nothing else.
     command.process_group(0);
-    // SAFETY: the child makes one system call before its exec.
-    unsafe { command.pre_exec(|| ptrace::traceme().map_err(Into::into)) };
+    let filter = filter(fate);
+    // SAFETY: the child makes three system calls before its exec, and takes no memory.
+    unsafe { command.pre_exec(move || be_watched(&filter).map_err(Into::into)) };
     let child = start(&mut command);
     drop(command);
     let main = Pid::from_raw(i32::try_from(child.id()).expect("a PID"));
@@ -99,32 +104,86 @@ pub fn run(mut command: Command, fate: Fate<'_>) -> Option<Traced> {
     is_possible.then_some(traced)
 }
 
+/// In the child: its parent watches it, at these calls.
+#[allow(unsafe_code)]
+fn be_watched(filter: &[libc::sock_filter]) -> nix::Result<()> {
+    ptrace::traceme()?;
+    if !nix::unistd::geteuid().is_root() {
+        nix::sys::prctl::set_no_new_privs()?;
+    }
+    let len = u16::try_from(filter.len()).map_err(|_| Errno::E2BIG)?;
+    let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the kernel copies the program, which lives until then.
+    let done =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    Errno::result(done).map(drop)
+}
+
+/// The kernel's filter (seccomp) that stops at the calls which `change` and `forbid` ask for.
+fn filter(fate: Fate<'_>) -> Vec<libc::sock_filter> {
+    /// `struct seccomp_data`: where the call's number stands, and the half of its third argument with the flags.
+    const NUMBER: u32 = 0;
+    const FLAGS: u32 = if cfg!(target_endian = "little") { 32 } else { 36 };
+    let row = |code: u32, k: u32, jt: usize, jf: usize| libc::sock_filter {
+        code: u16::try_from(code).expect("a code"),
+        jt: u8::try_from(jt).expect("a short program"),
+        jf: u8::try_from(jf).expect("a short program"),
+        k,
+    };
+    let number = |call: i64| u32::try_from(call).expect("a system call");
+    let (load, jump) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_K);
+    let mut calls: Vec<_> = match fate.child {
+        None => CHANGES.iter().map(|(call, _)| *call).collect(),
+        Some(_) => vec![libc::SYS_pwrite64],
+    };
+    calls.extend(fate.without);
+    calls.extend(fate.written.map(|_| libc::SYS_write));
+    let mut program = vec![row(load, NUMBER, 0, 0)];
+    for (place, call) in calls.iter().enumerate() {
+        program.push(row(jump | libc::BPF_JEQ, number(*call), calls.len() - place + 3, 0));
+    }
+    program.extend([
+        row(jump | libc::BPF_JEQ, number(libc::SYS_openat), 0, 2),
+        row(load, FLAGS, 0, 0),
+        row(jump | libc::BPF_JSET, libc::O_CREAT.unsigned_abs(), 1, 0),
+        row(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+        row(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_TRACE, 0, 0),
+    ]);
+    program
+}
+
 fn watch(main: Pid, fate: Fate<'_>, traced: &mut Traced) -> bool {
-    let options = Options::PTRACE_O_TRACESYSGOOD
+    let options = Options::PTRACE_O_TRACESECCOMP
+        | Options::PTRACE_O_TRACEEXEC
         | Options::PTRACE_O_TRACECLONE
         | Options::PTRACE_O_TRACEFORK
         | Options::PTRACE_O_TRACEVFORK
         | Options::PTRACE_O_EXITKILL;
-    let group = Pid::from_raw(-main.as_raw());
+    // A child of a name may be in a group of its own; then all that this thread has is waited for.
+    let (all, flags) = match fate.child {
+        None => (Pid::from_raw(-main.as_raw()), WaitPidFlag::__WALL),
+        Some(_) => (Pid::from_raw(-1), WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD),
+    };
     let mut is_possible = false;
     loop {
-        let status = match waitpid(group, Some(WaitPidFlag::__WALL)) {
+        let status = match waitpid(all, Some(flags)) {
             Ok(status) => status,
             Err(Errno::EINTR) => continue,
             // No process of it is left.
             Err(_) => return is_possible,
         };
         let (pid, signal) = match status {
-            WaitStatus::PtraceSyscall(pid) => {
-                is_possible = true;
+            WaitStatus::PtraceEvent(pid, _, libc::PTRACE_EVENT_SECCOMP) => {
                 if let Some(call) = entered(pid) {
                     if fate.without.contains(&call.0) {
                         forbid(pid);
-                    } else if let Some(name) = change(pid, call, fate.written) {
+                    } else if let Some(name) = counted(pid, call, fate) {
                         if fate.killed_at == Some(traced.changes.len()) {
                             traced.is_killed = true;
                             // A child of it may be the one that came to the call.
-                            let _ = kill(main, Signal::SIGKILL);
+                            if fate.child.is_none() {
+                                let _ = kill(main, Signal::SIGKILL);
+                            }
                             let _ = kill(pid, Signal::SIGKILL);
                         }
                         traced.changes.push(name);
@@ -134,7 +193,8 @@ fn watch(main: Pid, fate: Fate<'_>, traced: &mut Traced) -> bool {
             }
             // Its exec; a new thread or child begins with a stop of its own.
             WaitStatus::Stopped(pid, Signal::SIGTRAP) if pid == main && !is_possible => {
-                if ptrace::setoptions(pid, options).is_err() {
+                is_possible = ptrace::setoptions(pid, options).is_ok();
+                if !is_possible {
                     let _ = kill(main, Signal::SIGKILL);
                 }
                 (pid, None)
@@ -146,7 +206,7 @@ fn watch(main: Pid, fate: Fate<'_>, traced: &mut Traced) -> bool {
             _ => continue,
         };
         // It may be dead by now.
-        let _ = ptrace::syscall(pid, signal);
+        let _ = ptrace::cont(pid, signal);
     }
 }
 
@@ -168,12 +228,19 @@ fn forbid(pid: Pid) {
 #[allow(unsafe_code)]
 fn entered(pid: Pid) -> Option<(i64, [u64; 6])> {
     let info = ptrace::syscall_info(pid).ok()?;
-    if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
+    if info.op != libc::PTRACE_SYSCALL_INFO_SECCOMP {
         return None;
     }
     // SAFETY: the kernel says which of the union's structures it wrote; all are integers.
-    let entry = unsafe { info.u.entry };
+    let entry = unsafe { info.u.seccomp };
     Some((i64::try_from(entry.nr).ok()?, entry.args))
+}
+
+/// The name of a call that counts.
+fn counted(pid: Pid, call: (i64, [u64; 6]), fate: Fate<'_>) -> Option<&'static str> {
+    let Some(child) = fate.child else { return change(pid, call, fate.written) };
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    (call.0 == libc::SYS_pwrite64 && name.trim_end() == child).then_some("pwrite64")
 }
 
 /// The name of a call that changes something.
