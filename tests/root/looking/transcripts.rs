@@ -2,14 +2,16 @@
 //! what differs from machine to machine is put aside on both sides. `TRANSCRIPTS=write` writes them anew.
 
 use super::healths::{self, Healths, Incident};
-use super::words_of;
+use super::{as_another_user, words_of};
 use crate::scene::{Scene, scene};
-use crate::support::Node;
 use crate::support::pods::Order;
 use crate::support::server_disks::serial;
+use crate::support::{DISK, Node, output_of};
+use crate::tend::bring_back;
 use regex_lite::Regex;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// What the page calls the volumes of the scene, in the order of `Healths::each`.
 const VOLUMES: [(&str, &str); 6] = [
@@ -72,6 +74,7 @@ fn normal(text: &str) -> String {
         (r"(container|PROCESS)\s+[0-9a-f]{12}", "${1} ID"),
         // Here it is the test that calls.
         (r"\(by\s+root-[0-9a-f]+\)", ""),
+        (r"done\s+by\s+(root-[0-9a-f]+|PROCESS|systemd)", "done by CALLER"),
         (r"\[call\s+[0-9a-z-]+\]", "[call ID]"),
     ] {
         text = Regex::new(pattern).unwrap().replace_all(&text, same).into_owned();
@@ -137,6 +140,8 @@ impl Shown<'_> {
                 .unwrap()
                 .replace_all(&text, "")
                 .into_owned();
+            let by_caller = Regex::new(r"done by root-[0-9a-f]+").unwrap();
+            let text = by_caller.replace_all(&text, "done by systemd");
             // In a column it keeps its width.
             let in_a_column = Regex::new(r"root-[0-9a-f]{10}(  +)").unwrap();
             let text = in_a_column.replace_all(&text, "prometheus     $1");
@@ -213,6 +218,61 @@ fn a_half_done_heal_is_told_as_the_page_shows_it() {
     shown("disk heal shop/db-0").is(node, &names, &["heal", "shop/db-0"]);
     node.configure("");
     shown("disk status").is(node, &names, &["status"]);
+    let Scene { volume, pod, container, .. } = scene;
+    volume.take_away_with(&pod, container);
+}
+
+/// What udev's event and the timer run when the disk comes back.
+#[test]
+fn a_heal_by_the_disks_event_is_told_as_the_page_shows_it() {
+    needs!(pods);
+    let mut scene = scene().called("mail-0").start();
+    let names = called(&scene);
+    let Scene { node, volume, container, .. } = &mut scene;
+    healths::pull(volume, container);
+    let disk = bring_back(volume);
+    node.verb(&["heal", "--device", disk.to_str().unwrap()]).unwrap();
+    let shown =
+        Shown { heading: "### A heal by the disk's own event", written: "disk history mail-0" };
+    shown.is(node, &names, &["history", "mail-0"]);
+    let Scene { volume, pod, container, .. } = scene;
+    volume.take_away_with(&pod, container);
+}
+
+/// kubelet unmounts a pod's folder, and does not mount it again.
+#[test]
+fn a_folder_that_is_let_go_is_told_as_the_page_shows_it() {
+    needs!(boot_clock);
+    let scene = scene().called("web-0").start();
+    let names = called(&scene);
+    let Scene { node, volume, pod, .. } = &scene;
+    node.must(volume.unpublish(pod.uid()));
+    let mut status = Command::new("unshare");
+    // Eleven minutes later, by the clock that cannot be set.
+    status.args(["--time", "--fork", "--boottime", "660", "--", DISK, "status"]);
+    status.env("INCLOUD_DISK_CONFIG", node.config_path()).stdin(Stdio::null());
+    let text = String::from_utf8(output_of(&mut status).stdout).unwrap();
+    let shown = Shown { heading: "### kubelet let go of a folder", written: "disk status" };
+    shown.says(node, &names, &text);
+    let Scene { volume, pod, container, .. } = scene;
+    volume.take_away_with(&pod, container);
+}
+
+/// A user who may not look into containers.
+#[test]
+fn what_a_user_cannot_see_is_told_as_the_page_shows_it() {
+    needs!(pods);
+    let scene = scene().called("web-0").start();
+    let names = called(&scene);
+    let (text, _) = as_another_user(&scene.node, &["status"]);
+    // He sees the mounts of other tests too, and cannot see whose they are.
+    let (head, rows) = text.split_once('\n').unwrap();
+    let id = &scene.volume.id[..8];
+    let row = rows.lines().skip_while(|line| line.starts_with(' ') || !line.contains(id));
+    let row = row.enumerate().take_while(|(nth, line)| *nth == 0 || line.starts_with(' '));
+    let text = row.fold(format!("{head}\n"), |text, (_, line)| format!("{text}{line}\n"));
+    let shown = Shown { heading: "### A user who is not root", written: "disk status" };
+    shown.says(&scene.node, &names, &text);
     let Scene { volume, pod, container, .. } = scene;
     volume.take_away_with(&pod, container);
 }
