@@ -147,6 +147,7 @@ fn two_remembered(node: &Node) -> TcpListener {
 const ORDERS: &str = "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
 const WEB: &str = "6f1c9999-4a5b-4c6d-8e7f-90a1b2c3d4e5";
 
+/// At fee4868 `explain 6f1c2`, how an id begins: "6f1c2 verdict ok: no disk of it is here".
 #[test]
 fn a_name_that_is_known_here_needs_no_cloud() {
     let node = Node::new();
@@ -168,7 +169,7 @@ fn a_name_that_is_known_here_needs_no_cloud() {
     }
 }
 
-/// It was silent for as long as the call may take.
+/// At fee4868 nothing but the answer in JSON, after as long as the call may take (180 s).
 #[test]
 fn a_person_who_waits_is_told_for_what() {
     let (test, node) = ("a_person_who_waits_is_told_for_what", Node::new());
@@ -190,6 +191,7 @@ fn a_person_who_waits_is_told_for_what() {
     assert_eq!(serde_json::from_str::<Value>(line).unwrap()["status"], "Failure", "{shown}");
 }
 
+/// At fee4868 lines of 99 columns on a terminal of 70.
 #[test]
 fn a_line_is_as_wide_as_the_terminal() {
     let (test, node) = ("a_line_is_as_wide_as_the_terminal", Node::new());
@@ -266,7 +268,7 @@ fn a_verb_that_acts_takes_what_is_known_here_and_no_beginning_that_the_cloud_can
     has(&text, &[&format!("pvc-o is how {ORDERS} begins"), "the cloud did not answer"]);
 }
 
-/// It was said to be well.
+/// At fee4868: "verdict ok: no disk of it is here, and nothing is mounted", and exit status 0.
 #[test]
 fn a_name_that_nothing_here_knows_and_a_silent_cloud_is_unknown() {
     let node = Node::new();

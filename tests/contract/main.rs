@@ -18,6 +18,7 @@ mod calls;
 mod scene;
 mod source;
 
+mod at_night;
 mod attach;
 mod circles;
 mod config_drive;

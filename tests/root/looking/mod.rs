@@ -1,6 +1,7 @@
 //! What people see: status, explain, history, holders and doctor, on a node with one volume of each
 //! health, as text and as JSON.
 
+mod at_night;
 mod healths;
 mod metrics;
 mod naming;
@@ -353,6 +354,7 @@ fn without_root_it_is_said_what_was_not_seen() {
 }
 
 /// The heal moves mounts; a file that is open stays on the lost disk, and what is written to it is lost.
+/// At fee4868 `status` says "ok", and "last: attach done".
 #[test]
 fn after_a_heal_a_process_with_an_open_file_is_told_until_it_ends() {
     needs!(pods);
