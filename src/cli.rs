@@ -227,7 +227,8 @@ pub enum LocalVerb {
         /// The volume's id: letters, digits, dots, dashes, underscores
         id: VolumeIdArgument,
         /// Its size, such as 512M, 1G or a number of bytes
-        #[arg(long, value_parser = parse_size, required_unless_present = "from")]
+        #[arg(long, value_parser = parse_size, required_unless_present = "from",
+              allow_hyphen_values = true)]
         size: Option<u64>,
         /// Another volume whose data it begins with
         #[arg(long, value_name = "ID", conflicts_with = "size")]
@@ -319,6 +320,7 @@ fn meant_instead(error: &clap::Error, arguments: &[OsString]) -> String {
 /// `1G` and its like: powers of 1024, as people mean them of disks.
 fn parse_size(text: &str) -> std::result::Result<u64, String> {
     const SECTOR: u64 = 512;
+    const TRY: &str = "try 512M, 1G or a number of bytes";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].trim_end_matches(['i', 'B']).to_ascii_uppercase();
     let shift = match unit.as_str() {
@@ -327,12 +329,13 @@ fn parse_size(text: &str) -> std::result::Result<u64, String> {
         "M" => 20,
         "G" => 30,
         "T" => 40,
-        _ => return Err(format!("{unit:?} is no unit: K, M, G and T are")),
+        _ if digits.is_empty() => return Err(format!("no size; {TRY}")),
+        _ => return Err(format!("{unit:?} is no unit: K, M, G and T are; {TRY}")),
     };
-    let number: u64 = digits.parse().map_err(|_| "no whole number".to_owned())?;
+    let number: u64 = digits.parse().map_err(|_| format!("no whole number; {TRY}"))?;
     let bytes = number.checked_mul(1 << shift).ok_or("too large")?;
     if bytes == 0 || bytes % SECTOR != 0 {
-        return Err(format!("a disk has a multiple of {SECTOR} bytes, and not 0"));
+        return Err(format!("a disk has whole sectors of {SECTOR} bytes, and not 0; {TRY}"));
     }
     Ok(bytes)
 }

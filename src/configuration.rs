@@ -5,6 +5,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId};
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, Takeover};
+use crate::model::text::distance;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -222,6 +223,15 @@ const LONGEST_DEADLINE: u64 = 86_400;
 /// kubelet stops a `waitforattach` after ten minutes; a call that dies then loses its message.
 const LONGEST_WAIT_FOR_ATTACH: u64 = 540;
 
+/// A key that there is not, with the one that was meant instead of thirty of them.
+fn with_the_near_key(message: &str) -> Option<String> {
+    let (wrong, known) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
+    let near = known.split('`').skip(1).step_by(2).min_by_key(|key| distance(wrong, key))?;
+    let most = wrong.chars().count() / 3;
+    (distance(wrong, near) <= most.clamp(1, 3))
+        .then(|| format!("there is no key `{wrong}`; did you mean `{near}`?"))
+}
+
 impl Config {
     /// Reads the text of a configuration file; `origin` is named in errors.
     pub fn parse(text: &str, origin: &str) -> Result<Self> {
@@ -235,7 +245,7 @@ impl Config {
                 format!("line {line}: ")
             });
             let message = error.message().replace('\n', " ");
-            wrong(format!("{}{message}", place.unwrap_or_default()))
+            wrong(place.unwrap_or_default() + &with_the_near_key(&message).unwrap_or(message))
         })?;
         config.check().map_err(wrong)?;
         Ok(config)

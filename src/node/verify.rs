@@ -10,7 +10,10 @@ pub fn run(site: &Site) -> NodeResult {
     let plugins = plugin_folder::in_use(site)?;
     let Some(record) = record::load(site)? else {
         let path = record::path(site);
-        let none = format!("nothing is noted as installed: there is no {}", path.display());
+        let none = format!(
+            "nothing is noted as installed: there is no {}; disk node install installs it",
+            path.display()
+        );
         return Err(differs(&[none]));
     };
     let mut drift = of_driver(&plugins, &record);

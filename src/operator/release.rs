@@ -4,6 +4,7 @@
 use super::terminal::told;
 use crate::driver::Driver;
 use crate::driver::attachment::detach::Force;
+use crate::driver::operation::Outcome;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, VolumeId};
 
@@ -22,7 +23,10 @@ pub(super) fn detach(
     }
     let outcome = driver.detaching.detach_exactly(id, node, Force::Yes)?;
     let node = node.unwrap_or(driver.ports.this_node);
-    text += &format!("detached {id} from {node} ({outcome:?})\n");
+    text += &match outcome {
+        Outcome::Done => format!("detached {id} from {node}\n"),
+        Outcome::Already => format!("{id} was not attached to {node}\n"),
+    };
     Ok(text)
 }
 
@@ -38,7 +42,7 @@ pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Resu
     for folder in released.folders {
         text += &told(&format!("unmounted {}", folder.display()));
     }
-    text += &format!("{id} is mounted nowhere on this machine's own table any more\n");
+    text += &format!("no mount of {id} is left on this machine, outside of containers\n");
     if let Some(why) = released.lost {
         text += &told(&format!("data that programs wrote did not reach the disk: {why}"));
     }

@@ -130,7 +130,7 @@ fn a_disk_that_is_there_is_not_proven_dead() {
         (
             letter,
             &[("loop/backing_file", "/somebody/elses.img")][..],
-            "its number is another disk's",
+            "its device number now belongs to another disk",
         ),
         // The path to the disk is down, the disk may live; its serial can be read or not.
         ("sdz", &[("device/state", "offline")], "is offline"),

@@ -128,7 +128,8 @@ impl<'a> LocalCloud<'a> {
             return Err(Error::new(
                 Kind::Missing,
                 format!("volume {id} has no disk on this machine"),
-            ));
+            )
+            .hint("disk local list shows where it is attached"));
         };
         let pulled = pull::pull(&self.shelf, self.devices, id, &disk)?;
         self.shelf.remove_link(id, &disk)?;

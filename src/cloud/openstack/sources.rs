@@ -50,11 +50,8 @@ pub fn access(
     if shell.has_login() {
         return own.over(shell).resolve("the OS_ variables of the environment");
     }
-    Err(Error::new(
-        Kind::Config,
-        format!("{origin} says neither who we are in the cloud nor where that is written"),
-    )
-    .hint("write [openstack] cloud_conf = \"…\", or auth_url and credentials there"))
+    Err(Error::new(Kind::Config, format!("no OpenStack credentials in {origin}"))
+        .hint("write [openstack] cloud_conf = \"…\", or auth_url and credentials there"))
 }
 
 fn text_of(path: &Path, what: &str) -> Result<String> {
@@ -135,7 +132,7 @@ mod tests {
         assert_eq!(of(&by_conf, &[]).unwrap().region.as_deref(), Some("R"));
         let both = Written { password: Some("p".into()), ..by_conf };
         assert!(of(&both, &[]).unwrap_err().to_string().contains("keep one"));
-        assert!(of(&none, &[]).unwrap_err().to_string().contains("neither who we are"));
+        assert!(of(&none, &[]).unwrap_err().to_string().contains("no OpenStack credentials in"));
         let missing = Written { cloud: Some("b".into()), ..none };
         let error = of(&missing, &[("OS_CLIENT_CONFIG_FILE", &clouds)]).unwrap_err();
         assert!(error.to_string().contains("no cloud b among a"), "{error}");

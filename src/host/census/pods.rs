@@ -42,7 +42,9 @@ impl Question<'_> {
             }
             last = Some(called);
         }
-        Err(Error::refused(format!("the pod's processes were others in each of {ROUNDS} looks")))
+        Err(Error::refused(format!(
+            "the pod's processes change too fast to list: they were others in each of {ROUNDS} looks"
+        )))
     }
 
     fn among(&self, pids: &BTreeSet<u32>) -> Result<Vec<Holder>> {

@@ -134,7 +134,9 @@ impl fmt::Display for MountVerdict {
             Self::Stale => f.write_str("stale: its disk is gone, and another one is here"),
             Self::Waiting => f.write_str("dead: its disk is gone, and none is here"),
             Self::Ambiguous => f.write_str("several disks show the volume's serial"),
-            Self::Foreign(shown) => write!(f, "its number is another disk's ({shown})"),
+            Self::Foreign(shown) => {
+                write!(f, "its device number now belongs to another disk ({shown})")
+            }
             Self::NotProvenDead(doubt) => {
                 write!(f, "its disk is not proven dead ({})", doubt.state)
             }

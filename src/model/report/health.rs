@@ -440,7 +440,7 @@ fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
     Some(Ruling {
         health: Health::Leaked,
         consequence,
-        because: format!("nothing is mounted on this machine itself, but still for {who}"),
+        because: format!("only another mount namespace still has it mounted: {who}"),
         next: next.to_owned(),
         command: Some(format!("disk holders {}", name_of(facts))),
     })

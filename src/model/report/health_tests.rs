@@ -104,7 +104,8 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
     is(&seen, Health::Ambiguous, &["loop1 and loop2", "Until then the driver mounts"]);
     let other = MountVerdict::Foreign("serial v2".to_owned());
     let other = facts(disk("7:2"), vec![mount(Role::Pod, other)]);
-    let words = ["/p is mounted from 7:1", "another disk's (serial v2)", "vdc (7:2)", "lsblk"];
+    let words =
+        ["/p is mounted from 7:1", "now belongs to another disk (serial v2)", "vdc (7:2)", "lsblk"];
     is(&other, Health::Ambiguous, &words);
     let way = Some("echo 1 > /sys/x removes it".to_owned());
     let halted = MountVerdict::NotProvenDead(Doubt { state: "vdc is offline".to_owned(), way });
