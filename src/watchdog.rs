@@ -202,6 +202,7 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
         let look = [look, progress.next_look()].into_iter().flatten().min();
         let until = asked_to_end.map(|(_, until)| until).or(look);
         let news = worker.next(until);
+        worker.tell_columns();
         match &news {
             Some(_) => progress.erase(),
             None => progress.renew(&worker),

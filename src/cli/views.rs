@@ -117,6 +117,13 @@ const HISTORY: &str = "\
 It is told out of the files in paths.log_dir; log.max_files says how many days are there.
 What says the same again is counted with the first. Times are UTC.
 
+Rows:
+  attach, mount, ...  calls, with how long they took
+  heal, release, ...  what a person or the timer asked for
+  healing, note       what a heal moved, and which writes may be lost
+  kernel              what the kernel's log says of the disk, for root: removal, errors
+  now                 a tear-down that is refused at this moment
+
 Examples:
   disk history pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44
   disk history --pod shop/orders-0 --since 2h

@@ -150,7 +150,8 @@ pub(super) fn cell(text: &str, columns: usize) -> String {
     text + &blanks
 }
 
-/// Lines of a text that fit beside an indent: broken at blanks, and within a word that is longer.
+/// Lines of a text that fit beside an indent: broken at blanks, and within a word that is longer. A path
+/// stays whole on its line, however long it is, so that it can be copied.
 pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let width = |signs: &[char]| signs.iter().map(|sign| columns_of(*sign)).sum::<usize>();
     let mut lines = vec![String::new()];
@@ -159,17 +160,15 @@ pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
         while let Some(line) = lines.last_mut() {
             let used = width_of(line);
             let gap = usize::from(used > 0);
-            if used + gap + width(&word) <= columns {
+            let is_path = word.contains(&'/');
+            if used + gap + width(&word) <= columns || used == 0 && is_path {
                 line.push_str(if gap > 0 { " " } else { "" });
                 line.extend(word);
                 break;
             }
             if used == 0 {
-                // A path is broken at a slash.
                 let fits = (1..=word.len()).rev().find(|end| width(&word[..*end]) <= columns);
-                let fits = fits.unwrap_or(1);
-                let slash = word[..fits].iter().rposition(|c| *c == '/').filter(|at| *at > 0);
-                line.extend(word.drain(..slash.unwrap_or(fits)));
+                line.extend(word.drain(..fits.unwrap_or(1)));
             }
             lines.push(String::new());
         }
@@ -207,6 +206,7 @@ mod tests {
         assert_eq!(cell("abc", 6), "abc   ");
         assert_eq!(wrapped("aa bb cccccc d", 5), ["aa bb", "ccccc", "c d"]);
         assert_eq!(wrapped("", 5), [""]);
+        assert_eq!(wrapped("at /a/long/path: x y", 5), ["at", "/a/long/path:", "x y"]);
         assert_eq!(hanging("x: ", "a b", str::to_owned), "x: a b\n");
     }
 

@@ -133,6 +133,14 @@ fn no_time_is_a_count_of_seconds() {
     assert!(!text.contains(" @"), "{text}");
 }
 
+/// A person who reads a row of the kernel asks where it comes from.
+#[test]
+fn the_help_of_history_says_what_its_rows_are() {
+    let text = said(&Node::new(), &["history", "--help"]);
+    has(&text, &["Rows:", "kernel what the kernel's log says of the disk", "healing, note"]);
+    assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+}
+
 /// The formatter fills lines to paragraphs; each health must stay a line of its own. At fee4868
 /// "there: disk heal" of `stale` is a line in the first column.
 #[test]

@@ -68,7 +68,7 @@ fn shells_and_manuals_come_from_the_same_definition() {
 }
 
 /// A cloud whose service takes connections and says nothing.
-fn silent_cloud(node: &Node) -> TcpListener {
+pub fn silent_cloud(node: &Node) -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = node.own();
     let text = format!(

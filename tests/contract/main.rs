@@ -50,5 +50,6 @@ mod refusals_told;
 mod replies;
 mod secrets;
 mod streams;
+mod terminals;
 mod verbs;
 mod walks;

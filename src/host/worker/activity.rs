@@ -42,6 +42,8 @@ pub(super) struct Board {
     disk: [AtomicU32; 2],
     sequence: AtomicU64,
     pub(super) children: [Slot; CHILDREN],
+    /// How wide the terminal is that the waiting process prints on; 0 where it is none.
+    columns: AtomicU32,
 }
 
 /// What stands in a slot.
@@ -103,6 +105,7 @@ impl Board {
             disk: [const { AtomicU32::new(0) }; 2],
             sequence: AtomicU64::new(0),
             children: [const { Slot::empty() }; CHILDREN],
+            columns: AtomicU32::new(0),
         }
     }
 
@@ -125,6 +128,16 @@ impl Board {
         for slot in &self.children {
             slot.clear();
         }
+    }
+
+    pub(super) fn is_seen_in(&self, columns: Option<usize>) {
+        let columns = columns.and_then(|columns| u32::try_from(columns).ok());
+        self.columns.store(columns.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(super) fn columns(&self) -> Option<usize> {
+        let columns = self.columns.load(Ordering::Relaxed);
+        usize::try_from(columns).ok().filter(|columns| *columns > 0)
     }
 
     pub(super) fn works_on(&self, (major, minor): (u32, u32), sequence: Option<u64>) {
@@ -186,6 +199,9 @@ mod tests {
         assert_eq!(board.disk(), None);
         board.works_on((7, 3), Some(12));
         assert_eq!(board.disk(), Some(((7, 3), Some(12))));
+        assert_eq!(board.columns(), None);
+        board.is_seen_in(Some(80));
+        assert_eq!(board.columns(), Some(80));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who called the process that has the worker, for the worker that is not its child.
 
+use super::activity;
 use super::columns::columns_of;
 use nix::unistd::{Pid, getppid};
 use std::io::IsTerminal;
@@ -10,17 +11,14 @@ static CALLER: OnceLock<Pid> = OnceLock::new();
 /// Whether stdout of that process is a terminal.
 static IS_TERMINAL: OnceLock<bool> = OnceLock::new();
 
-/// How wide that terminal is.
-static COLUMNS: OnceLock<Option<usize>> = OnceLock::new();
-
 /// Notes who called this process, before the worker is made: the worker's own parent is this process.
 pub(super) fn note() {
     let _ = CALLER.set(getppid());
     let _ = IS_TERMINAL.set(std::io::stdout().is_terminal());
-    let _ = COLUMNS.set(columns_of_stdout());
 }
 
-fn columns_of_stdout() -> Option<usize> {
+/// How wide the terminal on stdout is now.
+pub(super) fn columns_of_stdout() -> Option<usize> {
     if !std::io::stdout().is_terminal() {
         return None;
     }
@@ -31,7 +29,11 @@ fn columns_of_stdout() -> Option<usize> {
 /// How many columns the terminal has on which what is printed is seen; nothing where it is none.
 #[must_use]
 pub fn columns() -> Option<usize> {
-    COLUMNS.get().copied().unwrap_or_else(columns_of_stdout)
+    match IS_TERMINAL.get() {
+        // A worker has no terminal: the waiting process tells it, again and again.
+        Some(_) => activity::board().columns(),
+        None => columns_of_stdout(),
+    }
 }
 
 /// Who called this program: for a worker that is not its parent.

@@ -165,6 +165,7 @@ impl Worker {
         caller::note();
         let board = as_result(share())?;
         board.clear();
+        board.is_seen_in(caller::columns_of_stdout());
         let mut watched = SigSet::empty();
         watched.extend(THAT_END.into_iter().chain([Signal::SIGCHLD]));
         let mut before = SigSet::empty();
@@ -214,6 +215,11 @@ impl Worker {
         let (at_most, whom) = entry.text.split_once(' ')?;
         let so_far = now_in_milliseconds().saturating_sub(entry.since) / 1000;
         Some((whom.to_owned(), so_far, at_most.parse().ok()?))
+    }
+
+    /// A person may change the width of the terminal at any time.
+    pub fn tell_columns(&self) {
+        self.board.is_seen_in(caller::columns_of_stdout());
     }
 
     /// How long the work may take in all.

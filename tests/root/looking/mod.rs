@@ -31,10 +31,12 @@ fn said(node: &Node, words: &[&str]) -> (String, i32) {
     (text, output.status.code().unwrap())
 }
 
-/// A command is whole, however long it is, so that it can be copied.
+/// A command and a path are whole, however long they are, so that they can be copied.
 fn fits(line: &str) -> bool {
     let words = line.trim_start();
-    words.starts_with("$ ") || words.starts_with("type ") || line.chars().count() <= 100
+    let is_command = words.starts_with("$ ") || words.starts_with("type ");
+    let ends_with_a_path = words.split(' ').next_back().is_some_and(|word| word.contains('/'));
+    is_command || ends_with_a_path || line.chars().count() <= 100
 }
 
 /// What a terminal shows of a verb: its output, and what is wrong.

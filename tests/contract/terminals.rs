@@ -1,0 +1,142 @@
+//! A person at a terminal, who may do there what he likes while a verb works.
+
+use crate::calls;
+use crate::looking::silent_cloud;
+use crate::support::{DISK, Node, has, skip};
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// To the upper left corner, and nothing below it: so each look of `--watch` begins.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// A shell on a terminal of its own, by script(1), and what it has shown so far.
+struct Terminal {
+    script: Child,
+    output: ChildStdout,
+    shown: String,
+}
+
+impl Terminal {
+    /// `$DISK` is the program.
+    fn begin(test: &str, node: &Node, line: &str) -> Option<Self> {
+        if !["/usr/bin/script", "/bin/script"].iter().any(|path| Path::new(path).exists()) {
+            skip(test, "needs script(1)");
+            return None;
+        }
+        let mut command = Command::new("script");
+        command.args(["-q", "-e", "-c", line, "/dev/null"]);
+        command.env("INCLOUD_DISK_CONFIG", node.config_path()).env("DISK", DISK);
+        command.env("TERM", "xterm").env_remove("COLUMNS");
+        let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = script.stdout.take().unwrap();
+        Some(Self { script, output, shown: String::new() })
+    }
+
+    /// Reads on until this is so of all that was shown, or the terminal is closed.
+    #[track_caller]
+    fn until(&mut self, is_so: impl Fn(&str) -> bool) {
+        let mut piece = [0; 4096];
+        while !is_so(&self.shown) {
+            let length = self.output.read(&mut piece).unwrap();
+            assert!(length > 0, "it ended: {}", self.shown);
+            self.shown += &String::from_utf8_lossy(&piece[..length]);
+        }
+    }
+
+    /// Types, and reads all until the end; answers the exit status.
+    fn ends_by(&mut self, keys: &[u8]) -> i32 {
+        self.script.stdin.as_ref().unwrap().write_all(keys).unwrap();
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        self.shown += &rest;
+        self.script.wait().unwrap().code().unwrap()
+    }
+}
+
+/// A failed test must not leave a program that watches for ever.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+const CTRL_C: &[u8] = b"\x03";
+
+/// The processes of this node's program.
+fn processes_of(node: &Node) -> Vec<PathBuf> {
+    let config = node.config_path().to_str().unwrap();
+    let ours = |process: &PathBuf| {
+        let of = |file: &str| fs::read(process.join(file)).unwrap_or_default();
+        let environment = of("environ");
+        of("cmdline").starts_with(DISK.as_bytes())
+            && environment
+                .split(|byte| *byte == 0)
+                .any(|one| one.strip_prefix(b"INCLOUD_DISK_CONFIG=") == Some(config.as_bytes()))
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    all.filter(ours).collect()
+}
+
+#[test]
+fn ctrl_c_while_the_cloud_is_waited_for_ends_it_and_the_next_call_goes_on() {
+    let test = "ctrl_c_while_the_cloud_is_waited_for_ends_it_and_the_next_call_goes_on";
+    let forced = nix::unistd::geteuid().is_root().then_some("--force ");
+    for force in [Some(""), forced].into_iter().flatten() {
+        let node = Node::new();
+        let listener = silent_cloud(&node);
+        let line = format!("\"$DISK\" detach {force}pv-1 node-a");
+        let Some(mut terminal) = Terminal::begin(test, &node, &line) else { return };
+        terminal.until(|shown| shown.contains("Ctrl-C is safe"));
+        assert!(!processes_of(&node).is_empty());
+        let status = terminal.ends_by(CTRL_C);
+        let shown = &terminal.shown;
+        // It did not wait for its deadline, which is three minutes.
+        assert!(!shown.contains("not done within"), "{shown}");
+        if force.is_empty() {
+            has(shown, &["\"status\":\"Failure\"", "SIGINT"]);
+        } else {
+            assert_ne!(status, 0, "{shown}");
+        }
+        assert_eq!(processes_of(&node), Vec::<PathBuf>::new());
+        // The same folders, and a cloud that answers.
+        drop(listener);
+        node.configure("");
+        node.create("vol-1", "1M");
+        node.must(calls::attach("vol-1", "pv-1", "node-a"));
+        node.must(calls::detach("pv-1", "node-a"));
+    }
+}
+
+/// The longest line of each look that is whole.
+fn widths(shown: &str) -> Vec<usize> {
+    let looks: Vec<_> = shown.split(CLEAR).skip(1).collect();
+    let whole = &looks[..looks.len().saturating_sub(1)];
+    let longest = |look: &&str| {
+        let plain = regex_lite::Regex::new("\x1b\\[[0-9]*m").unwrap().replace_all(look, "");
+        plain.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0)
+    };
+    whole.iter().map(longest).collect()
+}
+
+/// At fee4868 it was 100 columns on any terminal; later the width at its begin was kept.
+#[test]
+fn status_that_watches_follows_the_width_of_the_terminal() {
+    let (test, node) = ("status_that_watches_follows_the_width_of_the_terminal", Node::new());
+    // Its line about the cloud is longer than a terminal.
+    fs::write(node.config_path(), "[cloud]\nkind = \"openstack\"\n").unwrap();
+    let line = "stty cols 180; tty; exec \"$DISK\" status --watch 1";
+    let Some(mut terminal) = Terminal::begin(test, &node, line) else { return };
+    terminal.until(|shown| !widths(shown).is_empty());
+    assert!(widths(&terminal.shown)[0] > 70, "{}", terminal.shown);
+    let tty = terminal.shown.lines().next().unwrap().trim().to_owned();
+    assert!(Command::new("stty").args(["-F", &tty, "cols", "70"]).status().unwrap().success());
+    // What was begun before may still be as wide.
+    let before = widths(&terminal.shown).len();
+    terminal.until(|shown| widths(shown).len() >= before + 4);
+    assert!(*widths(&terminal.shown).last().unwrap() <= 70, "{}", terminal.shown);
+    terminal.ends_by(CTRL_C);
+}
