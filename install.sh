@@ -54,6 +54,8 @@ disk: a FlexVolume driver for cloud block disks
                             all three of them
   sudo ./install.sh test in-use
                             all tests on a machine on which the driver has volumes, made for this
+  sudo ./install.sh test refusals
+                            writes docs/refusals.md as the tests that it names are told now
   ./install.sh test bench   figures: how long what takes
   ./install.sh release [--out DIR]
                             a tarball for nodes without a toolchain: a static driver, this script,

@@ -59,6 +59,20 @@ fn a_call_that_waits_too_long_for_the_lock_names_its_holder() {
     assert!(lock_files(&node).is_empty());
 }
 
+/// Another program of this machine has the local cloud's own lock for longer than the call may take.
+#[test]
+fn a_local_cloud_that_is_locked_is_named() {
+    let node = Node::new();
+    node.create("vol-1", "1M");
+    node.configure("[deadline]\nattach = 1");
+    let held = fs::File::open(node.base().join("cloud/lock")).unwrap();
+    held.lock().unwrap();
+    let message = node.fails(calls::attach("vol-1", "pv-1", "node-b"));
+    assert!(message.contains("the local cloud is locked: "), "{message}");
+    drop(held);
+    node.must(calls::attach("vol-1", "pv-1", "node-b"));
+}
+
 #[test]
 fn a_held_lock_is_no_hindrance_to_other_volumes() {
     let node = Node::new();

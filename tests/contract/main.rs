@@ -46,6 +46,7 @@ mod old_logs;
 mod panics;
 mod places;
 mod purity;
+mod refusals_page;
 mod refusals_told;
 mod replies;
 mod secrets;

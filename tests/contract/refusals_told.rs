@@ -7,6 +7,7 @@
 //! the reason comes from. What cannot be followed fails, and is named in `WORDED_ELSEWHERE`.
 
 use crate::source::{code, files, for_tests, line_of, tests_at};
+use crate::support::refusals;
 use regex_lite::Regex;
 use std::fs;
 use std::ops::Range;
@@ -76,34 +77,11 @@ fn sources() -> Vec<Source> {
 
 /// What the rows quote: the parts of a message, in their order.
 fn rows() -> Vec<Vec<String>> {
-    let page = fs::read_to_string(root().join("docs/failures.md")).unwrap();
-    let quoted = Regex::new("`([^`]+)`").unwrap();
-    let mut all = Vec::new();
-    for table in page.split("| the message has |").skip(1) {
-        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-        for head in rows.map(|row| row.split('|').nth(1).unwrap()) {
-            for found in quoted.captures_iter(head) {
-                let parts = found[1].split('…').map(|part| part.trim().to_owned());
-                all.push(parts.filter(|part| !part.is_empty()).collect());
-            }
-        }
-    }
-    assert!(all.len() > 60, "{all:?}");
-    all
+    refusals::rows().into_iter().flat_map(|row| row.quoted).collect()
 }
 
 fn has_row(message: &str, rows: &[Vec<String>]) -> bool {
-    let in_order = |parts: &Vec<String>| {
-        let mut rest = message;
-        parts.iter().all(|part| match rest.split_once(part.as_str()) {
-            Some((_, after)) => {
-                rest = after;
-                true
-            }
-            None => false,
-        })
-    };
-    rows.iter().any(in_order)
+    rows.iter().any(|parts| refusals::has_in_order(message, parts))
 }
 
 impl Source {

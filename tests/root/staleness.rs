@@ -5,6 +5,7 @@
 use crate::checks::{eventually, table};
 use crate::files;
 use crate::scene::{Scene, scene};
+use crate::support::output_of;
 use crate::volume::Volume;
 use std::fs;
 use std::path::PathBuf;
@@ -110,7 +111,7 @@ impl MadeUp {
 
     fn heal(&self, scene: &Scene) -> String {
         let mut command = scene.volume.node.command(["heal", &scene.volume.id]);
-        let output = command.env("INCLOUD_DISK_SYSFS", &self.root).output().unwrap();
+        let output = output_of(command.env("INCLOUD_DISK_SYSFS", &self.root));
         assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         String::from_utf8(output.stderr).unwrap()
     }

@@ -15,6 +15,7 @@ mod failing_disk;
 pub mod journal;
 pub mod pods;
 mod processes;
+pub mod refusals;
 pub mod server_disks;
 pub mod tracer;
 
@@ -260,6 +261,10 @@ impl Answer {
         assert!(json.is_object(), "{text}");
         let message = json["message"].as_str().unwrap_or_default();
         assert!(!message.contains('%') && !message.contains('\n'), "{text}");
+        if json["status"] == "Failure" {
+            let call = message.split([' ', ':']).next().unwrap_or_default();
+            refusals::told(call, message);
+        }
         Self { text, json }
     }
 }

@@ -36,7 +36,12 @@ pub fn start(command: &mut Command) -> Child {
 }
 
 /// Runs a command to its end; what it prints on its two streams comes back.
+#[track_caller]
 pub fn output_of(command: &mut Command) -> Output {
     let child = start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    child.wait_with_output().expect("its output")
+    let output = child.wait_with_output().expect("its output");
+    for text in [&output.stdout, &output.stderr] {
+        super::refusals::printed(command, &String::from_utf8_lossy(text));
+    }
+    output
 }
