@@ -1,5 +1,6 @@
 //! The documents: each link leads to a file and a heading that are there, and the README stays short.
 
+use incloud_disk::model::report::health::Health;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,6 +120,20 @@ fn every_page_is_in_a_list_of_pages() {
     let lost: Vec<_> =
         pages.filter(|page| page.starts_with(&docs) && !all.contains(page)).collect();
     assert_eq!(lost, [docs.join("README.md")], "docs/README.md has no line for these");
+}
+
+/// The page shows a volume of each health, as `disk status` tells it.
+#[test]
+fn the_gallery_has_a_scene_of_each_health() {
+    let page = fs::read_to_string(root().join("docs/operating.md")).unwrap();
+    let blocks: Vec<_> = page.split("```").skip(1).step_by(2).collect();
+    let lines: Vec<_> = blocks.iter().flat_map(|block| block.lines()).collect();
+    for health in Health::ALL {
+        let word =
+            if health == Health::Ok { "ok".to_owned() } else { health.word().to_uppercase() };
+        let is_row = |line: &&str| line.starts_with(&format!("{word} "));
+        assert!(lines.iter().any(is_row), "docs/operating.md shows no {word}");
+    }
 }
 
 #[test]

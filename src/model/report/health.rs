@@ -211,17 +211,19 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
     let inside =
         if inside > 0 { format!(", {inside} of them inside containers") } else { String::new() };
     let id = name_of(facts);
+    let is_btrfs = gone.iter().any(|mount| mount.fs_type == "btrfs");
+    let stands = format!("{mounts} on the disk that is gone ({numbers}){inside}");
     match &facts.disk {
+        DiskFact::Proven(disk) if is_back && is_btrfs => {
+            Some(btrfs_off_its_disk(facts, &disk.name, &stands))
+        }
         DiskFact::Proven(disk) if is_back => Some(Ruling {
             health: Health::Stale,
             consequence: format!(
                 "Reads and writes fail: {mounts} on the disk that is gone. It is back as {}.",
                 disk.name
             ),
-            because: format!(
-                "{mounts} on the disk that is gone ({numbers}){inside}, and the disk is back as {} ({})",
-                disk.name, disk.number
-            ),
+            because: format!("{stands}, and the disk is back as {} ({})", disk.name, disk.number),
             next: format!(
                 "heal it: the mounts are moved onto {}. Status then shows which pods must be restarted",
                 disk.name
@@ -234,8 +236,32 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
             because: format!(
                 "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there"
             ),
-            next: "attach it to this node again, by the cluster or in the cloud's console, unless another node has it: it heals itself. Why it went is in its history".to_owned(),
+            next: format!(
+                "attach it to this node again, by the cluster or in the cloud's console, unless another node has it: {}. Why it went is in its history",
+                if is_btrfs {
+                    "then restart its pods, for no heal moves a btrfs"
+                } else {
+                    "it heals itself"
+                }
+            ),
             command: Some(format!("disk history {id}")),
+        }),
+    }
+}
+
+/// The kernel takes the disk that is back for one more of the file system that died: no heal moves it.
+fn btrfs_off_its_disk(facts: &VolumeFacts, disk: &str, because: &str) -> Ruling {
+    let pods: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
+    let whom =
+        if pods.is_empty() { "the pods that use the volume".to_owned() } else { pods.join(", ") };
+    Ruling {
+        health: Health::Stale,
+        consequence: format!("Reads and writes fail: its disk went, and is back as {disk}."),
+        because: format!("{because}, and a btrfs cannot be mounted beside its dead self"),
+        next: format!("restart {whom}: no heal moves a btrfs"),
+        command: Some(match pods.first() {
+            Some(pod) => command_that_restarts(pod),
+            None => format!("disk holders {}", name_of(facts)),
         }),
     }
 }

@@ -96,6 +96,30 @@ fn off_its_disk_it_is_stale_or_dead() {
     is(&facts(disk("7:2"), left), Health::Stale, &["1 mount stands"]);
 }
 
+/// No heal moves a btrfs: to be told to heal it would lead nowhere.
+#[test]
+fn a_btrfs_off_its_disk_ends_with_its_pods() {
+    let mut mounts = three(&MountVerdict::Stale);
+    for mount in &mut mounts {
+        mount.fs_type = "btrfs".to_owned();
+    }
+    let mut seen = facts(disk("7:2"), mounts);
+    let verdict = is(&seen, Health::Stale, &["a btrfs cannot be mounted beside its dead self"]);
+    assert_eq!(verdict.command.as_deref(), Some("disk holders v1"));
+    seen.pods = vec![PodFact {
+        uid: ConsumerId::parse("u").unwrap(),
+        name: Some("shop/db-0".to_owned()),
+        has_it: true,
+    }];
+    let verdict = is(&seen, Health::Stale, &["restart shop/db-0"]);
+    assert_eq!(verdict.command.as_deref(), Some("kubectl delete pod -n shop db-0"));
+    seen.disk = DiskFact::None;
+    for mount in &mut seen.mounts {
+        mount.verdict = Some(MountVerdict::Waiting);
+    }
+    is(&seen, Health::Dead, &["then restart its pods, for no heal moves a btrfs"]);
+}
+
 #[test]
 fn what_cannot_be_told_is_ambiguous_before_all_else() {
     let several = DiskFact::Ambiguous { why: "shown by loop1 and loop2".to_owned() };

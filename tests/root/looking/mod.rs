@@ -302,7 +302,11 @@ fn a_btrfs_in_a_container_is_well() {
     node.verb(&["local", "yank", &volume.id]).unwrap();
     let (text, _) = said(&node, &["explain", &volume.id]);
     has(&text, &["verdict dead: 3 mounts", "container /data on a disk that is GONE"]);
-    has(&text, &["mount /data (on the disk that is gone)"]);
+    has(&text, &["mount /data (on the disk that is gone)", "then restart its pods"]);
+    // It is back: no heal moves it, and none is proposed.
+    node.must(volume.attach());
+    let (text, _) = said(&node, &["status"]);
+    has(&text, &["STALE shop/web-0", "restart shop/web-0", "$ kubectl delete pod -n shop web-0"]);
     volume.take_away_with(&pod, container);
 }
 
