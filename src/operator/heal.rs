@@ -2,11 +2,12 @@
 
 use super::sweep::{HELD, WAITS};
 use super::switched::{notes, word};
-use super::terminal::told;
+use super::terminal::{hanging, told};
 use crate::driver::Driver;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
+use crate::model::report::health::Verdict;
 use crate::model::text::several;
 
 /// Heals one volume; `status` is the exit status, if it is neither done nor failed.
@@ -44,7 +45,8 @@ pub(super) fn run(
         text += &format!("may be lost:\n{}", told(&format!("  {lost}")));
     }
     if dry_run {
-        return Ok(or_nothing(text));
+        let plan = if text.is_empty() { "" } else { "Nothing was changed.\n" };
+        return Ok(or_nothing(text) + plan);
     }
     let count = healed.still_there();
     if healed.is_waiting {
@@ -56,7 +58,22 @@ pub(super) fn run(
             "{left} on the lost disk, for the reasons above; the timer goes on with what can be moved"
         ));
     }
+    let now = driver.surveying.verdict_here(id).filter(|now| now.health.harms());
+    text += &now.as_ref().map(as_it_is_now).unwrap_or_default();
     Ok(or_nothing(text))
+}
+
+/// What status would say of it.
+fn as_it_is_now(now: &Verdict) -> String {
+    let mut text = String::from("\n");
+    if let Some(consequence) = &now.consequence {
+        text += &hanging("now: ", consequence, str::to_owned);
+    }
+    if let Some(next) = &now.next {
+        text += &hanging("to do: ", &format!("{next}."), str::to_owned);
+    }
+    let command = now.command.as_ref().map(|command| told(&format!("$ {command}")));
+    text + &command.unwrap_or_default()
 }
 
 fn or_nothing(text: String) -> String {

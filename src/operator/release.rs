@@ -16,11 +16,11 @@ pub(super) fn detach(
 ) -> Result<String> {
     let node = node.filter(|node| node.as_str() != THIS_MACHINE);
     let is_here = node.is_none_or(|node| node == driver.ports.this_node);
-    let mut text =
-        if is_here { broken(&driver.releasing.what_would_break(id)) } else { String::new() };
+    let breaks = if is_here { driver.releasing.what_would_break(id) } else { Vec::new() };
     if dry_run {
-        return Ok(text + "Nothing was changed.\n");
+        return Ok(would_break(&breaks, &format!("disk detach --force {id}")));
     }
+    let mut text = if is_here { broken(&breaks) } else { String::new() };
     let outcome = driver.detaching.detach_exactly(id, node, Force::Yes)?;
     let node = node.unwrap_or(driver.ports.this_node);
     text += &match outcome {
@@ -34,10 +34,11 @@ pub(super) fn detach(
 const THIS_MACHINE: &str = "1";
 
 pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
-    let mut text = broken(&driver.releasing.what_would_break(id));
+    let breaks = driver.releasing.what_would_break(id);
     if dry_run {
-        return Ok(text + "Nothing was changed.\n");
+        return Ok(would_break(&breaks, &format!("disk release {id}")));
     }
+    let mut text = broken(&breaks);
     let released = driver.releasing.release(id)?;
     for folder in released.folders {
         text += &told(&format!("unmounted {}", folder.display()));
@@ -66,9 +67,21 @@ pub(super) fn end_users(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Re
 }
 
 fn broken(what: &[String]) -> String {
+    lines("this breaks", what)
+}
+
+/// The plan: what has not happened is said first.
+fn would_break(what: &[String], command: &str) -> String {
+    let heading = format!(
+        "Nothing was changed. {command} would take it from these, whose reads and writes fail then"
+    );
+    lines(&heading, what)
+}
+
+fn lines(heading: &str, what: &[String]) -> String {
     if what.is_empty() {
         return "nothing on this machine uses it\n".to_owned();
     }
     let lines = what.iter().map(|line| told(&format!("  {line}")));
-    format!("this breaks:\n{}", lines.collect::<String>())
+    format!("{heading}:\n{}", lines.collect::<String>())
 }

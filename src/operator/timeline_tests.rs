@@ -35,7 +35,7 @@ fn a_refusal_that_goes_on_is_one_entry() {
             lines.push(line(minute * 60, "WARN", &call, "refused", &facts));
         }
         if minute == 0 {
-            let facts = json!({"object": "volume pv-1", "duration_ms": 3, "kind": "guarded", "reason": "pod u still runs; it is refused until they end"});
+            let facts = json!({"object": "volume pv-1", "duration_ms": 3, "kind": "guarded", "reason": "pod u still runs; it is refused until that ends"});
             lines.push(line(0, "ERROR", &call, "end: Failure", &facts));
         }
     }

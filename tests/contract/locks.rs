@@ -17,7 +17,7 @@ pub fn hold(node: &Node, id: &str) -> File {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut file = File::create(path).unwrap();
     file.try_lock().unwrap();
-    writeln!(file, "process 4242 (mountdevice)").unwrap();
+    writeln!(file, "process 4999999 (mountdevice)").unwrap();
     file
 }
 
@@ -49,7 +49,7 @@ fn a_call_that_waits_too_long_for_the_lock_names_its_holder() {
     for (child, output) in started {
         let answer = Answer::finish(child, output);
         let message = answer.json["message"].as_str().unwrap();
-        assert!(message.contains("process 4242 (mountdevice)"), "{message}");
+        assert!(message.contains("process 4999999 (mountdevice)"), "{message}");
         assert!(message.contains("another call works on the volume"), "{message}");
     }
     assert_eq!(servers(&node, UUID), ["node-b"]);

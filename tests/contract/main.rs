@@ -24,6 +24,7 @@ mod circles;
 mod config_drive;
 mod configuration;
 mod covered;
+mod dashboard;
 mod dependencies;
 mod documents;
 mod early_signals;

@@ -245,9 +245,6 @@ struct Alert {
 #[test]
 fn the_alerts_are_whole_and_name_what_the_driver_measures() {
     let rules: Rules = read("alerts.yaml");
-    let metrics = fs::read_to_string(path_of("../src/model/report/metrics.rs")).unwrap();
-    let source: String = metrics.split_whitespace().collect();
-    let name = regex_lite::Regex::new("incloud_disk_([a-z_]+)").unwrap();
     for group in rules.groups {
         assert!(!group.name.is_empty() && !group.rules.is_empty());
         for rule in group.rules {
@@ -256,12 +253,24 @@ fn the_alerts_are_whole_and_name_what_the_driver_measures() {
                 assert!(!rule.annotations[key].is_empty(), "{}: {key}", rule.name);
             }
             assert!(rule.lasts.is_empty() || rule.lasts.ends_with('m'), "{}", rule.name);
-            let mut names = name.captures_iter(&rule.expr).map(|found| found[1].to_owned());
-            let used = names.next().expect("a metric of ours");
-            let base = used.strip_suffix("_bucket").unwrap_or(&used);
-            // Written by `family`, or by what writes a state of volumes.
-            assert!(source.contains(&format!("(\"{base}\",\"")), "{}: {used}", rule.name);
+            asks_for_what_is_measured(&rule.expr);
         }
+    }
+}
+
+/// Each metric of the query is one that the driver writes.
+#[track_caller]
+pub fn asks_for_what_is_measured(query: &str) {
+    let metrics = fs::read_to_string(path_of("../src/model/report/metrics.rs")).unwrap();
+    let source: String = metrics.split_whitespace().collect();
+    let name = regex_lite::Regex::new("incloud_disk_([a-z_]+)").unwrap();
+    let used: Vec<_> = name.captures_iter(query).map(|found| found[1].to_owned()).collect();
+    assert!(!used.is_empty(), "{query}: no metric of ours");
+    for one in used {
+        let base = one.strip_suffix("_bucket").unwrap_or(&one);
+        // A state of volumes is written with its beginning.
+        let base = base.strip_suffix("_since_timestamp_seconds").unwrap_or(base);
+        assert!(source.contains(&format!("(\"{base}\",\"")), "{query}: {one}");
     }
 }
 

@@ -32,7 +32,7 @@ fn is_refused(node: &Node, seconds: u64, call: &Call) -> String {
     let answer = later(node, seconds, call, ("NO", "WISH"));
     assert_eq!(answer.json["status"], "Failure", "after {seconds} s: {}", answer.text);
     let message = answer.json["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("it is refused until they end"), "{message}");
+    assert!(message.contains("it is refused until that ends"), "{message}");
     message
 }
 

@@ -80,7 +80,9 @@ impl Guard<'_> {
         let mounts: Vec<_> = table.mounts().iter().filter(on_disk).collect();
         if let Some(mount) = mounts.first() {
             let place = mount.target.display();
-            let reason = format!("disk {} is mounted at {place}", disk.kernel_name);
+            let before = self.refusals.face.words.name(&TearDown::Unstage);
+            let reason =
+                format!("disk {} is mounted at {place}: {before} comes first", disk.kernel_name);
             self.refusals.refuse(Some(id), &TearDown::Detach, &reason)?;
         }
         let numbers = [disk.number];

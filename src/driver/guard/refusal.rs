@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The way out that a person has.
-const BY_HAND: &str = "it is refused until they end";
+const BY_HAND: &str = "it is refused until that ends";
 
 /// This moment, in which a tear-down is refused for the sake of these pods.
 fn occasion(face: &Face, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
@@ -126,12 +126,13 @@ impl Refusals<'_> {
     /// mounts, and no container's: those keep the disk until it is taken away.
     fn way_out_of(&self, tear_down: &TearDown, id: Option<&VolumeId>) -> String {
         let Some(id) = id else { return "or until a person unmounts it".to_owned() };
+        let or = "or, if what uses it may fail";
         let force = format!("disk detach --force {id}");
         match tear_down {
-            TearDown::Detach => format!("or: {force}"),
-            TearDown::Unstage if !self.numbers.is_mounted_here(id) => format!("or: {force}"),
-            TearDown::Unstage => format!("or: disk release {id} and then {force}"),
-            TearDown::Unpublish(_) => format!("or: disk release {id}"),
+            TearDown::Detach => format!("{or}: {force}"),
+            TearDown::Unstage if !self.numbers.is_mounted_here(id) => format!("{or}: {force}"),
+            TearDown::Unstage => format!("{or}: disk release {id} and then {force}"),
+            TearDown::Unpublish(_) => format!("{or}: disk release {id}"),
         }
     }
 }

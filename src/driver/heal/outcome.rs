@@ -96,7 +96,7 @@ pub(in crate::driver) fn lost_since(seen: Option<Millis>) -> String {
     let from = seen.map_or_else(|| "an unknown moment".to_owned(), in_full);
     let until = in_full(now());
     format!(
-        "writes between {from}, when the disk was last seen, and {until}, but for those that an fsync confirmed (before Linux 6.5 also some that seemed to succeed)"
+        "writes between {from}, when the disk was last seen, and {until}. What an fsync confirmed is safe (before Linux 6.5 not all of it)"
     )
 }
 

@@ -27,7 +27,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
     CloudFact, Disk, DiskFact, LinkFact, MountFact, RecordFact, Role, VolumeFacts,
 };
-use crate::model::report::health::{self, Health};
+use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -90,15 +90,29 @@ impl Surveying<'_> {
     /// Counts the volumes by health, for the metrics. The cloud is not asked: of a volume of which nothing is
     /// here that is no lack.
     pub fn count_healths(&self) {
-        let silence = Some("not asked".to_owned());
-        let cloud = CloudLook { server: None, attached: Vec::new(), silence };
         let mut counts: BTreeMap<String, u64> =
             Health::ALL.iter().map(|health| (health.to_string(), 0)).collect();
-        for mut facts in self.survey_with(cloud, &[]).volumes {
-            facts.cloud = CloudFact::Missing;
+        for facts in self.without_cloud(&[]) {
             *counts.entry(health::judge(&facts).health.to_string()).or_default() += 1;
         }
         self.counts.saw(counts);
+    }
+
+    /// How the volume is on this machine now; the cloud is not asked.
+    #[must_use]
+    pub fn verdict_here(&self, id: &VolumeId) -> Option<Verdict> {
+        let volumes = self.without_cloud(std::slice::from_ref(id));
+        volumes.iter().find(|facts| facts.id.as_ref() == Some(id)).map(health::judge)
+    }
+
+    fn without_cloud(&self, also: &[VolumeId]) -> Vec<VolumeFacts> {
+        let silence = Some("not asked".to_owned());
+        let cloud = CloudLook { server: None, attached: Vec::new(), silence };
+        let mut volumes = self.survey_with(cloud, also).volumes;
+        for facts in &mut volumes {
+            facts.cloud = CloudFact::Missing;
+        }
+        volumes
     }
 
     fn survey_with(&self, mut cloud: CloudLook, also: &[VolumeId]) -> Survey {

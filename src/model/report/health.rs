@@ -142,16 +142,32 @@ struct Ruling {
 }
 
 fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
-    const NOTHING_IS_DONE: &str = "Until then the driver mounts, heals and detaches nothing of it";
+    const NOTHING_IS_DONE: &str =
+        "Until that is settled the driver mounts, heals and detaches nothing of it";
     if let DiskFact::Ambiguous { why } = &facts.disk {
+        let numbers: BTreeSet<_> = facts.mounts.iter().map(|mount| mount.number).collect();
+        let (mounted, which) = match numbers.iter().collect::<Vec<_>>().as_slice() {
+            [] => (
+                " None is mounted.".to_owned(),
+                "look which one has the volume's data, and detach the other".to_owned(),
+            ),
+            [one] => (
+                format!(" Mounted is {one}: what uses it goes on."),
+                format!("leave {one}, which is mounted, and detach the other"),
+            ),
+            _ => (
+                " More than one is mounted.".to_owned(),
+                "end what uses the wrong one, and detach that".to_owned(),
+            ),
+        };
         return Some(Ruling {
             health: Health::Ambiguous,
             consequence: format!(
-                "Which disk is this volume's cannot be told: {why}. What is mounted goes on."
+                "Which disk is this volume's cannot be told: {why}.{mounted} {NOTHING_IS_DONE}."
             ),
             because: why.clone(),
             next: format!(
-                "compare them, and detach the one that is not the volume's. {NOTHING_IS_DONE}"
+                "{which}: in the cloud's console, or with losetup -d if it is a loop device"
             ),
             command: Some(format!("disk explain {}", name_of(facts))),
         });
@@ -177,11 +193,10 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
 }
 
 fn covered(facts: &VolumeFacts) -> Option<Ruling> {
-    let hidden = |mount: &MountFact| {
-        let (place, why) = (mount.place.display(), mount.out_of_reach.as_ref()?);
-        Some((format!("{place} does not lead to the mount there: {why}"), mount.way_out.clone()))
-    };
-    let (because, way_out) = facts.mounts.iter().find_map(hidden)?;
+    let hidden = |mount: &MountFact| mount.out_of_reach.clone().map(|why| (mount.clone(), why));
+    let (mount, why) = facts.mounts.iter().find_map(hidden)?;
+    let (place, way_out) = (mount.place.display(), mount.way_out.clone());
+    let because = format!("{place} does not lead to the mount there: {why}");
     let (next, command) = match way_out {
         Some(command) => (AFTER_A_LOOK.to_owned(), Some(command)),
         None => ("see the kernel's log, and mend what does not answer".to_owned(), None),
@@ -189,7 +204,7 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
     Some(Ruling {
         health: Health::Covered,
         consequence: format!(
-            "What is written by the path does not reach the volume: {because}. Containers that run keep their own mounts."
+            "What is written to {place} does not reach the volume: {why}. Containers that run keep their own mounts."
         ),
         because,
         next,
@@ -197,7 +212,7 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
     })
 }
 
-const AFTER_A_LOOK: &str = "look whether anything was written there that is needed, then take it away. Until then nothing of the volume is mounted or unmounted there";
+const AFTER_A_LOOK: &str = "look whether something in that folder is needed (what a tmpfs holds is lost with it), then type this once. Until then nothing of the volume is mounted or unmounted there";
 
 fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
     let is_dead =
@@ -220,12 +235,12 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
         DiskFact::Proven(disk) if is_back => Some(Ruling {
             health: Health::Stale,
             consequence: format!(
-                "Reads and writes fail: {mounts} on the disk that is gone. It is back as {}.",
+                "Reads and writes fail: the disk went away and came back as {}, and {mounts} on the lost one.",
                 disk.name
             ),
             because: format!("{stands}, and the disk is back as {} ({})", disk.name, disk.number),
             next: format!(
-                "heal it: the mounts are moved onto {}. Status then shows which pods must be restarted",
+                "heal it: the mounts are moved onto {} while the pods run. Status then shows which of them must be restarted",
                 disk.name
             ),
             command: Some(format!("disk heal {id}")),
@@ -237,11 +252,11 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                 "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there"
             ),
             next: format!(
-                "attach it to this node again, by the cluster or in the cloud's console, unless another node has it: {}. Why it went is in its history",
+                "attach it to this node again, in the cloud's console if the cluster does not; {}. If another node has it, detach it there first. Why it went is in its history",
                 if is_btrfs {
                     "then restart its pods, for no heal moves a btrfs"
                 } else {
-                    "it heals itself"
+                    "its mounts are healed then, without a restart"
                 }
             ),
             command: Some(format!("disk history {id}")),
@@ -299,7 +314,7 @@ fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
     Some(Ruling {
         health: Health::HalfHealed,
         consequence: format!(
-            "The mounts are right, but {}{whose}{more} still has files open on the disk that is gone: what it writes there is lost.",
+            "What {}{whose}{more} writes is lost: it still has files open on the disk that is gone. The mounts are right.",
             format_args!("process {}", name(first))
         ),
         because: format!("files of the disk that is gone are still open in {}", all.join(", ")),
@@ -331,7 +346,7 @@ fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
         }
         _ => match (&facts.unseen_users, &facts.record.unseen) {
             (Some(why), _) => ("who has files of its lost disk open", why, "sudo disk explain"),
-            (None, Some(why)) => ("what this machine remembers of it", why, "sudo disk explain"),
+            (None, Some(why)) => ("the driver's record of it", why, "sudo disk explain"),
             (None, None) => return None,
         },
     };
@@ -359,7 +374,7 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
         if current.any(|refusal| matches!(refusal.tear_down, TearDown::Unpublish(_))) {
             RESTART_KUBELET
         } else if facts.let_go.iter().any(|one| one.back.is_none()) {
-            "do nothing: kubelet mounts its folder again when the API answers"
+            "do nothing: kubelet mounts its folder again by itself when the API server answers it"
         } else {
             "do nothing"
         };
@@ -374,7 +389,7 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
         consequence: format!("No harm: {still}. {} was refused {times}.", capital(what)),
         because: format!("{what} is asked for and refused ({times}): {}", refusal.reason),
         next: format!(
-            "if it should run, {if_kubelet_is_wrong}. If it should not, delete the pod, and the refusal ends. disk release {} unmounts it under the running pod",
+            "if it should run, {if_kubelet_is_wrong}. If it should not run, delete it, and the refusal ends. (disk release {} takes it from the pod, whose writes fail then)",
             name_of(facts)
         ),
         command: None,
@@ -410,16 +425,22 @@ fn forgotten(facts: &VolumeFacts) -> Option<Ruling> {
 
 fn let_go_for_long(facts: &VolumeFacts) -> Option<Ruling> {
     let one = facts.let_go.iter().find(|one| one.lasts && one.back.is_none())?;
+    let (pod, when) = (label_of(facts, one), timestamp::text(one.since));
+    // As systemd reads it.
+    let since = when.split('.').next().unwrap_or_default().replace('T', " ");
     Some(Ruling {
         health: Health::LetGo,
         consequence: format!(
-            "{} keeps the volume and works, but kubelet unmounted its folder and does not mount it again: no container of it can be started anew.",
-            label_of(facts, one)
+            "{pod} keeps the volume and works, but kubelet unmounted its folder at {when} and does not mount it again: a container of it that ends is not started anew."
         ),
         because: told_of_letting_go(facts, one),
-        next: "see why kubelet does not mount it: kubectl describe pod, and kubelet's log"
-            .to_owned(),
-        command: Some("journalctl -u kubelet".to_owned()),
+        next: format!(
+            "see why kubelet does not mount it: kubectl describe pod{}, and kubelet's log",
+            pod.split_once('/')
+                .map(|(space, name)| format!(" -n {space} {name}"))
+                .unwrap_or_default()
+        ),
+        command: Some(format!("journalctl -u kubelet --since \"{since} UTC\"")),
     })
 }
 
@@ -459,8 +480,8 @@ fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
         )
     } else {
         (
-            format!("No pod has it, and no harm is done: {who} still has a mount of it."),
-            "nothing: the next detach takes that mount away. If it is refused, restart what holds it",
+            format!("No harm: no pod has it any more, and {who} kept a mount of it."),
+            "nothing: the next detach takes that mount away. If that detach is refused, restart the process",
         )
     };
     Some(Ruling {

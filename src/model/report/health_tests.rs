@@ -125,7 +125,16 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
     let several = DiskFact::Ambiguous { why: "shown by loop1 and loop2".to_owned() };
     let mut seen = facts(several, three(&MountVerdict::Ambiguous));
     seen.refused.push(refusal(true));
-    is(&seen, Health::Ambiguous, &["loop1 and loop2", "Until then the driver mounts"]);
+    is(
+        &seen,
+        Health::Ambiguous,
+        &[
+            "loop1 and loop2",
+            "Until that is settled the driver mounts",
+            "Mounted is 7:1",
+            "leave 7:1",
+        ],
+    );
     let other = MountVerdict::Foreign("serial v2".to_owned());
     let other = facts(disk("7:2"), vec![mount(Role::Pod, other)]);
     let words =
@@ -190,7 +199,11 @@ fn a_copy_that_is_all_that_is_left_has_leaked() {
     let mut copy = mount(Role::Stranger, MountVerdict::Healthy);
     let process = ProcessFact { pid: 42, command: "agent".to_owned(), container: None, pod: None };
     copy.processes.push(process);
-    is(&facts(disk("7:1"), vec![copy.clone()]), Health::Leaked, &["42 (agent)", "restart what"]);
+    is(
+        &facts(disk("7:1"), vec![copy.clone()]),
+        Health::Leaked,
+        &["42 (agent)", "restart the process"],
+    );
     is(
         &facts(disk("7:1"), vec![mount(Role::Container, MountVerdict::Healthy)]),
         Health::Leaked,

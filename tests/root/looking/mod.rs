@@ -373,7 +373,7 @@ fn after_a_heal_a_process_with_an_open_file_is_told_until_it_ends() {
         &text,
         &[
             "HALF-HEALED shop/db-0",
-            "still has files open on the disk that is gone: what it writes there is lost.",
+            "still has files open on the disk that is gone.",
             "$ kubectl delete pod -n shop db-0",
         ],
     );
