@@ -110,7 +110,7 @@ fn a_cloud_that_is_silent_is_unknown_and_never_detached() {
         &text,
         &[
             "Whether it is well is not known",
-            "To do: ask again when the cloud answers. $ disk explain",
+            "To do: ask again when the cloud answers; disk doctor says what keeps it from that. $ disk explain",
         ],
     );
     let row = text.lines().find(|line| line.contains("pvc-1 ")).unwrap();

@@ -355,7 +355,7 @@ fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
         consequence: format!("Whether it is well is not known: {what} could not be seen."),
         because: format!("{what} could not be seen: {why}"),
         next: if command == "disk explain" {
-            "ask again when the cloud answers".to_owned()
+            "ask again when the cloud answers; disk doctor says what keeps it from that".to_owned()
         } else {
             "look as root".to_owned()
         },
