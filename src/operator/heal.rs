@@ -7,7 +7,7 @@ use crate::driver::Driver;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
-use crate::model::report::health::Verdict;
+use crate::model::report::health::{Health, Verdict};
 use crate::model::text::several;
 
 /// Heals one volume; `status` is the exit status, if it is neither done nor failed.
@@ -59,13 +59,20 @@ pub(super) fn run(
         ));
     }
     let now = driver.surveying.verdict_here(id).filter(|now| now.health.harms());
-    text += &now.as_ref().map(as_it_is_now).unwrap_or_default();
+    if let Some(now) = now {
+        text += &as_it_is_now(&now);
+        // Mounts that no heal can move, as those of a btrfs, are no success.
+        let is_off = matches!(now.health, Health::Stale | Health::Dead);
+        if *status == 0 && is_off {
+            *status = HELD;
+        }
+    }
     Ok(or_nothing(text))
 }
 
 /// What status would say of it.
 fn as_it_is_now(now: &Verdict) -> String {
-    let mut text = String::from("\n");
+    let mut text = String::new();
     if let Some(consequence) = &now.consequence {
         text += &hanging("now: ", consequence, str::to_owned);
     }

@@ -307,6 +307,9 @@ fn a_btrfs_in_a_container_is_well() {
     node.must(volume.attach());
     let (text, _) = said(&node, &["status"]);
     has(&text, &["STALE shop/web-0", "restart shop/web-0", "$ kubectl delete pod -n shop web-0"]);
+    let (text, status) = said(&node, &["heal", &volume.id]);
+    has(&text, &["now: Reads and writes fail", "$ kubectl delete pod -n shop web-0"]);
+    assert_eq!(status, 4, "{text}");
     volume.take_away_with(&pod, container);
 }
 
