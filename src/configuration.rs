@@ -6,13 +6,13 @@ use crate::model::ids::{NodeName, ServerId};
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, Takeover};
 use crate::model::text::distance;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The whole configuration; every key has a default except `cloud.kind`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Which cloud.
@@ -40,7 +40,7 @@ pub struct Config {
 }
 
 /// `[cloud]`
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CloudConfig {
     /// The one key without a default.
@@ -48,7 +48,7 @@ pub struct CloudConfig {
 }
 
 /// The clouds we can speak to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CloudKind {
     /// The embedded one, on loop devices.
@@ -78,7 +78,7 @@ impl CloudKind {
 }
 
 /// `[attach]`
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AttachConfig {
     /// From which servers a volume may be taken.
@@ -86,7 +86,7 @@ pub struct AttachConfig {
 }
 
 /// `[local]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LocalConfig {
     /// Where images and records are.
@@ -100,7 +100,7 @@ impl Default for LocalConfig {
 }
 
 /// `[node]`
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeConfig {
     /// This machine's Kubernetes node name; the host's name if not given.
@@ -112,7 +112,7 @@ pub struct NodeConfig {
 }
 
 /// `[paths]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Paths {
     /// Binds the folders of calls to this root when given.
@@ -137,7 +137,7 @@ impl Default for Paths {
 }
 
 /// `[log]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
     /// The least important level that is written.
@@ -153,7 +153,7 @@ impl Default for LogConfig {
 }
 
 /// `log.level`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "the words are their own description")]
 pub enum LogLevel {
@@ -165,7 +165,7 @@ pub enum LogLevel {
 }
 
 /// `[heal]`
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HealConfig {
     /// Whether mounts of a disk that came back are repaired.
@@ -175,7 +175,7 @@ pub struct HealConfig {
 }
 
 /// `[metrics]`
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsConfig {
     /// A file in the folder of `node_exporter`'s textfile collector.
@@ -186,7 +186,7 @@ pub struct MetricsConfig {
 ///
 /// `waitforattach` stays well below the 10 minutes after which kubelet stops the process; the
 /// other calls have no limit of kubelet's, so a hung one would block its volume for ever.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[allow(missing_docs, reason = "each is named like its call")]
 pub struct Deadlines {

@@ -1,10 +1,10 @@
 //! What the administrator lets the driver do: to refuse, to repair, to take over.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// `attach.takeover`: a volume that is wanted here may still be on the books of a server that
 /// cannot use it any more.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Takeover {
     /// From none.
@@ -17,7 +17,7 @@ pub enum Takeover {
 }
 
 /// `[guard]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardPolicy {
     /// Whether tear-downs of volumes in use are refused.
@@ -36,7 +36,7 @@ impl Default for GuardPolicy {
 }
 
 /// `guard.mode`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
     /// Refuse.
@@ -49,7 +49,7 @@ pub enum GuardMode {
 }
 
 /// `heal.mode`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealMode {
     /// Repair.

@@ -1,6 +1,6 @@
 //! Text that must not be seen: it has no way into a message, a log or a panic.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// The text itself, for the one place that sends it.
+    /// The text itself, for the place that sends it, and for the one that takes it out of texts.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -35,6 +35,13 @@ impl fmt::Debug for Secret {
     }
 }
 
+impl Serialize for Secret {
+    /// That it is there, and nothing else.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(crate::model::report::redaction::REDACTED)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +51,6 @@ mod tests {
         let secret = Secret::from("hunter2");
         assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "(secret) Some((secret))");
         assert_eq!(secret.reveal(), "hunter2");
+        assert_eq!(serde_json::to_string(&secret).unwrap(), "\"(redacted)\"");
     }
 }

@@ -1,12 +1,12 @@
 //! What is done once mounts were healed: programs that hold files of the dead disk stay on it until
 //! they open them anew, and only their owner knows how they are told to.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// `heal.after`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum After {
     /// Nothing: it is only said who holds what.
     #[default]
@@ -57,6 +57,19 @@ impl TryFrom<String> for After {
     }
 }
 
+impl From<After> for String {
+    fn from(after: After) -> Self {
+        match after {
+            After::Nothing => Self::new(),
+            After::Signal(wakeup) => {
+                let known = WAKEUPS.iter().find(|(_, one)| *one == wakeup);
+                format!("signal:{}", known.map_or("", |(name, _)| name))
+            }
+            After::Hook(path) => path.display().to_string(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,7 +87,9 @@ mod tests {
             ("told", None),
             ("./told", None),
         ] {
-            assert_eq!(After::try_from(text.to_owned()).ok(), wanted, "{text:?}");
+            let read = After::try_from(text.to_owned()).ok();
+            assert_eq!(read.clone().map(String::from), wanted.as_ref().map(|_| text.to_owned()));
+            assert_eq!(read, wanted, "{text:?}");
         }
     }
 }

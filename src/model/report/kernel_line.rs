@@ -56,14 +56,7 @@ impl KernelLine {
     pub fn tells_of(&self, disk: &str) -> bool {
         // What a disk cannot do and is asked for once, as mkfs does, is no trouble.
         let is_asked_for = self.text.contains("operation not supported error");
-        self.names(disk) && !is_asked_for && (self.level < NOTICE || self.is_an_end())
-    }
-
-    fn is_an_end(&self) -> bool {
-        // A disk that grows, or comes, changes its capacity too.
-        let is_of_capacity = self.text.contains("capacity change");
-        let is_end = ENDS.iter().any(|words| self.text.contains(words));
-        is_end && (!is_of_capacity || self.text.trim_end().ends_with(" to 0"))
+        self.names(disk) && !is_asked_for && (self.level < NOTICE || tells_an_end(&self.text))
     }
 
     /// `vdc` is not named by `vdc1`, nor by `xvdc`; `nvme0n1` not by `nvme0n10`.
@@ -74,6 +67,15 @@ impl KernelLine {
             !before.ends_with(is_part) && !after.starts_with(is_part)
         })
     }
+}
+
+/// Whether a line says that a disk, or the file system on it, has ended.
+#[must_use]
+pub fn tells_an_end(text: &str) -> bool {
+    // A disk that grows, or comes, changes its capacity too.
+    let is_of_capacity = text.contains("capacity change");
+    let is_end = ENDS.iter().any(|words| text.contains(words));
+    is_end && (!is_of_capacity || text.trim_end().ends_with(" to 0"))
 }
 
 /// That a volume had a disk of this kernel's name from a moment on, as the log has it.

@@ -7,12 +7,12 @@ mod readers;
 
 use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Everything as written, nothing proven. The keys are those of `[openstack]` in our TOML.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[allow(missing_docs, reason = "the names are OpenStack's own")]
 pub struct Written {
@@ -48,7 +48,7 @@ pub struct Written {
 }
 
 /// What a machine may ask of a cloud: all processes of the driver together.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Requests per second, in the long run.
@@ -82,7 +82,7 @@ impl Limits {
 }
 
 /// Seconds after which a request counts as lost; a call's own deadline ends it earlier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// Longer than a connection should take anywhere.
