@@ -318,14 +318,8 @@ const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
 /// A file beside the executable is the one that a controller-manager's container has: only the
 /// plugin folder is mounted there, and hidden files in it are not taken for drivers.
 pub fn load_config() -> Result<(Config, Option<PathBuf>)> {
-    let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let is_named = named.is_some();
-    let beside = executable().and_then(|exe| Some(exe.parent()?.join(BESIDE)));
-    let places = match named {
-        Some(path) => vec![path],
-        None => std::iter::once(PathBuf::from(ETC)).chain(beside).collect(),
-    };
-    for path in places {
+    let is_named = named_configuration().is_some();
+    for path in configuration_places() {
         match host::files::read_if_there(&path) {
             Ok(Some(text)) => {
                 let config = Config::parse(&text, &path.display().to_string())?;
@@ -340,6 +334,20 @@ pub fn load_config() -> Result<(Config, Option<PathBuf>)> {
         }
     }
     Ok((Config::default(), None))
+}
+
+fn named_configuration() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Where a configuration is looked for, the first place first.
+#[must_use]
+pub fn configuration_places() -> Vec<PathBuf> {
+    if let Some(path) = named_configuration() {
+        return vec![path];
+    }
+    let beside = executable().and_then(|exe| Some(exe.parent()?.join(BESIDE)));
+    std::iter::once(PathBuf::from(ETC)).chain(beside).collect()
 }
 
 /// This executable; where there is no `/proc`, by the full path that kubelet calls it with.

@@ -51,7 +51,7 @@ _disk_with_names() {
     _disk \"$@\"
     local word=\"${COMP_WORDS[COMP_CWORD]}\"
     case \"${COMP_WORDS[1]}\" in
-    explain | history | holders | heal | release | format | detach)
+    explain | history | holders | report | heal | release | format | detach)
         [[ $word == -* ]] || COMPREPLY+=($(compgen -W \"$(disk names 2>/dev/null)\" -- \"$word\"))
         ;;
     esac
@@ -68,7 +68,7 @@ _disk_names() {
 ";
 
 const FISH_NAMES: &str = "
-complete -c disk -n '__fish_seen_subcommand_from explain history holders heal release format detach' \
+complete -c disk -n '__fish_seen_subcommand_from explain history holders report heal release format detach' \
     -f -a '(disk names 2>/dev/null)'
 ";
 

@@ -36,6 +36,9 @@ pub enum Looking {
         #[arg(long)]
         json: bool,
     },
+    /// Write all of that into one file to send to a colleague
+    #[command(after_help = REPORT)]
+    Report(ReportArguments),
     /// Print the names of this machine's volumes and pods, for completions
     #[command(hide = true, after_help = NAMES)]
     Names,
@@ -79,6 +82,22 @@ pub struct HistoryArguments {
     /// Answer in JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What is to be reported, and where to.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// The volume: an id, a name, a pod or a device; all if none is named
+    pub volume: Option<TypedVolume>,
+    /// What happened since: 30m, 2h, 10:30, yesterday, or a moment (UTC); else for a day
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub since: Option<Millis>,
+    /// The file, which must not be there yet; - writes to stdout
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub out: Option<String>,
+    /// The text alone, without the page and its picture
+    #[arg(long)]
+    pub text: bool,
 }
 
 fn since(text: &str) -> Result<Millis, String> {
@@ -145,6 +164,18 @@ The exit status says the worst: 0 all is well, 1 a warning, 2 an error.
 Examples:
   sudo disk doctor
   sudo disk doctor --json | jq -r '.findings[] | select(.level != \"ok\") | .fix'";
+
+const REPORT: &str = "\
+The file is a page for any browser, or for a ticket: the verdict, a picture of each volume over time,
+and what doctor, status, explain and history say. It needs nothing from elsewhere and runs no script.
+
+Passwords, tokens and credentials are left out. Names of nodes, pods and volumes, paths and addresses
+are in it: look at it before you send it on. Only its owner may read it. Nothing else is changed.
+
+Examples:
+  sudo disk report
+  sudo disk report shop/orders-0 --since 'last night'
+  sudo disk report --text --out - | less";
 
 const NAMES: &str = "\
 Examples:

@@ -18,7 +18,7 @@ use crate::model::timestamp;
 use serde::Serialize;
 
 /// So many of the last entries of the story.
-const LAST: usize = 8;
+pub(super) const LAST: usize = 8;
 
 /// All of it.
 #[derive(Debug, Serialize)]

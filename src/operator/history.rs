@@ -63,7 +63,7 @@ fn of(config: &Config, volume: BTreeSet<String>, arguments: &HistoryArguments) -
 }
 
 /// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.
-fn now_refused(entries: &[Entry], records: &Records) -> Vec<Entry> {
+pub(super) fn now_refused(entries: &[Entry], records: &Records) -> Vec<Entry> {
     let now = clock::now();
     let told: BTreeSet<_> = entries.iter().filter_map(|entry| entry.volume.clone()).collect();
     let all = records.list().unwrap_or_default();
@@ -107,7 +107,7 @@ fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
 }
 
 /// An older driver's lines, each behind a mark that no line of the story has.
-fn as_written(older: &[Older], paint: Paint) -> String {
+pub(super) fn as_written(older: &[Older], paint: Paint) -> String {
     let mut text = String::new();
     if !older.is_empty() {
         text += &paint.bold("as an older driver wrote it, not checked");
@@ -160,7 +160,8 @@ fn painted(ending: Ending, paint: Paint, line: &str) -> String {
     }
 }
 
-fn sentence(entry: &Entry) -> String {
+/// What happened, as a sentence.
+pub(super) fn sentence(entry: &Entry) -> String {
     let times = match entry.until {
         Some(until) if entry.count > 1 => {
             format!(" ({} times until {})", entry.count, clock_of(entry.at, until))

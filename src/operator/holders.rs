@@ -12,7 +12,7 @@ use crate::model::text::several;
 use serde::Serialize;
 
 /// The answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Holding {
     /// All users that were found.
     pub(super) holders: Vec<HolderFact>,

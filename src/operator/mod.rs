@@ -14,6 +14,7 @@ pub mod local;
 mod naming;
 mod node;
 mod release;
+mod report;
 mod status;
 mod sweep;
 mod switched;

@@ -4,7 +4,10 @@ use crate::host::worker;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::health::Health;
 use crate::model::report::log_line::escaped;
+use crate::model::report::redaction::Redaction;
 use crate::model::text::visible;
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
 use unicode_width::UnicodeWidthChar;
 
@@ -16,11 +19,40 @@ const LEAST: usize = 60;
 
 /// Lines are no longer than this.
 pub(super) fn width() -> usize {
-    width_for(worker::columns())
+    if PAPER.with_borrow(Option::is_some) { USUAL } else { width_for(worker::columns()) }
 }
 
 fn width_for(columns: Option<usize>) -> usize {
     columns.map_or(USUAL, |columns| columns.max(LEAST))
+}
+
+thread_local! {
+    /// What is taken out of all that is written for a reader elsewhere.
+    static PAPER: RefCell<Option<Redaction>> = const { RefCell::new(None) };
+}
+
+/// Lets it be written for a file that leaves the machine: as wide as usual, and without secrets. They are
+/// taken out here because a text that is cut or broken into lines already has them in pieces.
+pub(super) fn on_paper<T>(redaction: Redaction, work: impl FnOnce() -> T) -> T {
+    PAPER.set(Some(redaction));
+    let done = work();
+    PAPER.set(None);
+    done
+}
+
+/// A text as it may be shown where it is shown.
+pub(super) fn printable(text: &str) -> Cow<'_, str> {
+    let redacted = PAPER.with_borrow(|paper| match paper {
+        Some(redaction) => match redaction.redacted(text) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(text),
+        },
+        None => None,
+    });
+    match redacted {
+        Some(text) => Cow::Owned(visible(&text).into_owned()),
+        None => visible(text),
+    }
 }
 
 /// Where a verb speaks.
@@ -70,7 +102,7 @@ pub(super) struct Paint {
 
 impl Paint {
     fn with(self, code: &str, text: &str) -> String {
-        let text = visible(text);
+        let text = printable(text);
         if self.is_on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into_owned() }
     }
 
@@ -121,7 +153,7 @@ fn width_of(text: &str) -> usize {
 
 /// The text in so many columns at most.
 fn cut(text: &str, columns: usize) -> String {
-    let text = visible(text);
+    let text = printable(text);
     if width_of(&text) <= columns {
         return text.into_owned();
     }
@@ -135,7 +167,7 @@ fn cut(text: &str, columns: usize) -> String {
 
 /// A line of what a verb did. It quotes what others have named.
 pub(super) fn told(text: &str) -> String {
-    format!("{}\n", visible(text))
+    format!("{}\n", printable(text))
 }
 
 /// One line that fits beside an indent.
@@ -155,7 +187,7 @@ pub(super) fn cell(text: &str, columns: usize) -> String {
 pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let width = |signs: &[char]| signs.iter().map(|sign| columns_of(*sign)).sum::<usize>();
     let mut lines = vec![String::new()];
-    for word in visible(text).split_whitespace() {
+    for word in printable(text).split_whitespace() {
         let mut word: Vec<char> = word.chars().collect();
         while let Some(line) = lines.last_mut() {
             let used = width_of(line);
@@ -178,7 +210,7 @@ pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
 
 /// Lines of a text, each after the first under it.
 pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
-    let first = &*visible(first);
+    let first = &*printable(first);
     let indent = width_of(first);
     let mut told = String::new();
     for (number, line) in wrapped(text, width().saturating_sub(indent)).iter().enumerate() {
@@ -231,6 +263,20 @@ mod tests {
             let all: String = lines.concat().split_whitespace().collect();
             proptest::prop_assert_eq!(all, text.split_whitespace().collect::<String>());
         }
+    }
+
+    #[test]
+    fn what_leaves_the_machine_has_no_secret_however_it_is_cut() {
+        let secret = "hunter2-canary-of-forty-signs-and-a-few-more";
+        let redaction = Redaction::of([secret.to_owned()]);
+        let text = on_paper(redaction, || {
+            let paint = Paint { is_on: true };
+            let told = [told(secret), cell(secret, 20), line_of(secret, 90), paint.bold(secret)];
+            told.concat() + &wrapped(secret, 10).concat() + &hanging(secret, secret, str::to_owned)
+        });
+        assert!(!text.contains("hunter2") && !text.contains("few-more"), "{text}");
+        assert_eq!(text.matches("(redacted)").count(), 7, "{text}");
+        assert_eq!(told(secret).trim_end(), secret, "only there");
     }
 
     #[test]

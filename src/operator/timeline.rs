@@ -248,7 +248,7 @@ impl Call {
                 let text = match let_go {
                     Some(line) => {
                         format!(
-                            "let go of {}'s folder: the pod keeps the volume",
+                            "{LETS_GO}{}'s folder: the pod keeps the volume",
                             line.field("whose")
                         )
                     }
@@ -302,6 +302,14 @@ impl Call {
 
 /// What an unmount says that took the folder from kubelet, and nothing from the pod.
 const LET_GO: &str = "let go of the folder: the pod keeps the volume";
+
+/// How the entry of such an unmount begins.
+const LETS_GO: &str = "let go of ";
+
+/// Whether the pod keeps the volume behind an unmount that was done.
+pub(super) fn lets_go(entry: &Entry) -> bool {
+    entry.op == "unmount" && entry.text.starts_with(LETS_GO)
+}
 
 fn success(entry: &Entry, is_already: bool, formatted: Option<&str>) -> String {
     let disk = entry.disk.as_deref().unwrap_or("the disk");

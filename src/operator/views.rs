@@ -3,7 +3,7 @@
 use super::configured::Configured;
 use super::status::{self, Row};
 use super::terminal::Stage;
-use super::{doctor, explain, history, holders, naming};
+use super::{doctor, explain, history, holders, naming, report};
 use crate::cli::TypedVolume;
 use crate::cli::generate;
 use crate::cli::views::{Looking, VolumeChoice};
@@ -56,6 +56,7 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
             history::run(arguments, names.transpose()?, &configured.config, stage)
         }
         Looking::Doctor { json } => doctor::run(&configured, *json, stage),
+        Looking::Report(arguments) => report::run(arguments, configured, stage),
         Looking::Completions { .. } | Looking::Man { .. } => Ok(0),
     }
 }

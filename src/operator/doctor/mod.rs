@@ -38,7 +38,8 @@ pub(super) fn run(configured: &Configured, json: bool, stage: &mut Stage<'_>) ->
     Ok(worst(&findings).status())
 }
 
-fn findings(configured: &Configured) -> Vec<Finding> {
+/// All that was found.
+pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
     let system = System::default();
     let all_kubelets = system.kubelets();
     let running = ours(&all_kubelets);
@@ -166,7 +167,7 @@ fn notes(driver: &Driver<'_>, rows: &[status::Row]) -> Option<Finding> {
 }
 
 /// The list, for people.
-fn text(findings: &[Finding], paint: Paint) -> String {
+pub(super) fn text(findings: &[Finding], paint: Paint) -> String {
     let mut text = String::new();
     for finding in findings {
         let colour = |line: &str| match finding.level {

@@ -1,0 +1,38 @@
+//! `disk report`: all that the looking verbs say, in one file that can be sent on.
+
+mod axis;
+mod document;
+mod gathering;
+mod happenings;
+mod output;
+mod page;
+mod picture;
+mod secrets;
+
+use super::configured::Configured;
+use super::terminal::{Stage, on_paper};
+use crate::cli::views::ReportArguments;
+use crate::host::clock;
+use crate::model::error::Result;
+use crate::model::timestamp::Millis;
+
+/// So far back the history is told if nothing else is asked for.
+const A_DAY: Millis = 86_400_000;
+
+pub(super) fn run(
+    arguments: &ReportArguments,
+    configured: Configured,
+    stage: &mut Stage<'_>,
+) -> Result<u8> {
+    let redaction = secrets::known(&configured);
+    let trouble = configured.trouble.as_ref().map(secrets::without_values);
+    let configured = Configured { trouble, ..configured };
+    let now = clock::now();
+    let since = arguments.since.unwrap_or(now.saturating_sub(A_DAY));
+    let place = output::Place::of(arguments, &configured, now)?;
+    let text = on_paper(redaction, || {
+        let document = gathering::gather(&configured, arguments.volume.as_ref(), (since, now))?;
+        Ok(if arguments.text { document.text() } else { page::page(&document) })
+    })?;
+    place.write(&text, stage)
+}
