@@ -89,7 +89,7 @@ pub struct HistoryArguments {
 pub struct ReportArguments {
     /// The volume: an id, a name, a pod or a device; all if none is named
     pub volume: Option<TypedVolume>,
-    /// What happened since: 30m, 2h, 10:30, yesterday, or a moment (UTC); else for a day
+    /// What happened since: 30m, 10:30, yesterday, or a moment (UTC); else for a day
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub since: Option<Millis>,
     /// The file, which must not be there yet; - writes to stdout
@@ -166,8 +166,8 @@ Examples:
   sudo disk doctor --json | jq -r '.findings[] | select(.level != \"ok\") | .fix'";
 
 const REPORT: &str = "\
-The file is a page for any browser, or for a ticket: the verdict, a picture of each volume over time,
-and what doctor, status, explain and history say. It needs nothing from elsewhere and runs no script.
+The file is a page for any browser, or for a ticket: the verdict, a picture of each volume over
+time, and what doctor, status, explain and history say. It loads nothing, and runs no script.
 
 Passwords, tokens and credentials are left out. Names of nodes, pods and volumes, paths and addresses
 are in it: look at it before you send it on. Only its owner may read it. Nothing else is changed.

@@ -185,22 +185,33 @@ pub(super) fn cell(text: &str, columns: usize) -> String {
 /// Lines of a text that fit beside an indent: broken at blanks, and within a word that is longer. A path
 /// stays whole on its line, however long it is, so that it can be copied.
 pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let width = |signs: &[char]| signs.iter().map(|sign| columns_of(*sign)).sum::<usize>();
+    // No further than it fits: a name may have many thousand signs.
+    let fitting = |signs: &[char], room: usize| {
+        let mut used = 0;
+        let fits = |sign: &&char| {
+            used += columns_of(**sign);
+            used <= room
+        };
+        signs.iter().take_while(fits).count()
+    };
     let mut lines = vec![String::new()];
     for word in printable(text).split_whitespace() {
-        let mut word: Vec<char> = word.chars().collect();
+        let word: Vec<char> = word.chars().collect();
+        let mut rest = word.as_slice();
         while let Some(line) = lines.last_mut() {
             let used = width_of(line);
             let gap = usize::from(used > 0);
             let is_path = word.contains(&'/');
-            if used + gap + width(&word) <= columns || used == 0 && is_path {
+            let fits = fitting(rest, columns.saturating_sub(used + gap));
+            if fits == rest.len() || used == 0 && is_path {
                 line.push_str(if gap > 0 { " " } else { "" });
-                line.extend(word);
+                line.extend(rest);
                 break;
             }
             if used == 0 {
-                let fits = (1..=word.len()).rev().find(|end| width(&word[..*end]) <= columns);
-                line.extend(word.drain(..fits.unwrap_or(1)));
+                let (begin, end) = rest.split_at(fits.max(1));
+                line.extend(begin);
+                rest = end;
             }
             lines.push(String::new());
         }

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-const VERBS: [&str; 10] = [
-    "status", "explain", "history", "holders", "doctor", "local", "detach", "release", "heal",
-    "format",
+const VERBS: [&str; 11] = [
+    "status", "explain", "history", "holders", "doctor", "report", "local", "detach", "release",
+    "heal", "format",
 ];
 
 /// Both streams, and the exit status.

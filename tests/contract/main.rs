@@ -50,6 +50,7 @@ mod purity;
 mod refusals_page;
 mod refusals_told;
 mod replies;
+mod report;
 mod secrets;
 mod streams;
 mod terminals;

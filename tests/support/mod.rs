@@ -10,6 +10,7 @@
     reason = "test code fails by panicking, and says so"
 )]
 
+pub mod browser;
 pub mod disks;
 mod failing_disk;
 pub mod journal;

@@ -43,6 +43,9 @@ const ENTRIES: usize = 10_000;
 /// So long is one of them at most.
 const LONGEST_ENTRY: usize = 4000;
 
+/// No name of Kubernetes is longer.
+const LONGEST_NAME: usize = 253;
+
 /// What was seen of the volumes.
 #[derive(Default)]
 struct Sight {
@@ -202,6 +205,9 @@ impl Told {
         let mut told = Self { older, trouble, ..Self::default() };
         for mut entry in kernel_story::with_rows(config, all) {
             entry.text = shortened(&entry.text, LONGEST_ENTRY).into_owned();
+            for name in [&mut entry.name, &mut entry.pod, &mut entry.by, &mut entry.disk] {
+                *name = name.as_deref().map(|name| shortened(name, LONGEST_NAME).into_owned());
+            }
             told.whole.entry(key(&entry)).or_default().push(entry);
         }
         let is_recent = |entry: &&Entry| entry.until.unwrap_or(entry.at).max(entry.at) >= since;
@@ -292,7 +298,8 @@ fn title(facts: &VolumeFacts) -> String {
     let name =
         facts.name.as_ref().map(ToString::to_string).filter(|name| Some(name) != id.as_ref());
     let names: Vec<_> = name.into_iter().chain(id).collect();
-    printable(&names.join(", ")).into_owned()
+    let names = names.join(", ");
+    shortened(&printable(&names), 2 * LONGEST_NAME).into_owned()
 }
 
 fn verdict(row: &Row) -> VolumeVerdict {
@@ -336,7 +343,8 @@ fn panels(document: &mut Document, rows: &[&Row], told: &Told, span: (Millis, Mi
         let name = told.by_key(volume).find_map(|entry| entry.name.clone());
         let name = name.filter(|name| name != volume).map(|name| format!("{name}, "));
         let title = format!("{}{volume}", name.unwrap_or_default());
-        add(volume, printable(&title).into_owned(), None, None);
+        let title = shortened(&printable(&title), 2 * LONGEST_NAME).into_owned();
+        add(volume, title, None, None);
     }
     all.retain(|(_, panel)| !panel.lanes.is_empty());
     all.sort_by_key(|(last, panel)| std::cmp::Reverse((panel.health, *last)));

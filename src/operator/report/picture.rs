@@ -47,8 +47,16 @@ impl Screen {
     /// Where the time begins: beside the names of the lanes, or below them.
     fn left(self) -> Tenths {
         match self {
-            Self::Wide => 1400,
+            Self::Wide => 1580,
             Self::Narrow => 40,
+        }
+    }
+
+    /// Where it ends: whole columns behind its beginning.
+    fn right(self) -> Tenths {
+        match self {
+            Self::Wide => self.left() + 35 * COLUMN,
+            Self::Narrow => self.left() + 13 * COLUMN,
         }
     }
 
@@ -77,7 +85,7 @@ struct Drawing {
 /// Draws the lanes of a panel; `number` makes its names unlike those of others.
 pub(super) fn picture(panel: &Panel, number: usize, screen: Screen) -> String {
     let (shown, left_out) = shown(&panel.lanes);
-    let edges = (screen.left(), screen.width() - 120);
+    let edges = (screen.left(), screen.right());
     let axis = Axis::new(&times(&shown), panel.span, edges, screen.breaks());
     let rows = shown.len() as u64 + u64::from(left_out > 0);
     let (top, lane_height) = (60, screen.lane_height());
@@ -210,7 +218,7 @@ impl Drawing {
     }
 
     fn lane(&mut self, lane: &TimeLane, top: Tenths, id: &str) {
-        let (left, right) = (self.screen.left(), self.screen.width() - 120);
+        let (left, right) = (self.screen.left(), self.screen.right());
         let (label_room, label_y, base) = match self.screen {
             Screen::Wide => (left - 100, top + 185, top + 140),
             Screen::Narrow => (right, top + 130, top + 285),
@@ -281,10 +289,11 @@ impl Drawing {
     /// Marks by the column in which they stand, with the place at which they are drawn.
     fn columns<'a>(&self, marks: &'a [LaneMark]) -> Vec<(Tenths, Vec<&'a LaneMark>)> {
         let left = self.screen.left();
+        let last = (self.screen.right() - left) / COLUMN - 1;
         let mut columns: BTreeMap<Tenths, Vec<&LaneMark>> = BTreeMap::new();
         for mark in marks {
             let x = self.axis.at(mark.at).saturating_sub(left);
-            columns.entry(x / COLUMN).or_default().push(mark);
+            columns.entry((x / COLUMN).min(last)).or_default().push(mark);
         }
         let place = |(column, group): (Tenths, Vec<&'a LaneMark>)| {
             let all: Tenths = group.iter().map(|mark| self.axis.at(mark.at) - left).sum();

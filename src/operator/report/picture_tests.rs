@@ -84,7 +84,7 @@ fn marks_do_not_overlap() {
             let axis = Axis::new(
                 &times(&shown(&panel.lanes).0),
                 panel.span,
-                (screen.left(), screen.width() - 120),
+                (screen.left(), screen.right()),
                 5,
             );
             let drawing = Drawing { svg: String::new(), screen, axis };

@@ -5,6 +5,7 @@ mod at_night;
 mod healths;
 mod metrics;
 mod naming;
+mod report;
 mod transcripts;
 
 use crate::checks::nothing_is_left;

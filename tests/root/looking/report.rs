@@ -1,0 +1,104 @@
+//! The report of the incident, and of a node with one volume of each health, in a real browser. What it showed
+//! is kept in `target/tmp/report`.
+
+use super::healths::{Healths, Incident};
+use crate::support::Node;
+use crate::support::browser::{Browser, Screen, from_base64};
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+
+/// Shows the page on each screen, and looks at it as far as a program can.
+fn look_at(node: &Node, browser: &mut Browser, name: &str) -> (String, String) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
+    fs::create_dir_all(&folder).unwrap();
+    let page = folder.join(format!("{name}.html"));
+    let _ = fs::remove_file(&page);
+    let before = node.log();
+    node.verb(&["report", "--out", page.to_str().unwrap()]).unwrap();
+    let text = node.verb(&["report", "--text", "--out", "-"]).unwrap();
+    assert_eq!(node.log(), before, "looking leaves no trace");
+    for (width, is_dark, has_scripts) in
+        [(1280, false, true), (1280, true, true), (400, false, true), (400, true, false)]
+    {
+        browser.show(&page, Screen { width, is_dark, has_scripts });
+        assert_eq!(browser.faults(), json!([]), "{name} {width}");
+        let colour = browser.value("getComputedStyle(document.body).backgroundColor");
+        assert_eq!(colour == "rgb(13, 17, 23)", is_dark, "{name} {width}: {colour}");
+        let scheme = if is_dark { "dark" } else { "light" };
+        let picture = folder.join(format!("{name}-{width}-{scheme}.png"));
+        fs::write(picture, from_base64(&browser.picture())).unwrap();
+    }
+    (fs::read_to_string(&page).unwrap(), text)
+}
+
+fn plain(text: &str) -> String {
+    let signs = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+    let text = signs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+    text.split_whitespace().collect()
+}
+
+/// The rows of the tables, each by its last cell.
+fn rows(page: &str) -> Vec<String> {
+    let rows = page.split("</td></tr>").filter_map(|row| Some(plain(row.rsplit_once("<td>")?.1)));
+    rows.collect()
+}
+
+#[test]
+fn the_report_of_the_incident_shows_both_acts() {
+    needs!(pods);
+    let Some(mut browser) = Browser::start("the_report_of_the_incident_shows_both_acts") else {
+        return;
+    };
+    let node = Node::new();
+    let Incident { volume, pod, container, old } = Incident::happens(&node);
+    let (page, _) = look_at(&node, &mut browser, "incident");
+    let (picture, text) = page.split_once("<section id=\"doctor\">").unwrap();
+    let new = volume.letter();
+    // The text of the same page: what is refused for how long is another word a moment later.
+    let all = plain(text);
+    let rows = rows(picture);
+    for row in &rows {
+        assert!(all.contains(row.as_str()), "{row}");
+    }
+    let has = |words: &str| {
+        assert!(rows.iter().any(|row| row.contains(&plain(words))), "{words}: {rows:#?}")
+    };
+    has(&format!("{old} from "));
+    has(&format!("{new} from "));
+    has("shop/prometheus-0 from ");
+    has("REFUSED");
+    has("is no longer refused");
+    has(&format!("onto {new}"));
+    for lane in ["calls", "refusals", "disk", "heals", "shop/prometheus-0"] {
+        assert!(picture.contains(&format!(">{lane}</text>")), "{lane}");
+    }
+    volume.take_away_with(&pod, container);
+}
+
+#[test]
+fn the_report_of_each_health_says_what_to_do_first() {
+    needs!(pods);
+    let Some(mut browser) = Browser::start("the_report_of_each_health_says_what_to_do_first")
+    else {
+        return;
+    };
+    let node = Node::new();
+    let scene = Healths::set(&node);
+    let (page, text) = look_at(&node, &mut browser, "healths");
+    let (first, _) = page.split_once("<section id=\"about\"").unwrap();
+    assert!(first.contains("5 of 6 volumes are not well."), "{first}");
+    let heal = format!("disk heal {}", scene.stale.id);
+    for words in ["Reads and writes fail", "To do: ", heal.as_str(), "used by shop/mail-0"] {
+        assert!(first.contains(words), "{words}: {first}");
+    }
+    let places: Vec<_> = ["ambiguous", "dead", "stale", "leaked", "guarded"]
+        .map(|health| first.find(&format!(">{health}</span>")).expect(health))
+        .to_vec();
+    assert!(places.is_sorted(), "the worst first: {places:?}");
+    for (health, volume) in scene.each() {
+        assert!(text.contains(&volume.id), "{health}");
+        let explained = text.contains(&format!("disk explain {}", volume.id));
+        assert!(explained || health == "ok", "{health}");
+    }
+}
