@@ -46,6 +46,8 @@ pub enum Sign {
     Healed,
     /// A heal that failed.
     NotHealed,
+    /// Something that is worth knowing of what the kernel said.
+    KernelNote,
     /// A word of the kernel.
     Kernel,
 }
@@ -225,7 +227,7 @@ pub fn lanes(
             Sign::Done | Sign::Note | Sign::Open | Sign::Failed => LaneKind::Calls,
             Sign::Refused | Sign::NoLongerRefused => LaneKind::Refusals,
             Sign::Healed | Sign::NotHealed => LaneKind::Heals,
-            Sign::Kernel => LaneKind::Kernel,
+            Sign::KernelNote | Sign::Kernel => LaneKind::Kernel,
         };
         let Happening { at, until, count, sign, what, text, .. } = one;
         of_kind(&mut all, kind).marks.push(LaneMark { at, until, count, sign, what, text });
@@ -346,7 +348,7 @@ impl DiskTrack {
                     }
                 }
             }
-            (shift, Some(disk)) if one.sign != Sign::Kernel => {
+            (shift, Some(disk)) if one.sign < Sign::KernelNote => {
                 let is_same = open.as_ref().is_some_and(|(label, _)| label == disk);
                 // Calls name a disk that is lost until there is another.
                 let is_lost = is_gone && self.lost.as_deref() == Some(disk);

@@ -132,13 +132,13 @@ proptest::proptest! {
     /// happening in sight is without its mark.
     #[test]
     fn every_story_has_lanes(
-        parts in proptest::collection::vec((0u64..3000, 0usize..9, 0usize..7, 0usize..3, 0usize..3), 0..60),
+        parts in proptest::collection::vec((0u64..3000, 0usize..10, 0usize..7, 0usize..3, 0usize..3), 0..60),
         here in 0usize..4,
     ) {
         use Shift::{AllPodsLose, Arrives, Ends, Leaves, PodGets, PodLoses};
         let signs = [
             Sign::Done, Sign::Note, Sign::Open, Sign::Failed, Sign::NoLongerRefused, Sign::Refused,
-            Sign::Healed, Sign::NotHealed, Sign::Kernel,
+            Sign::Healed, Sign::NotHealed, Sign::KernelNote, Sign::Kernel,
         ];
         let shifts = [Shift::None, Arrives, Ends, Leaves, PodGets, PodLoses, AllPodsLose];
         let disks = ["", "vdc", "vdd"];

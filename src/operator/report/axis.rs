@@ -183,26 +183,33 @@ impl Axis {
     }
 }
 
-/// The longest gaps, as long as what stands between them is crowded, in the order of time.
+/// The gaps that are left out, in the order of time: the longest ones, as long as what stands between them is
+/// crowded, and only where most of the rest goes with them: each break makes the line harder to read.
 fn idle(gaps: &[(Millis, Millis)], room: Tenths, most: usize) -> Vec<(Millis, Millis)> {
+    const SHORTEST: Millis = 3000;
     let span = |gap: &(Millis, Millis)| gap.1 - gap.0;
     let mut longest: Vec<_> = gaps.to_vec();
     longest.sort_by_key(|gap| std::cmp::Reverse(span(gap)));
-    let mut idle: Vec<(Millis, Millis)> = Vec::new();
     let mut active: Millis = gaps.iter().map(span).sum();
-    for gap in longest.into_iter().take(most) {
-        let shortest = gaps.iter().map(span).min().unwrap_or_default();
-        let is_crowded =
-            u128::from(shortest) * u128::from(room) < u128::from(active) * u128::from(CROWDED);
-        // Without most of the rest left out a break would win little, and each makes it harder to read.
-        if !is_crowded || span(&gap) * 20 < active * 11 || gaps.len() < 2 || span(&gap) < 3000 {
-            break;
-        }
-        active -= span(&gap);
-        idle.push(gap);
+    let shortest = gaps.iter().map(span).min().unwrap_or_default();
+    let mut count = 0;
+    while gaps.len() > 1
+        && u128::from(shortest) * u128::from(room) < u128::from(active) * u128::from(CROWDED)
+    {
+        let is_long = |gap: &&(Millis, Millis)| span(gap) >= SHORTEST && span(gap) * 10 >= active;
+        let long = longest[count..].iter().take_while(is_long).take(most - count);
+        let mut sum = 0;
+        let enough = long.map(span).position(|span| {
+            sum += span;
+            sum * 20 >= active * 11
+        });
+        let Some(enough) = enough else { break };
+        count += enough + 1;
+        active -= sum;
     }
-    idle.sort_unstable();
-    idle
+    longest.truncate(count);
+    longest.sort_unstable();
+    longest
 }
 
 /// The room of each span: as long as it lasts, and at least so much that a time can be read below it.

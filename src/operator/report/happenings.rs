@@ -25,6 +25,7 @@ pub(super) fn of(entry: &Entry) -> Happening {
 fn sign_of(entry: &Entry) -> (Sign, Shift) {
     match (entry.op.as_str(), entry.ending) {
         (KERNEL, _) if tells_an_end(&entry.text) => (Sign::Kernel, Shift::Ends),
+        (KERNEL, _) if entry.disk.is_none() => (Sign::KernelNote, Shift::None),
         (KERNEL, _) => (Sign::Kernel, Shift::None),
         ("healing", Ending::Done) => (Sign::Healed, Shift::Arrives),
         ("healing", _) => (Sign::NotHealed, Shift::None),

@@ -88,9 +88,9 @@ pub(super) fn picture(panel: &Panel, number: usize, screen: Screen) -> String {
     let edges = (screen.left(), screen.right());
     let axis = Axis::new(&times(&shown), panel.span, edges, screen.breaks());
     let rows = shown.len() as u64 + u64::from(left_out > 0);
-    let (top, lane_height) = (60, screen.lane_height());
+    let (top, lane_height) = (180, screen.lane_height());
     let bottom = top + rows * lane_height;
-    let (width, height) = (screen.width(), bottom + 440);
+    let (width, height) = (screen.width(), bottom + 370);
     let id = format!("{}{number}", screen.word());
     let mut drawing = Drawing { svg: String::new(), screen, axis };
     drawing.svg += &format!(
@@ -213,7 +213,7 @@ impl Drawing {
                  <title>{span} in which nothing happened are left out</title></rect>\n"
             );
             let middle = Tenths::midpoint(one.left, one.right).saturating_sub(width_of(&span) / 2);
-            self.text("skipped", middle, bottom + 400, &span);
+            self.text("skipped", middle, top.saturating_sub(50), &span);
         }
     }
 
@@ -355,7 +355,7 @@ fn is_bad(sign: Sign) -> bool {
 pub(super) fn class(sign: Sign) -> &'static str {
     match sign {
         Sign::Done => "done",
-        Sign::Note => "note",
+        Sign::Note | Sign::KernelNote => "note",
         Sign::Open => "open",
         Sign::Failed | Sign::NotHealed => "failed",
         Sign::Refused => "refused",
@@ -383,7 +383,7 @@ pub(super) fn shape(sign: Sign, x: Tenths, y: Tenths) -> String {
             r = tenths(HALF),
             d = tenths(2 * HALF)
         ),
-        Sign::Note => polygon(&[(-h, -h), (h, -h), (0, h)]),
+        Sign::Note | Sign::KernelNote => polygon(&[(-h, -h), (h, -h), (0, h)]),
         Sign::Failed | Sign::NotHealed => {
             format!("M{}L{}M{}L{}", place(-h, -h), place(h, h), place(-h, h), place(h, -h))
         }

@@ -68,7 +68,7 @@ fn the_report_of_the_incident_shows_both_acts() {
     has(&format!("{new} from "));
     has("shop/prometheus-0 from ");
     has("REFUSED");
-    has("is no longer refused");
+    has("shut down requested");
     has(&format!("onto {new}"));
     for lane in ["calls", "refusals", "disk", "heals", "shop/prometheus-0"] {
         assert!(picture.contains(&format!(">{lane}</text>")), "{lane}");
