@@ -56,17 +56,18 @@ pub(super) fn page(document: &Document) -> String {
     page += &paragraph("node", &document.of_the_node());
     page += "</header>\n<main>\n";
     verdicts(document, &mut page);
+    contents(document, &mut page);
+    panels(document, &mut page);
     page += "<section id=\"about\" aria-label=\"About this report\">\n<dl class=\"facts\">\n";
     for (key, value) in &document.head {
         page += &format!("<dt>{}</dt><dd>{}</dd>\n", escaped(key), escaped(value));
     }
     page += "</dl>\n</section>\n";
-    contents(document, &mut page);
-    panels(document, &mut page);
     for section in &document.sections {
         page += &format!(
-            "<section id=\"{}\">\n<h2>{}</h2>\n<pre>{}</pre>\n</section>\n",
+            "<section id=\"{}\">\n<h2>{}</h2>\n<pre tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</pre>\n</section>\n",
             escaped(&section.id),
+            escaped(&section.title),
             escaped(&section.title),
             escaped(&section.text)
         );

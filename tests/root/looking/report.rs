@@ -86,7 +86,7 @@ fn the_report_of_each_health_says_what_to_do_first() {
     let node = Node::new();
     let scene = Healths::set(&node);
     let (page, text) = look_at(&node, &mut browser, "healths");
-    let (first, _) = page.split_once("<section id=\"about\"").unwrap();
+    let (first, _) = page.split_once("<nav ").unwrap();
     assert!(first.contains("5 of 6 volumes are not well."), "{first}");
     let heal = format!("disk heal {}", scene.stale.id);
     for words in ["Reads and writes fail", "To do: ", heal.as_str(), "used by shop/mail-0"] {
