@@ -56,6 +56,8 @@ disk: a FlexVolume driver for cloud block disks
                             all tests on a machine on which the driver has volumes, made for this
   sudo ./install.sh test refusals
                             writes docs/refusals.md as the tests that it names are told now
+  sudo ./install.sh test report
+                            the page of disk report, of the incident too, in a real browser
   ./install.sh test bench   figures: how long what takes
   ./install.sh release [--out DIR]
                             a tarball for nodes without a toolchain: a static driver, this script,

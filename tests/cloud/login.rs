@@ -2,6 +2,7 @@
 
 use crate::scene::Scene;
 use crate::server::{Fault, World};
+use serde_json::{Value, json};
 use std::fs;
 
 #[test]
@@ -76,4 +77,30 @@ fn a_login_that_meets_a_broken_service_is_tried_again() {
     let scene = Scene::new();
     scene.cloud.fault(Fault::on("POST", "/auth/tokens").proxy(500).times(2));
     assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], false);
+}
+
+/// A service that answers with what it was sent: it is in the log by then, and on the screen.
+#[test]
+fn a_report_has_no_token_and_no_password_that_the_cloud_quotes() {
+    let scene = Scene::new();
+    scene.node.must(scene.is_attached("node-b"));
+    let tokens = fs::read_dir(scene.node.own().join("run/tokens")).unwrap().flatten();
+    let kept = tokens.filter_map(|file| fs::read_to_string(file.path()).ok());
+    let mut kept = kept.filter_map(|text| serde_json::from_str::<Value>(&text).ok());
+    let token = kept.find_map(|kept| Some(kept["token"].as_str()?.to_owned())).expect("a token");
+    let said = format!("{token} of demo, who came with demopass, may not do this");
+    let body = json!({"forbidden": {"code": 403, "message": said}});
+    for path in ["/volumes/*", "/volumes/detail", "/servers/*", "/servers/detail"] {
+        scene.cloud.fault(Fault::on("GET", path).always().reply(403, body.clone()));
+    }
+    let message = scene.node.fails(scene.attach("node-b"));
+    assert!(message.contains(&token[..10]), "it is quoted: {message}");
+    for words in [&["report", "--out", "-"][..], &["report", "--text", "--out", "-"]] {
+        let text = scene.node.verb(words).unwrap();
+        let joined: String = text.split_whitespace().collect();
+        assert!(joined.contains("(redacted)ofdemo,whocamewith(redacted)"), "{text}");
+        for secret in [&token[..10], &token[token.len() - 10..], "demopass"] {
+            assert!(!joined.contains(secret), "{secret}: {text}");
+        }
+    }
 }
