@@ -169,8 +169,8 @@ const REPORT: &str = "\
 The file is a page for any browser, or for a ticket: the verdict, a picture of each volume over
 time, and what doctor, status, explain and history say. It loads nothing, and runs no script.
 
-Passwords, tokens and credentials are left out. Names of nodes, pods and volumes, paths and addresses
-are in it: look at it before you send it on. Only its owner may read it. Nothing else is changed.
+Passwords, tokens and credentials are left out. Names of nodes, pods and volumes, paths and
+addresses are in it: look at it before you send it on. Only its owner may read it.
 
 Examples:
   sudo disk report

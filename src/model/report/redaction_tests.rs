@@ -23,7 +23,7 @@ fn what_looks_like_a_secret_is_taken_out() {
         ("no: gAAAAABmQWERTY-uiop_1234567890 x", "no: (redacted) x"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.abc", "(redacted)"),
         ("application_credential_secret=abc", "application_credential_secret=(redacted)"),
-        ("kubernetes.io/secret/token\":\"abc\"", "kubernetes.io/secret/token\":\"(redacted)\""),
+        ("some.io/secret/token\":\"abc\"", "some.io/secret/token\":\"(redacted)\""),
         (
             "a -----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY----- b",
             "a (redacted) b",

@@ -101,14 +101,14 @@ impl Document {
         }
     }
 
-    pub(super) fn title(&self) -> String {
+    pub(super) fn heading(&self) -> String {
         let about = self.about.as_ref().map(|about| format!(", volume {about}"));
         format!("disk report of {}{}", self.node, about.unwrap_or_default())
     }
 
     /// All of it, for a reader without a browser.
     pub(super) fn text(&self) -> String {
-        let title = self.title();
+        let title = self.heading();
         let mut text = format!("{title}\n{}\n\n", "=".repeat(title.chars().count()));
         for (key, value) in &self.head {
             text += &hanging(&format!("{key:<10} "), value, str::to_owned);

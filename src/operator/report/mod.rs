@@ -4,6 +4,7 @@ mod axis;
 mod document;
 mod gathering;
 mod happenings;
+mod markup;
 mod output;
 mod page;
 mod picture;

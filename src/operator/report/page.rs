@@ -1,6 +1,7 @@
 //! The report as one page for a browser: nothing from elsewhere, no script, and each name escaped.
 
 use super::document::{Document, Panel, VolumeVerdict};
+use super::markup::escaped;
 use super::picture::{Screen, class, picture, shape};
 use crate::model::report::health::Health;
 use crate::model::report::lanes::{LaneKind, Sign};
@@ -8,32 +9,12 @@ use crate::model::report::redaction::base64;
 use crate::model::text::several;
 use crate::model::timestamp;
 use ring::digest::{SHA256, digest};
-use std::borrow::Cow;
 
 /// How it looks. It is named by its hash, so that no other style can come in by a name.
 const STYLE: &str = include_str!("style.css");
 
 /// So many volumes that are not well are told in full above all; each is in the text too.
 const FIRST: usize = 50;
-
-/// A text as it may stand between tags, and in quotes.
-pub(super) fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(['&', '<', '>', '"', '\'']) {
-        return Cow::Borrowed(text);
-    }
-    let mut all = String::with_capacity(text.len() + 16);
-    for sign in text.chars() {
-        match sign {
-            '&' => all.push_str("&amp;"),
-            '<' => all.push_str("&lt;"),
-            '>' => all.push_str("&gt;"),
-            '"' => all.push_str("&quot;"),
-            '\'' => all.push_str("&#39;"),
-            sign => all.push(sign),
-        }
-    }
-    Cow::Owned(all)
-}
 
 /// What a browser may do with it: show it.
 fn policy() -> String {
@@ -42,7 +23,7 @@ fn policy() -> String {
 }
 
 pub(super) fn page(document: &Document) -> String {
-    let title = escaped(&document.title()).into_owned();
+    let title = escaped(&document.heading()).into_owned();
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\

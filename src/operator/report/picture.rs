@@ -3,7 +3,7 @@
 
 use super::axis::{Axis, Tenths};
 use super::document::Panel;
-use super::page::escaped;
+use super::markup::escaped;
 use crate::model::report::lanes::{BarEnd, LaneBar, LaneKind, LaneMark, Sign, TimeLane};
 use crate::model::text::{several, shortened};
 use crate::model::timestamp;
@@ -237,7 +237,7 @@ impl Drawing {
             self.bar(bar, base, next, id);
         }
         for mark in &lane.marks {
-            self.span(mark, base);
+            self.repeated(mark, base);
         }
         for group in self.columns(&lane.marks) {
             self.mark(&group, base);
@@ -276,7 +276,7 @@ impl Drawing {
     }
 
     /// How long something was repeated.
-    fn span(&mut self, mark: &LaneMark, base: Tenths) {
+    fn repeated(&mut self, mark: &LaneMark, base: Tenths) {
         let Some(until) = mark.until else { return };
         let (from, until) = (self.axis.at(mark.at), self.axis.at(until));
         if until > from + COLUMN / 2 {
