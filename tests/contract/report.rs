@@ -75,13 +75,13 @@ fn a_report_is_one_new_private_file_and_nothing_else_changes() {
     assert_eq!(status, 0, "{text}");
     let path = text.trim().strip_prefix("the report is in ").unwrap();
     let name = Path::new(path).file_name().unwrap().to_str().unwrap();
-    assert!(name.starts_with("incloud-disk-report-node-a-2") && name.ends_with(".html"), "{name}");
+    assert!(name.starts_with("incloud-disk-report-node-a-2") && name.ends_with("Z.html"), "{name}");
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(fs::read_to_string(path).unwrap().starts_with("<!DOCTYPE html>"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     assert_eq!(contents(&node.own()), before, "looking leaves no trace");
     let (text, status) = said(node.command(["report", "--text"]).current_dir(&folder));
-    assert!(status == 0 && text.trim().ends_with(".txt"), "{text}");
+    assert!(status == 0 && text.trim().ends_with("Z.txt"), "{text}");
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn what_is_there_is_never_overwritten() {
 /// A full disk, and a death at any moment: nothing with a name is left.
 #[test]
 fn a_report_that_cannot_be_written_leaves_nothing() {
-    let test = "a_report_that_cannot_be_written_leaves_nothing";
+    let name = "a_report_that_cannot_be_written_leaves_nothing";
     if !nix::unistd::geteuid().is_root() {
-        return skip(test, "needs root");
+        return skip(name, "needs root");
     }
     let node = with_a_call();
     let small = node.base().join("small");
@@ -120,7 +120,7 @@ fn a_report_that_cannot_be_written_leaves_nothing() {
     command.env("INCLOUD_DISK_CONFIG", node.config_path());
     let (text, _) = said(&mut command);
     if text.contains("unshare:") || text.contains("mount:") {
-        return skip(test, "needs root that may mount");
+        return skip(name, "needs root that may mount");
     }
     has(&text, &["write ", "no space left on device", "status 1 left:."]);
 }
@@ -295,9 +295,9 @@ fn a_silent_cloud_is_waited_for_no_longer_than_by_the_other_verbs() {
 
 #[test]
 fn who_is_not_root_is_told_what_is_not_seen() {
-    let test = "who_is_not_root_is_told_what_is_not_seen";
+    let name = "who_is_not_root_is_told_what_is_not_seen";
     if !nix::unistd::geteuid().is_root() {
-        return skip(test, "needs root");
+        return skip(name, "needs root");
     }
     let node = with_a_call();
     let other_user = |command: &mut Command| {

@@ -72,15 +72,15 @@ impl Browser {
         });
         let (number, session) = (Cell::new(0), String::new());
         let mut browser = Self { child, requests, answers, number, session, _profile: profile };
-        let target = browser.ask("Target.createTarget", json!({"url": "about:blank"}));
+        let target = browser.ask("Target.createTarget", &json!({"url": "about:blank"}));
         let target = json!({"targetId": target["targetId"], "flatten": true});
-        let session = browser.ask("Target.attachToTarget", target);
-        browser.session = session["sessionId"].as_str().unwrap().to_owned();
-        browser.ask("Page.enable", json!({}));
+        let session = browser.ask("Target.attachToTarget", &target);
+        browser.session = session["sessionId"].as_str().unwrap().into();
+        browser.ask("Page.enable", &json!({}));
         Some(browser)
     }
 
-    fn ask(&mut self, method: &str, parameters: Value) -> Value {
+    fn ask(&mut self, method: &str, parameters: &Value) -> Value {
         let id = self.number.get() + 1;
         self.number.set(id);
         let mut request = json!({"id": id, "method": method, "params": parameters});
@@ -106,12 +106,12 @@ impl Browser {
     pub fn show(&mut self, page: &Path, screen: Screen) {
         let Screen { width, is_dark, has_scripts } = screen;
         let size = json!({"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false});
-        self.ask("Emulation.setDeviceMetricsOverride", size);
+        self.ask("Emulation.setDeviceMetricsOverride", &size);
         let scheme = if is_dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.ask("Emulation.setEmulatedMedia", media);
-        self.ask("Emulation.setScriptExecutionDisabled", json!({"value": !has_scripts}));
-        self.ask("Page.navigate", json!({"url": format!("file://{}", page.display())}));
+        self.ask("Emulation.setEmulatedMedia", &media);
+        self.ask("Emulation.setScriptExecutionDisabled", &json!({"value": !has_scripts}));
+        self.ask("Page.navigate", &json!({"url": format!("file://{}", page.display())}));
         self.next(|message| message["method"] == "Page.loadEventFired");
     }
 
@@ -119,7 +119,7 @@ impl Browser {
     pub fn value(&mut self, expression: &str) -> Value {
         let question =
             json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let mut answer = self.ask("Runtime.evaluate", question);
+        let mut answer = self.ask("Runtime.evaluate", &question);
         assert!(answer["exceptionDetails"].is_null(), "{answer:#}");
         answer["result"]["value"].take()
     }
@@ -127,18 +127,18 @@ impl Browser {
     /// The whole page, as far as a person would look, in base 64 of PNG.
     pub fn picture(&mut self) -> String {
         const LONGEST: f64 = 6000.0;
-        let size = self.ask("Page.getLayoutMetrics", json!({}))["cssContentSize"].take();
+        let size = self.ask("Page.getLayoutMetrics", &json!({}))["cssContentSize"].take();
         let height = size["height"].as_f64().unwrap().min(LONGEST);
         let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": height, "scale": 1});
         let whole = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
-        self.ask("Page.captureScreenshot", whole)["data"].as_str().unwrap().to_owned()
+        self.ask("Page.captureScreenshot", &whole)["data"].as_str().unwrap().to_owned()
     }
 
     /// How much of two pictures differs, in parts of a thousand: cells of 8 by 8 whose mean colour is another
     /// one. The browser itself reads them.
     pub fn difference(&mut self, one: &str, other: &str) -> Value {
-        self.ask("Emulation.setScriptExecutionDisabled", json!({"value": false}));
-        self.ask("Page.navigate", json!({"url": "about:blank"}));
+        self.ask("Emulation.setScriptExecutionDisabled", &json!({"value": false}));
+        self.ask("Page.navigate", &json!({"url": "about:blank"}));
         self.next(|message| message["method"] == "Page.loadEventFired");
         self.value(&format!(
             "(async () => {{

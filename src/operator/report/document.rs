@@ -26,6 +26,8 @@ pub(super) struct Document {
     pub(super) panels: Vec<Panel>,
     /// How many have none.
     pub(super) without_panel: usize,
+    /// Why what happened earlier is in no picture.
+    pub(super) left_out: Option<String>,
     /// The text.
     pub(super) sections: Vec<Section>,
 }

@@ -76,6 +76,7 @@ pub(super) fn gather(
         head: head(configured, &unseen, span),
         findings: counted(&findings),
         unseen_volumes: sight.trouble.as_deref().map(|why| printable(why).into_owned()),
+        left_out: told.left_out(),
         ..Document::default()
     };
     let rows = sight.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default();
@@ -223,6 +224,13 @@ impl Told {
         told.left_out = keep_newest(&mut entries);
         told.entries = entries;
         told
+    }
+
+    /// Whether the history is too long for a report.
+    fn left_out(&self) -> Option<String> {
+        let count = several(self.left_out, "earlier entry is", "earlier entries are");
+        let text = format!("{count} left out: disk history tells all of a volume");
+        (self.left_out > 0).then_some(text)
     }
 
     /// What happened to a volume, as far as the history tells it, and what was before.
@@ -457,9 +465,8 @@ fn story(told: &Told) -> String {
         return hanging("", trouble, str::to_owned);
     }
     let mut text = String::new();
-    if told.left_out > 0 {
-        let count = several(told.left_out, "earlier entry is", "earlier entries are");
-        text += &format!("{count} left out: disk history tells all of a volume\n\n");
+    if let Some(left_out) = told.left_out() {
+        text += &format!("{left_out}\n\n");
     }
     text += &history::as_written(&told.older, PLAIN);
     text += &history::text(&told.entries, PLAIN);
@@ -483,4 +490,62 @@ fn keys(config: &Config) -> String {
     let mut text = String::new();
     each(&serde_json::to_value(config).unwrap_or_default(), "", &mut text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::timeline::Ending;
+
+    fn entry(volume: usize, at: Millis) -> Entry {
+        Entry {
+            at,
+            written: timestamp::text(at),
+            until: None,
+            count: 1,
+            volume: Some(format!("v{volume}")),
+            name: None,
+            op: "mount".to_owned(),
+            by: None,
+            is_persons: false,
+            pod: None,
+            node: None,
+            disk: None,
+            ending: Ending::Done,
+            kind: None,
+            text: "mounted".to_owned(),
+            took_ms: None,
+            call: "c".to_owned(),
+        }
+    }
+
+    #[test]
+    fn of_a_long_history_the_newest_of_each_volume_is_told() {
+        let wild = (0..50_000).map(|at| entry(0, at));
+        let mut entries: Vec<_> = std::iter::once(entry(1, 0)).chain(wild).collect();
+        assert_eq!(keep_newest(&mut entries), 49_000);
+        assert_eq!(entries.len(), 1001);
+        assert_eq!((entries[0].at, entries[1].at), (0, 49_000), "the other volume's is there");
+        let mut many: Vec<_> = (0..30_000).map(|nth| entry(nth % 500, nth as u64)).collect();
+        assert_eq!((keep_newest(&mut many), many.len()), (20_000, ENTRIES));
+        assert_eq!(many[0].at, 20_000);
+    }
+
+    /// Each key has its value; a new one too, without a word of this file.
+    #[test]
+    fn the_configuration_is_told_without_its_secrets() {
+        let text = "[openstack]\npassword = \"hunter2\"\nusername = \"u\"\n[heal]\nafter = \"signal:HUP\"\n";
+        let config = Config::parse(text, "f").unwrap();
+        let told = keys(&config);
+        for line in [
+            "openstack.password = \"(redacted)\"",
+            "openstack.username = \"u\"",
+            "heal.after = \"signal:HUP\"",
+            "guard.mode = \"enforce\"",
+            "deadline.attach = 180",
+        ] {
+            assert!(told.lines().any(|one| one == line), "{line}: {told}");
+        }
+        assert!(!told.contains("hunter2"), "{told}");
+    }
 }

@@ -140,6 +140,9 @@ fn panels(document: &Document, page: &mut String) {
     }
     *page += "<li><svg viewBox=\"0 0 26 18\" aria-hidden=\"true\"><g class=\"many done\"><rect x=\"1\" y=\".5\" width=\"24\" height=\"17\" rx=\"8\"/><text x=\"13\" y=\"13\">7</text></g></svg>several</li>\n\
               <li><svg viewBox=\"0 0 26 18\" aria-hidden=\"true\"><g class=\"many failed\"><rect x=\"1\" y=\".5\" width=\"24\" height=\"17\"/><text x=\"13\" y=\"13\">7</text></g></svg>several, one failed</li>\n</ul>\n";
+    if let Some(left_out) = &document.left_out {
+        *page += &paragraph("rest", left_out);
+    }
     for (number, panel) in document.panels.iter().enumerate() {
         figure(panel, number + 1, page);
     }

@@ -299,8 +299,8 @@ impl Drawing {
             let all: Tenths = group.iter().map(|mark| self.axis.at(mark.at) - left).sum();
             let mean = all / group.len().max(1) as u64;
             // Of two columns beside each other no mark touches the other's.
-            let (first, end) = (column * COLUMN + 125, column * COLUMN + COLUMN - 125);
-            (left + mean.clamp(first, end), group)
+            let (nearest, farthest) = (column * COLUMN + 125, column * COLUMN + COLUMN - 125);
+            (left + mean.clamp(nearest, farthest), group)
         };
         columns.into_iter().map(place).collect()
     }

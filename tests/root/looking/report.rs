@@ -62,7 +62,7 @@ fn the_report_of_the_incident_shows_both_acts() {
         assert!(all.contains(row.as_str()), "{row}");
     }
     let has = |words: &str| {
-        assert!(rows.iter().any(|row| row.contains(&plain(words))), "{words}: {rows:#?}")
+        assert!(rows.iter().any(|row| row.contains(&plain(words))), "{words}: {rows:#?}");
     };
     has(&format!("{old} from "));
     has(&format!("{new} from "));
