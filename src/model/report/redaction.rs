@@ -10,6 +10,9 @@ pub const REDACTED: &str = "(redacted)";
 /// A shorter secret is not looked for: it would be found in half of all words.
 const SHORTEST: usize = 4;
 
+/// What stands behind a name that only sounds like a secret's: a switch.
+const NO_SECRETS: [&str; 6] = ["true", "false", "none", "null", "default", "enabled"];
+
 /// A shorter one is looked for as a whole word.
 const WITHIN_WORDS: usize = 8;
 
@@ -68,6 +71,10 @@ impl Redaction {
         let mut known: Vec<String> = Vec::new();
         for secret in secrets {
             let secret = secret.trim();
+            let is_switch = NO_SECRETS.contains(&secret.to_ascii_lowercase().as_str());
+            if is_switch || secret.len() < SHORTEST {
+                continue;
+            }
             let escaped = format!("{secret:?}");
             let forms = [
                 secret.to_owned(),

@@ -70,6 +70,8 @@ fn a_known_secret_is_taken_out_in_each_of_its_forms() {
         assert!(!told.contains("demo") && !told.contains("aHVu"), "{told}");
     }
     assert_eq!(redaction.redacted("democracy"), "democracy", "a short one is a word");
+    let switches = ["true", "None", "", "abc"].map(str::to_owned);
+    assert_eq!(Redaction::of(switches), Redaction::default(), "these are in each text");
     assert_eq!(format!("{redaction:?}").matches("hunter2").count(), 0);
 }
 
