@@ -45,8 +45,12 @@ pub(super) fn run(
         text += &format!("may be lost:\n{}", told(&format!("  {lost}")));
     }
     if dry_run {
-        let plan = if text.is_empty() { "" } else { "Nothing was changed.\n" };
-        return Ok(or_nothing(text) + plan);
+        if text.is_empty() {
+            return Ok(or_nothing(text));
+        }
+        let now = driver.surveying.verdict_here(id).and_then(|now| now.consequence);
+        let now = now.map(|now| hanging("now: ", &now, str::to_owned)).unwrap_or_default();
+        return Ok(now + &text + &format!("Nothing was changed. To do it: disk heal {id}\n"));
     }
     let count = healed.still_there();
     if healed.is_waiting {

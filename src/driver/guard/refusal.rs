@@ -126,7 +126,7 @@ impl Refusals<'_> {
     /// mounts, and no container's: those keep the disk until it is taken away.
     fn way_out_of(&self, tear_down: &TearDown, id: Option<&VolumeId>) -> String {
         let Some(id) = id else { return "or until a person unmounts it".to_owned() };
-        let or = "or, if what uses it may fail";
+        let or = "or, although that breaks what uses it";
         let force = format!("disk detach --force {id}");
         match tear_down {
             TearDown::Detach => format!("{or}: {force}"),

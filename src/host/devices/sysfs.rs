@@ -72,6 +72,8 @@ impl Sysfs {
                 found.push(device);
             }
         }
+        // A folder's order is not the same each time; what is said of several is.
+        found.sort_by(|one, other| one.kernel_name.cmp(&other.kernel_name));
         Ok(found)
     }
 

@@ -152,8 +152,8 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
                 "look which one has the volume's data, and detach the other".to_owned(),
             ),
             [one] => (
-                format!(" Mounted is {one}: what uses it goes on."),
-                format!("leave {one}, which is mounted, and detach the other"),
+                format!(" The disk with the number {one} is mounted, and what uses it goes on."),
+                format!("leave the one with the number {one}, and detach the other"),
             ),
             _ => (
                 " More than one is mounted.".to_owned(),
@@ -197,6 +197,7 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
     let (mount, why) = facts.mounts.iter().find_map(hidden)?;
     let (place, way_out) = (mount.place.display(), mount.way_out.clone());
     let because = format!("{place} does not lead to the mount there: {why}");
+    let why = why.strip_suffix(&format!(" at {place}")).unwrap_or(&why);
     let (next, command) = match way_out {
         Some(command) => (AFTER_A_LOOK.to_owned(), Some(command)),
         None => ("see the kernel's log, and mend what does not answer".to_owned(), None),
@@ -204,7 +205,7 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
     Some(Ruling {
         health: Health::Covered,
         consequence: format!(
-            "What is written to {place} does not reach the volume: {why}. Containers that run keep their own mounts."
+            "Containers that run are not harmed, but what is written to {place} does not reach the volume: {why}."
         ),
         because,
         next,

@@ -131,8 +131,8 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
         &[
             "loop1 and loop2",
             "Until that is settled the driver mounts",
-            "Mounted is 7:1",
-            "leave 7:1",
+            "number 7:1 is mounted",
+            "leave the one with the number 7:1",
         ],
     );
     let other = MountVerdict::Foreign("serial v2".to_owned());
