@@ -175,13 +175,7 @@ fn each_ring_of_the_tests_is_told_with_its_place() {
     ));
     let machine = machine.with_script(source.folder.join("install.sh"));
     let said = crate::machine::fails(&mut source.command(&machine, &["test"]));
-    let places = [
-        "root runs beside the others",
-        "ring 1 of 3: src/lib.rs",
-        "ring 2 of 3: examples in",
-        "ring 3 of 3: root",
-        "3 passed; 1 failed",
-    ];
+    let places = ["ring 1 of 3: src/lib.rs", "ring 2 of 3: root", "ring 3 of 3: examples in"];
     let mut rest = said.as_str();
     for place in places {
         rest = rest.split_once(place).unwrap_or_else(|| panic!("no {place}: {said}")).1;
