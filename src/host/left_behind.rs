@@ -9,6 +9,7 @@ use super::machine;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// For a reader who is told that a process hangs on a volume's disk.
 pub const WHAT_ENDS_IT: &str = "it was killed and ends when what it waits for comes back (the \
@@ -75,13 +76,25 @@ impl LeftProcess {
         self.boot == machine::boot_id() && state_of(self.pid).is_some_and(is_same)
     }
 
-    /// Finds out in which system call it is.
+    /// Finds out in which system call it is. One that waits for a lock, or was killed, may run for an instant.
     pub fn look(&mut self) {
-        self.call = hanging_thread(self.pid).and_then(|thread| {
-            let text = fs::read_to_string(thread.join("syscall")).ok()?;
-            let number: i64 = text.split_whitespace().next()?.parse().ok()?;
-            Some(name_of(number).map_or_else(|| format!("system call {number}"), str::to_owned))
-        });
+        const LOOKS: u32 = 10;
+        const PAUSE: Duration = Duration::from_millis(2);
+        for look in 0..LOOKS {
+            self.call = self.call_now();
+            if self.call.is_some() || !self.is_alive() {
+                return;
+            }
+            if look + 1 < LOOKS {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn call_now(&self) -> Option<String> {
+        let text = deaf_call_of(self.pid)?;
+        let number: i64 = text.split_whitespace().next()?.parse().ok()?;
+        Some(name_of(number).map_or_else(|| format!("system call {number}"), str::to_owned))
     }
 }
 

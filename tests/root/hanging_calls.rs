@@ -206,8 +206,7 @@ fn an_exclusive_open_that_hangs_is_no_success_and_no_free_disk() {
         None
     });
     fs::remove_file(held).unwrap();
-    // The kernel does not name the call of a process that runs for a moment, as one does that is killed.
-    let left = scene.is_answered(running, &["exclusively"]);
+    let left = scene.is_answered(running, &["openat(2)", "exclusively"]);
     for call in [&unstage, &scene.volume.detach()] {
         let running = Running::start(node.command(call)).answer(ANSWERED);
         let answer = running.expect("the process did not end");
