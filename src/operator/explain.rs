@@ -175,7 +175,7 @@ fn disk(page: &mut Page, facts: &VolumeFacts) {
             }
         }
         DiskFact::None => page.plain("is", "not here: no disk shows that"),
-        DiskFact::Ambiguous { why } => page.plain("is", &format!("not certain: {why}")),
+        DiskFact::Ambiguous { why, .. } => page.plain("is", &format!("not certain: {why}")),
         DiskFact::Unseen { why } => page.plain("is", &format!("unknown: {why}")),
     }
     if let Some(text) = if_blank(facts) {

@@ -261,7 +261,11 @@ impl Surveying<'_> {
                 DiskFact::Proven(Disk::new(disk, shown.iter().map(Shown::to_string).collect()))
             }
             Ok(None) => DiskFact::None,
-            Err(error) if error.kind == Kind::Refused => DiskFact::Ambiguous { why: error.cause },
+            Err(error) if error.kind == Kind::Refused => {
+                let shown = self.devices.search(&self.cloud.identity(id)).unwrap_or_default();
+                let among = shown.iter().map(|disk| disk.number).collect();
+                DiskFact::Ambiguous { why: error.cause, among }
+            }
             Err(error) => DiskFact::Unseen { why: error.cause },
         }
     }

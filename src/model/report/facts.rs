@@ -60,6 +60,8 @@ pub enum DiskFact {
     Ambiguous {
         /// What was found.
         why: String,
+        /// The disks that show the identity.
+        among: Vec<DeviceNumber>,
     },
     /// This process could not look.
     Unseen {

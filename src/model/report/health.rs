@@ -2,6 +2,7 @@
 //! where that is decided; every view of it shares this. What a single mount is, it takes from
 //! [`staleness`], as the heal does.
 
+use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::staleness;
 use crate::model::report::facts::{
     CloudFact, DiskFact, HolderFact, LetGoFact, MountFact, MountedOn, PodFact, ProcessFact, Role,
@@ -144,31 +145,24 @@ struct Ruling {
 fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
     const NOTHING_IS_DONE: &str =
         "Until that is settled the driver mounts, heals and detaches nothing of it";
-    if let DiskFact::Ambiguous { why } = &facts.disk {
-        let numbers: BTreeSet<_> = facts.mounts.iter().map(|mount| mount.number).collect();
-        let (mounted, which) = match numbers.iter().collect::<Vec<_>>().as_slice() {
-            [] => (
-                " None is mounted.".to_owned(),
-                "look which one has the volume's data, and detach the other".to_owned(),
-            ),
-            [one] => (
+    if let DiskFact::Ambiguous { why, among } = &facts.disk {
+        let is_mounted = |one: &&DeviceNumber| facts.mounts.iter().any(|m| m.number == **one);
+        let mounted: Vec<_> = among.iter().filter(is_mounted).collect();
+        // Of others it is not known whether they are mounted: a btrfs has a number of its own.
+        let (goes_on, next) = match mounted.as_slice() {
+            [one] if among.len() == 2 => (
                 format!(" The disk with the number {one} is mounted, and what uses it goes on."),
-                format!("leave the one with the number {one}, and detach the other"),
+                format!("leave the one with the number {one}. If nothing uses the other (lsblk), detach that: in the cloud's console, or with losetup -d if it is a loop device"),
             ),
-            _ => (
-                " More than one is mounted.".to_owned(),
-                "end what uses the wrong one, and detach that".to_owned(),
-            ),
+            _ => (String::new(), "compare them, and detach the one that is not the volume's; never one that is mounted and works".to_owned()),
         };
         return Some(Ruling {
             health: Health::Ambiguous,
             consequence: format!(
-                "Which disk is this volume's cannot be told: {why}.{mounted} {NOTHING_IS_DONE}."
+                "Which disk is this volume's cannot be told: {why}.{goes_on} {NOTHING_IS_DONE}."
             ),
             because: why.clone(),
-            next: format!(
-                "{which}: in the cloud's console, or with losetup -d if it is a loop device"
-            ),
+            next,
             command: Some(format!("disk explain {}", name_of(facts))),
         });
     }
@@ -193,12 +187,11 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
 }
 
 fn covered(facts: &VolumeFacts) -> Option<Ruling> {
-    let hidden = |mount: &MountFact| mount.out_of_reach.clone().map(|why| (mount.clone(), why));
-    let (mount, why) = facts.mounts.iter().find_map(hidden)?;
-    let (place, way_out) = (mount.place.display(), mount.way_out.clone());
+    let mount = facts.mounts.iter().find(|mount| mount.out_of_reach.is_some())?;
+    let (place, why) = (mount.place.display(), mount.out_of_reach.as_ref()?);
     let because = format!("{place} does not lead to the mount there: {why}");
-    let why = why.strip_suffix(&format!(" at {place}")).unwrap_or(&why);
-    let (next, command) = match way_out {
+    let why = why.strip_suffix(&format!(" at {place}")).unwrap_or(why);
+    let (next, command) = match mount.way_out.clone() {
         Some(command) => (AFTER_A_LOOK.to_owned(), Some(command)),
         None => ("see the kernel's log, and mend what does not answer".to_owned(), None),
     };

@@ -122,8 +122,11 @@ fn a_btrfs_off_its_disk_ends_with_its_pods() {
 
 #[test]
 fn what_cannot_be_told_is_ambiguous_before_all_else() {
-    let several = DiskFact::Ambiguous { why: "shown by loop1 and loop2".to_owned() };
-    let mut seen = facts(several, three(&MountVerdict::Ambiguous));
+    let several = |among: [&str; 2]| DiskFact::Ambiguous {
+        why: "shown by loop1 and loop2".to_owned(),
+        among: among.map(|number| number.parse().unwrap()).to_vec(),
+    };
+    let mut seen = facts(several(["7:1", "7:2"]), three(&MountVerdict::Ambiguous));
     seen.refused.push(refusal(true));
     is(
         &seen,
@@ -135,6 +138,10 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
             "leave the one with the number 7:1",
         ],
     );
+    // What is mounted is none of them: it may be dead.
+    seen.disk = several(["7:2", "7:3"]);
+    let verdict = is(&seen, Health::Ambiguous, &["compare them", "never one that is mounted"]);
+    assert!(!verdict.consequence.unwrap().contains("goes on"));
     let other = MountVerdict::Foreign("serial v2".to_owned());
     let other = facts(disk("7:2"), vec![mount(Role::Pod, other)]);
     let words =
@@ -151,7 +158,7 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
 fn every_verdict_of_the_heal_has_its_health() {
     let other = || Presence::Other("serial v2".to_owned());
     let halted = || Presence::Halted(Doubt::new("vdc is offline"));
-    let several = || DiskFact::Ambiguous { why: "several".to_owned() };
+    let several = || DiskFact::Ambiguous { why: "several".to_owned(), among: Vec::new() };
     for (presence, disk, health) in [
         (Presence::Own, disk("7:1"), Health::Ok),
         (Presence::Own, disk("7:2"), Health::Ambiguous),
