@@ -19,8 +19,10 @@ pub(super) fn run(
 ) -> Result<String> {
     let mode = if dry_run { HealMode::Report } else { HealMode::Auto };
     let mut text = String::new();
+    let mut adopts = false;
     if adopt {
         let numbers = driver.adoption.adopt_dead(id, mode)?;
+        adopts = !numbers.is_empty();
         let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         let numbers = if numbers.is_empty() { "no mount".to_owned() } else { numbers.join(", ") };
         let adopted = if dry_run { "would be adopted and healed" } else { "adopted" };
@@ -50,7 +52,12 @@ pub(super) fn run(
         }
         let now = driver.surveying.verdict_here(id).and_then(|now| now.consequence);
         let now = now.map(|now| hanging("now: ", &now, str::to_owned)).unwrap_or_default();
-        return Ok(now + &text + &format!("Nothing was changed. To do it: disk heal {id}\n"));
+        let adopting = if adopt { "--adopt " } else { "" };
+        let command = format!(" To do it: disk heal {adopting}{id}");
+        // While its disk is not here there is nothing to do yet.
+        let is_plan = adopts || !healed.left.is_empty() && !healed.is_waiting;
+        let command = if is_plan { &command } else { "" };
+        return Ok(format!("{now}{text}Nothing was changed.{command}\n"));
     }
     let count = healed.still_there();
     if healed.is_waiting {

@@ -16,11 +16,11 @@ pub(super) fn detach(
 ) -> Result<String> {
     let node = node.filter(|node| node.as_str() != THIS_MACHINE);
     let is_here = node.is_none_or(|node| node == driver.ports.this_node);
-    let breaks = if is_here { driver.releasing.what_would_break(id) } else { Vec::new() };
+    let breaks = is_here.then(|| driver.releasing.what_would_break(id));
     if dry_run {
-        return Ok(would_break(&breaks, &format!("disk detach --force {id}")));
+        return Ok(would_break(breaks.as_deref(), &format!("disk detach --force {id}")));
     }
-    let mut text = if is_here { broken(&breaks) } else { String::new() };
+    let mut text = breaks.as_deref().map(broken).unwrap_or_default();
     let outcome = driver.detaching.detach_exactly(id, node, Force::Yes)?;
     let node = node.unwrap_or(driver.ports.this_node);
     text += &match outcome {
@@ -36,7 +36,7 @@ const THIS_MACHINE: &str = "1";
 pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
     let breaks = driver.releasing.what_would_break(id);
     if dry_run {
-        return Ok(would_break(&breaks, &format!("disk release {id}")));
+        return Ok(would_break(Some(&breaks), &format!("disk release {id}")));
     }
     let mut text = broken(&breaks);
     let released = driver.releasing.release(id)?;
@@ -70,12 +70,11 @@ fn broken(what: &[String]) -> String {
     lines("this breaks", what)
 }
 
-/// The plan: what has not happened is said first.
-fn would_break(what: &[String], command: &str) -> String {
-    let heading = format!(
-        "Nothing was changed. {command} would take it from these, whose reads and writes fail then"
-    );
-    lines(&heading, what)
+/// The plan: what has not happened is said first. Of another machine nothing is known.
+fn would_break(what: Option<&[String]>, command: &str) -> String {
+    let heading = format!("{command} would take it from these, whose reads and writes fail then");
+    let breaks = what.map(|what| lines(&heading, what)).unwrap_or_default();
+    format!("Nothing was changed.\n{breaks}")
 }
 
 fn lines(heading: &str, what: &[String]) -> String {

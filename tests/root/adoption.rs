@@ -190,6 +190,7 @@ fn the_incident_is_healed_afterwards_by_a_persons_word() {
 
     let plan = node.verb(&["heal", "--adopt", "--dry-run", &volume.pv]).unwrap();
     assert!(plan.contains("would be adopted and healed, of dead disks: 7:"), "{plan}");
+    assert!(plan.contains(&format!("To do it: disk heal --adopt {}", volume.id)), "{plan}");
     let told = node.verb(&["heal", &volume.pv]).unwrap();
     assert!(told.contains("no mount of it stands"), "a plan adopts nothing: {told}");
     still_fails(&mut container);
