@@ -69,14 +69,23 @@ fn shells_and_manuals_come_from_the_same_definition() {
 
 /// A cloud whose service takes connections and says nothing.
 pub fn silent_cloud(node: &Node) -> TcpListener {
+    silent_cloud_with(node, ("", "p"), "")
+}
+
+/// The same with what stands before its host, a password, and more of a configuration.
+pub fn silent_cloud_with(
+    node: &Node,
+    (before_host, password): (&str, &str),
+    more: &str,
+) -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = node.own();
     let text = format!(
-        "[cloud]\nkind = \"openstack\"\n[openstack]\nauth_url = \"http://{}/v3\"\nusername = \"u\"\n\
-         password = \"p\"\nuser_domain_name = \"d\"\nproject_name = \"p\"\nproject_domain_name = \"d\"\n\
+        "[cloud]\nkind = \"openstack\"\n[openstack]\nauth_url = \"http://{before_host}{}/v3\"\nusername = \"u\"\n\
+         password = \"{password}\"\nuser_domain_name = \"d\"\nproject_name = \"p\"\nproject_domain_name = \"d\"\n\
          proxy = \"none\"\nmetadata_url = \"none\"\n[node]\nname = \"node-a\"\n\
          server_id = \"0b5c3f0e-9a7d-4f5e-8d4b-1f2a3b4c5d6e\"\n\
-         [paths]\nstate_dir = '{}'\nrun_dir = '{}'\nlog_dir = '{}'\n",
+         [paths]\nstate_dir = '{}'\nrun_dir = '{}'\nlog_dir = '{}'\n{more}",
         listener.local_addr().unwrap(),
         own.join("state").display(),
         own.join("run").display(),

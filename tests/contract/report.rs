@@ -1,6 +1,7 @@
 //! The report: one new private file, of whatever can be seen, without secrets.
 
 use crate::calls;
+use crate::looking::silent_cloud_with;
 use crate::support::{DISK, Node, has, output_of, skip};
 use std::fs;
 use std::io::Write;
@@ -143,21 +144,7 @@ fn one_that_is_ended_leaves_nothing() {
 
 /// A cloud whose service takes connections and says nothing; with more lines of TOML at its end.
 fn silent(node: &Node, more: &str) -> TcpListener {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let own = node.own();
-    let text = format!(
-        "[cloud]\nkind = \"openstack\"\n[openstack]\nauth_url = \"http://u:{CANARY}@{}/v3\"\nusername = \"u\"\n\
-         password = \"{CANARY}\"\nuser_domain_name = \"d\"\nproject_name = \"p\"\nproject_domain_name = \"d\"\n\
-         proxy = \"none\"\nmetadata_url = \"none\"\n[node]\nname = \"node-a\"\n\
-         server_id = \"0b5c3f0e-9a7d-4f5e-8d4b-1f2a3b4c5d6e\"\n\
-         [paths]\nstate_dir = '{}'\nrun_dir = '{}'\nlog_dir = '{}'\n{more}",
-        listener.local_addr().unwrap(),
-        own.join("state").display(),
-        own.join("run").display(),
-        own.join("log").display()
-    );
-    fs::write(node.config_path(), text).unwrap();
-    listener
+    silent_cloud_with(node, (&format!("u:{CANARY}@"), CANARY), more)
 }
 
 /// Lines that were written when more was written than should have been.
