@@ -2,14 +2,12 @@
 
 use super::document::{Document, Panel, Section, VolumeVerdict};
 use super::happenings;
+use super::sight::{EXPLAINED, Sight, look};
+use super::told::{LONGEST_NAME, Told};
 use crate::cli::TypedVolume;
 use crate::configuration::Config;
-use crate::driver::Driver;
 use crate::host::machine;
-use crate::host::records::Records;
 use crate::model::error::Result;
-use crate::model::ids::VolumeId;
-use crate::model::known_volume::KnownVolume;
 use crate::model::report::facts::{DiskFact, MountedOn, PodFact, VolumeFacts};
 use crate::model::report::finding::{Finding, Level};
 use crate::model::report::health::Health;
@@ -19,43 +17,17 @@ use crate::model::timestamp::{self, Millis};
 use crate::node::system::{System, kernel_release};
 use crate::operator::configured::Configured;
 use crate::operator::explain::{self, Explanation};
-use crate::operator::holders::{self, Holding};
-use crate::operator::journal::{self, LogQuery, Older, Story};
 use crate::operator::status::{self, Row, Status};
 use crate::operator::terminal::{Paint, hanging, printable};
-use crate::operator::timeline::Entry;
-use crate::operator::{doctor, history, kernel_story, naming};
+use crate::operator::{doctor, history};
 use crate::wiring;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const PLAIN: Paint = Paint { is_on: false };
 
-/// So many volumes have all their facts in a report.
-const EXPLAINED: usize = 30;
-
 /// So many have a picture.
 const PANELS: usize = 100;
-
-/// So many entries of the history are told, the newest; of each volume a tenth.
-const ENTRIES: usize = 10_000;
-
-/// So long is one of them at most.
-const LONGEST_ENTRY: usize = 4000;
-
-/// No name of Kubernetes is longer.
-const LONGEST_NAME: usize = 253;
-
-/// What was seen of the volumes.
-#[derive(Default)]
-struct Sight {
-    status: Option<Status>,
-    /// The volumes that are told in full, by their place in it.
-    explained: Vec<(usize, Holding)>,
-    /// The volume that the report is about.
-    meant: Option<KnownVolume>,
-    trouble: Option<String>,
-}
 
 pub(super) fn gather(
     configured: &Configured,
@@ -102,172 +74,6 @@ fn unseen(configured: &Configured) -> Vec<String> {
 fn counted(findings: &[Finding]) -> (usize, usize) {
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     (count(Level::Error), count(Level::Warning))
-}
-
-impl Sight {
-    fn is_about(&self, row: &Row) -> bool {
-        self.meant.as_ref().is_none_or(|meant| is_row_of(row, meant))
-    }
-}
-
-fn is_row_of(row: &Row, meant: &KnownVolume) -> bool {
-    match &row.facts.id {
-        Some(id) => Some(id) == meant.id.as_ref(),
-        None => row.facts.name.as_ref().is_some_and(|name| meant.names.contains(name.as_str())),
-    }
-}
-
-/// Looks at the volumes; only a volume that is not known is an error, for it is a slip of the pen.
-fn look(configured: &Configured, volume: Option<&TypedVolume>, unseen: &[String]) -> Result<Sight> {
-    let config = &configured.config;
-    let mut unknown = None;
-    let seen = configured.with_driver("report", |driver| {
-        let mut sight = Sight::default();
-        if let Some(TypedVolume(typed)) = volume {
-            match naming::volume_to_look_at(driver, typed, config) {
-                Ok(meant) => sight.meant = Some(meant),
-                Err(error) if configured.trouble.is_none() => {
-                    unknown = Some(error.clone());
-                    return Err(error);
-                }
-                Err(_) => {}
-            }
-        }
-        let also: Vec<VolumeId> = sight.meant.iter().filter_map(|meant| meant.id.clone()).collect();
-        let status = status::look(driver, config, unseen, &also);
-        sight.explained = explained(driver, &sight, &status);
-        sight.status = Some(status);
-        Ok(sight)
-    });
-    match (seen, unknown) {
-        (_, Some(error)) => Err(error),
-        (Ok(sight), None) => Ok(sight),
-        (Err(error), None) => Ok(Sight { trouble: Some(error.to_string()), ..Sight::default() }),
-    }
-}
-
-/// Those that are not well, the worst first, or the one that was asked for.
-fn explained(driver: &Driver<'_>, sight: &Sight, status: &Status) -> Vec<(usize, Holding)> {
-    let is_asked = |row: &Row| match &sight.meant {
-        Some(meant) => is_row_of(row, meant),
-        None => row.verdict.health != Health::Ok,
-    };
-    let rows = status.volumes.iter().enumerate().filter(|(_, row)| is_asked(row));
-    rows.take(EXPLAINED).map(|(place, row)| (place, holders::look(driver, row))).collect()
-}
-
-/// What the log and the kernel tell.
-#[derive(Default)]
-struct Told {
-    /// The history since the first moment.
-    entries: Vec<Entry>,
-    /// The same of the volumes that are told in full, from the log's beginning on.
-    whole: BTreeMap<String, Vec<Entry>>,
-    older: Vec<Older>,
-    left_out: usize,
-    trouble: Option<String>,
-}
-
-impl Told {
-    fn of(config: &Config, sight: &Sight, (since, now): (Millis, Millis)) -> Self {
-        let rows =
-            sight.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default();
-        let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
-        let mut names: BTreeSet<String> = BTreeSet::new();
-        for (place, _) in &sight.explained {
-            let facts = &rows[*place].facts;
-            let name = facts.id.as_ref().map(VolumeId::as_name).or_else(|| facts.name.clone());
-            names.extend(name.into_iter().flat_map(|name| naming::names_of(&name, &records)));
-        }
-        if let Some(meant) = &sight.meant {
-            names.extend(meant.id.iter().map(ToString::to_string));
-            names.extend(meant.names.iter().cloned());
-        }
-        let story = |volume: BTreeSet<String>, since, with_older| {
-            let query = LogQuery { volume, pod: None, since, with_older };
-            journal::story(&config.paths.log_dir, &query)
-        };
-        let about_one = sight.meant.is_some();
-        let recent =
-            story(if about_one { names.clone() } else { BTreeSet::new() }, Some(since), true);
-        let (Story { entries, older }, trouble) = match recent {
-            Ok(story) => (story, None),
-            Err(error) => (Story::default(), Some(error.to_string())),
-        };
-        // A disk that was lost was named when it came, perhaps days ago.
-        let of_unwell = if names.is_empty() { None } else { story(names, None, false).ok() };
-        let mut whole: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
-        for entry in of_unwell.unwrap_or_default().entries {
-            whole.entry(key(&entry)).or_default().push(entry);
-        }
-        let others = entries.into_iter().filter(|entry| !whole.contains_key(&key(entry)));
-        let all: Vec<Entry> = others.chain(whole.values().flatten().cloned()).collect();
-        whole.clear();
-        let mut told = Self { older, trouble, ..Self::default() };
-        for mut entry in kernel_story::with_rows(config, all) {
-            entry.text = shortened(&entry.text, LONGEST_ENTRY).into_owned();
-            for name in [&mut entry.name, &mut entry.pod, &mut entry.by, &mut entry.disk] {
-                *name = name.as_deref().map(|name| shortened(name, LONGEST_NAME).into_owned());
-            }
-            told.whole.entry(key(&entry)).or_default().push(entry);
-        }
-        let is_recent = |entry: &&Entry| entry.until.unwrap_or(entry.at).max(entry.at) >= since;
-        let recent = told.whole.values().flatten().filter(is_recent).cloned();
-        let mut entries: Vec<Entry> = recent.collect();
-        entries.sort_by_key(|entry| entry.at);
-        entries.extend(history::now_refused(&entries, &records).into_iter().map(|mut entry| {
-            // It is so at the moment of the report.
-            entry.at = now;
-            entry.written = timestamp::text(now);
-            entry
-        }));
-        told.left_out = keep_newest(&mut entries);
-        told.entries = entries;
-        told
-    }
-
-    /// Whether the history is too long for a report.
-    fn left_out(&self) -> Option<String> {
-        let count = several(self.left_out, "earlier entry is", "earlier entries are");
-        let text = format!("{count} left out: disk history tells all of a volume");
-        (self.left_out > 0).then_some(text)
-    }
-
-    /// What happened to a volume, as far as the history tells it, and what was before.
-    fn about(&self, key: &str, since: Millis) -> impl Iterator<Item = &Entry> {
-        let before = self.whole.get(key).into_iter().flatten();
-        let before =
-            before.filter(move |entry| entry.until.unwrap_or(entry.at).max(entry.at) < since);
-        before.chain(self.by_key(key))
-    }
-
-    fn by_key<'a>(&'a self, of: &str) -> impl Iterator<Item = &'a Entry> + use<'a> {
-        let of = of.to_owned();
-        self.entries.iter().filter(move |entry| key(entry) == of)
-    }
-}
-
-/// What tells the volumes of entries apart; empty for what is of none.
-fn key(entry: &Entry) -> String {
-    entry.volume.clone().unwrap_or_default()
-}
-
-/// Leaves the newest entries; one volume does not take the place of all others. Answers how many are left
-/// out.
-fn keep_newest(entries: &mut Vec<Entry>) -> usize {
-    let all = entries.len();
-    let mut of_each: BTreeMap<String, usize> = BTreeMap::new();
-    let mut kept: Vec<Entry> = Vec::new();
-    for entry in entries.drain(..).rev() {
-        let count = of_each.entry(key(&entry)).or_default();
-        *count += 1;
-        if *count <= ENTRIES / 10 && kept.len() < ENTRIES {
-            kept.push(entry);
-        }
-    }
-    kept.reverse();
-    *entries = kept;
-    all - entries.len()
 }
 
 fn head(
@@ -495,41 +301,6 @@ fn keys(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::timeline::Ending;
-
-    fn entry(volume: usize, at: Millis) -> Entry {
-        Entry {
-            at,
-            written: timestamp::text(at),
-            until: None,
-            count: 1,
-            volume: Some(format!("v{volume}")),
-            name: None,
-            op: "mount".to_owned(),
-            by: None,
-            is_persons: false,
-            pod: None,
-            node: None,
-            disk: None,
-            ending: Ending::Done,
-            kind: None,
-            text: "mounted".to_owned(),
-            took_ms: None,
-            call: "c".to_owned(),
-        }
-    }
-
-    #[test]
-    fn of_a_long_history_the_newest_of_each_volume_is_told() {
-        let wild = (0..50_000).map(|at| entry(0, at));
-        let mut entries: Vec<_> = std::iter::once(entry(1, 0)).chain(wild).collect();
-        assert_eq!(keep_newest(&mut entries), 49_000);
-        assert_eq!(entries.len(), 1001);
-        assert_eq!((entries[0].at, entries[1].at), (0, 49_000), "the other volume's is there");
-        let mut many: Vec<_> = (0..30_000).map(|nth| entry(nth % 500, nth as u64)).collect();
-        assert_eq!((keep_newest(&mut many), many.len()), (20_000, ENTRIES));
-        assert_eq!(many[0].at, 20_000);
-    }
 
     /// Each key has its value; a new one too, without a word of this file.
     #[test]

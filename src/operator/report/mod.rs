@@ -9,6 +9,8 @@ mod output;
 mod page;
 mod picture;
 mod secrets;
+mod sight;
+mod told;
 
 use super::configured::Configured;
 use super::terminal::{Stage, on_paper};

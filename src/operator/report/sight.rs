@@ -1,0 +1,82 @@
+//! What a report sees of the volumes, and which of them it tells in full.
+
+use crate::cli::TypedVolume;
+use crate::driver::Driver;
+use crate::model::error::Result;
+use crate::model::ids::VolumeId;
+use crate::model::known_volume::KnownVolume;
+use crate::model::report::health::Health;
+use crate::operator::configured::Configured;
+use crate::operator::holders::{self, Holding};
+use crate::operator::naming;
+use crate::operator::status::{self, Row, Status};
+
+/// So many volumes have all their facts in a report.
+pub(super) const EXPLAINED: usize = 30;
+
+/// What was seen of the volumes.
+#[derive(Default)]
+pub(super) struct Sight {
+    pub(super) status: Option<Status>,
+    /// The volumes that are told in full, by their place in it.
+    pub(super) explained: Vec<(usize, Holding)>,
+    /// The volume that the report is about.
+    pub(super) meant: Option<KnownVolume>,
+    pub(super) trouble: Option<String>,
+}
+
+impl Sight {
+    pub(super) fn is_about(&self, row: &Row) -> bool {
+        self.meant.as_ref().is_none_or(|meant| is_row_of(row, meant))
+    }
+}
+
+fn is_row_of(row: &Row, meant: &KnownVolume) -> bool {
+    match &row.facts.id {
+        Some(id) => Some(id) == meant.id.as_ref(),
+        None => row.facts.name.as_ref().is_some_and(|name| meant.names.contains(name.as_str())),
+    }
+}
+
+/// Looks at the volumes; only a volume that is not known is an error, for it is a slip of the pen.
+pub(super) fn look(
+    configured: &Configured,
+    volume: Option<&TypedVolume>,
+    unseen: &[String],
+) -> Result<Sight> {
+    let config = &configured.config;
+    let mut unknown = None;
+    let seen = configured.with_driver("report", |driver| {
+        let mut sight = Sight::default();
+        if let Some(TypedVolume(typed)) = volume {
+            match naming::volume_to_look_at(driver, typed, config) {
+                Ok(meant) => sight.meant = Some(meant),
+                Err(error) if configured.trouble.is_none() => {
+                    unknown = Some(error.clone());
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+        let also: Vec<VolumeId> = sight.meant.iter().filter_map(|meant| meant.id.clone()).collect();
+        let status = status::look(driver, config, unseen, &also);
+        sight.explained = explained(driver, &sight, &status);
+        sight.status = Some(status);
+        Ok(sight)
+    });
+    match (seen, unknown) {
+        (_, Some(error)) => Err(error),
+        (Ok(sight), None) => Ok(sight),
+        (Err(error), None) => Ok(Sight { trouble: Some(error.to_string()), ..Sight::default() }),
+    }
+}
+
+/// Those that are not well, the worst first, or the one that was asked for.
+fn explained(driver: &Driver<'_>, sight: &Sight, status: &Status) -> Vec<(usize, Holding)> {
+    let is_asked = |row: &Row| match &sight.meant {
+        Some(meant) => is_row_of(row, meant),
+        None => row.verdict.health != Health::Ok,
+    };
+    let rows = status.volumes.iter().enumerate().filter(|(_, row)| is_asked(row));
+    rows.take(EXPLAINED).map(|(place, row)| (place, holders::look(driver, row))).collect()
+}
