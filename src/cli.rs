@@ -89,13 +89,16 @@ Words:
   rollback  [--plugin-dir DIR] [--dry-run]
   verify    [--plugin-dir DIR]
   uninstall [--plugin-dir DIR] [--dry-run] [--purge]
+  status, explain, history, holders, doctor, report: as without `node`, but of the machine whose
+            root is mounted here: for `kubectl exec` into a pod of the DaemonSet
 
 Without --binary this executable is what is installed. With DESTDIR set, all is below that folder, but
 for a --plugin-dir. install.sh calls this, and needs the line of these words to know that it can.
 
 Examples:
   disk node --root / install --cloud openstack
-  disk node --every 300 verify";
+  disk node --every 300 verify
+  kubectl exec -n kube-system ds/incloud-disk -- /disk node status";
 
 const DETACH_USAGE: &str = "\
 disk detach --force [--dry-run] <VOLUME> [NODE]

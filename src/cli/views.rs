@@ -11,15 +11,7 @@ use std::path::PathBuf;
 pub enum Looking {
     /// Show every volume of this machine and how it is
     #[command(after_help = STATUS)]
-    Status {
-        /// Answer in JSON
-        #[arg(long)]
-        json: bool,
-        /// Look again every so many seconds, until it is ended
-        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
-              value_parser = clap::value_parser!(u64).range(1..=3600))]
-        watch: Option<u64>,
-    },
+    Status(StatusArguments),
     /// Show every fact about one volume, where it was read, and what to do
     #[command(after_help = EXPLAIN)]
     Explain(VolumeChoice),
@@ -55,6 +47,24 @@ pub enum Looking {
         #[arg(long, value_name = "FOLDER")]
         out: Option<PathBuf>,
     },
+}
+
+/// How the volumes are to be shown.
+#[derive(Debug, Args)]
+pub struct StatusArguments {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Look again every so many seconds, until it is ended
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub watch: Option<u64>,
+    /// For a script: a line for each volume, its cells with tabs between them
+    #[arg(long, conflicts_with_all = ["json", "watch", "check"])]
+    pub rows: bool,
+    /// For a monitor: one line, and an exit status
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    pub check: bool,
 }
 
 /// One volume.
@@ -122,9 +132,13 @@ Health:
 
 A cloud that does not answer within 3 seconds is \"unknown\"; that never means detached.
 
+The exit status of --check: 0 nothing is harmed, 1 a volume is (half-healed and what is below it
+in the list), 3 what decides could not be seen.
+
 Examples:
   disk status
   disk status --watch
+  disk status --check || echo 'see to it'
   disk status --json | jq -r '.volumes[] | select(.verdict.health != \"ok\") | .id'";
 
 const EXPLAIN: &str = "\

@@ -14,6 +14,7 @@ pub mod clock;
 mod descriptors;
 pub mod device_nodes;
 pub mod devices;
+pub mod entry;
 pub mod files;
 pub mod filesystems;
 pub mod kernel;

@@ -6,6 +6,7 @@ use crate::model::error::errno_text;
 use serde::Deserialize;
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Where kubelet looks for plugins if it is told nothing.
@@ -146,6 +147,19 @@ pub fn ours(all: &[Kubelet]) -> Option<&Kubelet> {
     all.iter().find(|kubelet| kubelet.shares_our_mounts == Some(true)).or(all.first())
 }
 
+/// Those that work in the machine whose root is mounted there: their root folder is the one that is seen
+/// below it. Beside them may run kubelets of clusters in containers.
+#[must_use]
+pub fn working_below<'a>(all: &'a [Kubelet], proc: &Path, root: &Path) -> Vec<&'a Kubelet> {
+    let place = |path: PathBuf| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let is_there = |kubelet: &&Kubelet| {
+        let own = seen_below(&of(proc, kubelet.pid).join("root"), &kubelet.root_dir, place);
+        let there = seen_below(root, &kubelet.root_dir, place);
+        own.is_ok_and(|own| there.is_ok_and(|there| own == there))
+    };
+    all.iter().filter(is_there).collect()
+}
+
 /// The words of a process's command line; nothing of one that has ended.
 #[must_use]
 pub fn arguments(process: &Path) -> Vec<String> {
@@ -230,13 +244,24 @@ fn as_it_sees<T>(
     path: &Path,
     read: impl FnOnce(PathBuf) -> std::io::Result<T>,
 ) -> std::io::Result<T> {
-    use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
-    let Ok(inside) = path.strip_prefix("/") else {
+    if path.is_relative() {
         return read(process.join("cwd").join(path));
-    };
-    let root = process.join("root");
+    }
+    seen_below(&process.join("root"), path, read)
+}
+
+/// The same of a root that is mounted somewhere.
+fn seen_below<T>(
+    root: &Path,
+    path: &Path,
+    read: impl FnOnce(PathBuf) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    // The root itself has no name below itself.
+    let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let found = open(&root, flags, Mode::empty())
+    let found = open(root, flags, Mode::empty())
         .and_then(|root| openat2(&root, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT));
     match found {
         Ok(found) => {

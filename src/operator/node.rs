@@ -10,6 +10,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::node::console::Console;
 use crate::node::site::OwnProgram;
 use crate::node::work;
+use crate::operator::on_node;
 use crate::watchdog::{self, PartPatience};
 use std::fs::{self, File};
 use std::io::Write;
@@ -27,10 +28,28 @@ pub(super) fn run(root: Option<&Path>, every: Option<u64>, words: &[String]) -> 
         Some(root) => root.to_path_buf(),
         None => usual_root()?,
     };
+    if on_node::looks(words) {
+        must_be_seen(every)?;
+        return on_node::run(&root, words);
+    }
     match every {
         None => once(&root, words, Console::default()),
         Some(seconds) => again_and_again(&root, words, Duration::from_secs(seconds)),
     }
+}
+
+/// A folder that is to become a machine runs nothing, and what is looked at again has its own flag.
+fn must_be_seen(every: Option<u64>) -> Result<()> {
+    if every.is_some() {
+        return Err(Error::bad_call("--every is for verify; status has --watch"));
+    }
+    if std::env::var_os("DESTDIR").is_some_and(|folder| !folder.is_empty()) {
+        return Err(Error::bad_call(
+            "what looks needs a machine that runs, and DESTDIR is a folder",
+        )
+        .hint("unset DESTDIR"));
+    }
+    Ok(())
 }
 
 /// The machine's root where an image has it, else our own. In a container that is not the machine's.

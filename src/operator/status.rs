@@ -223,7 +223,7 @@ fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
 
 /// Names that people know it by: `pvc-adf2bebe (46ef0efd)`. Each verb takes a beginning that fits one
 /// volume alone.
-fn called(facts: &VolumeFacts) -> String {
+pub(super) fn called(facts: &VolumeFacts) -> String {
     let id = facts.id.as_ref().map(|id| shortened(id.as_str()));
     match (facts.name.as_ref().map(|name| shortened(name.as_str())), id) {
         (Some(name), Some(id)) => format!("{name} ({id})"),
@@ -247,7 +247,7 @@ fn shortened(name: &str) -> &str {
 }
 
 /// Where its disk is.
-fn disk(facts: &VolumeFacts) -> String {
+pub(super) fn disk(facts: &VolumeFacts) -> String {
     let is_mounted = facts.mounts.iter().any(|mount| mount.on == MountedOn::Gone);
     match &facts.disk {
         DiskFact::Proven(disk) => disk.name.clone(),

@@ -6,6 +6,7 @@ use crate::model::mount::staleness::MountVerdict;
 use crate::model::report::facts::{
     CloudFact, CloudView, Disk, MountFact, PodFact, RecordFact, Role,
 };
+use crate::operator::rows::{check, rows};
 use crate::operator::terminal::width;
 
 fn facts(id: &str) -> VolumeFacts {
@@ -180,4 +181,46 @@ fn the_last_call_is_told_in_a_line() {
         last(&failed, 73_000),
         "last: unmount for shop/orders-0 failed, 1 min ago, in 3 ms: why"
     );
+}
+
+#[test]
+fn a_script_gets_whole_cells_and_a_line_for_each_volume() {
+    let mut odd = facts("v2");
+    odd.name = None;
+    odd.pods.clear();
+    odd.unseen_mounts = Some("a\ttab".to_owned());
+    let mut status = status(vec![facts("v1"), odd]);
+    status.cloud_silence = Some("no\nroute\there".to_owned());
+    let text = rows(&status);
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(lines[0], ["node", "n", "2", "no\\nroute\\there", "-"]);
+    assert!(lines[1..].iter().all(|cells| cells.len() == 11 && cells[0] == "volume"), "{text}");
+    assert_eq!(lines.len(), 3, "{text}");
+    assert_eq!(lines[1][1..4], ["6", "stale", "shop/orders-0"]);
+    assert!(
+        lines[1][6].starts_with("Reads and writes fail") && lines[1][8] == "disk heal v1",
+        "{text}"
+    );
+    assert_eq!((lines[2][3], lines[2][9], lines[2][10]), ("-", "v2", "-"), "{text}");
+}
+
+#[test]
+fn a_monitor_gets_the_worst_and_an_exit_status() {
+    let with = |set: &dyn Fn(&mut VolumeFacts)| {
+        let mut one = facts("v1");
+        one.mounts.truncate(2);
+        set(&mut one);
+        one
+    };
+    let well = || with(&|_| {});
+    let unknown = || with(&|one| one.unseen_mounts = Some("not root".to_owned()));
+    assert_eq!(check(&status(vec![])), ("0 volumes, none is harmed\n".to_owned(), 0));
+    assert_eq!(check(&status(vec![well()])), ("1 volume, none is harmed\n".to_owned(), 0));
+    let (text, exit) = check(&status(vec![unknown(), well()]));
+    assert_eq!((text.as_str(), exit), ("unknown (shop/orders-0, pvc-5d0a7c3e (v1))\n", 3));
+    let (text, exit) = check(&status(vec![facts("v1"), facts("v2"), unknown()]));
+    assert_eq!((text.as_str(), exit), ("stale (shop/orders-0, pvc-5d0a7c3e (v1)), 1 more\n", 1));
+    let mut blind = status(vec![well()]);
+    blind.unseen.push("what only root may read".to_owned());
+    assert_eq!(check(&blind), ("not seen: what only root may read\n".to_owned(), 3));
 }

@@ -3,10 +3,10 @@
 use super::configured::Configured;
 use super::status::{self, Row};
 use super::terminal::Stage;
-use super::{doctor, explain, history, holders, naming, report};
+use super::{doctor, explain, history, holders, naming, report, rows};
 use crate::cli::TypedVolume;
 use crate::cli::generate;
-use crate::cli::views::{Looking, VolumeChoice};
+use crate::cli::views::{Looking, StatusArguments, VolumeChoice};
 use crate::driver::Driver;
 use crate::model::error::Result;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
             stage.say(&names.unwrap_or_default());
             Ok(0)
         }
-        Looking::Status { json, watch } => watched(&configured, *json, *watch, stage),
+        Looking::Status(arguments) => checked(&configured, arguments, stage),
         Looking::Explain(subject) => {
             about(&configured, "explain", subject, |driver, row, silence| {
                 explain::run(driver, &configured.config, row, silence, subject.json, stage)
@@ -61,10 +61,27 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
     }
 }
 
-fn watched(
+/// A monitor takes an error for a volume that is harmed: it gets the line and the status that say that
+/// nothing was seen.
+fn checked(
     configured: &Configured,
-    json: bool,
-    watch: Option<u64>,
+    arguments: &StatusArguments,
+    stage: &mut Stage<'_>,
+) -> Result<u8> {
+    let done = status(configured, arguments, stage);
+    match done {
+        Err(error) if arguments.check => {
+            let (line, status) = rows::not_seen(&error.to_string());
+            stage.say(&line);
+            Ok(status)
+        }
+        done => done,
+    }
+}
+
+fn status(
+    configured: &Configured,
+    arguments: &StatusArguments,
     stage: &mut Stage<'_>,
 ) -> Result<u8> {
     /// To the upper left corner, and nothing below it.
@@ -74,11 +91,20 @@ fn watched(
         let seen = configured.with_driver("status", |driver| {
             Ok(status::look(driver, &configured.config, &unseen, &[]))
         })?;
-        if watch.is_some() && stage.is_terminal && !json {
+        if arguments.rows {
+            stage.say(&rows::rows(&seen));
+            return Ok(0);
+        }
+        if arguments.check {
+            let (line, status) = rows::check(&seen);
+            stage.say(&line);
+            return Ok(status);
+        }
+        if arguments.watch.is_some() && stage.is_terminal && !arguments.json {
             stage.say(CLEAR);
         }
-        let goes_on = status::say(&seen, json, stage)?;
-        match watch {
+        let goes_on = status::say(&seen, arguments.json, stage)?;
+        match arguments.watch {
             Some(seconds) if goes_on => std::thread::sleep(Duration::from_secs(seconds)),
             _ => return Ok(0),
         }

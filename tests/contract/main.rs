@@ -37,6 +37,7 @@ mod identity;
 mod init;
 mod journal;
 mod journal_trouble;
+mod kubectl;
 mod last_word;
 mod locks;
 mod looking;

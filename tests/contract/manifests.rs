@@ -2,8 +2,13 @@
 //! know is lost on the way through them, and so is found.
 
 use crate::support::promtool;
+use incloud_disk::cli::{self, Verb, Wanted};
+use incloud_disk::node::kubelet::USUAL_PLUGIN_DIR;
 use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount,
+};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use serde::Deserialize;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -123,6 +128,46 @@ fn the_claim_of_the_stateful_set_is_the_one_that_the_volume_waits_for() {
         claim["spec"]["resources"]["requests"]["storage"],
         volume["spec"]["capacity"]["storage"]
     );
+}
+
+/// The objects of a file that has several.
+fn objects(name: &str) -> Vec<Value> {
+    let text = example(name);
+    let parts = text.split("\n---\n").map(serde_saphyr::from_str);
+    parts.map(|part| part.unwrap_or_else(|error| panic!("{name}: {error}"))).collect()
+}
+
+/// The monitor of node-problem-detector: where the driver is, in words that it has, and in time.
+#[test]
+fn the_monitor_calls_what_there_is() {
+    let all = objects("node-problem-detector.yaml");
+    let of = |kind: &str| all.iter().find(|one| one["kind"] == kind).unwrap();
+    check::<ServiceAccount>(of("ServiceAccount")).unwrap();
+    check::<ClusterRoleBinding>(of("ClusterRoleBinding")).unwrap();
+    check::<ConfigMap>(of("ConfigMap")).unwrap();
+    check::<DaemonSet>(of("DaemonSet")).unwrap();
+    let file = of("ConfigMap")["data"]["incloud-disk.json"].as_str().unwrap();
+    let monitor: Value = serde_json::from_str(file).unwrap();
+    let rule = &monitor["rules"][0];
+    assert_eq!(rule["path"], format!("/host{USUAL_PLUGIN_DIR}/incloud~disk/disk"));
+    assert_eq!(rule["condition"], monitor["conditions"][0]["type"]);
+    let seconds = |value: &Value| {
+        let text = value.as_str().unwrap().strip_suffix('s').unwrap();
+        text.parse::<u64>().unwrap()
+    };
+    let config = &monitor["pluginConfig"];
+    assert!(seconds(&rule["timeout"]) <= seconds(&config["timeout"]));
+    assert!(seconds(&config["timeout"]) < seconds(&config["invoke_interval"]));
+    let words = rule["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().into());
+    let Wanted::Verb(Verb::Node { words, .. }) = cli::read(words.collect(), false) else {
+        panic!("{rule}")
+    };
+    assert_eq!(words, ["status", "--check"]);
+    let read = cli::read(words.iter().map(Into::into).collect(), false);
+    assert!(matches!(read, Wanted::Verb(Verb::Look(_))), "{read:?}");
+    let pod = &of("DaemonSet")["spec"]["template"]["spec"];
+    assert_eq!(pod["hostPID"], true);
+    assert_eq!(pod["containers"][0]["securityContext"]["privileged"], true);
 }
 
 /// The words that the `DaemonSet` gives to the driver are words of the driver.

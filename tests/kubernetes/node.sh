@@ -65,7 +65,7 @@ done
 # What the packages' own scripts would have made.
 printf 'root:x:0:0:root:/root:/bin/bash\n' >"$root/etc/passwd"
 printf 'root:x:0:\n' >"$root/etc/group"
-printf '127.0.0.1 localhost\n10.77.0.1 node-a\n' >"$root/etc/hosts"
+printf '127.0.0.1 localhost\n10.77.0.1 node-a\n10.77.0.2 node-b\n' >"$root/etc/hosts"
 printf 'hosts: files\npasswd: files\ngroup: files\n' >"$root/etc/nsswitch.conf"
 : >"$root/etc/resolv.conf"
 ln -sf gawk "$root/usr/bin/awk"

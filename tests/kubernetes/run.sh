@@ -139,6 +139,15 @@ cp "$cache/images/box.tar" "$scratch/images/box.tar"
 # As the Dockerfile in examples/ makes it, under the name that the DaemonSet there has.
 bash "$here/image.sh" "$scratch/release" \
     "$(sed -n 's/^ *image: //p' "$project/examples/daemonset.yaml" | head -n 1)" '["/disk"]' "$scratch/images/disk.tar"
+# A program that no package has; without it what needs it is skipped.
+if [[ -n ${INCLOUD_DISK_NODE_PROBLEM_DETECTOR:-} ]]; then
+    mkdir -p "$scratch/detector/bin"
+    cp "$INCLOUD_DISK_NODE_PROBLEM_DETECTOR" "$scratch/detector/node-problem-detector"
+    cp "$cache/busybox/bin/busybox" "$scratch/detector/bin/true"
+    bash "$here/image.sh" "$scratch/detector" \
+        "$(sed -n 's/^ *image: //p' "$project/examples/node-problem-detector.yaml")" '["/node-problem-detector"]' \
+        "$scratch/images/detector.tar"
+fi
 rm -rf "$cache/logs"
 mkdir -p "$cache/logs"
 make_cgroups

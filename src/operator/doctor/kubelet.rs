@@ -4,6 +4,7 @@ use crate::model::report::finding::Finding;
 use crate::node::kubelet::{Kubelet, USUAL_PLUGIN_DIR, ours};
 use crate::node::system;
 use crate::operator::configured::Configured;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "incloud~disk";
@@ -123,12 +124,13 @@ fn visible_beside(driver: &Path) -> Vec<String> {
 
 /// Whether a file is the program that runs now; nothing if that cannot be told.
 fn is_this_program(driver: &Path) -> Option<bool> {
-    let this = std::env::current_exe().ok()?;
-    if std::fs::canonicalize(driver).ok()? == std::fs::canonicalize(&this).ok()? {
+    // By the kernel's own link: below another root the path of this program leads nowhere.
+    let this = Path::new("/proc/self/exe");
+    let (of_this, of_driver) = (this.metadata().ok()?, driver.metadata().ok()?);
+    if (of_this.dev(), of_this.ino()) == (of_driver.dev(), of_driver.ino()) {
         return Some(true);
     }
-    let size = |path: &Path| std::fs::metadata(path).map(|found| found.len()).ok();
-    if size(driver)? != size(&this)? {
+    if of_this.len() != of_driver.len() {
         return Some(false);
     }
     Some(std::fs::read(driver).ok()? == std::fs::read(this).ok()?)

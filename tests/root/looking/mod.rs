@@ -5,6 +5,7 @@ mod at_night;
 mod healths;
 mod metrics;
 mod naming;
+mod on_node;
 mod report;
 mod transcripts;
 

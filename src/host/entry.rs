@@ -1,0 +1,82 @@
+//! The way out of a container: into the namespaces in which another process lives, and below its root.
+
+use crate::model::error::{Error, Kind, Result};
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The namespaces that decide what is seen of a machine: its name, its network, its cgroups, its mounts.
+/// The mounts come last, for the others are found by them.
+const NAMESPACES: [(&str, CloneFlags); 5] = [
+    ("uts", CloneFlags::CLONE_NEWUTS),
+    ("ipc", CloneFlags::CLONE_NEWIPC),
+    ("net", CloneFlags::CLONE_NEWNET),
+    ("cgroup", CloneFlags::CLONE_NEWCGROUP),
+    ("mnt", CloneFlags::CLONE_NEWNS),
+];
+
+/// Goes to where that process lives. Only a process of one thread can.
+pub fn enter(pid: u32) -> Result<()> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let failed = |what: &str, errno: Errno| {
+        let cause = format!("{what} of process {pid}: {}", errno.desc());
+        let error = Error::new(Kind::Host, cause);
+        match errno {
+            Errno::EPERM | Errno::EACCES => error.hint(
+                "only root may, and in a container only a privileged one (securityContext.privileged)",
+            ),
+            _ => error,
+        }
+    };
+    let as_errno = |error: &std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
+    let mut namespaces = Vec::new();
+    for (name, flag) in NAMESPACES {
+        match File::open(process.join("ns").join(name)) {
+            Ok(file) => namespaces.push((name, flag, file)),
+            // A kernel may have been built without one of them.
+            Err(error) if error.kind() == ErrorKind::NotFound && name != "mnt" => {}
+            Err(error) => {
+                return Err(failed(&format!("open the {name} namespace"), as_errno(&error)));
+            }
+        }
+    }
+    let root = File::open(process.join("root"))
+        .map_err(|error| failed("open the root folder", as_errno(&error)))?;
+    for (name, flag, file) in &namespaces {
+        if !is_our_own(name, file) {
+            setns(file, *flag)
+                .map_err(|errno| failed(&format!("enter the {name} namespace"), errno))?;
+        }
+    }
+    // setns(2) leads to the namespace's root, which in a chroot is another one.
+    nix::unistd::fchdir(&root)
+        .and_then(|()| nix::unistd::chroot("."))
+        .and_then(|()| nix::unistd::chdir("/"))
+        .map_err(|errno| failed("enter the root folder", errno))
+}
+
+fn is_our_own(name: &str, namespace: &File) -> bool {
+    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let own = std::fs::metadata(Path::new("/proc/self/ns").join(name)).map(place);
+    own.is_ok_and(|own| namespace.metadata().map(place).is_ok_and(|other| own == other))
+}
+
+/// Begins this program again with other words, where this process is now; comes back only with an error.
+#[must_use]
+pub fn begin_again(words: &[String], environment: &[(&str, Option<&Path>)]) -> Error {
+    // By the kernel's own link: the path leads nowhere below another root.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("disk").args(words);
+    for (name, value) in environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Error::io("start this program there", &command.exec())
+}

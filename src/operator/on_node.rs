@@ -1,0 +1,137 @@
+//! The verbs that look, called in a container: they see the machine as kubelet's calls see it, in the
+//! namespaces where its kubelet lives, and with the configuration of the driver there.
+
+use crate::cli::views::{Looking, StatusArguments};
+use crate::cli::{self, Verb, Wanted};
+use crate::host::entry;
+use crate::model::error::{Error, Kind, Result};
+use crate::node::kubelet::{Kubelet, working_below};
+use crate::node::system::System;
+use crate::operator::rows;
+use crate::wiring::{BESIDE, ETC};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Them, as they are typed.
+const WORDS: [&str; 6] = ["status", "explain", "history", "holders", "doctor", "report"];
+
+/// Whether these words begin with one of them.
+pub(super) fn looks(words: &[String]) -> bool {
+    words.first().is_some_and(|word| WORDS.contains(&word.as_str()))
+}
+
+fn read(words: &[String]) -> Wanted {
+    cli::read(words.iter().map(Into::into).collect(), true)
+}
+
+/// Enters the machine below that root, and begins again there with these words. What is misspelt is said
+/// before.
+pub(super) fn run(root: &Path, words: &[String]) -> Result<u8> {
+    let wanted = read(words);
+    if let Wanted::Text { text, is_error } = wanted {
+        let text = text.as_bytes();
+        let _ = if is_error {
+            std::io::stderr().write_all(text)
+        } else {
+            std::io::stdout().write_all(text)
+        };
+        return Ok(if is_error { 2 } else { 0 });
+    }
+    let error = begin_there(root, words);
+    // For a monitor an error is no volume that is harmed.
+    if let Wanted::Verb(Verb::Look(Looking::Status(StatusArguments { check: true, .. }))) = wanted {
+        let (line, status) = rows::not_seen(&error.to_string());
+        let _ = std::io::stdout().write_all(line.as_bytes());
+        return Ok(status);
+    }
+    Err(error)
+}
+
+/// Comes back only with an error.
+fn begin_there(root: &Path, words: &[String]) -> Error {
+    let entered = machine_of(root).and_then(|machine| {
+        machine.process.map_or(Ok(()), entry::enter)?;
+        Ok(machine.plugin_dir)
+    });
+    let plugin_dir = match entered {
+        Ok(plugin_dir) => plugin_dir,
+        Err(error) => return error,
+    };
+    // Which file counts is seen from there. What a container was given for itself is not the machine's.
+    let beside = plugin_dir.map(|folder| folder.join("incloud~disk").join(BESIDE));
+    let beside = beside.filter(|file| !Path::new(ETC).exists() && file.exists());
+    entry::begin_again(words, &[("INCLOUD_DISK_CONFIG", beside.as_deref())])
+}
+
+/// The process that lives where a machine is seen as it is, if that is not here; and where its kubelet
+/// looks for drivers.
+struct Machine {
+    process: Option<u32>,
+    plugin_dir: Option<PathBuf>,
+}
+
+/// The kubelet of the machine whose root is here; where none runs, the machine's first process.
+fn machine_of(root: &Path) -> Result<Machine> {
+    let system = System::default();
+    let all = system.kubelets();
+    match working_below(&all, Path::new("/proc"), root).as_slice() {
+        [one] => Ok(Machine { process: Some(one.pid), plugin_dir: Some(one.plugin_dir.clone()) }),
+        [] if is_first_process_below(root) => Ok(Machine { process: Some(1), plugin_dir: None }),
+        [] if root == Path::new("/") => Ok(Machine { process: None, plugin_dir: None }),
+        [] => Err(not_seen(root, &all)),
+        several => {
+            let several: Vec<_> = several.iter().map(ToString::to_string).collect();
+            let cause =
+                format!("several kubelets work below {}: {}", root.display(), several.join("; "));
+            Err(Error::new(Kind::Config, cause)
+                .hint("call the driver of one of them, in its plugin folder: disk status"))
+        }
+    }
+}
+
+fn is_first_process_below(root: &Path) -> bool {
+    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let first = place(Path::new("/proc/1/root"));
+    first.is_some() && first == place(root)
+}
+
+fn not_seen(root: &Path, all: &[Kubelet]) -> Error {
+    let others = match all {
+        [] => "no kubelet is seen from here".to_owned(),
+        [one] => format!("the only kubelet that is seen is another machine's ({one})"),
+        many => format!("the {} kubelets that are seen are other machines'", many.len()),
+    };
+    let cause = format!("{others}, and process 1 has another root than {}", root.display());
+    Error::new(Kind::Config, cause)
+        .hint("in a pod this needs hostPID: true, securityContext.privileged, and the machine's / mounted at /host")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_is_a_verb_that_looks() {
+        for word in WORDS {
+            let words: Vec<String> = match word {
+                "explain" | "holders" => vec![word.into(), "shop/web-0".into()],
+                _ => vec![word.into()],
+            };
+            assert!(looks(&words) && matches!(read(&words), Wanted::Verb(Verb::Look(_))), "{word}");
+        }
+        for word in ["install", "verify", "heal", "detach", "local", ""] {
+            assert!(!looks(&[word.into()]), "{word}");
+        }
+    }
+
+    #[test]
+    fn what_is_misspelt_is_said_before_the_machine_is_entered() {
+        let Wanted::Text { text, is_error: true } = read(&["status".into(), "--jsno".into()])
+        else {
+            panic!("it is no flag")
+        };
+        assert!(text.contains("did you mean --json?"), "{text}");
+    }
+}

@@ -1,0 +1,208 @@
+//! The plugin of kubectl, over a cluster that a script in kubectl's place plays: one table, the worst first,
+//! and no node left out. Two real nodes are asked by the scenario `eyes` of `test kubernetes`.
+
+use crate::support::output_of;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// What it is asked goes to a log; what a node says is in files of its pod: `POD.rows` and so on.
+const KUBECTL: &str = r#"#!/bin/sh
+echo "$*" >>"$CLUSTER/asked"
+case "$*" in
+    *get\ nodes*) [ ! -e "$CLUSTER/down" ] || exit 1; cat "$CLUSTER/nodes"; exit ;;
+    *get\ pods*) cat "$CLUSTER/pods"; exit ;;
+esac
+while [ "$1" != exec ]; do shift; done
+pod=$4
+shift 9
+case $pod in
+    hangs) exec sleep 60 ;;
+    broken) echo 'error: unable to upgrade connection' >&2; exit 1 ;;
+esac
+cat "$CLUSTER/$pod.$1" || exit 1
+exit "$(cat "$CLUSTER/$pod.$1.status" 2>/dev/null || echo 0)"
+"#;
+
+struct Cluster {
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// Nodes by their names, each with its pod; `-` is none.
+    fn of(nodes: &[(&str, &str)]) -> Self {
+        let cluster = Self { folder: tempfile::tempdir().unwrap() };
+        let program = cluster.at("kubectl");
+        fs::write(&program, KUBECTL).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let names = nodes.iter().map(|(node, _)| format!("{node}\n")).collect::<String>();
+        let pods = nodes.iter().filter(|(_, pod)| *pod != "-");
+        let pods = pods.map(|(node, pod)| {
+            let phase = if *pod == "pends" { "Pending" } else { "Running" };
+            format!("{node} {pod} {phase}\n")
+        });
+        fs::write(cluster.at("nodes"), names).unwrap();
+        fs::write(cluster.at("pods"), pods.collect::<String>()).unwrap();
+        cluster
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A pod's answer to a verb.
+    fn answers(&self, pod: &str, verb: &str, text: &str, status: u8) {
+        fs::write(self.at(&format!("{pod}.{verb}")), text).unwrap();
+        fs::write(self.at(&format!("{pod}.{verb}.status")), status.to_string()).unwrap();
+    }
+
+    /// Its rows: rank, health, pod, volume, and the id.
+    fn has(&self, pod: &str, volumes: &[(&str, &str, &str, &str)]) {
+        let mut text = format!("node\tits-name\t{}\tanswers\t-\n", volumes.len());
+        for (rank, health, user, id) in volumes {
+            let (meaning, command) = match *health {
+                "ok" => ("-", "-".to_owned()),
+                _ => ("Reads fail.", format!("disk heal {id}")),
+            };
+            text += &format!(
+                "volume\t{rank}\t{health}\t{user}\t{id}\tvdb\t{meaning}\t-\t{command}\t{id}\tpv-{id}\n"
+            );
+        }
+        self.answers(pod, "status", &text, 0);
+    }
+
+    fn plugin(&self, words: &[&str]) -> Output {
+        let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/kubectl-incloud");
+        let path = std::env::var("PATH").unwrap();
+        let path = format!("{}:{path}", self.folder.path().display());
+        let mut command = Command::new(plugin);
+        command.args(words).current_dir(self.folder.path());
+        output_of(command.env("PATH", path).env("CLUSTER", self.folder.path()))
+    }
+
+    #[track_caller]
+    fn says(&self, words: &[&str], status: i32) -> String {
+        let output = self.plugin(words);
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {text}");
+        text
+    }
+}
+
+fn first_words(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter(|line| !line.starts_with(' '))
+        .filter_map(|line| line.split(' ').next())
+        .collect()
+}
+
+#[test]
+fn the_worst_comes_first_and_no_node_is_left_out() {
+    let cluster =
+        Cluster::of(&[("n1", "p1"), ("n2", "p2"), ("n3", "broken"), ("n4", "-"), ("n5", "pends")]);
+    cluster.has("p1", &[("2", "guarded", "shop/a-0", "v1"), ("0", "ok", "shop/b-0", "v2")]);
+    cluster.has("p2", &[("7", "dead", "shop/c-0", "v3"), ("6", "stale", "shop/d-0", "v4")]);
+    let text = cluster.says(&["--timeout", "20"], 1);
+    assert_eq!(
+        first_words(&text)[..7],
+        ["HEALTH", "DEAD", "STALE", "NOT-SEEN", "NOT-SEEN", "NOT-SEEN", "GUARDED"],
+        "{text}"
+    );
+    assert!(text.contains("n2$ disk heal v3") && text.contains("unable to upgrade"), "{text}");
+    assert!(!text.contains("v2"), "{text}");
+    assert!(
+        text.contains(
+            "4 volumes on 5 nodes: 1 dead, 1 stale, 1 guarded, 1 ok; 3 nodes were not seen"
+        ),
+        "{text}"
+    );
+    assert!(cluster.says(&["status", "--all", "n1"], 0).contains("v2"));
+    assert!(cluster.says(&["n4"], 2).contains("there is no word n4"));
+    assert!(cluster.says(&["status", "n9"], 2).contains("there is no node n9"));
+    assert!(cluster.says(&["status", "n3"], 3).contains("1 node was not seen"));
+}
+
+/// Its clock is the plugin's own: no request has one that holds for `exec`.
+#[test]
+fn a_node_that_hangs_is_said_and_the_others_are_shown() {
+    let cluster = Cluster::of(&[("n1", "hangs"), ("n2", "p2")]);
+    cluster.has("p2", &[("0", "ok", "shop/c-0", "v3")]);
+    let text = cluster.says(&["--timeout=1", "status", "--all"], 3);
+    assert!(text.contains("no answer within 1 s") && text.contains("v3"), "{text}");
+}
+
+/// More nodes than are asked at once: none is lost on the way.
+#[test]
+fn every_node_is_asked_once() {
+    let names: Vec<_> = (0..60).map(|nth| (format!("n{nth}"), format!("p{nth}"))).collect();
+    let nodes: Vec<_> = names.iter().map(|(node, pod)| (node.as_str(), pod.as_str())).collect();
+    let cluster = Cluster::of(&nodes);
+    for (_, pod) in &nodes {
+        cluster.has(pod, &[("0", "ok", "shop/a-0", &format!("v-{pod}"))]);
+    }
+    let text = cluster.says(&[], 0);
+    assert_eq!(text, "60 volumes on 60 nodes: 60 ok\n");
+    let asked = fs::read_to_string(cluster.at("asked")).unwrap();
+    for (_, pod) in &nodes {
+        let call = format!("exec -n kube-system {pod} -c verify -- /disk node status --rows");
+        assert_eq!(asked.lines().filter(|line| *line == call).count(), 1, "{pod}");
+    }
+}
+
+#[test]
+fn a_volume_is_explained_by_the_nodes_that_have_it() {
+    let cluster = Cluster::of(&[("n1", "p1"), ("n2", "p2"), ("n3", "broken")]);
+    cluster.has("p1", &[("0", "ok", "shop/a-0", "11112222-v1")]);
+    cluster.has("p2", &[("0", "ok", "shop/b-0", "33334444-v2")]);
+    cluster.answers("p1", "explain", "of n1\n", 0);
+    cluster.answers("p2", "explain", "of n2\n", 0);
+    for typed in ["11112222-v1", "1111", "pv-11112222-v1", "shop/a-0", "a-0"] {
+        let text = cluster.says(&["explain", typed], 3);
+        assert!(text.contains("--- n1\nof n1") && !text.contains("of n2"), "{typed}: {text}");
+        assert!(text.contains("n3 was not seen, and may have it too"), "{typed}: {text}");
+    }
+    // Of no node: then by what the cloud says.
+    assert!(cluster.says(&["explain", "elsewhere"], 3).contains("of n1"));
+    assert!(cluster.says(&["explain"], 2).contains("needs one volume"));
+    let asked = fs::read_to_string(cluster.at("asked")).unwrap();
+    assert!(asked.contains("/disk node explain 11112222-v1\n"), "{asked}");
+}
+
+#[test]
+fn doctors_words_of_a_node_in_order_are_one_number() {
+    let cluster = Cluster::of(&[("n1", "p1"), ("n2", "p2"), ("n3", "p3")]);
+    cluster.answers("p1", "doctor", "ok       udev   all is well\n\n1 in order\n", 0);
+    let bad = "ok       udev   all is well\nerror    cloud  no answer\n         -> see the network\nok       clock  right\n";
+    cluster.answers("p2", "doctor", bad, 2);
+    cluster.answers("p3", "doctor", "warning  udev   no rule\n", 1);
+    let text = cluster.says(&["doctor"], 1);
+    assert_eq!(
+        text,
+        "--- n2\nerror    cloud  no answer\n         -> see the network\n--- n3\nwarning  udev   no rule\n1 of 3 nodes are in order\n"
+    );
+}
+
+#[test]
+fn reports_are_files_of_their_owner_alone() {
+    let cluster = Cluster::of(&[("n1", "p1"), ("n2", "broken")]);
+    cluster.answers("p1", "report", "<html>the page</html>", 0);
+    let text = cluster.says(&["report", "--out", "all"], 3);
+    assert!(text.contains("n2: no report: error: unable to upgrade"), "{text}");
+    let file = cluster.at("all/n1.html");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "<html>the page</html>");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!cluster.at("all/n2.html").exists());
+    assert!(cluster.says(&["report", "--out", "all"], 2).contains("is not overwritten"));
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_is_not_an_empty_one() {
+    let cluster = Cluster::of(&[("n1", "p1")]);
+    fs::write(cluster.at("down"), "").unwrap();
+    assert!(cluster.says(&[], 3).contains("did not say which nodes there are"));
+    fs::remove_file(cluster.at("down")).unwrap();
+    fs::write(cluster.at("nodes"), "").unwrap();
+    assert!(cluster.says(&[], 2).contains("no nodes"));
+}
