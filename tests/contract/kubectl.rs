@@ -26,6 +26,8 @@ cat "$CLUSTER/$pod.$1" || exit 1
 exit "$(cat "$CLUSTER/$pod.$1.status" 2>/dev/null || echo 0)"
 "#;
 
+const SENTENCE: &str = "Reads and writes fail: the disk went away and came back as loop5, and 3 mounts stand on the lost one.";
+
 struct Cluster {
     folder: TempDir,
 }
@@ -37,14 +39,14 @@ impl Cluster {
         let program = cluster.at("kubectl");
         fs::write(&program, KUBECTL).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let names = nodes.iter().map(|(node, _)| format!("{node}\n")).collect::<String>();
+        let names: Vec<_> = nodes.iter().map(|(node, _)| *node).collect();
         let pods = nodes.iter().filter(|(_, pod)| *pod != "-");
         let pods = pods.map(|(node, pod)| {
             let phase = if *pod == "pends" { "Pending" } else { "Running" };
             format!("{node} {pod} {phase}\n")
         });
-        fs::write(cluster.at("nodes"), names).unwrap();
-        fs::write(cluster.at("pods"), pods.collect::<String>()).unwrap();
+        fs::write(cluster.at("nodes"), names.join("\n") + "\n").unwrap();
+        fs::write(cluster.at("pods"), pods.collect::<Vec<_>>().concat()).unwrap();
         cluster
     }
 
@@ -64,7 +66,7 @@ impl Cluster {
         for (rank, health, user, id) in volumes {
             let (meaning, command) = match *health {
                 "ok" => ("-", "-".to_owned()),
-                _ => ("Reads fail.", format!("disk heal {id}")),
+                _ => (SENTENCE, format!("disk heal {id}")),
             };
             text += &format!(
                 "volume\t{rank}\t{health}\t{user}\t{id}\tvdb\t{meaning}\t-\t{command}\t{id}\tpv-{id}\n"
@@ -112,6 +114,8 @@ fn the_worst_comes_first_and_no_node_is_left_out() {
     );
     assert!(text.contains("n2$ disk heal v3") && text.contains("unable to upgrade"), "{text}");
     assert!(!text.contains("v2"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(SENTENCE), "{text}");
     assert!(
         text.contains(
             "4 volumes on 5 nodes: 1 dead, 1 stale, 1 guarded, 1 ok; 3 nodes were not seen"

@@ -130,15 +130,15 @@ play_detector() {
     begin
     detector | apply || fail 'no node-problem-detector'
     did 'node-problem-detector created'
-    expect 'it sees that nothing is harmed' 60 condition_is False NoVolumeIsHarmed 'no volume of this node is harmed'
+    expect 'it sees that nothing is harmed' 60 condition_is False VolumeState 'no volume of this node is harmed'
     disk local yank "vol-$me" >/dev/null || fail 'the disk cannot be pulled'
     did 'the disk pulled under the running pod'
     expect 'the node has the condition' 30 condition_is True VolumeIsHarmed "dead (default/$me-0, pv-$me (vol-$me))"
     expect '... and an event' 10 has_event VolumeIsHarmed
     attach_again
     expect 'attached again: healed, and the container writes on' 30 goes_on
-    expect 'the condition ends' 30 condition_is False NoVolumeIsHarmed ''
-    expect '... with an event' 10 has_event NoVolumeIsHarmed
+    expect 'the condition ends' 30 condition_is False VolumeState ''
+    expect '... with an event' 10 has_event VolumeState
     put_away_detector
 }
 
