@@ -54,14 +54,18 @@ disk: a FlexVolume driver for cloud block disks
                             all three of them
   sudo ./install.sh test in-use
                             all tests on a machine on which the driver has volumes, made for this
+  ./install.sh test release two builds of a release and an image, which must be the same bytes
   sudo ./install.sh test refusals
                             writes docs/refusals.md as the tests that it names are told now
   sudo ./install.sh test report
                             the page of disk report, of the incident too, in a real browser
   ./install.sh test bench   figures: how long what takes
-  ./install.sh release [--out DIR]
+  ./install.sh release [--out DIR] [--sign KEY]
                             a tarball for nodes without a toolchain: a static driver, this script,
-                            completions, manual pages, the examples, checksums
+                            completions, manual pages, the examples, checksums; beside it its
+                            checksum and the list of its parts; the same source makes the same bytes
+  ./install.sh image [--out DIR] [--sign KEY] [--name NAME:TAG] [--certificates FILE]
+                            an image for the DaemonSet, without docker: the static driver alone
   ./install.sh help         this text
 
 These first install the system packages that are missing (apt-get, dnf or yum) and build with the
@@ -93,7 +97,11 @@ main() {
     case $word in
         demo) word_demo "$@" ;;
         release)
-            read_options '--out' "$@"
+            read_options '--out --sign' "$@"
+            word_of_developers "$@"
+            ;;
+        image)
+            read_options '--out --sign --name --certificates' "$@"
             word_of_developers "$@"
             ;;
         test) word_of_developers "$@" ;;
@@ -256,8 +264,9 @@ try_installed() {
 
 try_here() {
     try "$here/disk"
-    for kind in release demo debug; do
-        try "${CARGO_TARGET_DIR:-$here/target}/$kind/disk"
+    made=${CARGO_TARGET_DIR:-$here/target}
+    for file in "$made"/*/release/disk "$made/release/disk" "$made/demo/disk" "$made/debug/disk"; do
+        try "$file"
     done
 }
 
@@ -281,12 +290,12 @@ run_driver() {
     fi
 }
 
-# Sets `built`.
+# Sets `built`: the static driver, as a release has it, which also starts faster.
 build_driver() {
     prepare
     say "building the driver (release); the first time this takes one to three minutes"
-    building 'the driver' as_builder "$cargo" build --release --locked
-    built=$(target_folder)/release/disk
+    building 'the driver' build_static --release
+    built=$(target_folder)/$(host_triple)/release/disk
 }
 
 # shellcheck disable=SC2034 # `out` is of a word of tests/run
@@ -294,7 +303,7 @@ build_driver() {
 read_options() {
     allowed=" $1 "
     shift
-    plugin_folder='' binary='' dry_run='' out=''
+    plugin_folder='' binary='' dry_run='' out='' sign='' image_name='' certificates=''
     while [ $# -gt 0 ]; do
         option=${1%%=*}
         case $allowed in
@@ -316,6 +325,9 @@ read_options() {
             --plugin-dir=*) plugin_folder=$(absolute "${value%/}") ;;
             --binary=*) binary=$(absolute "$value") ;;
             --out=*) out=$(absolute "$value") ;;
+            --sign=*) sign=$(absolute "$value") ;;
+            --certificates=*) certificates=$(absolute "$value") ;;
+            --name=*) image_name=$value ;;
             --cloud=local | --cloud=openstack) ;;
             --cloud=*) misused "--cloud is local or openstack, not $value" ;;
         esac

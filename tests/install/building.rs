@@ -21,7 +21,9 @@ impl Source {
             fs::create_dir_all(path).unwrap();
         }
         let real = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for name in ["Cargo.toml", "tests/run", "tests/support/building.sh"] {
+        for name in
+            ["Cargo.toml", "tests/run", "tests/support/building.sh", "tests/support/release.sh"]
+        {
             symlink(real.join(name), folder.join(name)).unwrap();
         }
         symlink(script(), folder.join("install.sh")).unwrap();
@@ -80,8 +82,8 @@ fn a_build_that_takes_long_says_so_and_what_was_built_is_installed() {
     let source = Source::new(&machine);
     let target = source.folder.join("target");
     source.cargo(&format!(
-        "*build*--release*) /bin/sleep 1; mkdir -p {0}/release; cp {DISK} {0}/release/disk ;;",
-        target.display()
+        "*build*a-host*--release*) /bin/sleep 1; mkdir -p {0}; cp {DISK} {0}/disk ;;",
+        target.join("a-host/release").display()
     ));
     let machine = machine.with_script(source.folder.join("install.sh"));
     let mut command = source.command(&machine, &["install", "--plugin-dir"]);
@@ -105,33 +107,47 @@ fn a_build_that_fails_shows_why_and_changes_nothing() {
     assert!(!machine.driver().exists() && !machine.base().join("root").exists());
 }
 
+impl Source {
+    /// With all that is packed, and a toolchain that makes this driver. There is no list of its parts.
+    fn with_all(machine: &Machine) -> Self {
+        let source = Self::new(machine);
+        let real = Path::new(env!("CARGO_MANIFEST_DIR"));
+        fs::remove_file(source.folder.join("install.sh")).unwrap();
+        let mut copy = Command::new("cp");
+        for name in [
+            "install.sh",
+            "examples",
+            "docs",
+            "README.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "CHANGELOG.md",
+            "LICENSE",
+        ] {
+            copy.arg(real.join(name));
+        }
+        must(copy.args(["-R", "-t"]).arg(&source.folder));
+        let built = source.folder.join("target/a-host/release");
+        source.cargo(&format!(
+            "*build*a-host*--release*) mkdir -p {0}; cp {DISK} {0}/disk ;;\n\
+             *install*) echo 'no network' >&2; exit 1 ;;",
+            built.display()
+        ));
+        source.tool("ldd", "echo 'statically linked'");
+        source
+    }
+}
+
+fn sum_of(file: &Path) -> String {
+    let said = must(Command::new("sha256sum").arg(file));
+    said.split(' ').next().unwrap().to_owned()
+}
+
 /// What is packed installs itself, and has all that a node needs.
 #[test]
 fn a_release_is_packed_and_installs_itself() {
     let machine = Machine::new();
-    let source = Source::new(&machine);
-    let real = Path::new(env!("CARGO_MANIFEST_DIR"));
-    fs::remove_file(source.folder.join("install.sh")).unwrap();
-    let mut copy = Command::new("cp");
-    for name in [
-        "install.sh",
-        "examples",
-        "docs",
-        "README.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-        "CHANGELOG.md",
-        "LICENSE",
-    ] {
-        copy.arg(real.join(name));
-    }
-    must(copy.args(["-R", "-t"]).arg(&source.folder));
-    let built = source.folder.join("target/a-host/release");
-    source.cargo(&format!(
-        "*build*a-host*--release*) mkdir -p {0}; cp {DISK} {0}/disk ;;",
-        built.display()
-    ));
-    source.tool("ldd", "echo 'statically linked'");
+    let source = Source::with_all(&machine);
     let machine = machine.with_script(source.folder.join("install.sh"));
     let out = machine.base().join("out");
     let mut command = source.command(&machine, &["release", "--out"]);
@@ -139,6 +155,22 @@ fn a_release_is_packed_and_installs_itself() {
     let name = format!("incloud-disk-{}-a-host", env!("CARGO_PKG_VERSION"));
     let packed = out.join(format!("{name}.tar.gz"));
     assert!(said.contains(&format!("packed: {}", packed.display())), "{said}");
+    let summed = fs::read_to_string(out.join(format!("{name}.tar.gz.sha256"))).unwrap();
+    assert_eq!(summed, format!("{}  {name}.tar.gz\n", sum_of(&packed)));
+    // Again, by one whose files only he may read, and later: the same bytes.
+    let again = machine.base().join("again");
+    let mut command = source.command(&machine, &["release", "--out"]);
+    let mut tight = Command::new("sh");
+    tight.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(command.get_program());
+    tight.args(command.arg(&again).get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => tight.env(key, value),
+            None => tight.env_remove(key),
+        };
+    }
+    must(&mut tight);
+    assert_eq!(sum_of(&again.join(format!("{name}.tar.gz"))), sum_of(&packed));
     must(Command::new("tar").arg("-xzf").arg(&packed).arg("-C").arg(&out));
     let release = out.join(name);
     for file in [
@@ -155,6 +187,109 @@ fn a_release_is_packed_and_installs_itself() {
     let mut install = machine.command(["install", "--plugin-dir"]);
     must(install.arg(machine.plugins()));
     assert!(is_same(&machine.driver(), Path::new(DISK)));
+}
+
+/// Who has the public key can tell that a release is the signer's, and that not a byte is another.
+#[test]
+fn a_release_is_signed_by_the_key_that_is_named() {
+    let machine = Machine::new();
+    let source = Source::with_all(&machine);
+    let machine = machine.with_script(source.folder.join("install.sh"));
+    let (out, key) = (machine.base().join("out"), machine.base().join("key"));
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"])
+        .arg(&key)
+        .status();
+    if made.is_err() {
+        crate::support::skip("a_release_is_signed_by_the_key_that_is_named", "needs ssh-keygen");
+        return;
+    }
+    let mut command = source.command(&machine, &["release", "--sign", "/nowhere/key", "--out"]);
+    let said = crate::machine::fails(command.arg(&out));
+    assert!(said.contains("/nowhere/key is none") && !out.exists(), "{said}");
+    let mut command = source.command(&machine, &["release", "--out"]);
+    must(command.arg(&out).arg("--sign").arg(&key));
+    let name = format!("incloud-disk-{}-a-host.tar.gz", env!("CARGO_PKG_VERSION"));
+    let public = fs::read_to_string(machine.base().join("key.pub")).unwrap();
+    let signers = machine.base().join("signers");
+    fs::write(&signers, format!("release@example.org {public}")).unwrap();
+    let verify = |file: &Path, signature: &Path| {
+        let mut command = Command::new("ssh-keygen");
+        command.args([
+            "-Y",
+            "verify",
+            "-I",
+            "release@example.org",
+            "-n",
+            "incloud-disk-release",
+            "-f",
+        ]);
+        command.arg(&signers).arg("-s").arg(signature);
+        command.stdin(fs::File::open(file).unwrap()).output().unwrap().status.success()
+    };
+    for file in [name.clone(), format!("{name}.sha256")] {
+        let (file, signature) = (out.join(&file), out.join(format!("{file}.sig")));
+        assert!(verify(&file, &signature), "{}", file.display());
+        let mut bytes = fs::read(&file).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        let other = machine.base().join("other");
+        fs::write(&other, bytes).unwrap();
+        assert!(!verify(&other, &signature), "{}", file.display());
+    }
+}
+
+/// Each part of the image is the one that is named by its sum, and what starts is the driver.
+#[test]
+fn an_image_is_made_without_a_daemon() {
+    let machine = Machine::new();
+    let source = Source::with_all(&machine);
+    let machine = machine.with_script(source.folder.join("install.sh"));
+    let out = machine.base().join("out");
+    let certificates = machine.base().join("certificates");
+    fs::write(&certificates, "a certificate\n").unwrap();
+    let mut command =
+        source.command(&machine, &["image", "--name", "registry.example:5000/a/disk:7", "--out"]);
+    command.arg(&out).arg("--certificates").arg(&certificates);
+    let said = must(&mut command);
+    let packed = out.join(format!("incloud-disk-{}-a-host.oci.tar", env!("CARGO_PKG_VERSION")));
+    assert!(said.contains("as registry.example:5000/a/disk:7"), "{said}");
+    let layout = machine.base().join("layout");
+    fs::create_dir(&layout).unwrap();
+    must(Command::new("tar").arg("-xf").arg(&packed).arg("-C").arg(&layout));
+    let read = |path: &Path| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    };
+    // By its sum and its size.
+    let blob = |told: &serde_json::Value| {
+        let sum = told["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+        let path = layout.join("blobs/sha256").join(sum);
+        assert_eq!(sum_of(&path), sum);
+        assert_eq!(fs::metadata(&path).unwrap().len(), told["size"].as_u64().unwrap());
+        path
+    };
+    let index = read(&layout.join("index.json"));
+    let named = &index["manifests"][0]["annotations"]["io.containerd.image.name"];
+    assert_eq!(named, "registry.example:5000/a/disk:7");
+    let manifest = read(&blob(&index["manifests"][0]));
+    let config = read(&blob(&manifest["config"]));
+    assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/disk"]));
+    let layer = blob(&manifest["layers"][0]);
+    let root = machine.base().join("image-root");
+    fs::create_dir(&root).unwrap();
+    must(Command::new("tar").arg("-xzf").arg(&layer).arg("-C").arg(&root));
+    assert!(is_same(&root.join("disk"), Path::new(DISK)));
+    assert_eq!(
+        fs::read_to_string(root.join("etc/ssl/certs/ca-certificates.crt")).unwrap(),
+        "a certificate\n"
+    );
+    let unpacked =
+        must(Command::new("sh").args(["-c", "gzip -dc \"$1\" | sha256sum", "sh"]).arg(&layer));
+    let told = config["rootfs"]["diff_ids"][0].as_str().unwrap();
+    assert_eq!(told, format!("sha256:{}", unpacked.split(' ').next().unwrap()));
+    // What docker reads.
+    let docker = read(&layout.join("manifest.json"));
+    assert_eq!(docker[0]["RepoTags"][0], "registry.example:5000/a/disk:7");
+    assert!(layout.join(docker[0]["Layers"][0].as_str().unwrap()).is_file());
 }
 
 #[test]

@@ -69,6 +69,8 @@ readonly scenarios=(
     'move-control|kubelet|attach takes it from the first node: its pod loses its disk'
     'daemonset|kubelet|the DaemonSet of examples/ installs the driver, and reports drift'
     'daemonset-control|kubelet|it installs nothing: the pod gets no volume'
+    'rollout|kubelet|a driver of the old kind is replaced under running pods, put back, replaced again'
+    'rollout-control|kubelet|installed without a configuration: what comes then gets no volume'
     'eyes|kubelet|what looks, from the containers of two nodes: kubectl exec, the plugin of kubectl'
     'eyes-control|kubelet|without hostPID a container sees nothing of its node'
     'detector|kubelet|node-problem-detector makes a condition of the node, and events'

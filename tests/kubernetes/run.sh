@@ -1,15 +1,15 @@
 #!/bin/bash
-# A real Kubernetes 1.20 on one node, and the driver in it: run.sh RELEASE.tar.gz [SCENARIO...]
+# A real Kubernetes 1.20 on one node, and the driver in it: run.sh RELEASE.tar.gz IMAGE.oci.tar [SCENARIO...]
 #
-# The release is what `install.sh release` packs: a node gets its driver by that, or by an image of it.
+# A node gets its driver by the release that `install.sh release` packs, or by the image of `install.sh image`.
 # The node is a root of Debian's packages in namespaces of its own (mounts, network with nothing but
 # loopback, host name), with cgroups of its own. Only PIDs are the machine's: the driver's guard asks
 # all processes, and refuses where it cannot see them. So what was started is ended by its cgroup.
 set -euo pipefail
 shopt -s nullglob
 
-release=$(realpath -- "$1")
-shift
+release=$(realpath -- "$1") image=$(realpath -- "$2")
+shift 2
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 project=$(dirname -- "$(dirname -- "$here")")
 cache=${INCLOUD_DISK_KUBERNETES_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/incloud-disk/kubernetes}
@@ -119,7 +119,7 @@ enter_cgroups() {
 # --- the run ----------------------------------------------------------------------------------------
 
 [[ $EUID -eq 0 ]] || stop 'a cluster needs root'
-[[ $release == *.tar.gz && -f $release ]] || stop "$release is no packed release; ./install.sh test kubernetes packs one"
+[[ $release == *.tar.gz && -f $release && -f $image ]] || stop "$release is no packed release; ./install.sh test kubernetes packs one"
 say '--- the parts of the cluster'
 bash "$here/parts.sh" "$cache" || stop "the cluster's parts could not be made"
 
@@ -136,9 +136,7 @@ trap 'exit 143' TERM
 mkdir "$scratch"/{upper,work,root,containerd,state,log,release,images}
 tar -x -f "$release" -C "$scratch/release" --strip-components 1 --no-same-owner
 cp "$cache/images/box.tar" "$scratch/images/box.tar"
-# As the Dockerfile in examples/ makes it, under the name that the DaemonSet there has.
-bash "$here/image.sh" "$scratch/release" \
-    "$(sed -n 's/^ *image: //p' "$project/examples/daemonset.yaml" | head -n 1)" '["/disk"]' "$scratch/images/disk.tar"
+cp "$image" "$scratch/images/disk.tar"
 # A program that no package has; without it what needs it is skipped.
 if [[ -n ${INCLOUD_DISK_NODE_PROBLEM_DETECTOR:-} ]]; then
     mkdir -p "$scratch/detector/bin"

@@ -191,3 +191,28 @@ tell_time() {
         say "still $1, $seconds s"
     done
 }
+
+# --- the static driver -------------------------------------------------------------------------
+
+# build_static OPTION...: without udev nothing of the binary is a library that must be loaded. With a target
+# named, the flags do not reach the programs that the build itself runs. No path of this machine gets into the
+# binary, so that the same source makes the same bytes in whatever folder.
+build_static() {
+    cargo_home=${CARGO_HOME:-${HOME:-/root}/.cargo}
+    [ -z "$builder" ] || cargo_home=$builder_home/.cargo
+    flags=-Ctarget-feature=+crt-static
+    add_flag "--remap-path-prefix=$(as_builder "$(dirname "$cargo")/rustc" --print sysroot)=/rust"
+    add_flag "--remap-path-prefix=$cargo_home=/cargo"
+    for crates in "$cargo_home"/registry/src/*/; do
+        [ ! -d "$crates" ] || add_flag "--remap-path-prefix=${crates%/}=/crates"
+    done
+    add_flag "--remap-path-prefix=$here=/incloud-disk"
+    add_flag "--remap-path-prefix=$(target_folder)=/incloud-disk/target"
+    as_builder env CARGO_ENCODED_RUSTFLAGS="$flags" \
+        "$cargo" build --locked --no-default-features --target "$(host_triple)" "$@"
+}
+
+# add_flag FLAG: with the sign between them that cargo wants where a path may have blanks.
+add_flag() { flags=$(printf '%s\037%s' "$flags" "$1"); }
+
+host_triple() { as_builder "$(dirname "$cargo")/rustc" -vV | sed -n 's/^host: //p'; }

@@ -1,0 +1,230 @@
+# How a release is made: the static driver, the tarball for nodes, the image for the DaemonSet, what each is
+# made of, and signatures. The same source and toolchain make the same bytes, in whatever folder.
+# shellcheck shell=sh disable=SC2154,SC2034 # what install.sh and tests/run set and use
+
+# The tool that lists what a driver is made of.
+sbom_tool=cargo-cyclonedx sbom_version=0.5.9
+
+word_release() {
+    read_options '--out --sign' "$@"
+    must_be_a_key
+    prepare
+    say "building the static driver (release); the first time this takes one to three minutes"
+    building 'the static driver' build_static --release
+    pack_release "$(target_folder)/$(host_triple)/release/disk" "${out:-$(target_folder)/release-tarball}"
+    tell_parts
+    put "$scratch/$name.tar.gz" "$scratch/$name.tar.gz.sha256"
+    say "packed: $folder/$name.tar.gz"
+    [ ! -f "$scratch/$name.cdx.json" ] || put "$scratch/$name.cdx.json"
+    sign_all
+}
+
+word_image() {
+    read_options '--out --sign --name --certificates' "$@"
+    must_be_a_key
+    prepare
+    say "building the static driver (release); the first time this takes one to three minutes"
+    building 'the static driver' build_static --release
+    name_release "${out:-$(target_folder)/release-tarball}"
+    pack_image "$(target_folder)/$(host_triple)/release/disk"
+    put "$scratch/$name.oci.tar" "$scratch/$name.oci.tar.sha256"
+    say "packed: $folder/$name.oci.tar, as $image_name"
+    say "to a registry: skopeo copy oci-archive:$folder/$name.oci.tar docker://$image_name"
+    say "into this node's containerd: ctr -n k8s.io images import $folder/$name.oci.tar"
+    sign_all
+}
+
+# --- the same bytes ------------------------------------------------------------------------------
+
+# The moment that all files of a release have: of the commit, else the one that is given, else none.
+moment() {
+    if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
+        echo "$SOURCE_DATE_EPOCH"
+    else
+        as_builder git -C "$here" log -1 --format=%ct 2>/dev/null || echo 0
+    fi
+}
+
+# tar_of FOLDER WHAT...: in one order, of one owner, with one moment and with modes that no umask changes.
+tar_of() {
+    within=$1
+    shift
+    tar -C "$within" --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' \
+        --mtime="@$(moment)" -cf - "$@"
+}
+
+# sum FILE: beside it, as sha256sum -c reads it.
+sum() {
+    (cd "$(dirname -- "$1")" && sha256sum "$(basename -- "$1")" >"$(basename -- "$1").sha256")
+}
+
+# --- the tarball ---------------------------------------------------------------------------------
+
+# name_release FOLDER: sets `name`, and `folder` where all goes.
+name_release() {
+    name=incloud-disk-$(sed -n 's/^version *= *"\(.*\)".*/\1/p' Cargo.toml | head -n 1)-$(host_triple)
+    folder=$1
+}
+
+must_be_static() {
+    can_work "$1" || die "what was built does not run here: $1"
+    LC_ALL=C ldd "$1" 2>&1 | grep -Eq 'statically linked|not a dynamic' || die "what was built is not static: $1"
+}
+
+# pack_release BINARY FOLDER: in `scratch`.
+pack_release() {
+    must_be_static "$1"
+    name_release "$2"
+    mkdir "$scratch/$name"
+    cp -R "$1" install.sh examples docs README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$scratch/$name/"
+    mkdir "$scratch/$name/completions" "$scratch/$name/man"
+    run_driver "$1" completions bash >"$scratch/$name/completions/disk.bash"
+    run_driver "$1" completions zsh >"$scratch/$name/completions/_disk"
+    run_driver "$1" completions fish >"$scratch/$name/completions/disk.fish"
+    run_driver "$1" man --out "$scratch/$name/man" >/dev/null
+    (
+        cd "$scratch/$name" || exit
+        find . -type f | sed 's|^\./||' | LC_ALL=C sort | while read -r file; do sha256sum "$file"; done >"$scratch/sums"
+        mv "$scratch/sums" SHA256SUMS
+    )
+    tar_of "$scratch" "$name" | gzip -n -9 >"$scratch/$name.tar.gz"
+    sum "$scratch/$name.tar.gz"
+}
+
+# --- the image -----------------------------------------------------------------------------------
+
+# pack_image BINARY: an archive of an OCI layout that `docker load` reads too. It holds the driver, and the
+# certificates of this machine for whoever calls a cloud from within.
+pack_image() {
+    must_be_static "$1"
+    image_name=${image_name:-registry.example/incloud-disk:$(sed -n 's/^version *= *"\(.*\)".*/\1/p' Cargo.toml | head -n 1)}
+    layout=$scratch/layout layer=$scratch/layer
+    mkdir -p "$layout/blobs/sha256" "$layer/etc/ssl/certs"
+    cp "$1" "$layer/disk"
+    chmod 0755 "$layer/disk"
+    # Unless it is said which, the usual ones, where they are.
+    certificates=${certificates:-/etc/ssl/certs/ca-certificates.crt}
+    [ ! -f "$certificates" ] || cp -L "$certificates" "$layer/etc/ssl/certs/ca-certificates.crt"
+    tar_of "$layer" . >"$scratch/layer.tar"
+    gzip -n -9 <"$scratch/layer.tar" >"$scratch/layer.tar.gz"
+    layer_blob=$(add_blob "$scratch/layer.tar.gz")
+    case $(host_triple) in
+        x86_64-*) machine=amd64 ;;
+        aarch64-*) machine=arm64 ;;
+        *) machine=$(host_triple | cut -d - -f 1) ;;
+    esac
+    created=$(date -u -d "@$(moment)" +%Y-%m-%dT%H:%M:%SZ)
+    printf '{"architecture":"%s","os":"linux","created":"%s","config":{"Entrypoint":["/disk"],"Env":["PATH=/"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]},"history":[{"created":"%s","created_by":"install.sh image"}]}' \
+        "$machine" "$created" "$(sha256sum <"$scratch/layer.tar" | cut -d ' ' -f 1)" "$created" >"$scratch/config"
+    config_blob=$(add_blob "$scratch/config")
+    printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:%s","size":%s},"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"sha256:%s","size":%s}]}' \
+        "$config_blob" "$(bytes_of "$scratch/config")" "$layer_blob" "$(bytes_of "$scratch/layer.tar.gz")" >"$scratch/manifest"
+    manifest_blob=$(add_blob "$scratch/manifest")
+    printf '{"imageLayoutVersion":"1.0.0"}' >"$layout/oci-layout"
+    printf '{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:%s","size":%s,"annotations":{"io.containerd.image.name":"%s","org.opencontainers.image.ref.name":"%s"}}]}' \
+        "$manifest_blob" "$(bytes_of "$scratch/manifest")" "$image_name" "${image_name##*:}" >"$layout/index.json"
+    # What docker reads.
+    printf '[{"Config":"blobs/sha256/%s","RepoTags":["%s"],"Layers":["blobs/sha256/%s"]}]' \
+        "$config_blob" "$image_name" "$layer_blob" >"$layout/manifest.json"
+    tar_of "$layout" blobs index.json manifest.json oci-layout >"$scratch/$name.oci.tar"
+    sum "$scratch/$name.oci.tar"
+}
+
+# add_blob FILE: answers its sum.
+add_blob() {
+    blob=$(sha256sum <"$1" | cut -d ' ' -f 1)
+    cp "$1" "$layout/blobs/sha256/$blob"
+    echo "$blob"
+}
+
+bytes_of() { wc -c <"$1" | tr -d ' '; }
+
+# --- what it is made of --------------------------------------------------------------------------
+
+# tell_parts: every crate with its version and licence, as CycloneDX has it. It is told of a copy, for the
+# tool writes beside what it reads; the copy's folder is left out of it.
+tell_parts() {
+    tools=$(target_folder)/tools
+    if ! as_builder test -x "$tools/bin/$sbom_tool"; then
+        say "building $sbom_tool, which lists what the driver is made of; once, two minutes"
+        as_builder "$cargo" install --locked --quiet --version "$sbom_version" --root "$tools" "$sbom_tool" \
+            >"$scratch/output" 2>&1 </dev/null || true
+        if ! as_builder test -x "$tools/bin/$sbom_tool"; then
+            warn "no list of the parts: $sbom_tool cannot be had: $(tail -n 1 "$scratch/output")"
+            return 0
+        fi
+    fi
+    copy=$scratch/parts
+    mkdir "$copy"
+    cp -R Cargo.toml Cargo.lock build.rs src tests "$copy/"
+    [ -z "$builder" ] || chown -R "$builder" "$copy" "$scratch"
+    (
+        cd "$copy"
+        as_builder env SOURCE_DATE_EPOCH="$(moment)" PATH="$(dirname "$cargo"):$PATH" "$tools/bin/$sbom_tool" cyclonedx \
+            --format json --no-default-features --target "$(host_triple)" --override-filename parts
+    ) >"$scratch/output" 2>&1 </dev/null || die "this failed: $sbom_tool: $(tail -n 3 "$scratch/output")"
+    sed "s|$copy|/incloud-disk|g" "$copy/parts.json" >"$scratch/$name.cdx.json"
+}
+
+# --- signatures ----------------------------------------------------------------------------------
+
+# By ssh-keygen, which every node has: a private key, or a public one whose other half an agent has.
+must_be_a_key() {
+    [ -z "$sign" ] || { have ssh-keygen && [ -r "$sign" ]; } ||
+        die "--sign needs ssh-keygen and a key that can be read, and $sign is none"
+}
+
+# sign_all: what was put.
+sign_all() {
+    [ -n "$sign" ] || return 0
+    for file in $put; do
+        rm -f "$folder/$file.sig"
+        ssh-keygen -q -Y sign -f "$sign" -n incloud-disk-release "$folder/$file" ||
+            die "$folder/$file could not be signed with $sign"
+    done
+    say "signed with $sign:"
+    for file in $put; do say "  $folder/$file.sig"; done
+}
+
+# put FILE...: into `folder`, by the one who builds, each whole or not at all.
+put=''
+put() {
+    as_builder mkdir -p "$folder"
+    for file in "$@"; do
+        # shellcheck disable=SC2016,SC2094 # for the inner shell; they are two files
+        as_builder sh -c 'cat >"$1.new" && mv "$1.new" "$1"' - "$folder/$(basename -- "$file")" <"$file"
+        put="$put $(basename -- "$file")"
+    done
+}
+
+# --- twice -----------------------------------------------------------------------------------------
+
+# test_release: two builds in folders of other names and depths make the same bytes.
+test_release() {
+    prepare
+    twice=$scratch/twice
+    mkdir -p "$twice/a" "$twice/another/and deeper/b"
+    for place in "$twice/a" "$twice/another/and deeper/b"; do
+        say "building in $place"
+        cp -R Cargo.toml Cargo.lock build.rs rust-toolchain.toml install.sh src tests examples docs README.md \
+            CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$place/"
+        [ -z "$builder" ] || chown -R "$builder" "$scratch"
+        commit=$(as_builder git -C "$here" rev-parse HEAD 2>/dev/null || echo none)
+        for made in release image; do
+            (
+                cd /
+                SOURCE_DATE_EPOCH=$(cd "$here" && moment) INCLOUD_DISK_COMMIT=$commit CARGO_TARGET_DIR="$place/target" \
+                    "$place/install.sh" "$made" --out "$place/out"
+            ) || return 1
+        done
+    done
+    (cd "$twice/a/out" && sha256sum -- *.tar.gz *.oci.tar *.cdx.json)
+    for file in "$twice/a/out"/*.tar.gz "$twice/a/out"/*.oci.tar "$twice/a/out"/*.cdx.json; do
+        cmp "$file" "$twice/another/and deeper/b/out/$(basename -- "$file")" || return 1
+    done
+    if grep -aqF -e "$scratch" -e "${cargo_home:-/nowhere}" "$twice/a/target/$(host_triple)/release/disk"; then
+        warn "the driver has paths of this machine in it"
+        return 1
+    fi
+    say "two builds, the same bytes, and no path of this machine in them"
+}
