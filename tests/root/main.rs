@@ -64,6 +64,7 @@ mod mkfs_leftovers;
 mod no_child;
 mod nodes;
 
+mod old_kernel;
 mod own_files;
 mod ownership;
 mod pull;

@@ -199,30 +199,34 @@ put() {
 
 # --- twice -----------------------------------------------------------------------------------------
 
-# test_release: two builds in folders of other names and depths make the same bytes.
+# test_release: two builds in folders of other names and depths make the same bytes. The source is copied once,
+# for a person may change it meanwhile.
 test_release() {
     prepare
-    twice=$scratch/twice
-    mkdir -p "$twice/a" "$twice/another/and deeper/b"
-    for place in "$twice/a" "$twice/another/and deeper/b"; do
+    first=$scratch/a second="$scratch/another/and deeper/b"
+    mkdir -p "$first" "$second"
+    cp -R Cargo.toml Cargo.lock build.rs rust-toolchain.toml install.sh src tests examples docs README.md \
+        CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$first/"
+    cp -R "$first/." "$second/"
+    SOURCE_DATE_EPOCH=$(moment)
+    INCLOUD_DISK_COMMIT=$(as_builder git -C "$here" rev-parse HEAD 2>/dev/null || echo none)
+    export SOURCE_DATE_EPOCH INCLOUD_DISK_COMMIT
+    # What only lists the parts need not be built twice.
+    tools=$(target_folder)/tools
+    for place in "$first" "$second"; do
         say "building in $place"
-        cp -R Cargo.toml Cargo.lock build.rs rust-toolchain.toml install.sh src tests examples docs README.md \
-            CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$place/"
+        mkdir -p "$place/target"
+        [ ! -d "$tools" ] || cp -R "$tools" "$place/target/tools"
         [ -z "$builder" ] || chown -R "$builder" "$scratch"
-        commit=$(as_builder git -C "$here" rev-parse HEAD 2>/dev/null || echo none)
         for made in release image; do
-            (
-                cd /
-                SOURCE_DATE_EPOCH=$(cd "$here" && moment) INCLOUD_DISK_COMMIT=$commit CARGO_TARGET_DIR="$place/target" \
-                    "$place/install.sh" "$made" --out "$place/out"
-            ) || return 1
+            (cd / && CARGO_TARGET_DIR="$place/target" "$place/install.sh" "$made" --out "$place/out") || return 1
         done
     done
-    (cd "$twice/a/out" && sha256sum -- *.tar.gz *.oci.tar *.cdx.json)
-    for file in "$twice/a/out"/*.tar.gz "$twice/a/out"/*.oci.tar "$twice/a/out"/*.cdx.json; do
-        cmp "$file" "$twice/another/and deeper/b/out/$(basename -- "$file")" || return 1
+    for file in "$first/out"/*.tar.gz "$first/out"/*.oci.tar "$first/out"/*.cdx.json; do
+        sha256sum "$file"
+        cmp "$file" "$second/out/$(basename -- "$file")" || return 1
     done
-    if grep -aqF -e "$scratch" -e "${cargo_home:-/nowhere}" "$twice/a/target/$(host_triple)/release/disk"; then
+    if grep -aqF -e "$scratch" -e "${CARGO_HOME:-${HOME:-/root}/.cargo}" "$first/target/$(host_triple)/release/disk"; then
         warn "the driver has paths of this machine in it"
         return 1
     fi

@@ -11,12 +11,13 @@ use crate::host::safe_path::Way;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat as nix_openat};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode as NixMode;
 use nix::unistd::{chroot, fchdir};
-use rustix::fs::ResolveFlags;
+use rustix::fs::{Dir, ResolveFlags, readlinkat};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::fmt::Display;
 use std::fs::File;
@@ -121,9 +122,36 @@ impl Inside {
         let id = |namespace: &File| namespace.metadata().map(|found| found.ino()).ok();
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let own = nix_openat(&self.proc, "thread-self/ns/user", flags, NixMode::empty()).ok();
-        let own = own.map(File::from);
-        let owner = owner_of_namespace(&self.namespace).ok();
-        own.and_then(|own| id(&own)) == owner.and_then(|owner| id(&owner))
+        let Some(own) = own.map(File::from).as_ref().and_then(id) else { return false };
+        match owner_of_namespace(&self.namespace) {
+            Ok(owner) => id(&owner) == Some(own),
+            // Linux 4.9 is the first one that says it.
+            Err(Errno::ENOTTY) => self.is_own() || self.dwellers_are_of(own).unwrap_or(false),
+            Err(_) => false,
+        }
+    }
+
+    /// Whether all processes that live here, and some do, are of these users.
+    fn dwellers_are_of(&self, users: u64) -> io::Result<bool> {
+        let here = self.namespace.metadata()?.ino();
+        let mut found = false;
+        for entry in Dir::read_from(&self.proc)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let number = |kind: &str| {
+                let text = readlinkat(&self.proc, format!("{name}/ns/{kind}"), Vec::new()).ok()?;
+                let text = text.to_str().ok()?.strip_suffix(']')?.to_owned();
+                text.split_once('[')?.1.parse::<u64>().ok()
+            };
+            if !name.starts_with(|sign: char| sign.is_ascii_digit()) || number("mnt") != Some(here)
+            {
+                continue;
+            }
+            if number("user") != Some(users) {
+                return Ok(false);
+            }
+            found = true;
+        }
+        Ok(found)
     }
 
     /// The mounts here.

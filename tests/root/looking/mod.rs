@@ -2,7 +2,7 @@
 //! health, as text and as JSON.
 
 mod at_night;
-mod healths;
+pub mod healths;
 mod metrics;
 mod naming;
 mod on_node;
