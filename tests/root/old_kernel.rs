@@ -36,7 +36,7 @@ fn filter() -> Vec<libc::sock_filter> {
     const HALF: u32 = if cfg!(target_endian = "little") { 0 } else { 4 };
     const SECOND: u32 = 24 + HALF;
     const THIRD: u32 = 32 + HALF;
-    /// The bit of O_TMPFILE, of Linux 3.11, that no other flag has. Without it that is a folder that is written to.
+    /// The bit of `O_TMPFILE`, of Linux 3.11, that no other flag has. Without it that is a folder that is written to.
     const TMPFILE: u32 = 0o20_000_000;
     let row = |code: u32, k: u32, jt: usize, jf: usize| libc::sock_filter {
         code: u16::try_from(code).expect("a code"),
