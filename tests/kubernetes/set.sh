@@ -233,6 +233,7 @@ is_unmounted_here() { ! grep -q "vol-${me}[/ ]" /proc/self/mountinfo; }
 # clear_away: after a scenario that failed, so that the next one begins clean.
 clear_away() {
     step_aside
+    [[ -e $driver_config || ! -e /run/driver.toml ]] || step_back
     kill -CONT "$(pid_of etcd)" 2>/dev/null || true
     until_true 60 api_answers || return 1
     runs kubelet || start_kubelet

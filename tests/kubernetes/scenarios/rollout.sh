@@ -27,7 +27,7 @@ refused() {
     mv "$driver_config" /run/driver.toml
     if [[ $me == rollout ]]; then
         expect 'install without a configuration: refused' 1 install_says 1 'refused, nothing was changed'
-        expect '... with what is missing' 1 install_says 1 'no configuration'
+        expect '... with what is missing' 1 install_says 1 'there is no /etc/incloud-disk/config.toml'
         expect '... and the old driver is there' 1 is_old
         expect 'install for OpenStack, without credentials: refused' 1 install_says 1 'refused, nothing was changed' --cloud openstack
         expect '... and the old driver is there' 1 is_old
