@@ -52,9 +52,11 @@ control_rollout() { decisive='a pod that comes now gets its volume'; }
 a_new_pod_runs() {
     if [[ -z ${new_pod-} ]]; then
         new_pod=yes
-        INCLOUD_DISK_CONFIG=/etc/predecessor.toml disk local create "vol-$me-new" --size 256M >/dev/null || fail 'no third volume'
+        # By a claim: of two pods' own volumes kubelet takes those of one name for one volume.
+        INCLOUD_DISK_CONFIG=/etc/predecessor.toml me=$me-new make_volume
+        me=$me-new make_claim
         have_pod "$me-new" "vol-$me-new"
-        make_pod "$me-new" "flexVolume: {driver: incloud/disk, fsType: ext4, options: {volumeID: vol-$me-new}}"
+        make_pod "$me-new" "persistentVolumeClaim: {claimName: data-$me-new-0}"
     fi
     all_up || return 1
     [[ -n ${pid_then["$me-new"]-} ]] || remember_all
