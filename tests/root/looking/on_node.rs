@@ -4,6 +4,7 @@
 use super::*;
 use crate::support::{DISK, start};
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -14,19 +15,29 @@ struct Kubelet {
 }
 
 impl Kubelet {
-    /// Its driver's folder has the configuration of the node, for no call names it.
     fn of(node: &Node, name: &str) -> Self {
+        Self::by(&[], node, name)
+    }
+
+    /// Begun by another program. Its driver's folder has the configuration of the node, for no call
+    /// names it.
+    fn by(words: &[&str], node: &Node, name: &str) -> Self {
         let plugins = node.own().join(name);
         let folder = plugins.join("incloud~disk");
         fs::create_dir_all(&folder).unwrap();
         fs::copy(node.config_path(), folder.join(".config.toml")).unwrap();
         let program = plugins.join("kubelet");
         fs::copy("/bin/bash", &program).unwrap();
-        let mut command = Command::new(program);
-        command.args(["-c", "read line", "-"]);
+        let mut words: Vec<_> = words.iter().map(PathBuf::from).collect();
+        words.push(program);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(["-c", "echo; read line", "-"]);
         command.arg(format!("--root-dir={}", node.kubelet_root().display()));
         command.arg(format!("--volume-plugin-dir={}", plugins.display()));
-        let process = start(command.stdin(Stdio::piped()).stdout(Stdio::null()));
+        let mut process = start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        // It has its name now.
+        let said = process.stdout.as_mut().unwrap().read(&mut [0]);
+        assert_eq!(said.unwrap(), 1, "{words:?}");
         Self { process, plugins }
     }
 }
@@ -137,5 +148,35 @@ fn of_two_kubelets_of_one_root_none_is_taken() {
             text.contains(&format!("process {}: plugin folder", kubelet.process.id())),
             "{text}"
         );
+    }
+}
+
+/// A tenant gives his process any name and any words, and his folder may be seen at the same path by the
+/// node: an emptyDir is. To go where he lives would be to let him be root.
+#[test]
+fn a_tenants_process_is_no_kubelet() {
+    needs!(pods);
+    hides_the_configuration();
+    let node = Node::new();
+    let root = root_in_container(&node);
+    let words = ["node", "--root", root.to_str().unwrap(), "doctor", "--json"];
+    let tenants: [&[&str]; 3] = [
+        &["unshare", "--pid", "--fork", "--kill-child"],
+        &["setpriv", "--reuid", "1000", "--clear-groups"],
+        &["setpriv", "--inh-caps", "-sys_admin", "--bounding-set", "-sys_admin"],
+    ];
+    for tenant in tenants {
+        let kubelet = Kubelet::by(tenant, &node, "tenants");
+        let told = in_container(&node, &words);
+        let (out, err) =
+            (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+        assert!(!out.contains("tenants/incloud~disk"), "{tenant:?}: {out}");
+        assert!(err.is_empty() || err.contains("no kubelet"), "{tenant:?}: {err}");
+        // Nor does he keep root from seeing the node.
+        let own = Kubelet::of(&node, "own");
+        let told = in_container(&node, &words);
+        let out = String::from_utf8_lossy(&told.stdout);
+        assert!(out.contains("own/incloud~disk"), "{tenant:?}: {told:?}");
+        drop((own, kubelet));
     }
 }
