@@ -8,7 +8,6 @@ use crate::host::entry::{self, HeldProcess};
 use crate::model::error::{Error, Kind, Result};
 use crate::node::kubelet::{Kubelet, is_still, working_below};
 use crate::node::system::System;
-use crate::operator::rows;
 use crate::wiring::{BESIDE, ETC, VARIABLE};
 use std::ffi::OsString;
 use std::fs;
@@ -41,14 +40,15 @@ pub(super) fn run(root: &Path, words: &[String]) -> Result<u8> {
         };
         return Ok(if is_error { 2 } else { 0 });
     }
-    let error = begin_there(root, words);
-    // For a monitor an error is no volume that is harmed.
-    if let Wanted::Verb(Verb::Look(Looking::Status(StatusArguments { check: true, .. }))) = wanted {
-        let (line, status) = rows::not_seen(&error.to_string());
-        let _ = std::io::stdout().write_all(line.as_bytes());
-        return Ok(status);
-    }
-    Err(error)
+    Err(begin_there(root, words))
+}
+
+/// Whether they are those of a monitor.
+pub(super) fn is_check(words: &[String]) -> bool {
+    matches!(
+        looks(words).then(|| read(words)),
+        Some(Wanted::Verb(Verb::Look(Looking::Status(StatusArguments { check: true, .. }))))
+    )
 }
 
 /// Comes back only with an error.
@@ -99,7 +99,9 @@ fn machine_of(root: &Path) -> Result<Machine> {
     let system = System::default();
     let all = system.kubelets();
     match working_below(&all, Path::new("/proc"), root).as_slice() {
-        [one] => Ok(Machine { process: Some(held(one)?), plugin_dir: Some(one.plugin_dir.clone()) }),
+        [one] => {
+            Ok(Machine { process: Some(held(one)?), plugin_dir: Some(one.plugin_dir.clone()) })
+        }
         [] if is_first_process_below(root) => {
             Ok(Machine { process: Some(HeldProcess::of(1)?), plugin_dir: None })
         }
