@@ -276,7 +276,7 @@ fn a_cluster_that_does_not_answer_is_not_an_empty_one() {
     assert!(cluster.says(&[], 2).contains("no nodes"));
 }
 
-/// Before the DaemonSet is there.
+/// Before the `DaemonSet` is there.
 #[test]
 fn a_cluster_without_a_pod_of_the_driver_has_its_nodes() {
     let cluster = Cluster::of(&[("n1", "-"), ("n2", "-")]);
@@ -284,7 +284,7 @@ fn a_cluster_without_a_pod_of_the_driver_has_its_nodes() {
     assert!(text.contains("0 volumes on 2 nodes; 2 nodes were not seen"), "{text}");
 }
 
-/// While the DaemonSet is rolled out a node has two pods that run.
+/// While the `DaemonSet` is rolled out a node has two pods that run.
 #[test]
 fn a_pod_that_is_being_deleted_is_not_asked() {
     let cluster = Cluster::of(&[("n1", "p1")]);
@@ -375,7 +375,7 @@ fn nothing_is_left_of_one_that_is_ended() {
             let cluster = Cluster::of(&nodes);
             let mut plugin = cluster.begins(&shell, &["status"]);
             let waits =
-                || cluster.processes().iter().filter(|words| *words == "sleep\060\0").count();
+                || cluster.processes().iter().filter(|words| *words == "sleep\x0060\x00").count();
             until(|| waits() == 16, || format!("{shell:?}: {:?}", cluster.processes()));
             let whom = format!("{}{}", if is_to_group { "-" } else { "" }, plugin.id());
             let kill = Command::new("kill").args(["-s", signal, "--", &whom]).status().unwrap();
