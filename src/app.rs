@@ -20,7 +20,7 @@ use crate::model::ids::ConsumerId;
 use crate::model::mount::layout::{PublishTarget, StagePlace, StageTarget};
 use crate::model::report::metrics::Sample;
 use crate::watchdog::{self, Subject};
-use crate::wiring::{self, BESIDE, ETC, Setting};
+use crate::wiring::{self, BESIDE, ETC, Setting, VARIABLE};
 use crate::{failpoints, host, log};
 use std::ffi::OsString;
 use std::io::Write;
@@ -310,8 +310,6 @@ pub use crate::flexvolume::FACE;
 
 /// All faces of the driver.
 pub const FACES: Faces = Faces(&[FACE]);
-
-const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
 
 /// The configuration and the file that it came from; the defaults if there is no file.
 ///

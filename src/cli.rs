@@ -98,7 +98,7 @@ for a --plugin-dir. install.sh calls this, and needs the line of these words to 
 Examples:
   disk node --root / install --cloud openstack
   disk node --every 300 verify
-  kubectl exec -n kube-system ds/incloud-disk -- /disk node status";
+  disk node --root /host status";
 
 const DETACH_USAGE: &str = "\
 disk detach --force [--dry-run] <VOLUME> [NODE]

@@ -5,7 +5,7 @@ use incloud_disk::channel::Channel;
 use incloud_disk::cli::{self, Verb, Wanted};
 use incloud_disk::host::worker;
 use incloud_disk::operator::{self, Stage};
-use incloud_disk::watchdog;
+use incloud_disk::watchdog::{self, Failing};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -25,24 +25,24 @@ fn main() -> ExitCode {
         }
         Wanted::Text { text, is_error: false } => say(&text),
         Wanted::Text { text, is_error: true } => complain(&text, 2),
-        Wanted::Verb(verb) => ExitCode::from(match operator::patience(&verb) {
-            Some(patience) => watchdog::verb(patience, || perform(verb)),
-            None => perform(verb),
-        }),
+        Wanted::Verb(verb) => {
+            let failing = operator::failing(&verb);
+            ExitCode::from(match operator::patience(&verb) {
+                Some(patience) => watchdog::verb(patience, failing, || perform(verb, failing)),
+                None => perform(verb, failing),
+            })
+        }
     }
 }
 
 /// Does what a person asks for; answers the exit status.
-fn perform(verb: Verb) -> u8 {
+fn perform(verb: Verb, failing: Failing) -> u8 {
     let (mut out, is_terminal) = (worker::out(), worker::is_seen());
     let mut stage = Stage { out: &mut out, is_terminal, has_failed: false };
     match operator::run(verb, &mut stage) {
-        Ok(_) if stage.has_failed => 1,
+        Ok(_) if stage.has_failed => failing.status,
         Ok(status) => status,
-        Err(error) => {
-            let _ = worker::complaints().write_all(format!("disk: {error}\n").as_bytes());
-            1
-        }
+        Err(error) => failing.say(&error, &mut out, &mut worker::complaints()),
     }
 }
 

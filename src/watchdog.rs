@@ -167,6 +167,30 @@ fn ended(status: WaitStatus) -> String {
     }
 }
 
+/// What is said of a verb that came to nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Failing {
+    /// The exit status, also where what was said got lost.
+    pub status: u8,
+    /// The words.
+    pub text: fn(&Error) -> String,
+    /// Whether they are the verb's answer, which a program reads, and no complaint beside it.
+    pub is_answer: bool,
+}
+
+impl Failing {
+    /// Says it on the stream where it belongs; answers the exit status.
+    pub fn say(self, error: &Error, out: &mut dyn Write, complaints: &mut dyn Write) -> u8 {
+        let text = (self.text)(error);
+        let _ = if self.is_answer {
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        } else {
+            complaints.write_all(text.as_bytes())
+        };
+        self.status
+    }
+}
+
 /// How long a person's verb is waited for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Patience {
@@ -183,15 +207,12 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Lets a worker do what a person asks for, which speaks by `worker::out` and
 /// `worker::complaints`; answers the exit status.
 #[must_use]
-pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
-    let complain = |text: &str| {
-        let _ = std::io::stderr().write_all(text.as_bytes());
-        1
-    };
+pub fn verb(patience: Patience, failing: Failing, work: impl FnOnce() -> u8) -> u8 {
+    let fail = |error: &Error| failing.say(error, &mut std::io::stdout(), &mut std::io::stderr());
     let terms = Terms { at_first: None, grace: GRACE, has_own_signals: false };
     let mut worker = match Worker::start(terms, || i32::from(work())) {
         Ok(worker) => worker,
-        Err(error) => return complain(&format!("disk: {error}\n")),
+        Err(error) => return fail(&error),
     };
     let mut failed = false;
     let mut asked_to_end: Option<(Signal, Instant)> = None;
@@ -229,20 +250,28 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
                 if !left.is_empty() {
                     worker.settle(&left, PAPERWORK, || {});
                 }
-                return if failed { 1 } else { u8::try_from(status).unwrap_or(1) };
+                return match u8::try_from(status) {
+                    Ok(status) if !failed => status,
+                    _ => failing.status,
+                };
             }
             Some(News::Ended(status)) => {
                 let left = worker.end();
                 worker.settle(&left, PAPERWORK, || {});
-                if let WaitStatus::Signaled(_, signal, _) = status {
+                if let WaitStatus::Signaled(_, signal, _) = status
+                    && (asked_to_end.is_some() || !failing.is_answer)
+                {
                     end_by(signal);
                 }
-                return complain(&format!("disk: the verb's process {}\n", ended(status)));
+                return fail(&Error::new(
+                    Kind::Bug,
+                    format!("the verb's process {}", ended(status)),
+                ));
             }
             Some(News::Hangs) => {
                 let seconds = worker.total().as_secs();
                 let why = Error::new(Kind::Timeout, format!("not done within {seconds} s"));
-                return complain(&given_up(&mut worker, why));
+                return fail(&given_up(&mut worker, why));
             }
             None => None,
         };
@@ -254,11 +283,11 @@ pub fn verb(patience: Patience, work: impl FnOnce() -> u8) -> u8 {
             && Instant::now() >= until
         {
             let why = Error::new(Kind::Busy, format!("ended by {signal}"));
-            return complain(&given_up(&mut worker, why));
+            return fail(&given_up(&mut worker, why));
         }
         let Some(limit) = patience.with_hanging else { continue };
         if same_call.lasts(&worker, limit) {
-            return complain(&given_up(&mut worker, waits_in_the_kernel()));
+            return fail(&given_up(&mut worker, waits_in_the_kernel()));
         }
     }
 }
@@ -372,11 +401,11 @@ pub fn part(patience: PartPatience, work: impl FnOnce()) -> Part {
     part
 }
 
-fn given_up(worker: &mut Worker, why: Error) -> String {
+fn given_up(worker: &mut Worker, why: Error) -> Error {
     let does = worker.does();
     let left = worker.end();
     worker.settle(&left, PAPERWORK, || {});
-    format!("disk: {}\n", named(why, &left, does))
+    named(why, &left, does)
 }
 
 /// Ends this process as the signal would have, for a shell that looks at how its programs end.

@@ -33,6 +33,9 @@ pub const ETC: &str = "/etc/incloud-disk/config.toml";
 /// The one beside the executable.
 pub const BESIDE: &str = ".config.toml";
 
+/// The variable that names another one.
+pub const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
+
 /// What a driver is made for.
 #[derive(Debug)]
 pub struct Setting<'a> {

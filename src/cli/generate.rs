@@ -168,7 +168,8 @@ mod tests {
                 let line = line.trim_start().trim_start_matches("sudo ");
                 assert!(line.starts_with(&name), "{name}: {line}");
                 // Up to where the shell takes over.
-                let line = line.split(' ').take_while(|word| !["|", ">", "&&"].contains(word));
+                let line =
+                    line.split(' ').take_while(|word| !["|", "||", ">", "&&"].contains(word));
                 let quoted = line.collect::<Vec<_>>().join(" ");
                 let mut words = quoted.split('\'');
                 let mut all = vec![];

@@ -3,8 +3,11 @@
 use crate::model::error::{Error, Kind, Result};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -20,9 +23,44 @@ const NAMESPACES: [(&str, CloneFlags); 5] = [
     ("mnt", CloneFlags::CLONE_NEWNS),
 ];
 
+/// A process by its folder in /proc, which stays its own: another one with its number is not mistaken for it.
+#[derive(Debug)]
+pub struct HeldProcess {
+    pid: u32,
+    folder: File,
+}
+
+impl HeldProcess {
+    /// Holds it, if it lives.
+    pub fn of(pid: u32) -> Result<Self> {
+        let failed = |error: &std::io::Error| Error::io(format!("hold process {pid}"), error);
+        let folder = File::open(format!("/proc/{pid}")).map_err(|error| failed(&error))?;
+        Ok(Self { pid, folder })
+    }
+
+    /// Where it shows itself.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
+    }
+
+    /// The variables that it was started with.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        let text = std::fs::read(self.folder().join("environ")).unwrap_or_default();
+        let words = text.split(|byte| *byte == 0);
+        let pairs = words.filter_map(|word| {
+            let sign = word.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
+            let text = |part: &[u8]| OsStr::from_bytes(part).to_owned();
+            Some((text(&word[..sign]), text(&word[sign + 1..])))
+        });
+        pairs.collect()
+    }
+}
+
 /// Goes to where that process lives. Only a process of one thread can.
-pub fn enter(pid: u32) -> Result<()> {
-    let process = PathBuf::from(format!("/proc/{pid}"));
+pub fn enter(held: &HeldProcess) -> Result<()> {
+    let (pid, process) = (held.pid, held.folder());
     let failed = |what: &str, errno: Errno| {
         let cause = format!("{what} of process {pid}: {}", errno.desc());
         let error = Error::new(Kind::Host, cause);
@@ -66,17 +104,12 @@ fn is_our_own(name: &str, namespace: &File) -> bool {
     own.is_ok_and(|own| namespace.metadata().map(place).is_ok_and(|other| own == other))
 }
 
-/// Begins this program again with other words, where this process is now; comes back only with an error.
+/// Begins this program again with other words and other variables, where this process is now; comes back
+/// only with an error.
 #[must_use]
-pub fn begin_again(words: &[String], environment: &[(&str, Option<&Path>)]) -> Error {
+pub fn begin_again(words: &[String], environment: Vec<(OsString, OsString)>) -> Error {
     // By the kernel's own link: the path leads nowhere below another root.
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("disk").args(words);
-    for (name, value) in environment {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    command.arg0("disk").args(words).env_clear().envs(environment);
     Error::io("start this program there", &command.exec())
 }

@@ -1,5 +1,7 @@
 //! The kubelets that run on a machine, and what they were told: the one place that looks for them.
-//! `disk doctor` shows what is found here, and an installation goes where this says.
+//! `disk doctor` shows what is found here, an installation goes where this says, and `disk node status`
+//! looks from where they live. So a process counts by what the kernel says of it: a tenant chooses the
+//! name and the words of his.
 
 use crate::host::files;
 use crate::model::error::errno_text;
@@ -135,9 +137,32 @@ pub fn running(proc: &Path) -> Vec<Kubelet> {
 pub fn processes(proc: &Path) -> Vec<u32> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut pids: Vec<u32> = pids.filter(|pid| is_kubelet(&of(proc, *pid))).collect();
+    let is_one = |process: &Path| is_kubelet(process) && is_roots(process);
+    let mut pids: Vec<u32> = pids.filter(|pid| is_one(&of(proc, *pid))).collect();
     pids.sort_unstable();
     pids
+}
+
+/// Whether it is root's, among the machine's own processes, and may mount. One in a pod has further
+/// numbers, in namespaces of its own; one that is root in a namespace alone has another user here.
+fn is_roots(process: &Path) -> bool {
+    /// `CAP_SYS_ADMIN`.
+    const MAY_MOUNT: u64 = 1 << 21;
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let words = |key: &str| {
+        let rest = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        rest.unwrap_or_default().split_whitespace().collect::<Vec<_>>()
+    };
+    let rights = words("CapEff").first().and_then(|word| u64::from_str_radix(word, 16).ok());
+    words("Uid") == ["0"; 4]
+        && words("NSpid").len() == 1
+        && rights.is_some_and(|rights| rights & MAY_MOUNT != 0)
+        && !is_lent(process)
+}
+
+/// Whether its program makes any user root, as sudo does: the user chose its name and its words.
+fn is_lent(process: &Path) -> bool {
+    fs::metadata(process.join("exe")).is_ok_and(|program| program.mode() & 0o6000 != 0)
 }
 
 /// Of several the one whose mounts are ours: others may be those of clusters in containers. Where none
@@ -185,9 +210,19 @@ fn is_kubelet(process: &Path) -> bool {
     is("kubelet") || (is("hyperkube") && word().is_some_and(|word| word == "kubelet"))
 }
 
+/// Whether a process, by its open folder, is still that kubelet: its number may be another's by now.
+#[must_use]
+pub fn is_still(kubelet: &Kubelet, proc: &Path, process: &Path) -> bool {
+    let again = || look_at(process, kubelet.pid, proc);
+    is_kubelet(process) && is_roots(process) && again().as_ref() == Some(kubelet)
+}
+
 fn look(proc: &Path, pid: u32) -> Option<Kubelet> {
-    let process = of(proc, pid);
-    let arguments = arguments(&process);
+    look_at(&of(proc, pid), pid, proc)
+}
+
+fn look_at(process: &Path, pid: u32, proc: &Path) -> Option<Kubelet> {
+    let arguments = arguments(process);
     if arguments.is_empty() {
         return None;
     }
@@ -200,11 +235,11 @@ fn look(proc: &Path, pid: u32) -> Option<Kubelet> {
     };
     let mut configuration = KubeletConfiguration::default();
     let mut config = flag("config").map(PathBuf::from).map(|path| {
-        let trouble = configuration.read(&process, &path).err();
+        let trouble = configuration.read(process, &path).err();
         (whole(path), trouble)
     });
     if let Some(folder) = flag("config-dir").map(PathBuf::from)
-        && let Err((path, why)) = configuration.read_folder(&process, &folder)
+        && let Err((path, why)) = configuration.read_folder(process, &folder)
         && config.as_ref().is_none_or(|(_, trouble)| trouble.is_none())
     {
         config = Some((whole(path), Some(why)));
@@ -217,7 +252,7 @@ fn look(proc: &Path, pid: u32) -> Option<Kubelet> {
     };
     let by_flag = flag("enable-controller-attach-detach").map(|text| text != "false");
     let namespace = |path: &Path| fs::read_link(path.join("ns/mnt")).ok();
-    let both = namespace(&process).zip(namespace(&proc.join("self")));
+    let both = namespace(process).zip(namespace(&proc.join("self")));
     let root_dir = flag("root-dir").map_or_else(|| PathBuf::from(USUAL_ROOT), PathBuf::from);
     Some(Kubelet {
         pid,
@@ -294,9 +329,13 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
+    /// As the kernel tells of root's own process.
+    const ROOTS: &str = "Uid:\t0\t0\t0\t0\nNSpid:\t9\nCapEff:\t000001ffffffffff\n";
+
     fn process(root: &Path, pid: u32, arguments: &[&str]) -> PathBuf {
         let folder = root.join(pid.to_string());
         fs::create_dir_all(folder.join("root/var/lib")).unwrap();
+        fs::write(folder.join("status"), ROOTS).unwrap();
         fs::write(folder.join("cmdline"), arguments.join("\0") + "\0").unwrap();
         folder
     }
@@ -339,6 +378,40 @@ mod tests {
         let all = running(proc);
         assert_eq!(all.iter().map(|one| one.pid).collect::<Vec<_>>(), [8, 9]);
         assert_eq!(all[0].plugin_dir, Path::new("/b"));
+    }
+
+    /// Its name and its words are what a tenant chose for a process of his.
+    #[test]
+    fn a_name_makes_no_kubelet() {
+        use std::os::unix::fs::PermissionsExt;
+        let proc = tempfile::tempdir().unwrap();
+        let folder = process(proc.path(), 7, &["kubelet", "--config=/etc/shadow"]);
+        let is_one = || !running(proc.path()).is_empty() || !processes(proc.path()).is_empty();
+        assert!(is_one());
+        for (what, from, to) in [
+            ("in a pod", "NSpid:\t9", "NSpid:\t9\t1"),
+            ("of another user", "0\t0\t0\t0", "1000\t1000\t1000\t1000"),
+            ("of another user, by a program with rights", "0\t0\t0\t0", "1000\t0\t0\t0"),
+            ("with root of a namespace", "0\t0\t0\t0", "65536\t65536\t65536\t65536"),
+            ("without the right to mount", "1ffffffffff", "1ffffdfffff"),
+            ("nothing is known of the namespace", "NSpid:\t9\n", ""),
+            ("nothing is known of the user", "Uid:", "Gid:"),
+            ("nothing is known of the rights", "CapEff:", "CapPrm:"),
+        ] {
+            let status = ROOTS.replace(from, to);
+            assert_ne!(status, ROOTS, "{what}");
+            fs::write(folder.join("status"), status).unwrap();
+            assert!(!is_one(), "{what}");
+        }
+        fs::write(folder.join("status"), ROOTS).unwrap();
+        assert!(is_one());
+        // Whoever calls sudo under such a name is root in it until it asked for a password.
+        let program = folder.join("exe");
+        fs::write(&program, "").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+        assert!(!is_one());
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(is_one());
     }
 
     #[test]
@@ -418,6 +491,7 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         fs::create_dir(proc.path().join("3")).unwrap();
         fs::write(proc.path().join("3/comm"), "kubelet\n").unwrap();
+        fs::write(proc.path().join("3/status"), ROOTS).unwrap();
         fs::write(proc.path().join("3/cmdline"), "").unwrap();
         assert_eq!((running(proc.path()), processes(proc.path())), (Vec::new(), vec![3]));
     }

@@ -30,7 +30,7 @@ use crate::cli::views::Looking;
 use crate::cli::{NodeNameArgument, Verb};
 use crate::host::machine;
 use crate::model::error::{Error, Result};
-use crate::watchdog::Patience;
+use crate::watchdog::{Failing, Patience};
 use std::time::Duration;
 
 pub use terminal::Stage;
@@ -54,9 +54,33 @@ pub fn patience(verb: &Verb) -> Option<Patience> {
         Verb::Detach { .. } | Verb::Release { .. } => {
             Some(Patience { with_hanging: Some(WITH_HANGING) })
         }
+        // A monitor asks again soon, and what hangs would be more each time.
+        verb if is_check(verb) => Some(Patience { with_hanging: Some(WITH_HANGING) }),
         Verb::Look(_) | Verb::Local(_) | Verb::Heal { .. } | Verb::Format { .. } => {
             Some(Patience::default())
         }
+    }
+}
+
+/// What is said of a verb that came to nothing: a monitor takes each error for a volume that is harmed,
+/// unless it gets its line and the status that say that nothing was seen.
+#[must_use]
+pub fn failing(verb: &Verb) -> Failing {
+    if is_check(verb) {
+        return Failing {
+            status: rows::UNKNOWN,
+            text: |error| rows::not_seen(&error.to_string()),
+            is_answer: true,
+        };
+    }
+    Failing { status: 1, text: |error| format!("disk: {error}\n"), is_answer: false }
+}
+
+fn is_check(verb: &Verb) -> bool {
+    match verb {
+        Verb::Look(Looking::Status(arguments)) => arguments.check,
+        Verb::Node { words, .. } => on_node::is_check(words),
+        _ => false,
     }
 }
 

@@ -3,12 +3,13 @@
 
 use crate::cli::views::{Looking, StatusArguments};
 use crate::cli::{self, Verb, Wanted};
-use crate::host::entry;
+use crate::failpoints;
+use crate::host::entry::{self, HeldProcess};
 use crate::model::error::{Error, Kind, Result};
-use crate::node::kubelet::{Kubelet, working_below};
+use crate::node::kubelet::{Kubelet, is_still, working_below};
 use crate::node::system::System;
-use crate::operator::rows;
-use crate::wiring::{BESIDE, ETC};
+use crate::wiring::{BESIDE, ETC, VARIABLE};
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -39,36 +40,57 @@ pub(super) fn run(root: &Path, words: &[String]) -> Result<u8> {
         };
         return Ok(if is_error { 2 } else { 0 });
     }
-    let error = begin_there(root, words);
-    // For a monitor an error is no volume that is harmed.
-    if let Wanted::Verb(Verb::Look(Looking::Status(StatusArguments { check: true, .. }))) = wanted {
-        let (line, status) = rows::not_seen(&error.to_string());
-        let _ = std::io::stdout().write_all(line.as_bytes());
-        return Ok(status);
-    }
-    Err(error)
+    Err(begin_there(root, words))
+}
+
+/// Whether they are those of a monitor.
+pub(super) fn is_check(words: &[String]) -> bool {
+    matches!(
+        looks(words).then(|| read(words)),
+        Some(Wanted::Verb(Verb::Look(Looking::Status(StatusArguments { check: true, .. }))))
+    )
 }
 
 /// Comes back only with an error.
 fn begin_there(root: &Path, words: &[String]) -> Error {
     let entered = machine_of(root).and_then(|machine| {
-        machine.process.map_or(Ok(()), entry::enter)?;
-        Ok(machine.plugin_dir)
+        let Some(process) = &machine.process else {
+            return Ok((std::env::vars_os().collect(), None));
+        };
+        let environment = environment_of(process);
+        entry::enter(process)?;
+        Ok((environment, machine.plugin_dir))
     });
-    let plugin_dir = match entered {
-        Ok(plugin_dir) => plugin_dir,
+    let (mut environment, plugin_dir): (Vec<_>, _) = match entered {
+        Ok(entered) => entered,
         Err(error) => return error,
     };
-    // Which file counts is seen from there. What a container was given for itself is not the machine's.
+    // Which file counts is seen from there.
     let beside = plugin_dir.map(|folder| folder.join("incloud~disk").join(BESIDE));
-    let beside = beside.filter(|file| !Path::new(ETC).exists() && file.exists());
-    entry::begin_again(words, &[("INCLOUD_DISK_CONFIG", beside.as_deref())])
+    let is_named = environment.iter().any(|(name, _)| name == VARIABLE);
+    if let Some(file) = beside
+        && !is_named
+        && !Path::new(ETC).exists()
+        && file.exists()
+    {
+        environment.push((VARIABLE.into(), file.into()));
+    }
+    entry::begin_again(words, environment)
+}
+
+/// What its calls have: a proxy, a configuration. An image's own would lead elsewhere; the terminal alone is
+/// the caller's.
+fn environment_of(process: &HeldProcess) -> Vec<(OsString, OsString)> {
+    const OF_THE_TERMINAL: [&str; 3] = ["TERM", "COLUMNS", "NO_COLOR"];
+    let is_terminals = |name: &OsString| OF_THE_TERMINAL.iter().any(|word| name == word);
+    let machines = process.environment().into_iter().filter(|(name, _)| !is_terminals(name));
+    machines.chain(std::env::vars_os().filter(|(name, _)| is_terminals(name))).collect()
 }
 
 /// The process that lives where a machine is seen as it is, if that is not here; and where its kubelet
 /// looks for drivers.
 struct Machine {
-    process: Option<u32>,
+    process: Option<HeldProcess>,
     plugin_dir: Option<PathBuf>,
 }
 
@@ -77,8 +99,12 @@ fn machine_of(root: &Path) -> Result<Machine> {
     let system = System::default();
     let all = system.kubelets();
     match working_below(&all, Path::new("/proc"), root).as_slice() {
-        [one] => Ok(Machine { process: Some(one.pid), plugin_dir: Some(one.plugin_dir.clone()) }),
-        [] if is_first_process_below(root) => Ok(Machine { process: Some(1), plugin_dir: None }),
+        [one] => {
+            Ok(Machine { process: Some(held(one)?), plugin_dir: Some(one.plugin_dir.clone()) })
+        }
+        [] if is_first_process_below(root) => {
+            Ok(Machine { process: Some(HeldProcess::of(1)?), plugin_dir: None })
+        }
         [] if root == Path::new("/") => Ok(Machine { process: None, plugin_dir: None }),
         [] => Err(not_seen(root, &all)),
         several => {
@@ -89,6 +115,18 @@ fn machine_of(root: &Path) -> Result<Machine> {
                 .hint("call the driver of one of them, in its plugin folder: disk status"))
         }
     }
+}
+
+/// What was seen by its number was perhaps of a process that ended meanwhile.
+fn held(kubelet: &Kubelet) -> Result<HeldProcess> {
+    failpoints::step("hold-kubelet");
+    if let Ok(process) = HeldProcess::of(kubelet.pid)
+        && is_still(kubelet, Path::new("/proc"), &process.folder())
+    {
+        return Ok(process);
+    }
+    let cause = format!("kubelet, process {}, ended while it was looked for", kubelet.pid);
+    Err(Error::new(Kind::Busy, cause).hint("look again"))
 }
 
 fn is_first_process_below(root: &Path) -> bool {

@@ -74,7 +74,9 @@ pub(super) fn check(status: &Status) -> (String, u8) {
     };
     let volumes = several(status.volumes.len(), "volume", "volumes");
     let (text, exit) = match (harmed, unknown) {
-        (0, 0) if !status.unseen.is_empty() => return not_seen(&status.unseen.join("; ")),
+        (0, 0) if !status.unseen.is_empty() => {
+            return (not_seen(&status.unseen.join("; ")), UNKNOWN);
+        }
         (0, 0) => (format!("{volumes}, none is harmed"), 0),
         (0, count) => (format!("{worst}{}", others(count)), UNKNOWN),
         (count, _) => (format!("{worst}{}", others(count)), HARMED),
@@ -82,12 +84,12 @@ pub(super) fn check(status: &Status) -> (String, u8) {
     (visible(&text).into_owned() + "\n", exit)
 }
 
-/// The same where it could not be looked.
-pub(super) fn not_seen(why: &str) -> (String, u8) {
-    (format!("not seen: {}\n", visible(why)), UNKNOWN)
+/// The line where it could not be looked.
+pub(super) fn not_seen(why: &str) -> String {
+    format!("not seen: {}\n", visible(why))
 }
 
 const HARMED: u8 = 1;
 
 /// No number that a shell or a signal uses.
-const UNKNOWN: u8 = 3;
+pub(super) const UNKNOWN: u8 = 3;

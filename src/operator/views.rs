@@ -37,7 +37,7 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
             stage.say(&names.unwrap_or_default());
             Ok(0)
         }
-        Looking::Status(arguments) => checked(&configured, arguments, stage),
+        Looking::Status(arguments) => status(&configured, arguments, stage),
         Looking::Explain(subject) => {
             about(&configured, "explain", subject, |driver, row, silence| {
                 explain::run(driver, &configured.config, row, silence, subject.json, stage)
@@ -58,24 +58,6 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
         Looking::Doctor { json } => doctor::run(&configured, *json, stage),
         Looking::Report(arguments) => report::run(arguments, configured, stage),
         Looking::Completions { .. } | Looking::Man { .. } => Ok(0),
-    }
-}
-
-/// A monitor takes an error for a volume that is harmed: it gets the line and the status that say that
-/// nothing was seen.
-fn checked(
-    configured: &Configured,
-    arguments: &StatusArguments,
-    stage: &mut Stage<'_>,
-) -> Result<u8> {
-    let done = status(configured, arguments, stage);
-    match done {
-        Err(error) if arguments.check => {
-            let (line, status) = rows::not_seen(&error.to_string());
-            stage.say(&line);
-            Ok(status)
-        }
-        done => done,
     }
 }
 

@@ -1,16 +1,20 @@
 //! The plugin of kubectl, over a cluster that a script in kubectl's place plays: one table, the worst first,
 //! and no node left out. Two real nodes are asked by the scenario `eyes` of `test kubernetes`.
 
-use crate::support::output_of;
+use crate::support::{output_of, start};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What it is asked goes to a log; what a node says is in files of its pod: `POD.rows` and so on.
 const KUBECTL: &str = r#"#!/bin/sh
-echo "$*" >>"$CLUSTER/asked"
+printf '%s\n' "$*" >>"$CLUSTER/asked"
+echo "${KUBECONFIG-}" >>"$CLUSTER/kubeconfig"
 case "$*" in
     *get\ nodes*) [ ! -e "$CLUSTER/down" ] || exit 1; cat "$CLUSTER/nodes"; exit ;;
     *get\ pods*) cat "$CLUSTER/pods"; exit ;;
@@ -20,6 +24,8 @@ pod=$4
 shift 9
 case $pod in
     hangs) exec sleep 60 ;;
+    warns) printf 'Warning: an old flag\nDefaulted container\nE1123 10:00:00.1 1 memcache.go:265] no list\nerror: the reason\n' >&2; exit 1 ;;
+    paints) printf 'error: \033]0;title\007 painted\n' >&2; exit 1 ;;
     broken) echo 'error: unable to upgrade connection' >&2; exit 1 ;;
 esac
 cat "$CLUSTER/$pod.$1" || exit 1
@@ -75,13 +81,53 @@ impl Cluster {
         self.answers(pod, "status", &text, 0);
     }
 
-    fn plugin(&self, words: &[&str]) -> Output {
+    /// By this shell.
+    fn command(&self, shell: &[&str], words: &[&str]) -> Command {
         let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/kubectl-incloud");
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", self.folder.path().display());
-        let mut command = Command::new(plugin);
-        command.args(words).current_dir(self.folder.path());
-        output_of(command.env("PATH", path).env("CLUSTER", self.folder.path()))
+        let mut command = Command::new(shell[0]);
+        command.args(&shell[1..]).arg(plugin).args(words).current_dir(self.folder.path());
+        command.env("PATH", path).env("CLUSTER", self.folder.path()).env("TMPDIR", self.scratch());
+        command
+    }
+
+    /// Where it has its files, by a name with blanks.
+    fn scratch(&self) -> PathBuf {
+        let folder = self.at("its own files");
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn plugin(&self, words: &[&str]) -> Output {
+        output_of(&mut self.command(&["sh"], words))
+    }
+
+    /// Started in the background, with all that it is to be asked for so far.
+    fn begins(&self, shell: &[&str], words: &[&str]) -> Child {
+        let mut command = self.command(shell, words);
+        // Signals are for it and all that it starts, as those of a terminal are.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        start(&mut command)
+    }
+
+    /// What runs for it.
+    fn processes(&self) -> Vec<String> {
+        let mark = format!("CLUSTER={}\0", self.folder.path().display());
+        let all = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+            let text = fs::read(process.path().join("environ")).unwrap_or_default();
+            text.windows(mark.len()).any(|part| part == mark.as_bytes())
+        });
+        all.map(|process| fs::read_to_string(process.path().join("cmdline")).unwrap_or_default())
+            .collect()
+    }
+
+    /// Nothing of it is left.
+    #[track_caller]
+    fn is_left_clean(&self, what: &str) {
+        until(|| self.processes().is_empty(), || format!("{what}: {:?}", self.processes()));
+        let left: Vec<_> = fs::read_dir(self.scratch()).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{what}: {left:?}");
     }
 
     #[track_caller]
@@ -91,6 +137,25 @@ impl Cluster {
         assert_eq!(output.status.code(), Some(status), "{words:?}: {text}");
         text
     }
+}
+
+#[track_caller]
+fn until(is_so: impl Fn() -> bool, found: impl Fn() -> String) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{}", found());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Those that are here.
+fn shells() -> Vec<Vec<&'static str>> {
+    let all = [&["dash"][..], &["bash", "--posix"], &["busybox", "sh"], &["ksh"]];
+    let is_here = |shell: &&[&str]| {
+        let tried = Command::new(shell[0]).args(&shell[1..]).args(["-c", ":"]).output();
+        tried.is_ok_and(|output| output.status.success())
+    };
+    all.into_iter().filter(is_here).map(<[&str]>::to_vec).collect()
 }
 
 fn first_words(text: &str) -> Vec<&str> {
@@ -209,4 +274,137 @@ fn a_cluster_that_does_not_answer_is_not_an_empty_one() {
     fs::remove_file(cluster.at("down")).unwrap();
     fs::write(cluster.at("nodes"), "").unwrap();
     assert!(cluster.says(&[], 2).contains("no nodes"));
+}
+
+/// Before the `DaemonSet` is there.
+#[test]
+fn a_cluster_without_a_pod_of_the_driver_has_its_nodes() {
+    let cluster = Cluster::of(&[("n1", "-"), ("n2", "-")]);
+    let text = cluster.says(&[], 3);
+    assert!(text.contains("0 volumes on 2 nodes; 2 nodes were not seen"), "{text}");
+}
+
+/// While the `DaemonSet` is rolled out a node has two pods that run.
+#[test]
+fn a_pod_that_is_being_deleted_is_not_asked() {
+    let cluster = Cluster::of(&[("n1", "p1")]);
+    cluster.has("p1", &[("0", "ok", "shop/a-0", "v1")]);
+    let new = "n1 p1 Running \n";
+    let old = "n1 broken Running 2026-11-23T10:00:00Z\n";
+    for pods in [[new, old].concat(), [old, new].concat()] {
+        fs::write(cluster.at("pods"), &pods).unwrap();
+        assert_eq!(cluster.says(&[], 0), "1 volume on 1 node: 1 ok\n", "{pods}");
+    }
+    fs::write(cluster.at("pods"), old).unwrap();
+    assert!(cluster.says(&[], 3).contains("unable to upgrade"));
+}
+
+#[test]
+fn the_reason_is_told_and_not_a_warning_before_it() {
+    let cluster = Cluster::of(&[("n1", "warns"), ("n2", "paints")]);
+    let text = cluster.says(&[], 3);
+    assert!(text.contains("error: the reason") && !text.contains("Warning"), "{text}");
+    assert!(text.contains("painted") && !text.contains(['\x1b', '\x07']), "{text}");
+}
+
+/// A connection that breaks may look like an end.
+#[test]
+fn an_answer_that_is_cut_off_is_no_whole_one() {
+    let cluster = Cluster::of(&[("n1", "p1")]);
+    cluster.has("p1", &[("0", "ok", "shop/a-0", "v1"), ("0", "ok", "shop/b-0", "v2")]);
+    let whole = fs::read_to_string(cluster.at("p1.status")).unwrap();
+    let lines: Vec<_> = whole.lines().collect();
+    for (kept, volumes) in [(1, "0 volumes"), (2, "1 volume")] {
+        cluster.answers("p1", "status", &(lines[..kept].join("\n") + "\n"), 0);
+        let text = cluster.says(&[], 3);
+        assert!(text.contains("its answer is cut off") && text.contains(volumes), "{text}");
+    }
+}
+
+#[test]
+fn names_with_blanks_and_signs_are_kept() {
+    let cluster = Cluster::of(&[("n1", "p1")]);
+    cluster.has("p1", &[("0", "ok", "shop/a-0", "v1")]);
+    cluster.answers("p1", "explain", "of n1\n", 0);
+    cluster.says(&["--kubeconfig", "/a folder/*"], 0);
+    let seen = fs::read_to_string(cluster.at("kubeconfig")).unwrap();
+    assert_eq!(seen, "/a folder/*\n".repeat(3));
+    cluster.says(&["--context", "my cluster", "status"], 0);
+    let asked = fs::read_to_string(cluster.at("asked")).unwrap();
+    assert_eq!(asked.matches("--context=my cluster ").count(), 3, "{asked}");
+    // There are files p1.status and so on.
+    for typed in ["p1.*", "a\\tb"] {
+        cluster.says(&["explain", typed], 0);
+        let asked = fs::read_to_string(cluster.at("asked")).unwrap();
+        assert!(asked.contains(&format!("/disk node explain {typed}\n")), "{asked}");
+    }
+    for words in [&["--timeout="][..], &["--timeout", "0"], &["--watch=x"], &["--watch=0"]] {
+        assert!(cluster.says(words, 2).contains("a number of seconds"), "{words:?}");
+    }
+}
+
+#[test]
+fn a_report_of_no_node_leaves_no_folder() {
+    let cluster = Cluster::of(&[("n1", "broken")]);
+    assert!(cluster.says(&["report", "--out", "all"], 3).contains("no node gave a report"));
+    assert!(!cluster.at("all").exists());
+}
+
+#[test]
+fn every_shell_says_the_same() {
+    let cluster = Cluster::of(&[("n1", "p1"), ("n2", "-"), ("n3", "warns")]);
+    cluster.has("p1", &[("7", "dead", "shop/c-0", "v3"), ("0", "ok", "shop/d-0", "v4")]);
+    let said = cluster.says(&["status", "--all"], 1);
+    for shell in shells() {
+        let output = output_of(&mut cluster.command(&shell, &["status", "--all"]));
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!((text.as_str(), output.status.code()), (said.as_str(), Some(1)), "{shell:?}");
+        cluster.is_left_clean(shell[0]);
+    }
+}
+
+/// As Ctrl-C does, which goes to the whole group, and as one who ends a single process does.
+#[test]
+fn nothing_is_left_of_one_that_is_ended() {
+    let nodes: Vec<_> = (0..20).map(|nth| format!("n{nth}")).collect();
+    let nodes: Vec<_> = nodes.iter().map(|node| (node.as_str(), "hangs")).collect();
+    for shell in shells() {
+        for (signal, is_to_group, status) in
+            [("INT", true, 130), ("TERM", false, 143), ("HUP", true, 129)]
+        {
+            let cluster = Cluster::of(&nodes);
+            let mut plugin = cluster.begins(&shell, &["status"]);
+            let waits =
+                || cluster.processes().iter().filter(|words| *words == "sleep\x0060\x00").count();
+            until(|| waits() == 16, || format!("{shell:?}: {:?}", cluster.processes()));
+            let whom = format!("{}{}", if is_to_group { "-" } else { "" }, plugin.id());
+            let kill = Command::new("kill").args(["-s", signal, "--", &whom]).status().unwrap();
+            assert!(kill.success());
+            let ended = plugin.wait().unwrap();
+            assert_eq!(ended.code(), Some(status), "{shell:?} {signal}");
+            cluster.is_left_clean(&format!("{shell:?} {signal}"));
+        }
+    }
+}
+
+#[test]
+fn to_watch_ends_with_its_reader() {
+    for shell in shells() {
+        let cluster = Cluster::of(&[("n1", "p1")]);
+        cluster.has("p1", &[("0", "ok", "shop/a-0", "v1")]);
+        let mut plugin = cluster.begins(&shell, &["status", "--watch=1"]);
+        let mut reader = plugin.stdout.take().unwrap();
+        assert_eq!(reader.read(&mut [0; 8]).unwrap(), 8);
+        drop(reader);
+        let begin = Instant::now();
+        while plugin.try_wait().unwrap().is_none() {
+            if begin.elapsed() > Duration::from_secs(20) {
+                plugin.kill().unwrap();
+                plugin.wait().unwrap();
+                panic!("{shell:?}: it goes on");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        cluster.is_left_clean(shell[0]);
+    }
 }

@@ -469,6 +469,13 @@ impl Patient {
     fn kubelet(&self, arguments: &[&str]) {
         let all = [&["/usr/bin/kubelet"], arguments].concat();
         self.file("proc/77/cmdline", &(all.join("\0") + "\0"));
+        self.is_roots(77);
+    }
+
+    /// As the kernel tells of root's own process.
+    fn is_roots(&self, pid: u32) {
+        let status = "Uid:\t0\t0\t0\t0\nNSpid:\t77\nCapEff:\t000001ffffffffff\n";
+        self.file(&format!("proc/{pid}/status"), status);
     }
 
     fn plugin(&self, name: &str) -> PathBuf {
@@ -554,6 +561,7 @@ fn the_doctor_names_each_kubelet() {
         std::os::unix::fs::symlink(format!("mnt:[{number}]"), link).unwrap();
     };
     patient.file("proc/5/comm", "kubelet\n");
+    patient.is_roots(5);
     patient.file("proc/5/cmdline", "wrapper\0--volume-plugin-dir=/other\0--root-dir=/work\0");
     patient.kubelet(&["--volume-plugin-dir", &patient.plugins()]);
     patient.shows("kubelet", "warning", "2 kubelets run here");

@@ -43,6 +43,7 @@ mod locks;
 mod looking;
 mod manifests;
 mod misleading_names;
+mod monitor;
 mod names;
 mod old_logs;
 mod panics;

@@ -89,6 +89,9 @@ impl Machine {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
         fs::write(folder.join("cmdline"), arguments.join("\0") + "\0").unwrap();
+        // As the kernel tells of root's own process.
+        let status = "Uid:\t0\t0\t0\t0\nNSpid:\t9\nCapEff:\t000001ffffffffff\n";
+        fs::write(folder.join("status"), status).unwrap();
         fs::copy(self.proc().join("self/mountinfo"), folder.join("mountinfo")).unwrap();
         let _ = std::os::unix::fs::symlink(self.base().join("root"), folder.join("root"));
         fs::create_dir_all(self.base().join("root")).unwrap();

@@ -2,10 +2,19 @@
 //! kubelet's calls see.
 
 use super::*;
+use crate::checks::eventually;
 use crate::support::{DISK, start};
 use std::fs;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Each kubelet works in this machine, so the others' would be found too: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A program that looks like a kubelet of this machine, and waits.
 struct Kubelet {
@@ -14,19 +23,29 @@ struct Kubelet {
 }
 
 impl Kubelet {
-    /// Its driver's folder has the configuration of the node, for no call names it.
     fn of(node: &Node, name: &str) -> Self {
+        Self::by(&[], node, name)
+    }
+
+    /// Begun by another program. Its driver's folder has the configuration of the node, for no call
+    /// names it.
+    fn by(words: &[&str], node: &Node, name: &str) -> Self {
         let plugins = node.own().join(name);
         let folder = plugins.join("incloud~disk");
         fs::create_dir_all(&folder).unwrap();
         fs::copy(node.config_path(), folder.join(".config.toml")).unwrap();
         let program = plugins.join("kubelet");
         fs::copy("/bin/bash", &program).unwrap();
-        let mut command = Command::new(program);
-        command.args(["-c", "read line", "-"]);
+        let mut words: Vec<_> = words.iter().map(PathBuf::from).collect();
+        words.push(program);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(["-c", "echo; read line; exec sleep 60", "-"]);
         command.arg(format!("--root-dir={}", node.kubelet_root().display()));
         command.arg(format!("--volume-plugin-dir={}", plugins.display()));
-        let process = start(command.stdin(Stdio::piped()).stdout(Stdio::null()));
+        let mut process = start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        // It has its name now.
+        let said = process.stdout.as_mut().unwrap().read(&mut [0]);
+        assert_eq!(said.unwrap(), 1, "{words:?}");
         Self { process, plugins }
     }
 }
@@ -42,6 +61,10 @@ impl Drop for Kubelet {
 /// A container with a network, a name and mounts of its own, which has this machine's root below a
 /// folder, and in its own root neither the volumes nor a configuration.
 fn in_container(node: &Node, words: &[&str]) -> Output {
+    output_of(&mut container(node, words))
+}
+
+fn container(node: &Node, words: &[&str]) -> Command {
     const ENTER: &str = r#"
         set -e
         hostname a-pod
@@ -58,7 +81,7 @@ fn in_container(node: &Node, words: &[&str]) -> Output {
     command.env("KUBELET_ROOT", node.kubelet_root());
     // Of the image's own, where it leads to nothing.
     command.env("INCLOUD_DISK_CONFIG", "/nowhere/config.toml");
-    output_of(&mut command)
+    command
 }
 
 fn root_in_container(node: &Node) -> PathBuf {
@@ -80,6 +103,7 @@ fn hides_the_configuration() {
 #[test]
 fn a_container_sees_what_kubelets_calls_see() {
     needs!(pods);
+    let _alone = alone();
     hides_the_configuration();
     let scene = scene().start();
     let (node, id) = (&scene.node, scene.volume.id.as_str());
@@ -126,6 +150,7 @@ fn a_container_sees_what_kubelets_calls_see() {
 #[test]
 fn of_two_kubelets_of_one_root_none_is_taken() {
     needs!(pods);
+    let _alone = alone();
     let node = Node::new();
     let (one, other) = (Kubelet::of(&node, "one"), Kubelet::of(&node, "other"));
     let root = root_in_container(&node);
@@ -138,4 +163,79 @@ fn of_two_kubelets_of_one_root_none_is_taken() {
             "{text}"
         );
     }
+}
+
+/// A tenant gives his process any name and any words, and his folder may be seen at the same path by the
+/// node: an emptyDir is. To go where he lives would be to let him be root.
+#[test]
+fn a_tenants_process_is_no_kubelet() {
+    needs!(pods);
+    let _alone = alone();
+    hides_the_configuration();
+    let node = Node::new();
+    let root = root_in_container(&node);
+    let words = ["node", "--root", root.to_str().unwrap(), "doctor", "--json"];
+    let tenants: [&[&str]; 3] = [
+        &["unshare", "--pid", "--fork", "--kill-child"],
+        &["setpriv", "--reuid", "1000", "--clear-groups"],
+        &["setpriv", "--inh-caps", "-sys_admin", "--bounding-set", "-sys_admin"],
+    ];
+    for tenant in tenants {
+        let kubelet = Kubelet::by(tenant, &node, "tenants");
+        let told = in_container(&node, &words);
+        let (out, err) =
+            (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+        // Not even in what is said where nothing of the machine is found.
+        assert!(!out.contains("tenants") && !err.contains("tenants"), "{tenant:?}: {out}{err}");
+        assert!(err.is_empty() || err.contains("hostPID: true"), "{tenant:?}: {err}");
+        // Nor does he keep root from seeing the node.
+        let own = Kubelet::of(&node, "own");
+        let told = in_container(&node, &words);
+        let out = String::from_utf8_lossy(&told.stdout);
+        assert!(out.contains("own/incloud~disk"), "{tenant:?}: {told:?}");
+        drop((own, kubelet));
+    }
+}
+
+/// What kubelet was started with is what its calls have: the image's own says nothing of the node.
+#[test]
+fn the_variables_are_kubelets() {
+    needs!(pods);
+    let _alone = alone();
+    hides_the_configuration();
+    let node = Node::new();
+    let root = root_in_container(&node);
+    let named = node.own().join("named.toml");
+    fs::copy(node.config_path(), &named).unwrap();
+    let variable = format!("INCLOUD_DISK_CONFIG={}", named.display());
+    let kubelet = Kubelet::by(&["env", &variable], &node, "plugins");
+    let words = ["node", "--root", root.to_str().unwrap(), "doctor", "--json"];
+    let doctor = answer(&in_container(&node, &words));
+    assert_eq!(doctor["findings"][0]["found"], named.to_str().unwrap(), "{doctor}");
+    drop(kubelet);
+}
+
+/// Its number may be a tenant's by then.
+#[test]
+fn a_kubelet_that_ends_while_it_is_looked_for_is_not_entered() {
+    needs!(pods, seams);
+    let _alone = alone();
+    let node = Node::new();
+    let root = root_in_container(&node);
+    let kubelet = Kubelet::of(&node, "plugins");
+    let gate = node.own().join("gate");
+    let words = ["node", "--root", root.to_str().unwrap(), "status", "--check"];
+    let mut command = container(&node, &words);
+    command.env("INCLOUD_DISK_SEAM", format!("hold-kubelet=hold:{}", gate.display()));
+    let asked = start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    eventually("it has found kubelet", || gate.exists());
+    let mut kubelet = kubelet;
+    kubelet.process.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let name = format!("/proc/{}/comm", kubelet.process.id());
+    eventually("it is another program", || fs::read_to_string(&name).unwrap() == "sleep\n");
+    fs::remove_file(&gate).unwrap();
+    let told = asked.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert_eq!((told.status.code(), text.lines().count()), (Some(3), 1), "{told:?}");
+    assert!(text.starts_with("not seen: "), "{text}");
 }
