@@ -155,9 +155,18 @@ fn is_roots(process: &Path) -> bool {
     };
     let rights = words("CapEff").first().and_then(|word| u64::from_str_radix(word, 16).ok());
     words("Uid") == ["0"; 4]
-        && words("NSpid").len() == 1
+        && match words("NSpid").len() {
+            // Linux 4.1 is the first one that tells it.
+            0 => numbers(process).is_some_and(|its| numbers(Path::new("/proc/self")) == Some(its)),
+            count => count == 1,
+        }
         && rights.is_some_and(|rights| rights & MAY_MOUNT != 0)
         && !is_lent(process)
+}
+
+/// The namespace that it has its number in.
+fn numbers(process: &Path) -> Option<PathBuf> {
+    fs::read_link(process.join("ns/pid")).ok()
 }
 
 /// Whether its program makes any user root, as sudo does: the user chose its name and its words.
@@ -403,6 +412,14 @@ mod tests {
             fs::write(folder.join("status"), status).unwrap();
             assert!(!is_one(), "{what}");
         }
+        // An old kernel tells it by the namespace alone.
+        fs::write(folder.join("status"), ROOTS.replace("NSpid:\t9\n", "")).unwrap();
+        fs::create_dir(folder.join("ns")).unwrap();
+        symlink("pid:[7]", folder.join("ns/pid")).unwrap();
+        assert!(!is_one());
+        fs::remove_file(folder.join("ns/pid")).unwrap();
+        symlink(fs::read_link("/proc/self/ns/pid").unwrap(), folder.join("ns/pid")).unwrap();
+        assert!(is_one());
         fs::write(folder.join("status"), ROOTS).unwrap();
         assert!(is_one());
         // Whoever calls sudo under such a name is root in it until it asked for a password.
