@@ -25,7 +25,8 @@ case ${1-} in
         exit
         ;;
     waitforattach)
-        device=$(readlink -e "/var/lib/incloud-disk/local/by-id/virtio-$(option volumeID "$3")") || failed 'no disk'
+        id=$(option volumeID "$3")
+        device=$(readlink -e "/var/lib/incloud-disk/local/by-id/virtio-${id:0:20}") || failed 'no disk'
         done_with ",\"device\":\"$device\""
         ;;
     mountdevice)

@@ -3,13 +3,13 @@
 
 readonly old_driver=/run/predecessor
 
-play_rollout() {
+play_swap() {
     old_driver_is_there
     begin
-    disk local create "vol-$me-inline" --size 256M >/dev/null || fail 'no second volume'
+    disk local create "vol-$me-i" --size 256M >/dev/null || fail 'no second volume'
     have_pod "$me-0" "vol-$me"
-    have_pod "$me-inline" "vol-$me-inline"
-    make_pod "$me-inline" "flexVolume: {driver: incloud/disk, fsType: ext4, options: {volumeID: vol-$me-inline}}"
+    have_pod "$me-i" "vol-$me-i"
+    make_pod "$me-i" "flexVolume: {driver: incloud/disk, fsType: ext4, options: {volumeID: vol-$me-i}}"
     expect 'two pods run on volumes of the old driver' 60 all_up
     remember_all
     expect '... on their volumes' 1 all_on_their_volumes
@@ -25,7 +25,7 @@ play_rollout() {
 # The node's configuration is not there: what would be installed attaches nothing.
 refused() {
     mv "$driver_config" /run/driver.toml
-    if [[ $me == rollout ]]; then
+    if [[ $me == swap ]]; then
         expect 'install without a configuration: refused' 1 install_says 1 'refused, nothing was changed'
         expect '... with what is missing' 1 install_says 1 'there is no /etc/incloud-disk/config.toml'
         expect '... and the old driver is there' 1 is_old
@@ -39,27 +39,27 @@ refused() {
 }
 
 install_it() {
-    if [[ $me == rollout ]]; then
+    if [[ $me == swap ]]; then
         expect 'install with a configuration' 20 install_says 0 'installed' --config /run/driver.toml
         expect 'the driver is the one of the release' 1 is_installed
     fi
     expect 'the pods did not notice' 5 unnoticed
 }
 
-control_rollout() { decisive='a pod that comes now gets its volume'; }
+control_swap() { decisive='a pod that comes now gets its volume'; }
 
 # One that was never the old driver's.
 a_new_pod_runs() {
     if [[ -z ${new_pod-} ]]; then
         new_pod=yes
         # By a claim: of two pods' own volumes kubelet takes those of one name for one volume.
-        INCLOUD_DISK_CONFIG=/etc/predecessor.toml me=$me-new make_volume
-        me=$me-new make_claim
-        have_pod "$me-new" "vol-$me-new"
-        make_pod "$me-new" "persistentVolumeClaim: {claimName: data-$me-new-0}"
+        INCLOUD_DISK_CONFIG=/etc/predecessor.toml me=$me-n make_volume
+        me=$me-n make_claim
+        have_pod "$me-n" "vol-$me-n"
+        make_pod "$me-n" "persistentVolumeClaim: {claimName: data-$me-n-0}"
     fi
     all_up || return 1
-    [[ -n ${pid_then["$me-new"]-} ]] || remember_all
+    [[ -n ${pid_then["$me-n"]-} ]] || remember_all
 }
 
 upgrade_it() {
@@ -103,7 +103,7 @@ end_of_all() {
     the_driver_of_the_tests
 }
 
-put_away_rollout() {
+put_away_swap() {
     step_back
     put_all_away
     the_driver_of_the_tests
@@ -122,7 +122,7 @@ the_driver_of_the_tests() {
     chmod 600 "$driver_config"
 }
 
-put_back_rollout() {
+put_back_swap() {
     step_back
     install_driver >>"$part_logs/install.log" 2>&1 || fail 'install.sh failed; see install.log'
 }
@@ -176,7 +176,7 @@ node_word_says() {
     local status=$1 text=$2 said found=0
     shift 2
     said=$(sh /opt/release/install.sh "$@" 2>&1) || found=$?
-    printf '%s\n--- status %d: %s\n' "$said" "$found" "$*" >>"$part_logs/rollout.log"
+    printf '%s\n--- status %d: %s\n' "$said" "$found" "$*" >>"$part_logs/swap.log"
     saw="status $found: $(tail -n 1 <<<"$said")"
     [[ $found == "$status" && $said == *"$text"* ]]
 }
