@@ -71,20 +71,29 @@ disk: a FlexVolume driver for cloud block disks
 These first install the system packages that are missing (apt-get, dnf or yum) and build with the
 Rust toolchain that is here. On a node:
 
-  sudo ./install.sh install [--cloud local|openstack] [--plugin-dir DIR] [--kubelet-root DIR]
-                            [--binary FILE] [--dry-run]
+  sudo ./install.sh install [--cloud local|openstack | --config FILE | --cloud-config FILE]
+                            [--replace-config] [--plugin-dir DIR] [--kubelet-root DIR]
+                            [--binary FILE] [--although-not-ready] [--dry-run]
                             puts the driver into kubelet's plugin folder, tested before and in one
                             step, and writes a configuration if there is none. Takes the driver of
                             an unpacked release, else builds one; with --binary it needs neither
                             network nor toolchain. Where systemd runs, a udev rule and a timer let
                             the driver heal volumes whose disk comes back
+         --config FILE      this configuration, tried before and readable by root alone
+         --cloud-config FILE  one that names this cloud.conf, as kubelet was told it
+         --replace-config   in place of another one that is there, which is kept beside it
+         --although-not-ready  another maker's driver is replaced only if this one reaches the cloud
+                            and knows each volume that is mounted. With this in any case: until
+                            that is right no volume is attached, mounted or unmounted here
   sudo ./install.sh upgrade the same, with the same options, where it is installed already
-  sudo ./install.sh rollback [--plugin-dir DIR] [--dry-run]
-                            puts back the driver that was there before; again: the newer one
+  sudo ./install.sh rollback [--plugin-dir DIR] [--to predecessor|1|2|3] [--dry-run]
+                            puts back the driver that was there before; again: the newer one.
+                            --to: another maker's, or one of the last three of ours
   sudo ./install.sh verify [--plugin-dir DIR]
                             says what is not as it was installed; exit status 1 if anything is
   sudo ./install.sh uninstall [--plugin-dir DIR] [--dry-run] [--purge]
-                            not while volumes are mounted; --purge: configuration and state too
+                            not while volumes are mounted; --purge: configuration and state too,
+                            and another maker's driver that is kept
 
 The plugin folder is the one that a running kubelet was told, else the usual one. With DESTDIR set,
 all is below that folder, but for a --plugin-dir, which is taken as it is. Nothing asks a question.
@@ -142,8 +151,10 @@ word_of_node() {
     destdir=${destdir%/}
     worker='' tried=''
     case $word in
-        install | upgrade) read_options '--cloud --plugin-dir --kubelet-root --binary --dry-run' "$@" ;;
-        rollback) read_options '--plugin-dir --dry-run' "$@" ;;
+        install | upgrade)
+            read_options '--cloud --config --cloud-config --replace-config --plugin-dir --kubelet-root --binary --although-not-ready --dry-run' "$@"
+            ;;
+        rollback) read_options '--plugin-dir --to --dry-run' "$@" ;;
         verify) read_options '--plugin-dir' "$@" ;;
         uninstall) read_options '--plugin-dir --dry-run --purge' "$@" ;;
     esac
@@ -259,7 +270,9 @@ try_installed() {
         try_in "$noted"
     fi
     try_in "$destdir$usual_folder"
-    try "$destdir/var/lib/incloud-disk/previous/disk"
+    for kept in disk disk.2 disk.3; do
+        try "$destdir/var/lib/incloud-disk/previous/$kept"
+    done
 }
 
 try_here() {
@@ -311,8 +324,10 @@ read_options() {
             *) misused "$word does not take $1" ;;
         esac
         case $1 in
-            --dry-run | --purge) value=none ;;
-            --dry-run=* | --purge=*) misused "$option takes no value" ;;
+            --dry-run | --purge | --replace-config | --although-not-ready) value=none ;;
+            --dry-run=* | --purge=* | --replace-config=* | --although-not-ready=*)
+                misused "$option takes no value"
+                ;;
             --*=*) value=${1#*=} ;;
             *)
                 value=${2:-}

@@ -84,19 +84,30 @@ Examples:
 
 const NODE: &str = "\
 Words:
-  install   [--cloud local|openstack] [--plugin-dir DIR] [--kubelet-root DIR] [--binary FILE] [--dry-run]
+  install   [--cloud local|openstack | --config FILE | --cloud-config FILE] [--replace-config]
+            [--plugin-dir DIR] [--kubelet-root DIR] [--binary FILE] [--although-not-ready]
+            [--dry-run]
   upgrade   the same, where it is installed already
-  rollback  [--plugin-dir DIR] [--dry-run]
+  rollback  [--plugin-dir DIR] [--to predecessor|1|2|3] [--dry-run]
   verify    [--plugin-dir DIR]
   uninstall [--plugin-dir DIR] [--dry-run] [--purge]
   status, explain, history, holders, doctor, report: as without `node`, but of the machine whose
             root is mounted here: for `kubectl exec` into a pod of the DaemonSet
+
+--config FILE is tried, and installed for root alone; --cloud-config FILE: one that names this
+cloud.conf. --replace-config: in place of another one that is there, which is kept.
+Another maker's driver is replaced only if this one reaches the cloud and knows each volume that is
+mounted; --although-not-ready: in any case, and until that is right no volume is attached, mounted
+or unmounted on this machine. rollback --to predecessor puts that driver back, whatever was
+installed since; 1, 2 and 3 are the last ones of ours. The exit status of install and rollback is 0
+when the driver is in its place; whether it is well their last line says, and disk doctor.
 
 Without --binary this executable is what is installed. With DESTDIR set, all is below that folder, but
 for a --plugin-dir. install.sh calls this, and needs the line of these words to know that it can.
 
 Examples:
   disk node --root / install --cloud openstack
+  disk node install --config /root/incloud-disk.toml --dry-run
   disk node --every 300 verify
   disk node --root /host status";
 

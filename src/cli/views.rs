@@ -3,7 +3,7 @@
 use super::arguments::{Shell, TypedVolume};
 use crate::host::clock;
 use crate::model::timestamp::{self, Millis};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// What people can look at.
@@ -27,6 +27,9 @@ pub enum Looking {
         /// Answer in JSON
         #[arg(long)]
         json: bool,
+        /// Only this part: configuration, or takeover (from another maker's driver)
+        #[arg(long, value_name = "PART", hide_possible_values = true)]
+        only: Option<DoctorPart>,
     },
     /// Write all of that into one file to send to a colleague
     #[command(after_help = REPORT)]
@@ -65,6 +68,15 @@ pub struct StatusArguments {
     /// For a monitor: one line, and an exit status
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     pub check: bool,
+}
+
+/// What an installation asks of the doctor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DoctorPart {
+    /// The configuration as it is written; the cloud is not asked
+    Configuration,
+    /// What a driver needs that takes the place of another maker's while volumes are mounted
+    Takeover,
 }
 
 /// One volume.
@@ -174,9 +186,11 @@ Examples:
 
 const DOCTOR: &str = "\
 The exit status says the worst: 0 all is well, 1 a warning, 2 an error.
+disk node install asks for one part: --only takeover before it replaces another maker's driver.
 
 Examples:
   sudo disk doctor
+  sudo disk doctor --only takeover
   sudo disk doctor --json | jq -r '.findings[] | select(.level != \"ok\") | .fix'";
 
 const REPORT: &str = "\

@@ -1,16 +1,19 @@
 //! Puts a driver into kubelet's plugin folder: a new one, or the one before.
 
+use super::configuring::{self, BroughtConfiguration};
 use super::console::{NodeResult, Stop};
-use super::options::NodeWord;
+use super::maker::DriverMaker;
+use super::options::{NodeWord, RollbackTarget};
 use super::site::{OwnProgram, Plugins, Site};
-use super::switch::{self, NewDriver};
-use super::{durable, pages, plugin_folder, record, trigger};
-
-/// The configuration that a machine begins with.
-const CONFIGURATION: &str = include_str!("../../examples/config.toml");
+use super::switch::{self, ForeignShape, NewDriver};
+use super::{
+    durable, kept_drivers, maker, pages, plugin_folder, predecessor, readiness, record, trial,
+    trigger,
+};
+use std::path::PathBuf;
 
 /// `install` and `upgrade`: the driver that a person brought, or the program that runs.
-pub fn run(site: &Site, own: OwnProgram) -> NodeResult {
+pub fn run(site: &Site, own: OwnProgram, brought: Option<&BroughtConfiguration>) -> NodeResult {
     let plugins = if site.word == NodeWord::Upgrade {
         let plugins = plugin_folder::in_use(site)?;
         if !plugins.has_driver() {
@@ -25,101 +28,150 @@ pub fn run(site: &Site, own: OwnProgram) -> NodeResult {
     };
     let mut new = new_driver(site, own)?;
     let _change = switch::begin(site, &plugins)?;
+    // Only now: another install may have written one meanwhile.
+    let plan = configuring::plan(site, brought)?;
     if site.word == NodeWord::Install
         && let Some(text) = plugin_folder::leftover(site, &plugins)?
     {
         site.console.warn(&text);
     }
     // Before the switch: from there on kubelet calls.
-    switch::put(site, &plugins, &mut new, || prepare(site))?;
-    finish(site, &plugins)
+    let ready = |there, driver: &std::path::Path| {
+        readiness::must_be_ready(site, &plugins, &plan, there, driver)
+    };
+    switch::put(site, &plugins, &mut new, ready, || {
+        configuring::write(site, &plan)?;
+        prepare(site)
+    })?;
+    finish(site, &plugins, false)?;
+    readiness::tell_verdict(site, &plugins);
+    Ok(())
 }
 
 fn new_driver(site: &Site, own: OwnProgram) -> NodeResult<NewDriver> {
     let name = "the new driver";
     let Some(path) = &site.options.binary else {
-        return Ok(NewDriver { file: own.file, path: None, name });
+        return Ok(NewDriver { file: own.file, path: None, name, foreign: None });
     };
     if !path.is_file() {
         return Err(Stop::new(format!("there is no file {}", path.display())));
     }
-    Ok(NewDriver { file: durable::open(path)?, path: Some(path.clone()), name })
+    Ok(NewDriver { file: durable::open(path)?, path: Some(path.clone()), name, foreign: None })
 }
 
 /// `rollback`: again it puts back the newer one.
 pub fn roll_back(site: &Site) -> NodeResult {
     let plugins = plugin_folder::in_use(site)?;
+    let to = site.options.to;
+    // Another maker's may come back where ours was removed.
+    if !durable::is_there(&plugins.driver()) && to != RollbackTarget::Predecessor {
+        return Err(nothing_there(site, &plugins));
+    }
     let change = switch::begin(site, &plugins)?;
     if change.settled == Some(NodeWord::Rollback) {
         site.console.say("a rollback that was interrupted is finished");
     } else {
-        let previous = site.previous();
-        if !previous.is_file() {
-            let previous = previous.display();
-            return Err(Stop::new(format!("nothing to go back to: there is no {previous}")));
+        if !site.options.dry_run {
+            // A change that was killed may have left it among them.
+            kept_drivers::forget_the_one_in_place(site, &plugins)?;
         }
-        let mut new = NewDriver {
-            file: durable::open(&previous)?,
-            path: Some(previous),
-            name: "the driver that was here before",
-        };
-        switch::put(site, &plugins, &mut new, || Ok(()))?;
+        let mut new = former_driver(site, &plugins, to)?;
+        switch::put(site, &plugins, &mut new, |_, _| Ok(()), || Ok(()))?;
     }
-    finish(site, &plugins)
+    let is_foreign = maker::of(site, &plugins)? == DriverMaker::Foreign;
+    finish(site, &plugins, is_foreign)?;
+    if !is_foreign {
+        readiness::tell_verdict(site, &plugins);
+    }
+    Ok(())
 }
 
-fn finish(site: &Site, plugins: &Plugins) -> NodeResult {
+fn nothing_there(site: &Site, plugins: &Plugins) -> Stop {
+    let kept = if predecessor::is_kept(site) {
+        "\nto put the predecessor back: disk node rollback --to predecessor"
+    } else {
+        ""
+    };
+    Stop::new(format!(
+        "nothing to roll back: there is no driver in {}; \
+         disk node install installs one{kept}",
+        plugins.driver_folder().display()
+    ))
+}
+
+/// The driver that is to be put back.
+fn former_driver(site: &Site, plugins: &Plugins, to: RollbackTarget) -> NodeResult<NewDriver> {
+    let kept = kept_drivers::all(site);
+    let told = |(number, place): &(usize, PathBuf)| {
+        format!("--to {number}: {}, {}", trial::version(place), place.display())
+    };
+    let mut all: Vec<_> = kept.iter().map(told).collect();
+    if predecessor::is_kept(site) {
+        all.push(format!("--to predecessor: {}", predecessor::told(site)));
+    }
+    if site.options.dry_run {
+        for line in &all {
+            site.console.say(&format!("kept is {line}"));
+        }
+    }
+    let number = match to {
+        RollbackTarget::Predecessor => None,
+        RollbackTarget::Kept(number) => Some(number),
+        // The first one of ours took the place of another maker's.
+        RollbackTarget::Before if kept.is_empty() && predecessor::is_kept(site) => None,
+        RollbackTarget::Before => Some(1),
+    };
+    let Some(number) = number else { return predecessor_driver(site, plugins) };
+    let place = kept_drivers::place(site, number);
+    if !place.is_file() {
+        let none = format!("nothing to go back to: there is no {}", place.display());
+        if all.is_empty() {
+            return Err(Stop::new(none));
+        }
+        return Err(Stop::with_lines(&format!("{none}; what is kept:"), &all));
+    }
+    Ok(NewDriver {
+        file: durable::open(&place)?,
+        path: Some(place),
+        name: "the driver that was here before",
+        foreign: None,
+    })
+}
+
+fn predecessor_driver(site: &Site, plugins: &Plugins) -> NodeResult<NewDriver> {
+    if !predecessor::is_kept(site) {
+        return Err(Stop::new(format!(
+            "nothing to go back to: no other maker's driver was here; there is no {}",
+            site.predecessor().display()
+        )));
+    }
+    let program = predecessor::program(site);
+    site.console.say(&format!("this puts back {}", predecessor::told(site)));
+    Ok(NewDriver {
+        file: durable::open(&program)?,
+        foreign: Some(ForeignShape {
+            mode: durable::mode(&program).unwrap_or(0o755),
+            link: predecessor::link(site, plugins),
+        }),
+        path: Some(program),
+        name: "the predecessor",
+    })
+}
+
+fn finish(site: &Site, plugins: &Plugins, is_foreign: bool) -> NodeResult {
     trigger::change(site, plugins)?;
     if site.announces(&format!("noting what is installed in {}", record::path(site).display())) {
-        record::write(site, plugins, &trigger::places(site))?;
+        record::write(site, plugins, is_foreign, &trigger::places(site))?;
     }
     pages::put(site, plugins);
     Ok(())
 }
 
 fn prepare(site: &Site) -> NodeResult {
-    write_configuration(site)?;
     let log = site.log();
     if !log.is_dir() && site.announces(&format!("making {}", log.display())) {
         durable::make_folder(&log, 0o750)?;
     }
     site.step("configured");
     Ok(())
-}
-
-/// It may come to hold credentials, so its owner alone reads it.
-fn write_configuration(site: &Site) -> NodeResult {
-    let config = site.config();
-    let shown = config.display();
-    if config.exists() {
-        site.console.say(&format!("the configuration stays as it is: {shown}"));
-        return Ok(());
-    }
-    if site.announces(&format!("writing a configuration: {shown}")) {
-        let folder = site.config_folder();
-        durable::make_folder(&folder, 0o755)?;
-        let text = configuration(site);
-        durable::replace(&config, &folder.join(".config.toml.new"), text.as_bytes(), 0o600)?;
-    }
-    if site.options.cloud.is_none() {
-        site.console.warn(&format!("no cloud is chosen yet: set cloud.kind in {shown}"));
-    }
-    Ok(())
-}
-
-fn configuration(site: &Site) -> String {
-    let kind = match &site.options.cloud {
-        Some(cloud) => format!("kind = \"{cloud}\""),
-        None => "# kind = \"openstack\"".to_owned(),
-    };
-    let root = site.options.kubelet_root.as_ref().map(|root| {
-        let root = root.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
-        format!("kubelet_root = \"{root}\"")
-    });
-    let line = |line: &str| match &root {
-        _ if line.starts_with("kind = ") => kind.clone(),
-        Some(root) if line.starts_with("# kubelet_root = ") => root.clone(),
-        _ => line.to_owned(),
-    };
-    CONFIGURATION.lines().map(|text| line(text) + "\n").collect()
 }

@@ -174,6 +174,78 @@ fn is_lent(process: &Path) -> bool {
     fs::metadata(process.join("exe")).is_ok_and(|program| program.mode() & 0o6000 != 0)
 }
 
+/// A file that a program of Kubernetes was told as the cloud's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldCloudConfig {
+    /// The program and its process.
+    pub by: String,
+    /// The file as it stands on the command line.
+    pub path: PathBuf,
+    /// Why that is not the same file for us, if it is not.
+    pub elsewhere: Option<&'static str>,
+}
+
+/// What kubelets and controller-managers were told by `--cloud-config`.
+#[must_use]
+pub fn cloud_configs(proc: &Path) -> Vec<ToldCloudConfig> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let mut pids: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    let told = |pid: u32| {
+        let process = of(proc, pid);
+        let arguments = arguments(&process);
+        let called = arguments.first().map(Path::new).and_then(Path::file_name)?.to_str()?;
+        let is_manager = called.ends_with("controller-manager")
+            || called == "hyperkube"
+                && arguments.iter().any(|word| word.ends_with("controller-manager"));
+        if !is_manager && !(is_kubelet(&process) && is_roots(&process)) {
+            return None;
+        }
+        let path = flag_of(&arguments, "cloud-config").filter(|path| !path.is_empty())?;
+        let path = PathBuf::from(path);
+        let place = |found: fs::Metadata| (found.dev(), found.ino());
+        let theirs = as_it_sees(&process, &path, |path| fs::metadata(path).map(place)).ok();
+        let elsewhere = match theirs {
+            None => Some("which cannot be read"),
+            Some(theirs) if fs::metadata(&path).map(place).ok() != Some(theirs) => {
+                Some("which is a file of its container")
+            }
+            Some(_) => None,
+        };
+        let who = if is_manager { called } else { "kubelet" };
+        Some(ToldCloudConfig { by: format!("{who} (process {pid})"), path, elsewhere })
+    };
+    pids.into_iter().filter_map(told).collect()
+}
+
+/// What of a kubelet's environment its calls get, and the driver reads: where a cloud is, and the way there.
+#[must_use]
+pub fn environment(proc: &Path) -> Vec<(String, String)> {
+    let all = running(proc);
+    let Some(kubelet) = ours(&all) else { return Vec::new() };
+    let text = fs::read(of(proc, kubelet.pid).join("environ")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+    let is_read = |name: &str| {
+        let lower = name.to_ascii_lowercase();
+        name.starts_with("OS_")
+            || lower.ends_with("_proxy")
+            || ["HOME", "XDG_CONFIG_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"].contains(&name)
+    };
+    pairs
+        .filter(|(name, _)| is_read(name))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// What of its surroundings a process shares with us: its network and the name of the host.
+#[must_use]
+pub fn shares(proc: &Path, pid: u32, namespace: &str) -> Option<bool> {
+    let of_one = |path: PathBuf| fs::read_link(path.join("ns").join(namespace)).ok();
+    Some(of_one(of(proc, pid))? == of_one(proc.join("self"))?)
+}
+
 /// Of several the one whose mounts are ours: others may be those of clusters in containers. Where none
 /// is or all are, the first. Nothing where none runs.
 #[must_use]

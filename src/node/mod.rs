@@ -3,13 +3,19 @@
 //!
 //! Killed at any step, the next word goes on from there.
 
+pub mod configuring;
 pub mod console;
 pub mod durable;
+pub mod ending;
 pub mod install;
+pub mod kept_drivers;
 pub mod kubelet;
+pub mod maker;
 pub mod options;
 pub mod pages;
 pub mod plugin_folder;
+pub mod predecessor;
+pub mod readiness;
 pub mod record;
 pub mod site;
 pub mod switch;

@@ -23,12 +23,25 @@ pub enum NodeWord {
 const WORDS: [(NodeWord, &str, &[&str]); 5] = [
     (NodeWord::Install, "install", OF_INSTALL),
     (NodeWord::Upgrade, "upgrade", OF_INSTALL),
-    (NodeWord::Rollback, "rollback", &["--plugin-dir", "--dry-run"]),
+    (NodeWord::Rollback, "rollback", &["--plugin-dir", "--to", "--dry-run"]),
     (NodeWord::Verify, "verify", &["--plugin-dir"]),
     (NodeWord::Uninstall, "uninstall", &["--plugin-dir", "--dry-run", "--purge"]),
 ];
 
-const OF_INSTALL: &[&str] = &["--cloud", "--plugin-dir", "--kubelet-root", "--binary", "--dry-run"];
+const OF_INSTALL: &[&str] = &[
+    "--cloud",
+    "--config",
+    "--cloud-config",
+    "--replace-config",
+    "--plugin-dir",
+    "--kubelet-root",
+    "--binary",
+    "--although-not-ready",
+    "--dry-run",
+];
+
+/// Options without a value.
+const FLAGS: [&str; 4] = ["--dry-run", "--purge", "--replace-config", "--although-not-ready"];
 
 impl fmt::Display for NodeWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,11 +50,40 @@ impl fmt::Display for NodeWord {
     }
 }
 
+/// Which driver a rollback puts back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RollbackTarget {
+    /// The one that was there before.
+    #[default]
+    Before,
+    /// One of ours that is kept, the newest first.
+    Kept(usize),
+    /// Another maker's.
+    Predecessor,
+}
+
+/// What a person takes upon themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeConsent {
+    /// A configuration that is there and says something else is replaced.
+    pub replace_config: bool,
+    /// Another maker's driver is replaced although this one is not ready.
+    pub although_not_ready: bool,
+}
+
 /// What the person wishes of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeOptions {
     /// The cloud that the configuration names.
     pub cloud: Option<String>,
+    /// The configuration that is to be installed.
+    pub config: Option<PathBuf>,
+    /// A `cloud.conf` that the configuration is to name.
+    pub cloud_config: Option<PathBuf>,
+    /// What is done although something speaks against it.
+    pub consent: NodeConsent,
+    /// Which driver is put back.
+    pub to: RollbackTarget,
     /// Where kubelet looks for plugins.
     pub plugin_dir: Option<PathBuf>,
     /// Where kubelet works.
@@ -74,7 +116,9 @@ pub fn read(words: &[String]) -> NodeResult<(NodeWord, NodeOptions)> {
         match (option, value) {
             ("--dry-run", None) => options.dry_run = true,
             ("--purge", None) => options.purge = true,
-            ("--dry-run" | "--purge", Some(_)) => {
+            ("--replace-config", None) => options.consent.replace_config = true,
+            ("--although-not-ready", None) => options.consent.although_not_ready = true,
+            (flag, Some(_)) if FLAGS.contains(&flag) => {
                 return Err(Stop::misused(format!("{option} takes no value")));
             }
             (_, value) => {
@@ -83,7 +127,26 @@ pub fn read(words: &[String]) -> NodeResult<(NodeWord, NodeOptions)> {
             }
         }
     }
+    agree(&options)?;
     Ok((*word, options))
+}
+
+/// Options that say two things of one.
+fn agree(options: &NodeOptions) -> NodeResult {
+    let both = |one: &str, other: &str| Err(Stop::misused(format!("{one} or {other}, not both")));
+    match options {
+        NodeOptions { config: Some(_), cloud_config: Some(_), .. } => {
+            both("--config", "--cloud-config")
+        }
+        NodeOptions { config: Some(_), cloud: Some(_), .. } => both("--config", "--cloud"),
+        NodeOptions { config: Some(_), kubelet_root: Some(_), .. } => {
+            both("--config", "--kubelet-root")
+        }
+        NodeOptions { cloud_config: Some(_), cloud: Some(cloud), .. } if cloud != "openstack" => {
+            Err(Stop::misused(format!("--cloud-config is of OpenStack, and --cloud says {cloud}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn set(options: &mut NodeOptions, option: &str, value: &str) -> NodeResult {
@@ -106,6 +169,9 @@ fn set(options: &mut NodeOptions, option: &str, value: &str) -> NodeResult {
         "--cloud" => {
             return Err(Stop::misused(format!("--cloud is local or openstack, not {value}")));
         }
+        "--config" => options.config = absolute()?,
+        "--cloud-config" => options.cloud_config = absolute()?,
+        "--to" => options.to = target(value)?,
         "--plugin-dir" => options.plugin_dir = absolute()?.map(|path| path.components().collect()),
         "--kubelet-root" => {
             options.kubelet_root = absolute()?.map(|path| path.components().collect());
@@ -113,6 +179,14 @@ fn set(options: &mut NodeOptions, option: &str, value: &str) -> NodeResult {
         _ => options.binary = absolute()?,
     }
     Ok(())
+}
+
+fn target(value: &str) -> NodeResult<RollbackTarget> {
+    match value {
+        "predecessor" => Ok(RollbackTarget::Predecessor),
+        "1" | "2" | "3" => Ok(RollbackTarget::Kept(value.parse().unwrap_or(1))),
+        _ => Err(Stop::misused(format!("--to is predecessor, 1, 2 or 3, not {value}"))),
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +227,12 @@ mod tests {
             &["install", "--plugin-dir", "/a\nb"],
             &["install", "--kubelet-root=/a\tb"],
             &["verify", "here"],
+            &["rollback", "--to", "4"],
+            &["install", "--to", "1"],
+            &["install", "--although-not-ready=yes"],
+            &["install", "--config", "/a", "--cloud", "local"],
+            &["install", "--config", "/a", "--cloud-config", "/b"],
+            &["install", "--cloud-config", "/b", "--cloud", "local"],
         ] {
             assert_eq!(read_words(words).unwrap_err().status, 2, "{words:?}");
         }

@@ -36,6 +36,12 @@ impl InstallRecord {
         self.0.iter().find(|(one, _)| one == key).map_or("", |(_, value)| value)
     }
 
+    /// Whether it was another maker's driver that was put back.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.get("maker") == "another"
+    }
+
     /// Whether units were installed.
     #[must_use]
     pub fn has_trigger(&self) -> bool {
@@ -65,7 +71,12 @@ impl InstallRecord {
 }
 
 /// Notes what is there now: the driver, and these units and rules.
-pub fn write(site: &Site, plugins: &Plugins, triggers: &[(&str, PathBuf)]) -> NodeResult {
+pub fn write(
+    site: &Site,
+    plugins: &Plugins,
+    is_foreign: bool,
+    triggers: &[(&str, PathBuf)],
+) -> NodeResult {
     let driver = plugins.driver();
     let now = timestamp::text(clock::now());
     let second = now.split('.').next().unwrap_or_default();
@@ -75,6 +86,9 @@ pub fn write(site: &Site, plugins: &Plugins, triggers: &[(&str, PathBuf)]) -> No
         trial::version(&driver),
         site.inside(&plugins.folder).display()
     );
+    if is_foreign {
+        text += "maker=another\n";
+    }
     for (name, place) in triggers {
         if place.is_file() {
             text += &format!("trigger={}  {name}\n", durable::checksum(place)?);

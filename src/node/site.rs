@@ -142,6 +142,12 @@ impl Site {
         self.previous_folder().join("disk")
     }
 
+    /// The driver of another maker that this one took the place of, with its folder.
+    #[must_use]
+    pub fn predecessor(&self) -> PathBuf {
+        self.state().join("predecessor")
+    }
+
     /// A controller-manager's configuration, while there is no driver that it could stand beside.
     #[must_use]
     pub fn kept_hidden_config(&self) -> PathBuf {

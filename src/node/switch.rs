@@ -3,10 +3,10 @@
 //! renamed at the end. What kubelet still runs of the old file it keeps.
 
 use super::console::{NodeResult, Stop};
-use super::durable;
+use super::maker::{self, DriverMaker};
 use super::options::NodeWord;
 use super::site::{Plugins, Site};
-use super::trial;
+use super::{durable, ending, kept_drivers, predecessor, trial};
 use crate::host::files;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
@@ -37,6 +37,17 @@ pub struct NewDriver {
     pub path: Option<PathBuf>,
     /// What it is, for people.
     pub name: &'static str,
+    /// Whether it is another maker's, that was here before: with its own permissions, or as the link that it was.
+    pub foreign: Option<ForeignShape>,
+}
+
+/// How another maker's driver stood in its folder.
+#[derive(Debug)]
+pub struct ForeignShape {
+    /// Its permissions.
+    pub mode: u32,
+    /// Where it led to, if it was a link that still leads to the same.
+    pub link: Option<PathBuf>,
 }
 
 /// One change at a time. Beside the noted driver that is all: what that one left stays.
@@ -62,6 +73,7 @@ pub fn begin(site: &Site, plugins: &Plugins) -> NodeResult<BegunChange> {
         driver.join(".disk"),
         driver.join(".leaving"),
         site.previous_folder().join(".copy"),
+        site.state().join("predecessor.new"),
     ] {
         durable::remove_all(&left)?;
     }
@@ -70,6 +82,7 @@ pub fn begin(site: &Site, plugins: &Plugins) -> NodeResult<BegunChange> {
             change.settled = Some(word);
         }
     }
+    predecessor::move_from_ours(site)?;
     site.step("begun");
     Ok(change)
 }
@@ -102,24 +115,40 @@ fn lock(path: &Path) -> NodeResult<Flock<File>> {
     }
 }
 
-/// Puts a driver in its place, if it is not what is there already.
+/// Puts a driver in its place, if it is not what is there already. It must be `ready` before anything is
+/// changed: that is asked of the copy that would be called.
 pub fn put(
     site: &Site,
     plugins: &Plugins,
     new: &mut NewDriver,
+    ready: impl Fn(DriverMaker, &Path) -> NodeResult,
     before_the_switch: impl FnOnce() -> NodeResult,
 ) -> NodeResult {
     let driver = plugins.driver();
+    let there = maker::of(site, plugins)?;
     // One that cannot be read is replaced.
-    if plugins.is_runnable() && durable::is_same(&mut new.file, &driver).unwrap_or(false) {
+    if is_as_wanted(plugins, new) {
         site.console.say(&format!("{} is what is here already: {}", new.name, driver.display()));
+        ready(there, &driver)?;
         return before_the_switch();
     }
-    if site.options.dry_run
-        && let Some(path) = &new.path
-        && durable::mode(path).is_some_and(|mode| mode & 0o111 != 0)
-    {
-        trial::must_be_driver(path, site.word == NodeWord::Rollback)?;
+    if plugins.driver().is_dir() {
+        return Err(Stop::new(format!(
+            "refused, nothing was changed: {} is a folder, and no driver; move it away",
+            plugins.driver().display()
+        )));
+    }
+    let is_executable = |path: &&PathBuf| durable::mode(path).is_some_and(|mode| mode & 0o111 != 0);
+    if site.options.dry_run {
+        let path = new.path.as_ref().filter(is_executable);
+        if let Some(path) = path {
+            trial::must_be_driver(path, new.foreign.is_some())?;
+        }
+        match (path, &new.path) {
+            (Some(path), _) => ready(there, path)?,
+            (None, None) => ready(there, Path::new("/proc/self/exe"))?,
+            (None, Some(_)) => {}
+        }
     }
     let mut staged = None;
     if site.announces(&format!(
@@ -127,29 +156,35 @@ pub fn put(
         new.name,
         plugins.folder.display()
     )) {
-        staged = Some(stage(site, plugins, &mut new.file)?);
+        let copy = stage(site, plugins, new)?;
+        ready(there, &copy.file)?;
+        staged = Some(copy);
     }
+    keep(site, plugins, there)?;
     before_the_switch()?;
-    if driver.is_file()
-        && site.announces(&format!(
-            "keeping a copy of the old driver as {}",
-            site.previous().display()
-        ))
-    {
-        keep(site, &driver)?;
-    }
     site.step("kept");
     if site.announces(&format!("renaming it to {}", driver.display()))
         && let Some(staged) = staged
     {
+        let _held = ending::hold();
         staged.switch(site, plugins)?;
-    }
-    site.step("switched");
-    if !site.options.dry_run {
-        settle(site, plugins, site.word)?;
+        site.step("switched");
+        if !settle(site, plugins, site.word)? {
+            kept_drivers::forget_the_one_in_place(site, plugins)?;
+        }
     }
     site.step("settled");
     Ok(())
+}
+
+/// Whether the driver in its place is this one, and can be called.
+fn is_as_wanted(plugins: &Plugins, new: &mut NewDriver) -> bool {
+    let driver = plugins.driver();
+    let has_shape = match &new.foreign {
+        None => plugins.is_runnable(),
+        Some(shape) => durable::mode(&driver) == Some(shape.mode),
+    };
+    has_shape && durable::is_same(&mut new.file, &driver).unwrap_or(false)
 }
 
 /// A driver beside its place. What did not get there goes when this is dropped.
@@ -163,21 +198,22 @@ struct StagedDriver {
 impl Drop for StagedDriver {
     fn drop(&mut self) {
         // The next change removes what is left.
-        let _ = durable::remove_all(self.folder.as_ref().unwrap_or(&self.file));
+        let path = self.folder.as_ref().unwrap_or(&self.file);
+        let _ = durable::remove_all(path);
+        ending::end(path);
     }
 }
 
 /// The copy is made in the folder where it will be: a rename is only atomic within a file system, and
 /// what it must be able to run there (noexec, the label of `SELinux`) is tested with it.
-fn stage(site: &Site, plugins: &Plugins, from: &mut File) -> NodeResult<StagedDriver> {
+fn stage(site: &Site, plugins: &Plugins, driver: &mut NewDriver) -> NodeResult<StagedDriver> {
     let folder = plugins.driver_folder();
-    if plugins.driver().is_dir() {
-        return Err(Stop::new(format!("{} is a folder", plugins.driver().display())));
-    }
     let staged = if folder.is_dir() {
+        ending::begin(&folder.join(".disk"));
         StagedDriver { file: folder.join(".disk"), folder: None }
     } else {
         let new = plugins.new_folder();
+        ending::begin(&new);
         durable::make_folder(&plugins.folder, 0o755)?;
         durable::make_folder(&new, 0o755)?;
         let staged = StagedDriver { file: new.join("disk"), folder: Some(new.clone()) };
@@ -187,10 +223,21 @@ fn stage(site: &Site, plugins: &Plugins, from: &mut File) -> NodeResult<StagedDr
         }
         staged
     };
-    durable::copy_open(from, &staged.file, 0o755)?;
+    match &driver.foreign {
+        None => durable::copy_open(&mut driver.file, &staged.file, 0o755)?,
+        Some(ForeignShape { link: Some(link), .. }) => {
+            std::os::unix::fs::symlink(link, &staged.file)
+                .map_err(|error| Stop::new(format!("link {}: {error}", staged.file.display())))?;
+        }
+        Some(shape) => durable::copy_open(&mut driver.file, &staged.file, shape.mode)?,
+    }
+    if driver.foreign.is_some() {
+        // It may read them when it is tested.
+        predecessor::put_files(site, durable::folder_of(&staged.file))?;
+    }
     durable::flush(durable::folder_of(&staged.file))?;
     site.step("staged");
-    trial::must_be_driver(&staged.file, site.word == NodeWord::Rollback)?;
+    trial::must_be_driver(&staged.file, driver.foreign.is_some())?;
     site.step("tested");
     Ok(staged)
 }
@@ -209,14 +256,35 @@ impl StagedDriver {
     }
 }
 
-/// The old driver, until the switch is made; only then it takes the place of the one before it.
-fn keep(site: &Site, driver: &Path) -> NodeResult {
+/// What is there is kept until it is known that it may go: another maker's in its own place, ours among the
+/// former ones. One of ours that does not answer any more is of no use for a rollback.
+fn keep(site: &Site, plugins: &Plugins, there: DriverMaker) -> NodeResult {
+    let driver = plugins.driver();
+    let place = match there {
+        DriverMaker::None => return Ok(()),
+        DriverMaker::Foreign => site.predecessor(),
+        DriverMaker::Ours => site.previous(),
+        DriverMaker::Damaged => site.previous_folder().join("disk.damaged"),
+    };
+    if !driver.is_file()
+        || !site.announces(&format!("keeping a copy of the old driver as {}", place.display()))
+    {
+        return Ok(());
+    }
+    if there == DriverMaker::Foreign {
+        return predecessor::keep(site, plugins).map_err(|stop| {
+            Stop::new(format!(
+                "refused, nothing was changed: the old driver cannot be kept: {}",
+                stop.text
+            ))
+        });
+    }
     let folder = site.previous_folder();
     durable::make_folder(&folder, 0o700)?;
     let copy = folder.join(".copy");
-    durable::copy(driver, &copy)?;
-    durable::rename(&copy, &leaving(site, site.word))?;
-    Ok(())
+    durable::copy(&driver, &copy)?;
+    let to = if there == DriverMaker::Ours { leaving(site, site.word) } else { place };
+    Ok(durable::rename(&copy, &to)?)
 }
 
 /// An upgrade is an install; a rollback that was interrupted must not be made a second time, which
@@ -237,6 +305,6 @@ fn settle(site: &Site, plugins: &Plugins, word: NodeWord) -> NodeResult<bool> {
         files::remove_if_there(&leaving)?;
         return Ok(false);
     }
-    durable::rename(&leaving, &site.previous())?;
+    kept_drivers::take_in(site, plugins, &leaving)?;
     Ok(true)
 }

@@ -26,11 +26,30 @@ pub fn ask(driver: &Path, words: &[&str]) -> Result<ProgramOutput> {
     tool::launch(driver, words, &nothing, Deadline::after(PATIENCE))
 }
 
-/// Its version; nothing of one that does not tell.
+/// Its version; nothing of one that does not tell. Of a script it is not asked: what that does with a word
+/// that it does not know is its own.
 #[must_use]
 pub fn version(driver: &Path) -> String {
+    if !first_bytes(driver).starts_with(MAGIC) {
+        return String::new();
+    }
     let answer = ask(driver, &["--version"]).map(|answer| answer.text);
     answer.unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+}
+
+/// Whether it is a script.
+#[must_use]
+pub fn is_script(driver: &Path) -> bool {
+    first_bytes(driver).starts_with(b"#!")
+}
+
+/// Whether it is a version of this driver: another maker's program may have its name, and a version.
+#[must_use]
+pub fn is_ours(driver: &Path) -> bool {
+    const HELP: &str = "FlexVolume driver for cloud block disks";
+    let says = |words: &[&str]| ask(driver, words).map(|answer| answer.text).unwrap_or_default();
+    is_version(&version(driver))
+        && (says(&["init"]).trim_end() == ANSWER_TO_INIT || says(&["--help"]).contains(HELP))
 }
 
 /// Whether all volumes can be healed by it: not by what was there before this driver, which would take
@@ -52,9 +71,8 @@ pub fn must_be_driver(file: &Path, is_before: bool) -> NodeResult {
 
 fn what_is_wrong(file: &Path, is_before: bool) -> Option<String> {
     let head = first_bytes(file);
-    let before = |answer: &str| answer.contains("\"status\"") && answer.contains("\"Success\"");
     if is_before && head.starts_with(b"#!") {
-        return asked(file, "init", before);
+        return asked_before(file);
     }
     if !head.starts_with(MAGIC) {
         let begin = digits_of(&head[..head.len().min(4)]);
@@ -66,10 +84,24 @@ fn what_is_wrong(file: &Path, is_before: bool) -> Option<String> {
         return Some("is for another kind of processor".to_owned());
     }
     if is_before {
-        return asked(file, "init", before);
+        return asked_before(file);
     }
     asked(file, "init", |answer| answer == ANSWER_TO_INIT)
         .or_else(|| asked(file, "--version", is_version))
+}
+
+/// As kubelet asks it: one JSON value, on as many lines as it likes.
+fn asked_before(file: &Path) -> Option<String> {
+    let answer = match ask(file, &["init"]) {
+        Ok(answer) => answer,
+        Err(error) => return Some(format!("failed at init: {}", error.cause)),
+    };
+    if answer.status != Some(0) {
+        return Some(format!("failed at init: {}", printable(&answer.text)));
+    }
+    let status = |value: serde_json::Value| value["status"].as_str() == Some("Success");
+    let is_right = serde_json::from_str(&answer.text).is_ok_and(status);
+    (!is_right).then(|| format!("answered init with: {}", printable(&answer.text)))
 }
 
 /// `disk 1.2`, whatever follows.

@@ -1,8 +1,9 @@
 //! Takes the driver away: not while kubelet needs it, and nothing that is another's.
 
 use super::console::{NodeResult, Stop, lines};
+use super::maker::{self, DriverMaker};
 use super::site::{Plugins, Site};
-use super::{durable, pages, plugin_folder, record, switch, trigger, users};
+use super::{durable, pages, plugin_folder, predecessor, record, switch, trigger, users};
 use crate::host::files;
 use std::fs;
 use std::path::Path;
@@ -15,8 +16,12 @@ pub fn run(site: &Site) -> NodeResult {
     }
     let _change = switch::begin(site, &plugins)?;
     let folder = plugins.driver_folder();
-    if folder.is_dir() {
-        refuse_what_is_not_ours(&plugins)?;
+    if maker::of(site, &plugins)? == DriverMaker::Foreign {
+        site.console
+            .say(&format!("{} stays: it is another maker's driver", plugins.driver().display()));
+        trigger::remove(site)?;
+    } else if folder.is_dir() {
+        refuse_what_is_not_ours(site, &plugins)?;
         refuse_while_in_use(site, &plugins)?;
         trigger::remove(site)?;
         if site.announces(&format!("removing {}", folder.display())) {
@@ -33,6 +38,12 @@ pub fn run(site: &Site) -> NodeResult {
     }
     if site.options.purge {
         return purge(site);
+    }
+    if predecessor::is_kept(site) {
+        site.console.say(&format!(
+            "kept: {}; to put it back: disk node rollback --to predecessor; --purge removes it",
+            predecessor::told(site)
+        ));
     }
     site.console.say(&format!(
         "kept: {}, {} and {} (--purge removes the first two)",
@@ -61,7 +72,13 @@ fn remove_beside(site: &Site, plugins: &Plugins, other: &Path) -> NodeResult {
         )));
     }
     let _change = switch::begin_beside(site, plugins)?;
-    refuse_what_is_not_ours(plugins)?;
+    if maker::of(site, plugins)? == DriverMaker::Foreign {
+        return Err(Stop::new(format!(
+            "refused, nothing was removed: {} is another maker's driver",
+            plugins.driver().display()
+        )));
+    }
+    refuse_what_is_not_ours(site, plugins)?;
     refuse_while_in_use(site, plugins)?;
     if site.announces(&format!("removing {}", folder.display())) {
         remove_driver(site, plugins)?;
@@ -72,7 +89,7 @@ fn remove_beside(site: &Site, plugins: &Plugins, other: &Path) -> NodeResult {
 
 /// What would keep the folder, found before anything is removed: to kubelet a folder without a driver
 /// is a broken one.
-fn refuse_what_is_not_ours(plugins: &Plugins) -> NodeResult {
+fn refuse_what_is_not_ours(site: &Site, plugins: &Plugins) -> NodeResult {
     let folder = plugins.driver_folder();
     if folder.is_symlink() {
         return Err(Stop::new(format!(
@@ -84,6 +101,7 @@ fn refuse_what_is_not_ours(plugins: &Plugins) -> NodeResult {
     let ours = ["disk", ".disk", ".leaving", ".config.toml"];
     let mut others = durable::entries(&folder)?;
     others.retain(|path| ours.iter().all(|name| path.file_name() != Some(name.as_ref())));
+    others.retain(|path| !predecessor::has_same(site, plugins, path));
     if others.is_empty() {
         return Ok(());
     }
@@ -130,6 +148,11 @@ fn remove_driver(site: &Site, plugins: &Plugins) -> NodeResult {
         durable::move_to(&hidden, &site.kept_hidden_config())?;
     }
     files::remove_if_there(&leaving)?;
+    for path in durable::entries(&folder)? {
+        if predecessor::has_same(site, plugins, &path) {
+            durable::remove_all(&path)?;
+        }
+    }
     fs::remove_dir(&folder).map_err(|error| {
         let folder = folder.display();
         Stop::new(if error.kind() == std::io::ErrorKind::DirectoryNotEmpty {

@@ -30,6 +30,14 @@ pub fn find(site: &Site, plugins: &Plugins) -> NodeResult<Vec<String>> {
     Ok(mounted.chain(calls(site, plugins)).collect())
 }
 
+/// Volumes that are mounted for a kubelet, and not where this process is.
+pub fn seen_by_kubelet_alone(site: &Site, pid: u32) -> NodeResult<Vec<PathBuf>> {
+    let ours = volumes(&site.proc.join("self"))?;
+    let mut theirs = volumes(&site.proc.join(pid.to_string()))?;
+    theirs.retain(|place| !ours.contains(place));
+    Ok(theirs)
+}
+
 /// A table that cannot be read is no empty table.
 fn volumes(process: &Path) -> NodeResult<Vec<PathBuf>> {
     let path = process.join("mountinfo");

@@ -2,7 +2,7 @@
 
 use super::console::{NodeResult, Stop};
 use super::site::{Plugins, Site};
-use super::{durable, plugin_folder, record, trigger};
+use super::{durable, plugin_folder, predecessor, readiness, record, trigger};
 use std::path::Path;
 
 /// The whole word.
@@ -23,7 +23,15 @@ pub fn run(site: &Site) -> NodeResult {
         return Err(differs(&drift));
     }
     let folder = plugins.driver_folder();
-    site.console.say(&format!("as installed: {} in {}", record.get("version"), folder.display()));
+    let what = if record.is_foreign() { "the predecessor" } else { record.get("version") };
+    site.console.say(&format!("as installed: {what} in {}", folder.display()));
+    if record.is_foreign() {
+        return Ok(());
+    }
+    // The driver is in its place: what it lacks is no difference, but it must not look well either.
+    for line in readiness::lacks(site, &plugins) {
+        site.console.warn(&format!("calls that need the cloud fail: {line}"));
+    }
     Ok(())
 }
 
@@ -52,7 +60,7 @@ fn of_driver(plugins: &Plugins, record: &record::InstallRecord) -> Vec<String> {
         )),
         Err(why) => drift.push(format!("the driver cannot be compared: {why}")),
     }
-    if !plugins.is_runnable() {
+    if !plugins.is_runnable() && !record.is_foreign() {
         drift.push(format!("{shown} has other permissions than 0755"));
     }
     drift
@@ -64,6 +72,8 @@ fn of_folders(site: &Site, plugins: &Plugins) -> NodeResult<Vec<String>> {
     let mut seen = durable::entries(&folder)?;
     // kubelet does not see hidden names in there.
     seen.retain(|path| !has_start(path, ".") && *path != plugins.driver());
+    // The predecessor's own files, which a call of it that still runs may read.
+    seen.retain(|path| !predecessor::has_same(site, plugins, path));
     let beside = durable::entries(&plugins.folder)?;
     let is_of_us = |path: &&std::path::PathBuf| {
         **path != folder && (has_start(path, "incloud~disk") || has_start(path, ".incloud~disk"))

@@ -1,16 +1,28 @@
 //! A word on a machine, from its reading to its exit status.
 
+use super::configuring::BroughtConfiguration;
 use super::console::{Console, NodeResult, Stop};
 use super::options::{self, NodeWord};
 use super::site::{OwnProgram, Site};
-use super::{install, uninstall, verify};
+use super::{ending, install, uninstall, verify};
 use crate::host::machine;
+use crate::model::error::Result;
 use nix::sys::stat::{Mode, umask};
+
+/// A configuration that the words name; nothing if they name none.
+pub type Brought = Option<Result<BroughtConfiguration>>;
+
+/// Reads what the words name where the program was called. Words that are wrong are told later.
+#[must_use]
+pub fn brought(words: &[String]) -> Brought {
+    let (_, options) = options::read(words).ok()?;
+    options.config.map(|path| BroughtConfiguration::read(&path))
+}
 
 /// Does what the words say; answers the exit status.
 #[must_use]
-pub fn run(words: &[String], own: OwnProgram, console: Console) -> u8 {
-    match perform(words, own, console) {
+pub fn run(words: &[String], own: OwnProgram, brought: Brought, console: Console) -> u8 {
+    match perform(words, own, brought, console) {
         Ok(()) => 0,
         Err(stop) => {
             console.warn(&stop.text);
@@ -19,8 +31,9 @@ pub fn run(words: &[String], own: OwnProgram, console: Console) -> u8 {
     }
 }
 
-fn perform(words: &[String], own: OwnProgram, console: Console) -> NodeResult {
+fn perform(words: &[String], own: OwnProgram, brought: Brought, console: Console) -> NodeResult {
     let (word, options) = options::read(words)?;
+    let brought = brought.transpose()?;
     // What others are to read is made for all, whatever the person's habit is.
     umask(Mode::S_IWGRP | Mode::S_IWOTH);
     let site = Site::new(word, options, console);
@@ -30,8 +43,11 @@ fn perform(words: &[String], own: OwnProgram, console: Console) -> NodeResult {
             "{word} changes this machine, which needs root: sudo ./install.sh {word}"
         )));
     }
+    if changes {
+        ending::watch();
+    }
     match word {
-        NodeWord::Install | NodeWord::Upgrade => install::run(&site, own),
+        NodeWord::Install | NodeWord::Upgrade => install::run(&site, own, brought.as_ref()),
         NodeWord::Rollback => install::roll_back(&site),
         NodeWord::Verify => verify::run(&site),
         NodeWord::Uninstall => uninstall::run(&site),

@@ -53,7 +53,17 @@ impl Configured {
         verb: &str,
         work: impl FnOnce(&Driver<'_>) -> Result<T>,
     ) -> Result<T> {
-        let deadline = Deadline::after(PATIENCE);
+        self.with_patient_driver(verb, PATIENCE, work)
+    }
+
+    /// The same, and the cloud may take so long.
+    pub(super) fn with_patient_driver<T>(
+        &self,
+        verb: &str,
+        patience: Duration,
+        work: impl FnOnce(&Driver<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let deadline = Deadline::after(patience);
         let setting = app::setting(&self.config, self.origin.as_deref(), verb, deadline);
         wiring::with_driver(&setting, work)
     }

@@ -84,6 +84,8 @@ fn once(root: &Path, words: &[String], console: Console) -> Result<u8> {
         return Err(no_root(root));
     }
     let own = own_program()?;
+    // Named where this was called: the machine's root may be another one.
+    let brought = work::brought(words);
     if root != Path::new("/") {
         // The machine's root may be mounted without its /dev.
         tool::keep_nothing()?;
@@ -91,7 +93,7 @@ fn once(root: &Path, words: &[String], console: Console) -> Result<u8> {
             .and_then(|()| nix::unistd::chdir("/"))
             .map_err(|errno| Error::io(format!("enter {}", root.display()), &errno.into()))?;
     }
-    Ok(work::run(words, own, console))
+    Ok(work::run(words, own, brought, console))
 }
 
 /// The program that runs: of an unpacked release it must be the one that was packed.

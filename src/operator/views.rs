@@ -55,7 +55,7 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
             });
             history::run(arguments, names.transpose()?, &configured.config, stage)
         }
-        Looking::Doctor { json } => doctor::run(&configured, *json, stage),
+        Looking::Doctor { json, only } => doctor::run(&configured, *json, *only, stage),
         Looking::Report(arguments) => report::run(arguments, configured, stage),
         Looking::Completions { .. } | Looking::Man { .. } => Ok(0),
     }

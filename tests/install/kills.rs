@@ -11,7 +11,7 @@ use std::time::Instant;
 const MOMENTS: u32 = 60;
 
 /// The steps of an install, in their order.
-const STEPS: [&str; 9] = [
+pub const STEPS: [&str; 9] = [
     "begun",
     "staged",
     "tested",
@@ -24,12 +24,15 @@ const STEPS: [&str; 9] = [
 ];
 
 /// Whether the new driver is in its place once this step is reached.
-fn is_switched(step: &str) -> bool {
+pub fn is_switched(step: &str) -> bool {
     ["switched", "settled", "triggered", "noted"].contains(&step)
 }
 
 /// And those of its uninstall.
 const LAST_STEPS: [&str; 2] = ["untriggered", "removed"];
+
+/// And those of what is kept of drivers before: tried in `predecessor.rs`.
+const KEEPING: [&str; 2] = ["copied", "moved"];
 
 #[test]
 fn no_step_is_left_out() {
@@ -42,7 +45,7 @@ fn no_step_is_left_out() {
     }
     steps.sort_unstable();
     steps.dedup();
-    let mut tried = [&STEPS[..], &LAST_STEPS].concat();
+    let mut tried = [&STEPS[..], &LAST_STEPS, &KEEPING].concat();
     tried.sort_unstable();
     assert_eq!(steps, tried);
 }

@@ -23,6 +23,8 @@ mod folders;
 mod kills;
 mod node;
 mod pages;
+mod predecessor;
+mod readiness;
 mod refusals;
 mod releases;
 mod switching;

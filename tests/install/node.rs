@@ -12,13 +12,13 @@ use std::time::Duration;
 
 const DRIVER: &str = "usr/libexec/kubernetes/kubelet-plugins/volume/exec/incloud~disk/disk";
 
-struct Scene {
+pub struct Scene {
     folder: tempfile::TempDir,
 }
 
 impl Scene {
     /// A driver as an image has it, and a machine's root.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let scene = Self { folder: tempfile::tempdir().unwrap() };
         for folder in ["usr", "run", "var"] {
             fs::create_dir_all(scene.root().join(folder)).unwrap();
@@ -33,19 +33,19 @@ impl Scene {
         scene
     }
 
-    fn image(&self) -> PathBuf {
+    pub fn image(&self) -> PathBuf {
         self.folder.path().join("image/disk")
     }
 
-    fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         self.folder.path().join("machine")
     }
 
-    fn driver(&self) -> PathBuf {
+    pub fn driver(&self) -> PathBuf {
         self.root().join(DRIVER)
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.image());
         command.args(["node", "--root"]).arg(self.root()).args(words);
         for name in ["DESTDIR", "INSTALL_PROC", "INSTALL_SEAM", "INSTALL_SYSTEMD"] {
@@ -54,7 +54,7 @@ impl Scene {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    pub fn run(&self, words: &[&str]) -> Output {
         self.command(words).output().unwrap()
     }
 

@@ -98,7 +98,8 @@ fn a_call_that_runs_keeps_its_driver() {
     machine.installed(&machine.make_driver("a"));
     assert!(call.try_wait().unwrap().is_none(), "the old call still runs");
     machine.answers();
-    assert!(is_same(&machine.previous(), std::path::Path::new("/bin/sleep")));
+    let kept = machine.at("var/lib/incloud-disk/predecessor/incloud~disk/disk");
+    assert!(is_same(&kept, std::path::Path::new("/bin/sleep")));
     call.kill().unwrap();
     call.wait().unwrap();
 }

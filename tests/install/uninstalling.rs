@@ -209,6 +209,12 @@ fn what_is_of_another_driver_stays() {
     }
     let said = fails(&mut uninstall(&machine.base().join("typo"), &[]));
     assert!(said.contains("what is installed is in"), "{said}");
+    // Nor is another maker's driver removed.
+    let foreign = machine.base().join("foreign/incloud~disk");
+    fs::create_dir_all(&foreign).unwrap();
+    must(Command::new("cp").arg("/bin/true").arg(foreign.join("disk")));
+    let said = fails(&mut uninstall(&machine.base().join("foreign"), &[]));
+    assert!(said.contains("is another maker's driver"), "{said}");
     must(&mut uninstall(&machine.plugins(), &[]));
     assert!(names_in(&machine.plugins()).is_empty());
     assert!(machine.config().exists() && other.join("incloud~disk/disk").exists());

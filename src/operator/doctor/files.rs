@@ -27,7 +27,7 @@ pub(super) fn look(configured: &Configured, kubelet: Option<&Kubelet>) -> Vec<Fi
 }
 
 /// Files that hold secrets, or say where they are.
-fn credentials(configured: &Configured) -> Vec<Finding> {
+pub(super) fn credentials(configured: &Configured) -> Vec<Finding> {
     const CHECK: &str = "credentials";
     let access = &configured.config.openstack;
     let has_secrets = configured.config.cloud.kind.is_some_and(CloudKind::has_secrets);

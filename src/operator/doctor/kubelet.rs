@@ -136,7 +136,7 @@ fn is_this_program(driver: &Path) -> Option<bool> {
     Some(std::fs::read(driver).ok()? == std::fs::read(this).ok()?)
 }
 
-fn root(kubelet: &Kubelet, configured: &Configured) -> Finding {
+pub(super) fn root(kubelet: &Kubelet, configured: &Configured) -> Finding {
     const CHECK: &str = "kubelet root";
     let root: &PathBuf = &kubelet.root_dir;
     match &configured.config.paths.kubelet_root {

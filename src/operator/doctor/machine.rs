@@ -152,7 +152,7 @@ fn kernel(method: Method) -> Finding {
     }
 }
 
-fn sight(driver: &Driver<'_>) -> Finding {
+pub(super) fn sight(driver: &Driver<'_>) -> Finding {
     const CHECK: &str = "sight";
     match driver.ports.census.sight() {
         Answer::Told(()) => Finding::ok(CHECK, "every process of this machine can be seen"),

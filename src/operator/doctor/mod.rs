@@ -4,10 +4,13 @@ mod cloud;
 mod files;
 mod kubelet;
 mod machine;
+mod takeover;
+mod written;
 
 use super::configured::Configured;
 use super::status;
 use super::terminal::{Paint, Stage, hanging};
+use crate::cli::views::DoctorPart;
 use crate::cloud::Trouble;
 use crate::driver::Driver;
 use crate::model::error::Result;
@@ -27,8 +30,17 @@ struct Report<'a> {
 }
 
 /// Looks at everything; the exit status tells the worst.
-pub(super) fn run(configured: &Configured, json: bool, stage: &mut Stage<'_>) -> Result<u8> {
-    let findings = findings(configured);
+pub(super) fn run(
+    configured: &Configured,
+    json: bool,
+    only: Option<DoctorPart>,
+    stage: &mut Stage<'_>,
+) -> Result<u8> {
+    let findings = match only {
+        None => findings(configured),
+        Some(DoctorPart::Configuration) => written::look(configured),
+        Some(DoctorPart::Takeover) => takeover::look(configured),
+    };
     if json {
         stage.say_json(&Report { format: 1, worst: worst(&findings), findings: &findings })?;
     } else {
@@ -43,7 +55,7 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
     let system = System::default();
     let all_kubelets = system.kubelets();
     let running = ours(&all_kubelets);
-    let mut all = vec![configuration(configured)];
+    let mut all = vec![written::configuration(configured)];
     all.extend(kubelet::look(&all_kubelets, configured));
     all.extend(machine::look(&system));
     all.extend(files::look(configured, running));
@@ -70,25 +82,6 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
         )),
     }
     all
-}
-
-fn configuration(configured: &Configured) -> Finding {
-    const CHECK: &str = "configuration";
-    match (&configured.trouble, &configured.origin) {
-        (Some(error), _) => Finding::error(
-            CHECK,
-            error.cause.clone(),
-            error.hint.clone().unwrap_or_else(|| {
-                "every call that is not init fails until it is right".to_owned()
-            }),
-        ),
-        (None, Some(origin)) => Finding::ok(CHECK, origin.display().to_string()),
-        (None, None) => Finding::error(
-            CHECK,
-            "there is no configuration",
-            "sudo ./install.sh install --cloud openstack writes one; examples/config.toml shows every key",
-        ),
-    }
 }
 
 /// The volumes that are not well: by the same verdict as everywhere.

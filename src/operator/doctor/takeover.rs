@@ -1,0 +1,117 @@
+//! What a driver needs before it takes the place of another maker's: what is written, the cloud, and each
+//! volume that is mounted now. Until then the old driver is the better one.
+
+use super::{cloud, files, kubelet, machine, written};
+use crate::driver::Driver;
+use crate::model::report::facts::{CloudFact, MountFact, MountedOn, Role};
+use crate::model::report::finding::{Finding, Level};
+use crate::model::text::several;
+use crate::node::kubelet::ours;
+use crate::node::system::System;
+use crate::operator::configured::Configured;
+use crate::operator::status::{self, Row};
+use std::time::Duration;
+
+/// How long the cloud may take: no call of kubelet's waits for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All of it.
+pub(super) fn look(configured: &Configured) -> Vec<Finding> {
+    let mut found = written::look(configured);
+    if found.iter().any(|one| one.level == Level::Error) {
+        return found;
+    }
+    found.extend(files::credentials(configured));
+    found.extend(ours(&System::default().kubelets()).map(|one| kubelet::root(one, configured)));
+    let seen = configured.with_patient_driver("doctor", PATIENCE, |driver| {
+        let mut found = cloud::look(driver);
+        // A cloud that says nothing says nothing of each volume: once is enough.
+        if found.iter().all(|one| one.level != Level::Error) {
+            found.extend(mounted(driver, configured));
+        }
+        found.push(machine::sight(driver));
+        Ok(found)
+    });
+    match seen {
+        Ok(more) => found.extend(more),
+        Err(error) => found.push(Finding::error(
+            "driver",
+            error.cause,
+            error.hint.unwrap_or_else(|| "put that right, and look again".to_owned()),
+        )),
+    }
+    found
+}
+
+/// Each volume that is mounted in a folder of kubelet's: it must be known, attached here, and the disk
+/// under its mounts must be its own.
+fn mounted(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
+    const CHECK: &str = "volumes";
+    if let Err(error) = driver.ports.mounts.table() {
+        return vec![Finding::error(CHECK, error.cause, "is /proc mounted?")];
+    }
+    let status = status::look(driver, &configured.config, &[], &[]);
+    let rows: Vec<_> = status.volumes.iter().filter(|row| kubelets(row).next().is_some()).collect();
+    let mut found: Vec<_> = rows
+        .iter()
+        .filter_map(|row| doubt(row, status.cloud_silence.as_deref()))
+        .map(|(what, fix)| Finding::error(CHECK, what, fix))
+        .collect();
+    if found.is_empty() {
+        let count = several(rows.len(), "volume is", "volumes are");
+        found.push(Finding::ok(CHECK, format!("{count} mounted, and this driver knows each")));
+    }
+    found
+}
+
+fn kubelets(row: &Row) -> impl Iterator<Item = &MountFact> {
+    row.facts.mounts.iter().filter(|mount| matches!(mount.role, Role::Global | Role::Pod))
+}
+
+/// Why a volume could not be left to this driver, and what ends that.
+fn doubt(row: &Row, silence: Option<&str>) -> Option<(String, String)> {
+    let place = kubelets(row).next()?.place.display();
+    let Some(id) = &row.facts.id else {
+        return Some((
+            format!("which volume is mounted at {place} cannot be told by its disk"),
+            "is it a volume of the cloud that the configuration names? Else end its pod, and let \
+             kubelet unmount it"
+                .to_owned(),
+        ));
+    };
+    let volume = format!("{id}, which is mounted at {place},");
+    match &row.facts.cloud {
+        CloudFact::Known(view) if view.is_here => {}
+        CloudFact::Known(_) => {
+            return Some((
+                format!("{volume} is not attached to this machine, as the cloud says"),
+                format!(
+                    "disk explain {id}: where the cloud has it; node.server_id says which server this is"
+                ),
+            ));
+        }
+        CloudFact::Missing => {
+            return Some((
+                format!("{volume} is not known to the cloud"),
+                "is it the cloud, the project and the region of this volume that the configuration names?".to_owned(),
+            ));
+        }
+        CloudFact::Unknown { why } => {
+            let why = silence.unwrap_or(why);
+            return Some((
+                format!("of {volume} the cloud says nothing: {why}"),
+                "let the cloud answer".to_owned(),
+            ));
+        }
+    }
+    let is_right = |mount: &MountFact| mount.on == MountedOn::Disk;
+    if row.facts.disk.proven().is_some() && kubelets(row).all(is_right) {
+        return None;
+    }
+    let verdict = &row.verdict;
+    let fix = verdict.next.clone().or_else(|| verdict.command.clone());
+    Some((
+        format!("{volume} is {}: {}", verdict.health, verdict.because),
+        fix.unwrap_or_else(|| format!("disk explain {id}")),
+    ))
+}

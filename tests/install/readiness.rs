@@ -1,0 +1,406 @@
+//! Another maker's driver is replaced only by one that is ready on this machine. The machine is a root of its
+//! own with the real kernel's files in it, and the local cloud.
+
+use crate::machine::text_of;
+use crate::node::Scene;
+use crate::support::{DISK, detach_loops_below, private_mounts, with_files};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SCRIPT: &str = "#!/bin/sh\necho '{\"status\":\"Success\"}'\n";
+const VOLUME: &str = "8b0cc218-640f-44f3-8288-d7b57835a084";
+const PV: &str = "pvc-1";
+
+/// A machine on which another maker's driver is in place.
+struct Node {
+    scene: Scene,
+    places: Vec<PathBuf>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let scene = Scene::new();
+        let mut node = Self { scene, places: Vec::new() };
+        for folder in ["proc", "sys", "dev"] {
+            let place = node.root().join(folder);
+            fs::create_dir(&place).unwrap();
+            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+            mount(Some(&Path::new("/").join(folder)), &place, None::<&str>, flags, None::<&str>)
+                .unwrap();
+            node.places.push(place);
+        }
+        with_files(|| fs::copy(DISK, node.root().join("usr/disk")).unwrap());
+        node.write("usr/libexec/kubernetes/kubelet-plugins/volume/exec/incloud~disk/disk", SCRIPT);
+        node
+    }
+
+    fn root(&self) -> PathBuf {
+        self.scene.root()
+    }
+
+    fn config(&self) -> PathBuf {
+        self.root().join("etc/incloud-disk/config.toml")
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.root().join(path);
+        with_files(|| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        });
+        path
+    }
+
+    /// A configuration of the local cloud, outside of the machine's root as an image has it.
+    fn brought(&self, more: &str) -> String {
+        let path = self.root().parent().unwrap().join("brought.toml");
+        let text = format!("[cloud]\nkind = \"local\"\n[node]\nname = \"n1\"\n{more}");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The driver on the machine, with what the local cloud of it needs.
+    #[track_caller]
+    fn disk(&self, words: &[&str]) -> String {
+        let config = self.write("run/c.toml", "[cloud]\nkind = \"local\"\n[node]\nname = \"n1\"\n");
+        let mut command = Command::new("chroot");
+        command.arg(self.root()).arg("/usr/disk").args(words);
+        let output = command.env("INCLOUD_DISK_CONFIG", "/run/c.toml").output().unwrap();
+        fs::remove_file(config).unwrap();
+        assert!(output.status.success(), "{words:?}: {}", text_of(&output));
+        text_of(&output)
+    }
+
+    /// A volume that the predecessor mounted: nothing of it is remembered.
+    #[track_caller]
+    fn mounted_volume(&mut self) -> PathBuf {
+        self.disk(&["local", "create", VOLUME, "--size", "64M"]);
+        let options = format!(
+            "{{\"kubernetes.io/pvOrVolumeName\":\"{PV}\",\"kubernetes.io/readwrite\":\"rw\",\"volumeID\":\"{VOLUME}\"}}"
+        );
+        self.disk(&["attach", &options, "n1"]);
+        let link =
+            self.root().join(format!("var/lib/incloud-disk/local/by-id/virtio-{}", &VOLUME[..20]));
+        let device = fs::read_link(link).unwrap();
+        for folder in ["volumes", "names"] {
+            let _ = fs::remove_dir_all(self.root().join("var/lib/incloud-disk").join(folder));
+        }
+        let _ = fs::remove_dir_all(self.root().join("run/incloud-disk"));
+        let made = Command::new("mkfs.ext4").arg("-q").arg(&device).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let place = self.root().join(format!(
+            "var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/{PV}"
+        ));
+        fs::create_dir_all(&place).unwrap();
+        mount(Some(&device), &place, Some("ext4"), MsFlags::empty(), None::<&str>).unwrap();
+        self.places.push(place);
+        device
+    }
+
+    /// `install` with these words; its exit status and what it said.
+    fn install(&self, words: &[&str]) -> (i32, String) {
+        let output = self.scene.run(&[&["install"], words].concat());
+        (output.status.code().unwrap(), text_of(&output))
+    }
+
+    /// The predecessor is there, and nothing else.
+    #[track_caller]
+    fn is_unchanged(&self, said: &str) {
+        assert!(said.contains("refused, nothing was changed"), "{said}");
+        assert_eq!(fs::read_to_string(self.scene.driver()).unwrap(), SCRIPT);
+        assert!(!self.config().exists());
+        let folder = self.scene.driver();
+        let names = crate::machine::names_in(folder.parent().unwrap());
+        assert_eq!(names, ["disk"]);
+        let state = self.root().join("var/lib/incloud-disk");
+        let left = crate::machine::names_in(&state);
+        let left: Vec<_> = left
+            .iter()
+            .filter(|name| !["local", ".install.lock"].contains(&name.as_str()))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for place in self.places.iter().rev() {
+            let _ = umount2(place, MntFlags::MNT_DETACH);
+        }
+        detach_loops_below(&self.root());
+    }
+}
+
+#[test]
+fn without_a_configuration_or_credentials_the_predecessor_stays() {
+    if !private_mounts("without_a_configuration_or_credentials_the_predecessor_stays") {
+        return;
+    }
+    let node = Node::new();
+    for (words, wanted) in [
+        (
+            &[][..],
+            &["there is no /etc/incloud-disk/config.toml yet", "to do: write one, and name it"][..],
+        ),
+        (&["--cloud", "openstack"], &["there is no /etc/", "to do: write one"]),
+    ] {
+        let (status, said) = node.install(words);
+        assert_eq!(status, 1, "{said}");
+        assert!(wanted.iter().all(|one| said.contains(one)), "{said}");
+        assert!(said.contains("--although-not-ready"), "{said}");
+        node.is_unchanged(&said);
+        // The plan says it too.
+        let (status, said) = node.install(&[words, &["--dry-run"]].concat());
+        assert!(status == 1 && wanted.iter().all(|one| said.contains(one)), "{said}");
+    }
+    // What is there, and lacks the credentials.
+    node.write("etc/incloud-disk/config.toml", "[cloud]\nkind = \"openstack\"\n");
+    let (status, said) = node.install(&[]);
+    assert!(status == 1 && said.contains("to do: write [openstack]"), "{said}");
+    fs::remove_file(node.config()).unwrap();
+    node.is_unchanged(&said);
+    // One that cannot be read, and one that names a cloud that does not answer.
+    let brought = node.brought("kynd = 1\n");
+    let (status, said) = node.install(&["--config", &brought]);
+    assert!(status == 1 && said.contains("brought.toml: line 5"), "{said}");
+    node.is_unchanged(&said);
+    let brought = node.root().parent().unwrap().join("other.toml");
+    let text = "[cloud]\nkind = \"openstack\"\n[openstack]\nauth_url = \"http://127.0.0.1:9/v3\"\n\
+                user_id = \"u\"\npassword = \"s3cret\"\nproject_id = \"p\"\nmetadata_url = \"none\"\n";
+    fs::write(&brought, text).unwrap();
+    let (status, said) = node.install(&["--config", brought.to_str().unwrap()]);
+    assert!(status == 1 && said.contains("cloud: ") && said.contains("to do: "), "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
+    node.is_unchanged(&said);
+    // In any case: with what it costs said, and the verdict at the end.
+    let (status, said) = node.install(&["--cloud", "openstack", "--although-not-ready"]);
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains("takes its place all the same"), "{said}");
+    assert!(
+        said.lines().any(|line| line.starts_with("disk: the driver is in place, and not well")),
+        "{said}"
+    );
+    let output = node.scene.run(&["verify"]);
+    let said = text_of(&output);
+    assert!(output.status.success() && said.contains("as installed: disk "), "{said}");
+    assert!(said.contains("calls that need the cloud fail: no OpenStack credentials"), "{said}");
+}
+
+#[test]
+fn a_configuration_is_tried_and_installed_for_root_alone() {
+    if !private_mounts("a_configuration_is_tried_and_installed_for_root_alone") {
+        return;
+    }
+    let node = Node::new();
+    let brought = node.brought("");
+    let (status, said) = node.install(&["--config", &brought, "--dry-run"]);
+    assert!(status == 0 && said.contains("it would set: cloud.kind, node.name"), "{said}");
+    assert!(!node.config().exists());
+    let (status, said) = node.install(&["--config", &brought]);
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains("it is ready"), "{said}");
+    // Which other processes are told by their ends: the last line is the doctor's.
+    let last = said.lines().last().unwrap();
+    assert!(last.contains("the driver is in place"), "{said}");
+    let found = fs::metadata(node.config()).unwrap();
+    assert_eq!((found.mode() & 0o777, found.uid()), (0o600, 0));
+    assert_eq!(fs::read(node.config()).unwrap(), fs::read(&brought).unwrap());
+    // The same again is nothing new; another one must be told.
+    let (status, said) = node.install(&["--config", &brought]);
+    assert!(status == 0 && said.contains("stays as it is"), "{said}");
+    let old = fs::read(&brought).unwrap();
+    let brought = node.brought("server_id = \"b\"\n[log]\nlevel = \"debug\"\n");
+    let (status, said) = node.install(&["--config", &brought]);
+    assert_eq!(status, 1, "{said}");
+    assert!(
+        said.contains("log.level: only in the new one") && said.contains("--replace-config"),
+        "{said}"
+    );
+    assert_eq!(fs::read(node.config()).unwrap(), old);
+    let (status, said) = node.install(&["--config", &brought, "--replace-config"]);
+    assert_eq!(status, 0, "{said}");
+    assert_eq!(fs::read(node.config()).unwrap(), fs::read(&brought).unwrap());
+    let before = node.config().with_file_name("config.toml.before");
+    assert_eq!(fs::read(&before).unwrap(), old);
+    // What cannot be read is told at an upgrade, and does not hold it up.
+    fs::write(node.config(), "[cloud]\nkind = \"azure\"\n").unwrap();
+    let output = node.scene.run(&["upgrade"]);
+    let said = text_of(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("the configuration is not right") && said.contains("line 2"), "{said}");
+}
+
+#[test]
+fn each_mounted_volume_must_be_known_here_and_its_own() {
+    if !private_mounts("each_mounted_volume_must_be_known_here_and_its_own") {
+        return;
+    }
+    let mut node = Node::new();
+    let device = node.mounted_volume();
+    let brought = node.brought("");
+    let (status, said) = node.install(&["--config", &brought, "--dry-run"]);
+    assert!(status == 0 && said.contains("it is ready"), "{said}");
+
+    // Another node's name: the cloud has the volume elsewhere.
+    let other = node.root().parent().unwrap().join("other.toml");
+    fs::write(&other, "[cloud]\nkind = \"local\"\n[node]\nname = \"n2\"\n").unwrap();
+    let (status, said) = node.install(&["--config", other.to_str().unwrap()]);
+    assert!(status == 1 && said.contains("volumes: ") && said.contains(PV), "{said}");
+    node.is_unchanged(&said);
+
+    // A cloud that does not know it.
+    fs::write(
+        &other,
+        "[cloud]\nkind = \"local\"\n[local]\ndir = \"/var/other\"\n[node]\nname = \"n1\"\n",
+    )
+    .unwrap();
+    let (status, said) = node.install(&["--config", other.to_str().unwrap()]);
+    assert!(status == 1 && said.contains("volumes: ") && said.contains(PV), "{said}");
+    node.is_unchanged(&said);
+
+    // Something that is no volume's, in a folder of kubelet's.
+    let strange = node.root().join("var/lib/kubelet/pods/0b5c-1/volumes/incloud~disk/pvc-2");
+    fs::create_dir_all(&strange).unwrap();
+    mount(Some("tmpfs"), &strange, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    node.places.push(strange.clone());
+    let (status, said) = node.install(&["--config", &brought]);
+    assert!(status == 1 && said.contains("pvc-2 cannot be told"), "{said}");
+    node.is_unchanged(&said);
+    umount2(&strange, MntFlags::MNT_DETACH).unwrap();
+
+    let (status, said) = node.install(&["--config", &brought]);
+    assert!(status == 0 && said.contains("it is ready"), "{said}");
+    let kept = node.root().join("var/lib/incloud-disk/predecessor/incloud~disk/disk");
+    assert_eq!(fs::read_to_string(kept).unwrap(), SCRIPT);
+    // The mount was not touched.
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let wanted = format!("{} ", device.display());
+    assert!(table.lines().any(|line| line.contains(PV) && line.contains(&wanted)), "{table}");
+}
+
+/// What kubelet and its controller-manager were told is shown; a person takes it by its name.
+#[test]
+fn a_cloud_conf_is_found_shown_and_taken_when_it_is_named() {
+    if !private_mounts("a_cloud_conf_is_found_shown_and_taken_when_it_is_named") {
+        return;
+    }
+    let node = Node::new();
+    let conf = "[Global]\nauth-url = http://127.0.0.1:9/v3\nusername = disk\npassword = s3cret\n\
+                tenant-name = shop\ndomain-name = Default\n";
+    node.write("etc/kubernetes/cloud.conf", conf);
+    let beside = "usr/libexec/kubernetes/kubelet-plugins/volume/exec/incloud~disk/cloud.conf";
+    node.write(beside, conf);
+    // A process table with a kubelet in it.
+    let proc = node.root().join("run/proc");
+    fs::create_dir_all(proc.join("7")).unwrap();
+    fs::create_dir_all(proc.join("self")).unwrap();
+    std::os::unix::fs::symlink("/", proc.join("7/root")).unwrap();
+    fs::write(proc.join("7/comm"), "kubelet\n").unwrap();
+    fs::write(proc.join("7/cmdline"), "kubelet\0--cloud-config=/etc/kubernetes/cloud.conf\0")
+        .unwrap();
+    for process in ["7", "self"] {
+        fs::write(proc.join(process).join("mountinfo"), "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n")
+            .unwrap();
+    }
+    let install = |words: &[&str]| {
+        let mut command = node.scene.command(&[&["install"], words].concat());
+        let output = command.env("INSTALL_PROC", "/run/proc").output().unwrap();
+        (output.status.code().unwrap(), text_of(&output))
+    };
+    let (status, said) = install(&[]);
+    assert_eq!(status, 1, "{said}");
+    for wanted in [
+        "kubelet (process 7) has --cloud-config=/etc/kubernetes/cloud.conf; to take it: --cloud-config /etc/kubernetes/cloud.conf",
+        "incloud~disk/cloud.conf; to take it: --cloud-config",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert!(!node.config().exists());
+    let (status, said) = install(&["--cloud-config", "/etc/kubernetes/cloud.conf", "--dry-run"]);
+    assert!(
+        status == 1 && said.contains("auth-url http://127.0.0.1:9/v3, user disk, project shop"),
+        "{said}"
+    );
+    assert!(said.contains("cloud: ") && !said.contains("s3cret"), "{said}");
+    let (status, said) =
+        install(&["--cloud-config", &format!("/{beside}"), "--although-not-ready"]);
+    assert_eq!(status, 0, "{said}");
+    let text = fs::read_to_string(node.config()).unwrap();
+    assert!(text.contains("\ncloud_conf = \"/etc/incloud-disk/cloud.conf\"\n"), "{text}");
+    // What lies in the plugin folder goes with the driver that it was for.
+    let copy = node.config().with_file_name("cloud.conf");
+    assert_eq!(fs::read_to_string(&copy).unwrap(), conf);
+    assert_eq!(fs::metadata(&copy).unwrap().mode() & 0o777, 0o600);
+    // The same again is nothing new; another one must be told.
+    let beside_now = format!("/{beside}");
+    node.write(beside, &conf.replace("s3cret", "0ther"));
+    let (status, said) = install(&["--cloud-config", &beside_now]);
+    assert!(status == 1 && said.contains("--replace-config") && !said.contains("0ther"), "{said}");
+    let (status, said) = install(&["--cloud-config", &beside_now, "--replace-config", "--dry-run"]);
+    assert!(status == 0 && said.contains("would be next: copying"), "{said}");
+    assert_eq!(fs::read_to_string(&copy).unwrap(), conf);
+    let (status, said) = install(&["--cloud-config", "/etc/kubernetes/none"]);
+    assert!(status == 1 && said.contains("none"), "{said}");
+}
+
+/// Without room for the predecessor there is no way back: then it stays.
+#[test]
+fn a_full_disk_keeps_the_predecessor_in_its_place() {
+    if !private_mounts("a_full_disk_keeps_the_predecessor_in_its_place") {
+        return;
+    }
+    let mut node = Node::new();
+    node.write(
+        "usr/libexec/kubernetes/kubelet-plugins/volume/exec/incloud~disk/data",
+        &"x".repeat(1 << 20),
+    );
+    let state = node.root().join("var/lib/incloud-disk");
+    fs::create_dir_all(&state).unwrap();
+    mount(Some("tmpfs"), &state, Some("tmpfs"), MsFlags::empty(), Some("size=512k")).unwrap();
+    node.places.push(state.clone());
+    let (status, said) = node.install(&["--config", &node.brought("")]);
+    assert!(status == 1 && said.contains("the old driver cannot be kept"), "{said}");
+    fs::remove_file(node.scene.driver().with_file_name("data")).unwrap();
+    node.is_unchanged(&said);
+    let (status, said) = node.install(&["--config", &node.brought("")]);
+    assert_eq!(status, 0, "{said}");
+}
+
+/// What a person names may be anything.
+#[test]
+fn what_is_no_configuration_is_refused() {
+    if !private_mounts("what_is_no_configuration_is_refused") {
+        return;
+    }
+    let node = Node::new();
+    let folder = node.root().parent().unwrap().to_owned();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+    std::os::unix::fs::symlink("nowhere", path("link")).unwrap();
+    fs::write(path("bytes"), [0xff, 0xfe]).unwrap();
+    for (name, wanted) in [
+        ("pipe", "no regular file"),
+        ("link", "there is no file"),
+        ("none", "there is no file"),
+        (".", "is a directory"),
+        ("bytes", "no text"),
+        ("/dev/zero", "no regular file"),
+    ] {
+        let (status, said) = node.install(&["--config", &path(name)]);
+        assert!(status == 1 && said.to_lowercase().contains(wanted), "{name}: {said}");
+    }
+    // A link to one, as a Secret is mounted; and one that others may write.
+    fs::remove_file(path("link")).unwrap();
+    let brought = node.brought("");
+    std::os::unix::fs::symlink(&brought, path("link")).unwrap();
+    fs::set_permissions(&brought, fs::Permissions::from_mode(0o666)).unwrap();
+    let (status, said) = node.install(&["--config", &path("link")]);
+    assert!(status == 0 && said.contains("others may write"), "{said}");
+    assert_eq!(fs::metadata(node.config()).unwrap().mode() & 0o777, 0o600);
+    assert!(!node.config().is_symlink());
+}
