@@ -199,7 +199,8 @@ pub fn cloud_configs(proc: &Path) -> Vec<ToldCloudConfig> {
         let is_manager = called.ends_with("controller-manager")
             || called == "hyperkube"
                 && arguments.iter().any(|word| word.ends_with("controller-manager"));
-        if !is_manager && !(is_kubelet(&process) && is_roots(&process)) {
+        let is_kubelet = is_kubelet(&process) && is_roots(&process);
+        if !is_manager && !is_kubelet {
             return None;
         }
         let path = flag_of(&arguments, "cloud-config").filter(|path| !path.is_empty())?;
