@@ -303,6 +303,8 @@ fn a_cloud_conf_is_found_shown_and_taken_when_it_is_named() {
     fs::write(proc.join("7/comm"), "kubelet\n").unwrap();
     fs::write(proc.join("7/cmdline"), "kubelet\0--cloud-config=/etc/kubernetes/cloud.conf\0")
         .unwrap();
+    let status = "Uid:\t0\t0\t0\t0\nNSpid:\t7\nCapEff:\t000001ffffffffff\n";
+    fs::write(proc.join("7/status"), status).unwrap();
     for process in ["7", "self"] {
         fs::write(proc.join(process).join("mountinfo"), "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n")
             .unwrap();

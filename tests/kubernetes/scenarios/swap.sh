@@ -104,8 +104,11 @@ end_of_all() {
 }
 
 put_away_swap() {
-    step_back
-    put_all_away
+    # In another shell than the row's.
+    have_pod "$me-0" "vol-$me"
+    have_pod "$me-i" "vol-$me-i"
+    have_pod "$me-n" "vol-$me-n"
+    put_all_away 150
     the_driver_of_the_tests
 }
 
