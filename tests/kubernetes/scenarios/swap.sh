@@ -108,6 +108,9 @@ put_away_swap() {
     have_pod "$me-0" "vol-$me"
     have_pod "$me-i" "vol-$me-i"
     have_pod "$me-n" "vol-$me-n"
+    mark
+    # kubelet doubles what it waits between two tries.
+    expect 'with a configuration: the third pod has its volume too' 150 all_up
     put_all_away 150
     the_driver_of_the_tests
 }
