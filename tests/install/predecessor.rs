@@ -360,7 +360,10 @@ fn a_signal_leaves_nothing_hidden() {
 }
 
 /// So many times it is killed on the way there and back.
-const MOMENTS: u32 = 60;
+fn moments() -> u32 {
+    let told = std::env::var("INSTALL_KILLS").ok();
+    told.map_or(60, |text| text.parse().expect("INSTALL_KILLS is a number"))
+}
 
 /// A program, and no script: a shell opens its script again by its name, which may lead to another file by then.
 const PROGRAM: &str = "#include <stdio.h>\nint main(void) { return puts(\"{\\\"status\\\": \\\"Success\\\"}\") < 0; }\n";
@@ -379,10 +382,11 @@ fn killed_at_any_moment_there_and_back_no_call_fails() {
     machine.installed(&driver);
     let whole = begun.elapsed();
     let is_over = AtomicBool::new(false);
+    let moments = moments();
     let (calls, killed) = std::thread::scope(|scope| {
         let caller = scope.spawn(|| call_until(&machine, &is_over));
         let mut killed = 0;
-        for moment in 0..MOMENTS {
+        for moment in 0..moments {
             let mut command = if is_same(&machine.driver(), &driver) {
                 to_predecessor(&machine)
             } else {
@@ -390,7 +394,7 @@ fn killed_at_any_moment_there_and_back_no_call_fails() {
             };
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = start(&mut command);
-            std::thread::sleep(whole * moment / MOMENTS);
+            std::thread::sleep(whole * moment / moments);
             child.kill().unwrap();
             killed += u32::from(!child.wait().unwrap().success());
             let is_one = [&driver, &other].iter().any(|one| is_same(&machine.driver(), one));
@@ -400,7 +404,7 @@ fn killed_at_any_moment_there_and_back_no_call_fails() {
         is_over.store(true, Ordering::Relaxed);
         (caller.join().expect("no call fails"), killed)
     });
-    assert!(calls > MOMENTS && killed > MOMENTS / 4, "{calls} calls, {killed} killed");
+    assert!(calls > moments && killed > moments / 4, "{calls} calls, {killed} killed");
     must(&mut to_predecessor(&machine));
     assert!(is_same(&machine.driver(), &other));
     must(&mut machine.command(["rollback"]));
