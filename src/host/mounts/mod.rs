@@ -176,9 +176,26 @@ impl Mounts for KernelMounts {
     }
 
     fn unmount(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
+        /// Another call that only looks has a mount open for a moment; it is tried so often again.
+        const LOOKS: u32 = 10;
+        const A_LOOK: Duration = Duration::from_millis(5);
         failpoints::effect("mounts.unmount")?;
-        let work = ChildWork::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
-        self.helped_at(work, "unmount", mount, deadline)
+        let unmount = || {
+            let work = ChildWork::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
+            self.helped_at(work, "unmount", mount, deadline)
+        };
+        let is_busy = |done: &Result<()>| {
+            done.as_ref().is_err_and(|error| error.kind == Kind::Busy && error.hint.is_none())
+        };
+        let mut done = unmount();
+        for _ in 0..LOOKS {
+            if !is_busy(&done) {
+                break;
+            }
+            std::thread::sleep(A_LOOK);
+            done = unmount();
+        }
+        done
     }
 
     fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()> {
