@@ -104,8 +104,20 @@ impl Cluster {
     }
 
     /// Started in the background, with all that it is to be asked for so far.
+    #[allow(unsafe_code)]
     fn begins(&self, shell: &[&str], words: &[&str]) -> Child {
+        use nix::sys::signal::{SigHandler, Signal, signal};
         let mut command = self.command(shell, words);
+        // No shell catches what is ignored from its start on, as by nohup or in a shell's background.
+        let as_usual = || {
+            for one in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGTERM] {
+                // SAFETY: the usual disposition is no function of ours.
+                unsafe { signal(one, SigHandler::SigDfl) }?;
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec only signal(2) is called.
+        unsafe { command.pre_exec(as_usual) };
         // Signals are for it and all that it starts, as those of a terminal are.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         start(&mut command)
