@@ -200,6 +200,35 @@ pub fn names_in(folder: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
+/// A file in memory, which has no name and goes with its last user; what it is called is seen in lists of open
+/// files alone.
+pub fn in_memory(called: &str) -> std::io::Result<File> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    match memfd_create(called, MemfdFlags::CLOEXEC) {
+        Ok(file) => Ok(file.into()),
+        // Before Linux 3.17. It loses its name before anything is written to it.
+        Err(rustix::io::Errno::NOSYS) => {
+            let path = format!("/run/.{called}.{}", std::process::id());
+            // Of a process of that number that was killed in between.
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(true).mode(0o600);
+            let file = options.open(&path)?;
+            fs::remove_file(&path)?;
+            Ok(file)
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Which file a path leads to: its file system and its number there. Two paths of one place are one file.
+pub fn place(path: &Path) -> std::io::Result<(u64, u64)> {
+    fs::metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
 /// Whether it is certain that nothing is at a path: what does not answer may be there.
 #[must_use]
 pub fn is_missing(path: &Path) -> bool {

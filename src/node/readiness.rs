@@ -86,8 +86,7 @@ struct TriedConfiguration {
 
 impl TriedConfiguration {
     fn write(text: &str) -> std::io::Result<Self> {
-        use rustix::fs::{MemfdFlags, memfd_create};
-        let mut file = File::from(memfd_create("incloud-disk-config", MemfdFlags::CLOEXEC)?);
+        let mut file = files::in_memory("incloud-disk-config")?;
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(text.as_bytes())?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());

@@ -3,6 +3,7 @@
 
 use crate::machine::text_of;
 use crate::node::Scene;
+use crate::support::old_kernel::on_an_old_kernel;
 use crate::support::{DISK, detach_loops_below, private_mounts, with_files};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
@@ -281,6 +282,31 @@ fn each_mounted_volume_must_be_known_here_and_its_own() {
     let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
     let wanted = format!("{} ", device.display());
     assert!(table.lines().any(|line| line.contains(PV) && line.contains(&wanted)), "{table}");
+}
+
+/// On a kernel as old as those of the clusters where such drivers are.
+#[test]
+fn it_is_tried_and_replaced_on_an_old_kernel() {
+    if !private_mounts("it_is_tried_and_replaced_on_an_old_kernel") {
+        return;
+    }
+    let mut node = Node::new();
+    node.mounted_volume();
+    let config = node.brought("");
+    let run = |words: &[&str]| {
+        let output = on_an_old_kernel(node.scene.command(words)).output().unwrap();
+        (output.status.code().unwrap(), text_of(&output))
+    };
+    let (status, said) = run(&["install"]);
+    assert_eq!(status, 1, "{said}");
+    node.is_unchanged(&said);
+    let (status, said) = run(&["install", "--config", &config]);
+    assert!(status == 0 && said.contains("it is ready"), "{said}");
+    assert_ne!(fs::read(node.scene.driver()).unwrap(), SCRIPT.as_bytes());
+    let kept = node.root().join("var/lib/incloud-disk/predecessor/incloud~disk/disk");
+    assert_eq!(fs::read_to_string(kept).unwrap(), SCRIPT);
+    let run = node.root().join("run");
+    assert!(!crate::machine::names_in(&run).iter().any(|name| name.contains("config")), "a secret");
 }
 
 /// What kubelet and its controller-manager were told is shown; a person takes it by its name.

@@ -33,7 +33,7 @@ fn read(volume: &Volume, at: u64, length: usize) -> Vec<u8> {
 }
 
 /// A `mountdevice` whose mkfs is killed at its n-th write; whether it came so far.
-fn kill_at_write(volume: &Volume, fs_type: &str, number: usize) -> bool {
+pub fn kill_at_write(volume: &Volume, fs_type: &str, number: usize) -> bool {
     // By this name mkfs.ext4 and mkfs.ext3 make themselves known too.
     let child = format!("mkfs.{fs_type}");
     let fate = Fate { child: Some(&child), killed_at: Some(number - 1), ..Fate::default() };

@@ -5,87 +5,12 @@ use crate::checks::{layers_at, nothing_is_left};
 use crate::files;
 use crate::heal::goes_on;
 use crate::looking::healths::pull;
+use crate::mkfs_leftovers::kill_at_write;
 use crate::scene::scene;
+use crate::support::old_kernel::on_an_old_kernel;
 use crate::support::{Answer, Node, output_of};
-use crate::volume::{Call, POD, Volume};
-use nix::errno::Errno;
-use nix::libc;
-use std::os::unix::process::CommandExt;
+use crate::volume::{Call, POD, Volume, make_folder};
 use std::process::Command;
-
-/// The number of the first call that Linux 3.10 has not, `sched_setattr`.
-const FIRST_UNKNOWN: u32 = if cfg!(target_arch = "x86_64") { 314 } else { 274 };
-
-/// Requests of ioctl(2) that came later, and what is answered to one that is unknown.
-const REQUESTS: [(u32, Errno); 6] = [
-    // LOOP_CONFIGURE of Linux 5.8.
-    (0x4c0a, Errno::EINVAL),
-    // BLKGETDISKSEQ of 5.15.
-    (0x8008_1280, Errno::ENOTTY),
-    // NS_GET_USERNS and its like, of 4.9 and 4.11; NS_GET_MNTNS_ID of 5.18.
-    (0xb701, Errno::ENOTTY),
-    (0xb702, Errno::ENOTTY),
-    (0xb703, Errno::ENOTTY),
-    (0x8008_b705, Errno::ENOTTY),
-];
-
-/// The filter, a program of the kernel's own machine (seccomp, BPF).
-fn filter() -> Vec<libc::sock_filter> {
-    /// `struct seccomp_data`: the call's number, and the lower halves of its second and third argument.
-    const NUMBER: u32 = 0;
-    const HALF: u32 = if cfg!(target_endian = "little") { 0 } else { 4 };
-    const SECOND: u32 = 24 + HALF;
-    const THIRD: u32 = 32 + HALF;
-    /// The bit of `O_TMPFILE`, of Linux 3.11, that no other flag has. Without it that is a folder that is written to.
-    const TMPFILE: u32 = 0o20_000_000;
-    let row = |code: u32, k: u32, jt: usize, jf: usize| libc::sock_filter {
-        code: u16::try_from(code).expect("a code"),
-        jt: u8::try_from(jt).expect("a short program"),
-        jf: u8::try_from(jf).expect("a short program"),
-        k,
-    };
-    let number = |call: i64| u32::try_from(call).expect("a system call");
-    let (load, jump) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_K);
-    let answer = libc::BPF_RET | libc::BPF_K;
-    let errno = |errno: Errno| libc::SECCOMP_RET_ERRNO | (errno as i32).unsigned_abs();
-    let mut program = vec![
-        row(load, NUMBER, 0, 0),
-        row(jump | libc::BPF_JGE, FIRST_UNKNOWN, 0, 1),
-        row(answer, errno(Errno::ENOSYS), 0, 0),
-        row(jump | libc::BPF_JEQ, number(libc::SYS_openat), 0, 4),
-        row(load, THIRD, 0, 0),
-        row(jump | libc::BPF_JSET, TMPFILE, 0, 1),
-        row(answer, errno(Errno::EISDIR), 0, 0),
-        row(answer, libc::SECCOMP_RET_ALLOW, 0, 0),
-        row(jump | libc::BPF_JEQ, number(libc::SYS_ioctl), 1, 0),
-        row(answer, libc::SECCOMP_RET_ALLOW, 0, 0),
-        row(load, SECOND, 0, 0),
-    ];
-    for (request, answered) in REQUESTS {
-        program.push(row(jump | libc::BPF_JEQ, request, 0, 1));
-        program.push(row(answer, errno(answered), 0, 0));
-    }
-    program.push(row(answer, libc::SECCOMP_RET_ALLOW, 0, 0));
-    program
-}
-
-/// The same command, and all that it starts, on such a kernel.
-#[allow(unsafe_code)]
-fn on_an_old_kernel(mut command: Command) -> Command {
-    let filter = filter();
-    let install = move || {
-        let len = u16::try_from(filter.len()).map_err(|_| Errno::E2BIG)?;
-        let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: the kernel copies the program, which lives until then.
-        let done = unsafe {
-            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
-        };
-        Errno::result(done).map(drop).map_err(Into::into)
-    };
-    // SAFETY: between fork and exec one system call is made, and no memory taken.
-    unsafe { command.pre_exec(install) };
-    command
-}
 
 #[track_caller]
 fn must(node: &Node, call: &Call) {
@@ -165,4 +90,20 @@ fn the_incident_is_refused_and_healed_there() {
     let doctor = told(&node, &["doctor"]);
     assert!(doctor.contains("replaced by the method tuck-by-mount"), "{doctor}");
     scene.volume.take_away_with(&scene.pod, scene.container);
+}
+
+/// A format that was killed is finished by what the same mkfs makes in memory.
+#[test]
+fn a_killed_mkfs_is_finished_there() {
+    needs!(mounts, tracer);
+    for fs_type in ["ext4", "xfs"] {
+        let (node, volume) = Volume::on_a_node(fs_type, "320M");
+        node.must(volume.attach());
+        make_folder(&volume.global());
+        assert!(kill_at_write(&volume, fs_type, 2), "{fs_type}: mkfs has written less");
+        must(&node, &volume.stage());
+        assert_eq!(layers_at(&volume.global()), 1);
+        volume.take_away();
+        volume.must_be_sound();
+    }
 }

@@ -14,9 +14,11 @@ pub mod browser;
 pub mod disks;
 mod failing_disk;
 pub mod journal;
+pub mod old_kernel;
 pub mod pods;
 mod processes;
 pub mod refusals;
+pub mod seccomp;
 pub mod server_disks;
 pub mod tracer;
 

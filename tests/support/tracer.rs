@@ -2,6 +2,7 @@
 //! one of those that change something, or on a kernel that has not all of them. It stops at no other call: a
 //! look at a disk makes ten thousands of them.
 
+use super::seccomp::{self, ANSWER, JUMP, LOAD, NUMBER, THIRD, number, step};
 use super::start;
 use nix::errno::Errno;
 use nix::libc;
@@ -105,49 +106,29 @@ pub fn run(mut command: Command, fate: Fate<'_>) -> Option<Traced> {
 }
 
 /// In the child: its parent watches it, at these calls.
-#[allow(unsafe_code)]
 fn be_watched(filter: &[libc::sock_filter]) -> nix::Result<()> {
     ptrace::traceme()?;
-    if !nix::unistd::geteuid().is_root() {
-        nix::sys::prctl::set_no_new_privs()?;
-    }
-    let len = u16::try_from(filter.len()).map_err(|_| Errno::E2BIG)?;
-    let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: the kernel copies the program, which lives until then.
-    let done =
-        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
-    Errno::result(done).map(drop)
+    seccomp::install(filter)
 }
 
 /// The kernel's filter (seccomp) that stops at the calls which `change` and `forbid` ask for.
 fn filter(fate: Fate<'_>) -> Vec<libc::sock_filter> {
-    /// `struct seccomp_data`: where the call's number stands, and the half of its third argument with the flags.
-    const NUMBER: u32 = 0;
-    const FLAGS: u32 = if cfg!(target_endian = "little") { 32 } else { 36 };
-    let row = |code: u32, k: u32, jt: usize, jf: usize| libc::sock_filter {
-        code: u16::try_from(code).expect("a code"),
-        jt: u8::try_from(jt).expect("a short program"),
-        jf: u8::try_from(jf).expect("a short program"),
-        k,
-    };
-    let number = |call: i64| u32::try_from(call).expect("a system call");
-    let (load, jump) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_K);
     let mut calls: Vec<_> = match fate.child {
         None => CHANGES.iter().map(|(call, _)| *call).collect(),
         Some(_) => vec![libc::SYS_pwrite64],
     };
     calls.extend(fate.without);
     calls.extend(fate.written.map(|_| libc::SYS_write));
-    let mut program = vec![row(load, NUMBER, 0, 0)];
+    let mut program = vec![step(LOAD, NUMBER, 0, 0)];
     for (place, call) in calls.iter().enumerate() {
-        program.push(row(jump | libc::BPF_JEQ, number(*call), calls.len() - place + 3, 0));
+        program.push(step(JUMP | libc::BPF_JEQ, number(*call), calls.len() - place + 3, 0));
     }
     program.extend([
-        row(jump | libc::BPF_JEQ, number(libc::SYS_openat), 0, 2),
-        row(load, FLAGS, 0, 0),
-        row(jump | libc::BPF_JSET, libc::O_CREAT.unsigned_abs(), 1, 0),
-        row(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
-        row(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_TRACE, 0, 0),
+        step(JUMP | libc::BPF_JEQ, number(libc::SYS_openat), 0, 2),
+        step(LOAD, THIRD, 0, 0),
+        step(JUMP | libc::BPF_JSET, libc::O_CREAT.unsigned_abs(), 1, 0),
+        step(ANSWER, libc::SECCOMP_RET_ALLOW, 0, 0),
+        step(ANSWER, libc::SECCOMP_RET_TRACE, 0, 0),
     ]);
     program
 }

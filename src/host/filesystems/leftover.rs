@@ -4,7 +4,7 @@ use super::blank::{BATCH, advise, at_random};
 use super::make;
 use super::samples::sample;
 use crate::host::clock::Deadline;
-use crate::host::{NewFileSystem, device_nodes};
+use crate::host::{NewFileSystem, device_nodes, files};
 use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::leftover::{FirstInodes, stranger_by_copy, stranger_by_marks};
 use crate::model::disk::contents::{FsType, first_not_zero, places, uuid_bytes};
@@ -87,9 +87,7 @@ impl Copy {
     fn of(plan: &NewFileSystem, size: u64, deadline: Deadline) -> Result<Self> {
         const HEAD: usize = 64 * 1024 + 4096;
         let failed = |error: std::io::Error| Error::io("make a file system in memory", &error);
-        let file = rustix::fs::memfd_create("mkfs", rustix::fs::MemfdFlags::CLOEXEC)
-            .map_err(|errno| failed(errno.into()))?;
-        let file = File::from(file);
+        let file = files::in_memory("mkfs").map_err(failed)?;
         file.set_len(size).map_err(failed)?;
         make::make_copy(&file, plan, deadline)?;
         let mut head = vec![0; HEAD.min(usize::try_from(size).unwrap_or(HEAD))];
