@@ -176,26 +176,9 @@ impl Mounts for KernelMounts {
     }
 
     fn unmount(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
-        /// Another call that only looks has a mount open for a moment; it is tried so often again.
-        const LOOKS: u32 = 10;
-        const A_LOOK: Duration = Duration::from_millis(5);
         failpoints::effect("mounts.unmount")?;
-        let unmount = || {
-            let work = ChildWork::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
-            self.helped_at(work, "unmount", mount, deadline)
-        };
-        let is_busy = |done: &Result<()>| {
-            done.as_ref().is_err_and(|error| error.kind == Kind::Busy && error.hint.is_none())
-        };
-        let mut done = unmount();
-        for _ in 0..LOOKS {
-            if !is_busy(&done) {
-                break;
-            }
-            std::thread::sleep(A_LOOK);
-            done = unmount();
-        }
-        done
+        let work = ChildWork::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
+        self.helped_at(work, "unmount", mount, deadline)
     }
 
     fn unmount_inside(&self, namespace: &File, mounts: &[Mount], deadline: Deadline) -> Result<()> {
@@ -263,7 +246,7 @@ impl KernelMounts {
             Ok(look) => look.why_not(mount).map_or_else(|| place::no_longer(mount), |c| c.error()),
         };
         let Some(above) = place::find(above).ok().flatten() else { return Err(elsewhere()) };
-        match child::run(work, Some(&above), Path::new(name), deadline)? {
+        match run(work, Some(&above), Path::new(name), deadline)? {
             (Ended::Failed(Errno::ESTALE | Errno::ENOENT), _) => Err(elsewhere()),
             ended => told(ended, &format!("{doing} {}", mount.target.display())),
         }
@@ -272,7 +255,28 @@ impl KernelMounts {
 
 /// Work on a file system whose disk may hang.
 fn helped(work: ChildWork, doing: &str, target: &Path, deadline: Deadline) -> Result<()> {
-    told(child::run(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
+    told(run(work, None, target, deadline)?, &format!("{doing} {}", target.display()))
+}
+
+/// Lets a child do it. Another call that only looks has a mount open for a moment, which makes it busy: then
+/// it is tried again.
+fn run(
+    work: ChildWork,
+    above: Option<&OwnedFd>,
+    name: &Path,
+    deadline: Deadline,
+) -> Result<(Ended, i32)> {
+    const LOOKS: u32 = 10;
+    const A_LOOK: Duration = Duration::from_millis(5);
+    let mut done = child::run(work, above, name, deadline)?;
+    for _ in 0..LOOKS {
+        if !matches!(done.0, Ended::Failed(Errno::EBUSY)) {
+            break;
+        }
+        std::thread::sleep(A_LOOK);
+        done = child::run(work, above, name, deadline)?;
+    }
+    Ok(done)
 }
 
 /// How the child's work ended; a child that hangs is named.
