@@ -187,7 +187,7 @@ put_driver() {
             die "$here/disk is not what $here/SHA256SUMS says; unpack the release again"
         put_by_itself "$here/disk" "$@"
     elif [ -n "$dry_run" ]; then
-        say "would be next: building the driver (release)"
+        say "would be next: building the static driver (release)"
         say "what comes then is told with a driver: ./install.sh $word --dry-run --binary FILE"
     else
         build_driver
@@ -306,8 +306,8 @@ run_driver() {
 # Sets `built`: the static driver, as a release has it, which also starts faster.
 build_driver() {
     prepare
-    say "building the driver (release); the first time this takes one to three minutes"
-    building 'the driver' build_static --release
+    say "building the static driver (release); the first time this takes one to three minutes"
+    building 'the static driver' build_static --release
     built=$(target_folder)/$(host_triple)/release/disk
 }
 

@@ -1,13 +1,13 @@
 //! The way out of a container: into the namespaces in which another process lives, and below its root.
 
+use crate::host::files;
 use crate::model::error::{Error, Kind, Result};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -42,19 +42,6 @@ impl HeldProcess {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
-    }
-
-    /// The variables that it was started with.
-    #[must_use]
-    pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        let text = std::fs::read(self.folder().join("environ")).unwrap_or_default();
-        let words = text.split(|byte| *byte == 0);
-        let pairs = words.filter_map(|word| {
-            let sign = word.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
-            let text = |part: &[u8]| OsStr::from_bytes(part).to_owned();
-            Some((text(&word[..sign]), text(&word[sign + 1..])))
-        });
-        pairs.collect()
     }
 }
 
@@ -99,9 +86,9 @@ pub fn enter(held: &HeldProcess) -> Result<()> {
 }
 
 fn is_our_own(name: &str, namespace: &File) -> bool {
-    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
-    let own = std::fs::metadata(Path::new("/proc/self/ns").join(name)).map(place);
-    own.is_ok_and(|own| namespace.metadata().map(place).is_ok_and(|other| own == other))
+    let own = files::place(&Path::new("/proc/self/ns").join(name));
+    let other = namespace.metadata().map(|found| (found.dev(), found.ino()));
+    own.is_ok_and(|own| other.is_ok_and(|other| own == other))
 }
 
 /// Begins this program again with other words and other variables, where this process is now; comes back

@@ -4,6 +4,9 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
 use crate::model::mount::folders_let_go::Caller;
 use crate::model::timestamp::Uptime;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The host's name as Kubernetes makes a node name of it: in lower case.
@@ -29,6 +32,18 @@ pub fn boot_id() -> String {
 #[must_use]
 pub fn uptime() -> Uptime {
     Uptime { boot: boot_id(), seconds: super::clock::since_boot().as_secs() }
+}
+
+/// The variables that a process was started with, by its folder in /proc; none of one that cannot be seen.
+#[must_use]
+pub fn variables_of(process: &Path) -> Vec<(OsString, OsString)> {
+    let text = std::fs::read(process.join("environ")).unwrap_or_default();
+    let pairs = text.split(|byte| *byte == 0).filter_map(|word| {
+        let sign = word.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
+        let text = |part: &[u8]| OsStr::from_bytes(part).to_owned();
+        Some((text(&word[..sign]), text(&word[sign + 1..])))
+    });
+    pairs.collect()
 }
 
 /// The name of the process that called us, for the log.

@@ -3,12 +3,13 @@
 //! looks from where they live. So a process counts by what the kernel says of it: a tenant chooses the
 //! name and the words of his.
 
-use crate::host::files;
+use super::process::{self, arguments, as_it_sees, flag_of, is_roots, seen_below};
+use crate::host::{files, machine};
 use crate::model::error::errno_text;
 use serde::Deserialize;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Where kubelet looks for plugins if it is told nothing.
@@ -135,43 +136,9 @@ pub fn running(proc: &Path) -> Vec<Kubelet> {
 /// Their numbers, also of one that is ending and shows nothing more of itself.
 #[must_use]
 pub fn processes(proc: &Path) -> Vec<u32> {
-    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_one = |process: &Path| is_kubelet(process) && is_roots(process);
-    let mut pids: Vec<u32> = pids.filter(|pid| is_one(&of(proc, *pid))).collect();
-    pids.sort_unstable();
+    let mut pids = process::numbers(proc);
+    pids.retain(|pid| is_kubelet(&process::folder(proc, *pid)));
     pids
-}
-
-/// Whether it is root's, among the machine's own processes, and may mount. One in a pod has further
-/// numbers, in namespaces of its own; one that is root in a namespace alone has another user here.
-fn is_roots(process: &Path) -> bool {
-    /// `CAP_SYS_ADMIN`.
-    const MAY_MOUNT: u64 = 1 << 21;
-    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
-    let words = |key: &str| {
-        let rest = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-        rest.unwrap_or_default().split_whitespace().collect::<Vec<_>>()
-    };
-    let rights = words("CapEff").first().and_then(|word| u64::from_str_radix(word, 16).ok());
-    words("Uid") == ["0"; 4]
-        && match words("NSpid").len() {
-            // Linux 4.1 is the first one that tells it.
-            0 => numbers(process).is_some_and(|its| numbers(Path::new("/proc/self")) == Some(its)),
-            count => count == 1,
-        }
-        && rights.is_some_and(|rights| rights & MAY_MOUNT != 0)
-        && !is_lent(process)
-}
-
-/// The namespace that it has its number in.
-fn numbers(process: &Path) -> Option<PathBuf> {
-    fs::read_link(process.join("ns/pid")).ok()
-}
-
-/// Whether its program makes any user root, as sudo does: the user chose its name and its words.
-fn is_lent(process: &Path) -> bool {
-    fs::metadata(process.join("exe")).is_ok_and(|program| program.mode() & 0o6000 != 0)
 }
 
 /// A file that a program of Kubernetes was told as the cloud's configuration.
@@ -188,36 +155,29 @@ pub struct ToldCloudConfig {
 /// What kubelets and controller-managers were told by `--cloud-config`.
 #[must_use]
 pub fn cloud_configs(proc: &Path) -> Vec<ToldCloudConfig> {
-    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    let mut pids: Vec<u32> =
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    pids.sort_unstable();
     let told = |pid: u32| {
-        let process = of(proc, pid);
+        let process = process::folder(proc, pid);
         let arguments = arguments(&process);
         let called = arguments.first().map(Path::new).and_then(Path::file_name)?.to_str()?;
         let is_manager = called.ends_with("controller-manager")
             || called == "hyperkube"
                 && arguments.iter().any(|word| word.ends_with("controller-manager"));
-        let is_kubelet = is_kubelet(&process) && is_roots(&process);
-        if !is_manager && !is_kubelet {
+        if !is_manager && !is_kubelet(&process) {
             return None;
         }
         let path = flag_of(&arguments, "cloud-config").filter(|path| !path.is_empty())?;
         let path = PathBuf::from(path);
-        let place = |found: fs::Metadata| (found.dev(), found.ino());
-        let theirs = as_it_sees(&process, &path, |path| fs::metadata(path).map(place)).ok();
-        let elsewhere = match theirs {
+        let elsewhere = match as_it_sees(&process, &path, |path| files::place(&path)).ok() {
             None => Some("which cannot be read"),
-            Some(theirs) if fs::metadata(&path).map(place).ok() != Some(theirs) => {
+            theirs if files::place(&path).ok() != theirs => {
                 Some("which is a file of its container")
             }
-            Some(_) => None,
+            _ => None,
         };
         let who = if is_manager { called } else { "kubelet" };
         Some(ToldCloudConfig { by: format!("{who} (process {pid})"), path, elsewhere })
     };
-    pids.into_iter().filter_map(told).collect()
+    process::numbers(proc).into_iter().filter_map(told).collect()
 }
 
 /// What of a kubelet's environment its calls get, and the driver reads: where a cloud is, and the way there.
@@ -225,26 +185,22 @@ pub fn cloud_configs(proc: &Path) -> Vec<ToldCloudConfig> {
 pub fn environment(proc: &Path) -> Vec<(String, String)> {
     let all = running(proc);
     let Some(kubelet) = ours(&all) else { return Vec::new() };
-    let text = fs::read(of(proc, kubelet.pid).join("environ")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
     let is_read = |name: &str| {
-        let lower = name.to_ascii_lowercase();
         name.starts_with("OS_")
-            || lower.ends_with("_proxy")
+            || name.to_ascii_lowercase().ends_with("_proxy")
             || ["HOME", "XDG_CONFIG_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"].contains(&name)
     };
-    pairs
-        .filter(|(name, _)| is_read(name))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let variables = machine::variables_of(&process::folder(proc, kubelet.pid));
+    let variables = variables.into_iter().map(|(name, value)| (text(name), text(value)));
+    variables.filter(|(name, _)| is_read(name)).collect()
 }
 
 /// What of its surroundings a process shares with us: its network and the name of the host.
 #[must_use]
 pub fn shares(proc: &Path, pid: u32, namespace: &str) -> Option<bool> {
-    let of_one = |path: PathBuf| fs::read_link(path.join("ns").join(namespace)).ok();
-    Some(of_one(of(proc, pid))? == of_one(proc.join("self"))?)
+    let own = process::namespace(&proc.join("self"), namespace);
+    Some(process::namespace(&process::folder(proc, pid), namespace)? == own?)
 }
 
 /// Of several the one whose mounts are ours: others may be those of clusters in containers. Where none
@@ -258,31 +214,24 @@ pub fn ours(all: &[Kubelet]) -> Option<&Kubelet> {
 /// below it. Beside them may run kubelets of clusters in containers.
 #[must_use]
 pub fn working_below<'a>(all: &'a [Kubelet], proc: &Path, root: &Path) -> Vec<&'a Kubelet> {
-    let place = |path: PathBuf| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     let is_there = |kubelet: &&Kubelet| {
-        let own = seen_below(&of(proc, kubelet.pid).join("root"), &kubelet.root_dir, place);
+        let place = |path: PathBuf| files::place(&path);
+        let process = process::folder(proc, kubelet.pid);
+        let own = seen_below(&process.join("root"), &kubelet.root_dir, place);
         let there = seen_below(root, &kubelet.root_dir, place);
         own.is_ok_and(|own| there.is_ok_and(|there| own == there))
     };
     all.iter().filter(is_there).collect()
 }
 
-/// The words of a process's command line; nothing of one that has ended.
-#[must_use]
-pub fn arguments(process: &Path) -> Vec<String> {
-    let text = fs::read(process.join("cmdline")).unwrap_or_default();
-    let words = text.strip_suffix(b"\0").unwrap_or(&text).split(|byte| *byte == 0);
-    let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
-    if text.is_empty() { Vec::new() } else { words.collect() }
-}
-
-fn of(proc: &Path, pid: u32) -> PathBuf {
-    proc.join(pid.to_string())
+/// By its name, and by what no tenant can choose.
+fn is_kubelet(process: &Path) -> bool {
+    is_named(process) && is_roots(process)
 }
 
 /// By the name that the kernel has for the program, or by the one that it was called by: of a wrapper
 /// only one of them may be its own.
-fn is_kubelet(process: &Path) -> bool {
+fn is_named(process: &Path) -> bool {
     let kernels = fs::read_to_string(process.join("comm")).unwrap_or_default();
     let arguments = arguments(process);
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
@@ -296,11 +245,11 @@ fn is_kubelet(process: &Path) -> bool {
 #[must_use]
 pub fn is_still(kubelet: &Kubelet, proc: &Path, process: &Path) -> bool {
     let again = || look_at(process, kubelet.pid, proc);
-    is_kubelet(process) && is_roots(process) && again().as_ref() == Some(kubelet)
+    is_kubelet(process) && again().as_ref() == Some(kubelet)
 }
 
 fn look(proc: &Path, pid: u32) -> Option<Kubelet> {
-    look_at(&of(proc, pid), pid, proc)
+    look_at(&process::folder(proc, pid), pid, proc)
 }
 
 fn look_at(process: &Path, pid: u32, proc: &Path) -> Option<Kubelet> {
@@ -333,8 +282,8 @@ fn look_at(process: &Path, pid: u32, proc: &Path) -> Option<Kubelet> {
         (None, None) => (PathBuf::from(USUAL_PLUGIN_DIR), PluginDirSource::Usual),
     };
     let by_flag = flag("enable-controller-attach-detach").map(|text| text != "false");
-    let namespace = |path: &Path| fs::read_link(path.join("ns/mnt")).ok();
-    let both = namespace(process).zip(namespace(&proc.join("self")));
+    let mounts = |process: &Path| process::namespace(process, "mnt");
+    let both = mounts(process).zip(mounts(&proc.join("self")));
     let root_dir = flag("root-dir").map_or_else(|| PathBuf::from(USUAL_ROOT), PathBuf::from);
     Some(Kubelet {
         pid,
@@ -352,58 +301,6 @@ fn look_at(process: &Path, pid: u32, proc: &Path) -> Option<Kubelet> {
 /// A path without the signs that change nothing: `/a/./b/` is `/a/b`.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
-}
-
-/// Reads a path as a process sees it, which in a container is not where it is for us: its links lead
-/// to places below its own root.
-fn as_it_sees<T>(
-    process: &Path,
-    path: &Path,
-    read: impl FnOnce(PathBuf) -> std::io::Result<T>,
-) -> std::io::Result<T> {
-    if path.is_relative() {
-        return read(process.join("cwd").join(path));
-    }
-    seen_below(&process.join("root"), path, read)
-}
-
-/// The same of a root that is mounted somewhere.
-fn seen_below<T>(
-    root: &Path,
-    path: &Path,
-    read: impl FnOnce(PathBuf) -> std::io::Result<T>,
-) -> std::io::Result<T> {
-    use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
-    let inside = path.strip_prefix("/").unwrap_or(path);
-    // The root itself has no name below itself.
-    let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let found = open(root, flags, Mode::empty())
-        .and_then(|root| openat2(&root, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT));
-    match found {
-        Ok(found) => {
-            use std::os::fd::AsRawFd;
-            read(PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd())))
-        }
-        // Before Linux 5.6 there is no such call, and a few container runtimes forbid it.
-        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => read(root.join(inside)),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// The value of `--name=value` or `--name value`; the last one counts.
-fn flag_of(arguments: &[String], name: &str) -> Option<String> {
-    let (whole, start) = (format!("--{name}"), format!("--{name}="));
-    let mut found = None;
-    let mut words = arguments.iter().skip(1);
-    while let Some(word) = words.next() {
-        if let Some(value) = word.strip_prefix(&start) {
-            found = Some(value.to_owned());
-        } else if *word == whole {
-            found = words.next().cloned();
-        }
-    }
-    found
 }
 
 #[cfg(test)]

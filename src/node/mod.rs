@@ -15,6 +15,7 @@ pub mod options;
 pub mod pages;
 pub mod plugin_folder;
 pub mod predecessor;
+pub mod process;
 pub mod readiness;
 pub mod record;
 pub mod site;

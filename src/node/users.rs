@@ -1,8 +1,8 @@
 //! What needs the driver: without it kubelet cannot unmount a volume.
 
 use super::console::{NodeResult, Stop};
-use super::kubelet;
 use super::site::{Plugins, Site};
+use super::{kubelet, process};
 use crate::host::mount_tables;
 use crate::model::mount::mountinfo::MountTable;
 use std::fs::{self, File};
@@ -93,7 +93,7 @@ fn calls(site: &Site, plugins: &Plugins) -> Vec<String> {
         let process = site.proc.join(pid.to_string());
         let program = fs::read_link(process.join("exe"));
         if program.is_ok_and(|program| program == driver || program == replaced) {
-            let arguments = kubelet::arguments(&process);
+            let arguments = process::arguments(&process);
             let word = arguments.get(1).map_or("", String::as_str);
             if word != "node" {
                 found.push(format!("a call under way: process {pid}: {word}"));

@@ -5,16 +5,15 @@
 use crate::failpoints;
 use crate::host::left_behind::LeftProcess;
 use crate::host::worker::parent::Signals;
-use crate::host::{tool, worker};
+use crate::host::{files, tool, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::node::console::Console;
 use crate::node::site::OwnProgram;
 use crate::node::work;
 use crate::operator::on_node;
 use crate::watchdog::{self, PartPatience};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ fn usual_root() -> Result<PathBuf> {
     if is_root_of_machine(&image) {
         return Ok(image);
     }
-    let place = |path: &str| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let place = |path: &str| files::place(Path::new(path)).ok();
     let is_another = place("/proc/1/root").is_some_and(|first| Some(first) != place("/"));
     if is_another {
         return Err(no_root(&image));

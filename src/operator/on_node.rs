@@ -5,14 +5,13 @@ use crate::cli::views::{Looking, StatusArguments};
 use crate::cli::{self, Verb, Wanted};
 use crate::failpoints;
 use crate::host::entry::{self, HeldProcess};
+use crate::host::{files, machine};
 use crate::model::error::{Error, Kind, Result};
 use crate::node::kubelet::{Kubelet, is_still, working_below};
 use crate::node::system::System;
 use crate::wiring::{BESIDE, ETC, VARIABLE};
 use std::ffi::OsString;
-use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Them, as they are typed.
@@ -83,7 +82,9 @@ fn begin_there(root: &Path, words: &[String]) -> Error {
 fn environment_of(process: &HeldProcess) -> Vec<(OsString, OsString)> {
     const OF_THE_TERMINAL: [&str; 3] = ["TERM", "COLUMNS", "NO_COLOR"];
     let is_terminals = |name: &OsString| OF_THE_TERMINAL.iter().any(|word| name == word);
-    let machines = process.environment().into_iter().filter(|(name, _)| !is_terminals(name));
+    let machines = machine::variables_of(&process.folder())
+        .into_iter()
+        .filter(|(name, _)| !is_terminals(name));
     machines.chain(std::env::vars_os().filter(|(name, _)| is_terminals(name))).collect()
 }
 
@@ -130,9 +131,8 @@ fn held(kubelet: &Kubelet) -> Result<HeldProcess> {
 }
 
 fn is_first_process_below(root: &Path) -> bool {
-    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    let first = place(Path::new("/proc/1/root"));
-    first.is_some() && first == place(root)
+    let first = files::place(Path::new("/proc/1/root"));
+    first.is_ok_and(|first| files::place(root).is_ok_and(|root| root == first))
 }
 
 fn not_seen(root: &Path, all: &[Kubelet]) -> Error {

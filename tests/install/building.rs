@@ -88,7 +88,9 @@ fn a_build_that_takes_long_says_so_and_what_was_built_is_installed() {
     let machine = machine.with_script(source.folder.join("install.sh"));
     let mut command = source.command(&machine, &["install", "--plugin-dir"]);
     let said = must(command.arg(machine.plugins()));
-    for words in ["building the driver (release)", "still building the driver, 20 s", "40 s"] {
+    for words in
+        ["building the static driver (release)", "still building the static driver, 20 s", "40 s"]
+    {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(is_same(&machine.driver(), Path::new(DISK)));

@@ -8,10 +8,8 @@ sbom_tool=cargo-cyclonedx sbom_version=0.5.9
 word_release() {
     read_options '--out --sign' "$@"
     must_be_a_key
-    prepare
-    say "building the static driver (release); the first time this takes one to three minutes"
-    building 'the static driver' build_static --release
-    pack_release "$(target_folder)/$(host_triple)/release/disk" "${out:-$(target_folder)/release-tarball}"
+    build_driver
+    pack_release "$built" "${out:-$(target_folder)/release-tarball}"
     tell_parts
     put "$scratch/$name.tar.gz" "$scratch/$name.tar.gz.sha256"
     say "packed: $folder/$name.tar.gz"
@@ -22,11 +20,9 @@ word_release() {
 word_image() {
     read_options '--out --sign --name --certificates' "$@"
     must_be_a_key
-    prepare
-    say "building the static driver (release); the first time this takes one to three minutes"
-    building 'the static driver' build_static --release
+    build_driver
     name_release "${out:-$(target_folder)/release-tarball}"
-    pack_image "$(target_folder)/$(host_triple)/release/disk"
+    pack_image "$built"
     put "$scratch/$name.oci.tar" "$scratch/$name.oci.tar.sha256"
     say "packed: $folder/$name.oci.tar, as $image_name"
     say "to a registry: skopeo copy oci-archive:$folder/$name.oci.tar docker://$image_name"

@@ -1,5 +1,6 @@
 //! What a look at a machine found, one thing at a time, and how to put it right.
 
+use crate::model::error::Error;
 use serde::Serialize;
 use std::fmt;
 
@@ -64,6 +65,13 @@ impl Finding {
     /// It must be put right.
     pub fn error(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { check, level: Level::Error, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    /// It could not be looked at.
+    #[must_use]
+    pub fn not_looked_at(check: &'static str, why: Error) -> Self {
+        let fix = why.hint.unwrap_or_else(|| "put that right, and look again".to_owned());
+        Self::error(check, why.cause, fix)
     }
 }
 

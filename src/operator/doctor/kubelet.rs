@@ -1,10 +1,12 @@
 //! Whether kubelet will find this driver, and nothing that it takes for another one.
 
+use crate::host::files;
 use crate::model::report::finding::Finding;
+use crate::node::durable;
 use crate::node::kubelet::{Kubelet, USUAL_PLUGIN_DIR, ours};
 use crate::node::system;
 use crate::operator::configured::Configured;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "incloud~disk";
@@ -126,14 +128,10 @@ fn visible_beside(driver: &Path) -> Vec<String> {
 fn is_this_program(driver: &Path) -> Option<bool> {
     // By the kernel's own link: below another root the path of this program leads nowhere.
     let this = Path::new("/proc/self/exe");
-    let (of_this, of_driver) = (this.metadata().ok()?, driver.metadata().ok()?);
-    if (of_this.dev(), of_this.ino()) == (of_driver.dev(), of_driver.ino()) {
+    if files::place(this).ok()? == files::place(driver).ok()? {
         return Some(true);
     }
-    if of_this.len() != of_driver.len() {
-        return Some(false);
-    }
-    Some(std::fs::read(driver).ok()? == std::fs::read(this).ok()?)
+    durable::is_same(&mut File::open(this).ok()?, driver).ok()
 }
 
 pub(super) fn root(kubelet: &Kubelet, configured: &Configured) -> Finding {

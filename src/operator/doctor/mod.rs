@@ -75,11 +75,7 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
     });
     match by_driver {
         Ok(more) => all.extend(more),
-        Err(error) => all.push(Finding::error(
-            "driver",
-            error.cause,
-            error.hint.unwrap_or_else(|| "put that right, and look again".to_owned()),
-        )),
+        Err(error) => all.push(Finding::not_looked_at("driver", error)),
     }
     all
 }

@@ -34,11 +34,7 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
     });
     match seen {
         Ok(more) => found.extend(more),
-        Err(error) => found.push(Finding::error(
-            "driver",
-            error.cause,
-            error.hint.unwrap_or_else(|| "put that right, and look again".to_owned()),
-        )),
+        Err(error) => found.push(Finding::not_looked_at("driver", error)),
     }
     found
 }
