@@ -72,7 +72,8 @@ These first install the system packages that are missing (apt-get, dnf or yum) a
 Rust toolchain that is here. On a node:
 
   sudo ./install.sh install [--cloud local|openstack | --config FILE | --cloud-config FILE]
-                            [--replace-config] [--plugin-dir DIR] [--kubelet-root DIR]
+                            [--credentials FILE] [--replace-config]
+                            [--plugin-dir DIR] [--kubelet-root DIR]
                             [--binary FILE] [--although-not-ready] [--dry-run]
                             puts the driver into kubelet's plugin folder, tested before and in one
                             step, and writes a configuration if there is none. Takes the driver of
@@ -81,6 +82,7 @@ Rust toolchain that is here. On a node:
                             the driver heal volumes whose disk comes back
          --config FILE      this configuration, tried before and readable by root alone
          --cloud-config FILE  one that names this cloud.conf, as kubelet was told it
+         --credentials FILE  a cloud.conf that is kept beside the configuration, which names it
          --replace-config   in place of another one that is there, which is kept beside it
          --although-not-ready  another maker's driver is replaced only if this one reaches the cloud
                             and knows each volume that is mounted. With this in any case: until
@@ -152,7 +154,7 @@ word_of_node() {
     worker='' tried=''
     case $word in
         install | upgrade)
-            read_options '--cloud --config --cloud-config --replace-config --plugin-dir --kubelet-root --binary --although-not-ready --dry-run' "$@"
+            read_options '--cloud --config --cloud-config --credentials --replace-config --plugin-dir --kubelet-root --binary --although-not-ready --dry-run' "$@"
             ;;
         rollback) read_options '--plugin-dir --to --dry-run' "$@" ;;
         verify) read_options '--plugin-dir' "$@" ;;

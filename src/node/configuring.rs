@@ -1,12 +1,12 @@
 //! Which configuration a machine gets: the one that is there, one that a person brings, one that names a
 //! `cloud.conf`, or one that is to be filled in. Nothing is taken that a person did not name.
 
+use super::brought::{BroughtFile, BroughtFiles};
 use super::console::{NodeResult, Stop, lines};
 use super::site::Site;
 use super::{durable, kubelet};
 use crate::host::files;
 use crate::model::cloud::access::Written;
-use crate::model::error::{Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,152 +14,156 @@ use std::path::{Path, PathBuf};
 /// The configuration that a machine begins with.
 const TEMPLATE: &str = include_str!("../../examples/config.toml");
 
-/// A file that a person brought, read where the program was called: the machine's root may be another.
-#[derive(Debug, Clone)]
-pub struct BroughtConfiguration {
-    /// Its path, for people.
-    pub path: PathBuf,
-    /// What is in it.
-    pub text: String,
-    /// Who else can change it.
-    doubt: Option<&'static str>,
-}
-
-impl BroughtConfiguration {
-    /// Reads it once: what is tried is what is installed.
-    pub fn read(path: &Path) -> Result<Self> {
-        let text =
-            files::read_if_there(path).map_err(|error| Error { kind: Kind::Config, ..error })?;
-        let none = || Error::new(Kind::Config, format!("there is no file {}", path.display()));
-        let text = text.ok_or_else(none)?;
-        let found = std::fs::metadata(path).ok();
-        let doubt = found.and_then(|found| match (found.uid(), found.mode()) {
-            (_, mode) if mode & 0o022 != 0 => Some("others may write"),
-            (_, mode) if mode & 0o004 != 0 => Some("everyone may read"),
-            (uid, _) if uid != 0 => Some("another user owns"),
-            _ => None,
-        });
-        Ok(Self { path: path.to_path_buf(), text, doubt })
-    }
-}
-
 /// What is to be done about the configuration.
 #[derive(Debug)]
 pub struct ConfigurationPlan {
     /// What is to be written; nothing if the one that is there stays.
     pub text: Option<String>,
-    /// What is tried: it names files where they are now.
+    /// What is tried, with the `cloud.conf` below.
     pub tried: Option<String>,
     /// Where it comes from, for people.
     pub origin: String,
-    /// Whether a person named it.
+    /// Whether a person named it, or what it is to name.
     pub is_named: bool,
     /// Whether it takes the place of another one.
     replaces: bool,
-    /// A file that is copied beside it: from where.
-    copied: Option<PathBuf>,
+    /// A `cloud.conf` that is kept beside it.
+    pub credentials: Option<KeptCredentials>,
+}
+
+/// A `cloud.conf` that is to be kept beside the configuration.
+#[derive(Debug)]
+pub struct KeptCredentials {
+    /// Where it comes from, for people.
+    pub from: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+impl KeptCredentials {
+    /// Where it is kept, as the machine sees it and the configuration names it.
+    pub const PLACE: &str = "/etc/incloud-disk/cloud.conf";
 }
 
 /// What is to be done on this machine.
-pub fn plan(site: &Site, brought: Option<&BroughtConfiguration>) -> NodeResult<ConfigurationPlan> {
-    let config = site.config();
-    let there = files::read_if_there(&config)?;
-    let unchanged = |origin: String, is_named: bool| ConfigurationPlan {
-        text: None,
-        tried: None,
-        origin,
-        is_named,
-        replaces: false,
-        copied: None,
-    };
-    let (text, tried, origin, copied) = if let Some(brought) = brought {
-        let path = brought.path.display().to_string();
-        if let Some(doubt) = brought.doubt {
-            site.console.warn(&format!(
-                "{doubt} {path}, which may hold credentials; what is installed is root's alone: remove {path} then"
-            ));
+pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan> {
+    let there = files::read_if_there(&site.config())?;
+    for brought in [&brought.config, &brought.credentials].into_iter().flatten() {
+        if let Some(warning) = brought.warning() {
+            site.console.warn(&warning);
         }
-        (brought.text.clone(), brought.text.clone(), path, None)
-    } else if let Some(path) = &site.options.cloud_config {
-        let (told, copied) = cloud_conf(site, path)?;
-        site.console.say(&format!("the cloud is taken from {}: {told}", path.display()));
-        let named = copied.as_ref().map_or(path.clone(), |_| beside_configuration());
-        let origin = format!("{} (--cloud-config)", path.display());
-        (template(site, Some(&named)), template(site, Some(path)), origin, copied)
-    } else if there.is_some() {
-        return Ok(unchanged(config.display().to_string(), false));
-    } else {
-        let text = template(site, None);
-        let origin = "a configuration to be filled in".to_owned();
-        return Ok(ConfigurationPlan { text: Some(text), ..unchanged(origin, false) });
-    };
-    if let Some(from) = &copied
-        && !site.options.consent.replace_config
-        && is_another(from, &site.below(&beside_configuration()))
-    {
-        return Err(Stop::new(format!(
-            "refused, nothing was changed: {} is there, and {} is another one\n\
-             --replace-config takes the new one",
-            beside_configuration().display(),
-            from.display()
-        )));
     }
-    let same = there.as_ref().is_some_and(|there| differences(there, &text).is_empty());
-    let replaces = there.is_some() && !same;
+    let credentials = credentials(site, brought.credentials.as_ref())?;
+    must_be_agreed(site, credentials.as_ref())?;
+    let named = match (&credentials, &site.options.cloud_config) {
+        (Some(_), _) => Some(Path::new(KeptCredentials::PLACE)),
+        (None, path) => path.as_deref(),
+    };
+    let (text, origin) = if let Some(brought) = &brought.config {
+        (brought.text.clone(), brought.path.display().to_string())
+    } else if let Some(path) = &site.options.cloud_config {
+        (template(site, named), format!("{} (--cloud-config)", path.display()))
+    } else if let Some(there) = &there {
+        (there.clone(), site.config().display().to_string())
+    } else {
+        (template(site, named), "a configuration to be filled in".to_owned())
+    };
+    if let Some(brought) = &brought.credentials {
+        must_name(&text, &origin, &brought.path)?;
+    }
+    let is_brought = brought.config.is_some() || site.options.cloud_config.is_some();
+    let is_same = there.as_ref().is_some_and(|there| differences(there, &text).is_empty());
+    let replaces = there.is_some() && !is_same;
     if let Some(there) = there.filter(|_| replaces && !site.options.consent.replace_config) {
         return Err(Stop::new(format!(
             "refused, nothing was changed: {} is there, and {origin} says something else (values are not shown):{}\n\
              --replace-config takes the new one; the old one is kept as {}",
-            config.display(),
+            site.config().display(),
             lines(&differences(&there, &text)),
-            before(site).display()
+            before(&site.config()).display()
         )));
     }
+    let is_named = is_brought || credentials.is_some();
     Ok(ConfigurationPlan {
-        text: (!same).then_some(text),
-        tried: Some(tried),
+        tried: is_named.then(|| text.clone()),
+        text: (!is_same).then_some(text),
+        origin,
+        is_named,
         replaces,
-        copied,
-        ..unchanged(origin, true)
+        credentials,
     })
 }
 
-/// The configuration that was there before a person replaced it.
-fn before(site: &Site) -> PathBuf {
-    site.config_folder().join("config.toml.before")
-}
-
-/// As the machine will see it.
-fn beside_configuration() -> PathBuf {
-    PathBuf::from("/etc/incloud-disk/cloud.conf")
-}
-
-/// Whether a file is there and says something else.
-fn is_another(new: &Path, there: &Path) -> bool {
-    let text = |path: &Path| files::read_text(path).ok();
-    durable::is_there(there) && text(new) != text(there)
-}
-
-/// What a `cloud.conf` says, without its secrets; and whether it is to be copied: what lies in kubelet's plugin
-/// folder goes with the driver that it was for.
-fn cloud_conf(site: &Site, path: &Path) -> NodeResult<(String, Option<PathBuf>)> {
-    let place = site.below(path);
-    let text = files::read_text(&place).map_err(|error| {
-        Stop::new(format!(
-            "--cloud-config {}: {}",
-            path.display(),
-            crate::model::error::errno_text(&error)
-        ))
+/// Which `cloud.conf` is to be kept: one that a person brought, or one that goes with the driver that it was
+/// for, since it lies in kubelet's plugin folder.
+fn credentials(site: &Site, brought: Option<&BroughtFile>) -> NodeResult<Option<KeptCredentials>> {
+    if let Some(brought) = brought {
+        let told = checked("--credentials", &brought.path, &brought.text)?;
+        let from = brought.path.clone();
+        site.console.say(&format!("the cloud is taken from {}: {told}", from.display()));
+        return Ok(Some(KeptCredentials { from, text: brought.text.clone() }));
+    }
+    let Some(path) = &site.options.cloud_config else { return Ok(None) };
+    let text = files::read_text(site.below(path)).map_err(|error| {
+        let why = crate::model::error::errno_text(&error);
+        Stop::new(format!("--cloud-config {}: {why}", path.display()))
     })?;
-    let written = Written::from_cloud_conf(&text, &path.display().to_string())?;
+    let told = checked("--cloud-config", path, &text)?;
+    site.console.say(&format!("the cloud is taken from {}: {told}", path.display()));
+    let is_in_plugins = path.components().any(|part| part.as_os_str() == "incloud~disk");
+    Ok(is_in_plugins.then(|| KeptCredentials { from: path.clone(), text }))
+}
+
+/// Another one that is there is not replaced without a word.
+fn must_be_agreed(site: &Site, credentials: Option<&KeptCredentials>) -> NodeResult {
+    let Some(new) = credentials.filter(|_| !site.options.consent.replace_config) else {
+        return Ok(());
+    };
+    match files::read_if_there(&site.below(Path::new(KeptCredentials::PLACE)))? {
+        Some(there) if there != new.text => Err(Stop::new(format!(
+            "refused, nothing was changed: {} is there, and {} is another one\n\
+             --replace-config takes the new one; the old one is kept as {}",
+            KeptCredentials::PLACE,
+            new.from.display(),
+            before(Path::new(KeptCredentials::PLACE)).display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Credentials that no configuration reads would be believed to be in use.
+fn must_name(text: &str, origin: &str, credentials: &Path) -> NodeResult {
+    let place = KeptCredentials::PLACE;
+    // One that is no TOML is told by what reads it.
+    let named = keys(text).map(|keys| keys.get("openstack.cloud_conf").cloned());
+    match named {
+        Some(Some(toml::Value::String(named))) if named == place => Ok(()),
+        None => Ok(()),
+        Some(_) => Err(Stop::new(format!(
+            "refused, nothing was changed: --credentials {} is kept as {place}, and {origin} does not name that\n\
+             to do: write cloud_conf = \"{place}\" below [openstack] there",
+            credentials.display()
+        ))),
+    }
+}
+
+/// What a person replaced is kept beside it.
+fn before(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".before");
+    name.into()
+}
+
+/// What a `cloud.conf` says, without its secrets.
+fn checked(option: &str, path: &Path, text: &str) -> NodeResult<String> {
+    let path = path.display().to_string();
+    let written = Written::from_cloud_conf(text, &path)?;
     if written.auth_url.is_none() && written.cloud.is_none() {
         return Err(Stop::new(format!(
-            "--cloud-config {}: it names no auth-url in [Global], so it is no cloud.conf of OpenStack",
-            path.display()
+            "{option} {path}: it names no auth-url in [Global], so it is no cloud.conf of OpenStack"
         )));
     }
-    let is_in_plugins = path.components().any(|part| part.as_os_str() == "incloud~disk");
-    Ok((told(&written), is_in_plugins.then_some(place)))
+    Ok(told(&written))
 }
 
 fn told(written: &Written) -> String {
@@ -242,30 +246,21 @@ fn collect(value: &toml::Value, name: &str, all: &mut BTreeMap<String, toml::Val
 
 /// Writes it. It may come to hold credentials, so its owner alone reads it.
 pub fn write(site: &Site, plan: &ConfigurationPlan) -> NodeResult {
-    let (config, folder) = (site.config(), site.config_folder());
+    let config = site.config();
     let shown = config.display();
-    let to = site.below(&beside_configuration());
-    if let Some(copied) = &plan.copied
-        && site.announces(&format!("copying {} to {}", copied.display(), to.display()))
-    {
-        durable::make_folder(&folder, 0o755)?;
-        let text = files::read_text(copied).map_err(|error| Stop::new(error.to_string()))?;
-        durable::replace(&to, &folder.join(".cloud.conf.new"), text.as_bytes(), 0o600)?;
+    if let Some(credentials) = &plan.credentials {
+        keep(site, credentials)?;
     }
     let Some(text) = &plan.text else {
         site.console.say(&format!("the configuration stays as it is: {shown}"));
         return if plan.is_named { make_private(site, &config) } else { Ok(()) };
     };
     let from = if plan.is_named { format!(", taken from {}", plan.origin) } else { String::new() };
-    if plan.replaces
-        && site.announces(&format!("keeping the old one as {}", before(site).display()))
-    {
-        durable::copy(&config, &before(site))?;
-        make_private(site, &before(site))?;
+    if plan.replaces {
+        keep_before(site, &config)?;
     }
     if site.announces(&format!("writing a configuration: {shown}{from}")) {
-        durable::make_folder(&folder, 0o755)?;
-        durable::replace(&config, &folder.join(".config.toml.new"), text.as_bytes(), 0o600)?;
+        put(site, &config, text)?;
     } else if plan.is_named {
         let keys = keys(text).unwrap_or_default();
         let names: Vec<_> = keys.keys().map(String::as_str).collect();
@@ -274,6 +269,40 @@ pub fn write(site: &Site, plan: &ConfigurationPlan) -> NodeResult {
     if !plan.is_named && site.options.cloud.is_none() {
         site.console.warn(&format!("no cloud is chosen yet: set cloud.kind in {shown}"));
     }
+    Ok(())
+}
+
+/// The `cloud.conf` that the configuration names.
+fn keep(site: &Site, new: &KeptCredentials) -> NodeResult {
+    let to = site.below(Path::new(KeptCredentials::PLACE));
+    let there = files::read_if_there(&to)?;
+    if there.as_ref() == Some(&new.text) {
+        return make_private(site, &to);
+    }
+    if there.is_some() {
+        keep_before(site, &to)?;
+    }
+    if site.announces(&format!("copying {} to {}", new.from.display(), to.display())) {
+        put(site, &to, &new.text)?;
+    }
+    Ok(())
+}
+
+fn keep_before(site: &Site, path: &Path) -> NodeResult {
+    let kept = before(path);
+    if site.announces(&format!("keeping the old one as {}", kept.display())) {
+        durable::copy(path, &kept)?;
+        make_private(site, &kept)?;
+    }
+    Ok(())
+}
+
+/// Whole or not at all, and for its owner alone.
+fn put(site: &Site, path: &Path, text: &str) -> NodeResult {
+    let folder = site.config_folder();
+    durable::make_folder(&folder, 0o755)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    durable::replace(path, &folder.join(format!(".{name}.new")), text.as_bytes(), 0o600)?;
     Ok(())
 }
 

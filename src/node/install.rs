@@ -1,6 +1,7 @@
 //! Puts a driver into kubelet's plugin folder: a new one, or the one before.
 
-use super::configuring::{self, BroughtConfiguration};
+use super::brought::BroughtFiles;
+use super::configuring;
 use super::console::{NodeResult, Stop};
 use super::maker::DriverMaker;
 use super::options::{NodeWord, RollbackTarget};
@@ -13,7 +14,7 @@ use super::{
 use std::path::PathBuf;
 
 /// `install` and `upgrade`: the driver that a person brought, or the program that runs.
-pub fn run(site: &Site, own: OwnProgram, brought: Option<&BroughtConfiguration>) -> NodeResult {
+pub fn run(site: &Site, own: OwnProgram, brought: &BroughtFiles) -> NodeResult {
     let plugins = if site.word == NodeWord::Upgrade {
         let plugins = plugin_folder::in_use(site)?;
         if !plugins.has_driver() {

@@ -3,6 +3,7 @@
 //!
 //! Killed at any step, the next word goes on from there.
 
+pub mod brought;
 pub mod configuring;
 pub mod console;
 pub mod durable;

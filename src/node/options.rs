@@ -32,6 +32,7 @@ const OF_INSTALL: &[&str] = &[
     "--cloud",
     "--config",
     "--cloud-config",
+    "--credentials",
     "--replace-config",
     "--plugin-dir",
     "--kubelet-root",
@@ -80,6 +81,8 @@ pub struct NodeOptions {
     pub config: Option<PathBuf>,
     /// A `cloud.conf` that the configuration is to name.
     pub cloud_config: Option<PathBuf>,
+    /// A `cloud.conf` that is to be kept beside the configuration.
+    pub credentials: Option<PathBuf>,
     /// What is done although something speaks against it.
     pub consent: NodeConsent,
     /// Which driver is put back.
@@ -138,12 +141,18 @@ fn agree(options: &NodeOptions) -> NodeResult {
         NodeOptions { config: Some(_), cloud_config: Some(_), .. } => {
             both("--config", "--cloud-config")
         }
+        NodeOptions { credentials: Some(_), cloud_config: Some(_), .. } => {
+            both("--credentials", "--cloud-config")
+        }
         NodeOptions { config: Some(_), cloud: Some(_), .. } => both("--config", "--cloud"),
         NodeOptions { config: Some(_), kubelet_root: Some(_), .. } => {
             both("--config", "--kubelet-root")
         }
         NodeOptions { cloud_config: Some(_), cloud: Some(cloud), .. } if cloud != "openstack" => {
             Err(Stop::misused(format!("--cloud-config is of OpenStack, and --cloud says {cloud}")))
+        }
+        NodeOptions { credentials: Some(_), cloud: Some(cloud), .. } if cloud != "openstack" => {
+            Err(Stop::misused(format!("--credentials is of OpenStack, and --cloud says {cloud}")))
         }
         _ => Ok(()),
     }
@@ -171,6 +180,7 @@ fn set(options: &mut NodeOptions, option: &str, value: &str) -> NodeResult {
         }
         "--config" => options.config = absolute()?,
         "--cloud-config" => options.cloud_config = absolute()?,
+        "--credentials" => options.credentials = absolute()?,
         "--to" => options.to = target(value)?,
         "--plugin-dir" => options.plugin_dir = absolute()?.map(|path| path.components().collect()),
         "--kubelet-root" => {
@@ -233,6 +243,9 @@ mod tests {
             &["install", "--config", "/a", "--cloud", "local"],
             &["install", "--config", "/a", "--cloud-config", "/b"],
             &["install", "--cloud-config", "/b", "--cloud", "local"],
+            &["install", "--credentials", "/b", "--cloud-config", "/b"],
+            &["install", "--credentials", "/b", "--cloud", "local"],
+            &["rollback", "--credentials", "/b"],
         ] {
             assert_eq!(read_words(words).unwrap_err().status, 2, "{words:?}");
         }

@@ -1,7 +1,7 @@
 //! Whether a driver is ready on this machine: its own doctor says so, with the configuration that it would
 //! have. And what the doctor says when it is in its place.
 
-use super::configuring::{self, ConfigurationPlan};
+use super::configuring::{self, ConfigurationPlan, KeptCredentials};
 use super::console::{NodeResult, Stop, lines};
 use super::maker::DriverMaker;
 use super::site::{Plugins, Site};
@@ -14,7 +14,7 @@ use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long the doctor may take: it waits for the cloud.
@@ -76,16 +76,18 @@ fn ask(
     told.map(|told| told.findings).map_err(|_| answer.last_line().to_owned())
 }
 
-/// A configuration that is tried before it is installed. It may hold credentials: it is in memory alone, and
-/// seen by root alone, by its path.
-struct TriedConfiguration {
-    path: PathBuf,
+/// A file that is tried before it is installed. It may hold credentials: it is in memory alone, and seen by
+/// root alone, by its path.
+struct TriedFile {
+    path: String,
+    /// Where it came from, for people.
+    origin: String,
     /// What the path leads to, until this is dropped.
     _file: File,
 }
 
-impl TriedConfiguration {
-    fn write(text: &str) -> std::io::Result<Self> {
+impl TriedFile {
+    fn write(text: &str, origin: &str) -> std::io::Result<Self> {
         let mut file = files::in_memory("incloud-disk-config")?;
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(text.as_bytes())?;
@@ -94,7 +96,7 @@ impl TriedConfiguration {
         if files::read_text(&path)? != text {
             return Err(std::io::Error::other("/proc is that of other processes"));
         }
-        Ok(Self { path: path.into(), _file: file })
+        Ok(Self { path, origin: origin.to_owned(), _file: file })
     }
 }
 
@@ -109,12 +111,28 @@ fn look(
     let Some(text) = plan.tried.as_ref().or(plan.text.as_ref()) else {
         return ask(site, driver, &words, Some(&site.config()));
     };
-    let tried = match TriedConfiguration::write(text) {
-        Ok(tried) => tried,
-        Err(error) => return Err(format!("the configuration cannot be tried: {error}")),
+    let mut tried: Vec<TriedFile> = Vec::new();
+    let mut try_it = |text: &str, origin: &str| {
+        let file = TriedFile::write(text, origin)
+            .map_err(|error| format!("the configuration cannot be tried: {error}"))?;
+        let path = file.path.clone();
+        tried.push(file);
+        Ok::<_, String>(path)
     };
-    let shown = |told: &str| told.replace(&*tried.path.to_string_lossy(), &plan.origin);
-    ask(site, driver, &words, Some(&tried.path)).map(|all| {
+    let config = match &plan.credentials {
+        None => try_it(text, &plan.origin)?,
+        // It names what is not there yet, or is another one.
+        Some(new) => {
+            let path = try_it(&new.text, &new.from.to_string_lossy())?;
+            try_it(&text.replace(KeptCredentials::PLACE, &path), &plan.origin)?
+        }
+    };
+    // Of two numbers one may begin with the other.
+    tried.sort_by_key(|file| std::cmp::Reverse(file.path.len()));
+    let shown = |told: &str| {
+        tried.iter().fold(told.to_owned(), |told, file| told.replace(&file.path, &file.origin))
+    };
+    ask(site, driver, &words, Some(Path::new(&config))).map(|all| {
         let shown = |one: ToldFinding| ToldFinding {
             found: shown(&one.found),
             fix: one.fix.as_deref().map(shown),

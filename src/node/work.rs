@@ -1,6 +1,6 @@
 //! A word on a machine, from its reading to its exit status.
 
-use super::configuring::BroughtConfiguration;
+use super::brought::BroughtFiles;
 use super::console::{Console, NodeResult, Stop};
 use super::options::{self, NodeWord};
 use super::site::{OwnProgram, Site};
@@ -9,14 +9,13 @@ use crate::host::machine;
 use crate::model::error::Result;
 use nix::sys::stat::{Mode, umask};
 
-/// A configuration that the words name; nothing if they name none.
-pub type Brought = Option<Result<BroughtConfiguration>>;
+/// The files that the words name, or why one cannot be read.
+pub type Brought = Result<BroughtFiles>;
 
 /// Reads what the words name where the program was called. Words that are wrong are told later.
-#[must_use]
 pub fn brought(words: &[String]) -> Brought {
-    let (_, options) = options::read(words).ok()?;
-    options.config.map(|path| BroughtConfiguration::read(&path))
+    options::read(words)
+        .map_or_else(|_| Ok(BroughtFiles::default()), |(_, o)| BroughtFiles::read(&o))
 }
 
 /// Does what the words say; answers the exit status.
@@ -33,7 +32,7 @@ pub fn run(words: &[String], own: OwnProgram, brought: Brought, console: Console
 
 fn perform(words: &[String], own: OwnProgram, brought: Brought, console: Console) -> NodeResult {
     let (word, options) = options::read(words)?;
-    let brought = brought.transpose()?;
+    let brought = brought?;
     // What others are to read is made for all, whatever the person's habit is.
     umask(Mode::S_IWGRP | Mode::S_IWOTH);
     let site = Site::new(word, options, console);
@@ -47,7 +46,7 @@ fn perform(words: &[String], own: OwnProgram, brought: Brought, console: Console
         ending::watch();
     }
     match word {
-        NodeWord::Install | NodeWord::Upgrade => install::run(&site, own, brought.as_ref()),
+        NodeWord::Install | NodeWord::Upgrade => install::run(&site, own, &brought),
         NodeWord::Rollback => install::roll_back(&site),
         NodeWord::Verify => verify::run(&site),
         NodeWord::Uninstall => uninstall::run(&site),

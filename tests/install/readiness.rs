@@ -376,6 +376,73 @@ fn a_cloud_conf_is_found_shown_and_taken_when_it_is_named() {
     assert!(status == 1 && said.contains("none"), "{said}");
 }
 
+/// As two files bring them in a pod: the one holds what is secret, the other all else.
+#[test]
+fn credentials_are_tried_and_kept_beside_the_configuration_that_names_them() {
+    if !private_mounts("credentials_are_tried_and_kept_beside_the_configuration_that_names_them") {
+        return;
+    }
+    let node = Node::new();
+    let folder = node.root().parent().unwrap().to_owned();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let conf = "[Global]\nauth-url = http://127.0.0.1:9/v3\nusername = disk\npassword = s3cret\n\
+                tenant-name = shop\ndomain-name = Default\n";
+    fs::write(path("secret.conf"), conf).unwrap();
+    fs::write(path("no.conf"), "[Storage]\n").unwrap();
+    let text = "[cloud]\nkind = \"openstack\"\n[openstack]\nmetadata_url = \"none\"\n";
+    fs::write(path("without.toml"), text).unwrap();
+    let text = format!("{text}cloud_conf = \"/etc/incloud-disk/cloud.conf\"\n");
+    fs::write(path("config.toml"), &text).unwrap();
+    let (config, secret) = (path("config.toml"), path("secret.conf"));
+    let kept = node.config().with_file_name("cloud.conf");
+    // It is tried with these credentials, not with what is at that place by chance.
+    let (status, said) = node.install(&["--config", &config, "--credentials", &secret]);
+    assert!(status == 1 && said.contains("127.0.0.1:9") && !said.contains("s3cret"), "{said}");
+    assert!(!said.contains("/proc/"), "{said}");
+    node.is_unchanged(&said);
+    for (words, wanted) in [
+        (&["--config", &path("without.toml"), "--credentials", &secret][..], "does not name that"),
+        (&["--config", &config, "--credentials", &path("no.conf")], "no auth-url"),
+        (&["--config", &config, "--credentials", &path("none")], "there is no file"),
+    ] {
+        let (status, said) = node.install(words);
+        assert!(status == 1 && said.contains(wanted), "{said}");
+        assert!(!node.config().exists() && !kept.exists(), "{said}");
+    }
+    let both = ["--config", &config, "--credentials", &secret];
+    let (status, said) = node.install(&[&both[..], &["--although-not-ready"]].concat());
+    assert!(status == 0 && !said.contains("s3cret"), "{said}");
+    assert_eq!(fs::read_to_string(node.config()).unwrap(), text);
+    for (file, wanted) in [(&kept, conf), (&node.config(), &*text)] {
+        assert_eq!(fs::read_to_string(file).unwrap(), wanted);
+        assert_eq!(fs::metadata(file).unwrap().mode() & 0o7777, 0o600);
+    }
+    // The same once more; then others, which a person must want: the old ones are kept.
+    let (status, said) = node.install(&both);
+    assert_eq!(status, 0, "{said}");
+    let new = conf.replace("s3cret", "0ther");
+    fs::write(&secret, &new).unwrap();
+    let (status, said) = node.install(&["--credentials", &secret]);
+    assert!(status == 1 && said.contains("--replace-config") && !said.contains("0ther"), "{said}");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), conf);
+    let wanted = ["--credentials", &secret, "--replace-config"];
+    let (status, said) = node.install(&[&wanted[..], &["--dry-run"]].concat());
+    assert!(status == 0 && said.contains("would be next: keeping the old one"), "{said}");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), conf);
+    let (status, said) = node.install(&wanted);
+    assert_eq!(status, 0, "{said}");
+    let before = node.config().with_file_name("cloud.conf.before");
+    for (file, wanted) in [(&kept, &*new), (&before, conf)] {
+        assert_eq!(fs::read_to_string(file).unwrap(), wanted);
+        assert_eq!(fs::metadata(file).unwrap().mode() & 0o7777, 0o600);
+    }
+    assert_eq!(fs::read_to_string(node.config()).unwrap(), text);
+    // A configuration that does not name them makes them a lie, also where it was there before.
+    fs::copy(path("without.toml"), node.config()).unwrap();
+    let (status, said) = node.install(&wanted);
+    assert!(status == 1 && said.contains("/etc/incloud-disk/config.toml does not name"), "{said}");
+}
+
 /// Without room for the predecessor there is no way back: then it stays.
 #[test]
 fn a_full_disk_keeps_the_predecessor_in_its_place() {
