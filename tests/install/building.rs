@@ -4,8 +4,10 @@ use crate::machine::{Machine, is_same, must, script};
 use crate::support::DISK;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A source of its own, and a search path with tools that say what the script wants to hear.
 struct Source {
@@ -327,6 +329,65 @@ fn each_ring_of_the_tests_is_told_with_its_place() {
         let counts = format!("{} passed, {failed} failed, 0 skipped", 6 - failed);
         assert!(said.lines().any(|line| line == counts), "{counts}: {said}");
         assert!(said.contains("more of root") && said.contains("more of lib"), "{said}");
+    }
+}
+
+/// A ring beside the first one runs in the shell's background, where no Ctrl-C comes.
+#[test]
+#[allow(unsafe_code)]
+fn all_rings_end_when_a_person_ends_them() {
+    use nix::sys::signal::{SigHandler, Signal, killpg, signal};
+    use nix::unistd::Pid;
+    let machine = Machine::new();
+    let source = Source::new(&machine);
+    let tools = machine.base().join("tools");
+    let pids = ["lib", "root"].map(|name| machine.base().join(format!("{name}.pid")));
+    for (name, file) in ["lib", "root"].iter().zip(&pids) {
+        let (new, file) = (file.with_extension("new"), file.display());
+        let new = new.display();
+        source.tool(name, &format!("echo $$ >{new} && mv {new} {file} && exec /bin/sleep 300"));
+    }
+    let tools = tools.display();
+    source.cargo(&format!(
+        "*test*--no-run*)\n\
+         echo '  Executable unittests src/lib.rs ({tools}/lib)' >&2\n\
+         echo '  Executable tests/root/main.rs ({tools}/root)' >&2 ;;"
+    ));
+    let machine = machine.with_script(source.folder.join("install.sh"));
+    for end in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut command = source.command(&machine, &["test"]);
+        let as_usual = || {
+            for one in [Signal::SIGINT, Signal::SIGTERM] {
+                // SAFETY: the usual disposition is no function of ours.
+                unsafe { signal(one, SigHandler::SigDfl) }?;
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec only signal(2) is called.
+        unsafe { command.pre_exec(as_usual) };
+        let mut child = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
+        let group = Pid::from_raw(child.id().cast_signed());
+        let running = pids.each_ref().map(|file| {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !file.exists() {
+                assert!(Instant::now() < deadline, "no ring began");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Pid::from_raw(fs::read_to_string(file).unwrap().trim().parse().unwrap())
+        });
+        killpg(group, end).unwrap();
+        child.wait().unwrap();
+        for (ring, file) in running.iter().zip(&pids) {
+            let is_gone = || nix::sys::signal::kill(*ring, None).is_err();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !is_gone() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let ended = is_gone();
+            let _ = nix::sys::signal::kill(*ring, Signal::SIGKILL);
+            assert!(ended, "{} goes on after {end}", file.display());
+            fs::remove_file(file).unwrap();
+        }
     }
 }
 
