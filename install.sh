@@ -59,6 +59,8 @@ disk: a FlexVolume driver for cloud block disks
                             writes docs/refusals.md as the tests that it names are told now
   sudo ./install.sh test report
                             the page of disk report, of the incident too, in a real browser
+  ./install.sh test fuzz [--minutes N] [PARSER...]
+                            garbage for each parser, guided by the code that it reaches
   ./install.sh test bench   figures: how long what takes
   ./install.sh release [--out DIR] [--sign KEY]
                             a tarball for nodes without a toolchain: a static driver, this script,

@@ -305,7 +305,7 @@ pub(super) fn words(body: &Value) -> String {
 }
 
 /// Seconds, or a date: by the service's own clock, and by ours only where it does not tell it.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
@@ -318,7 +318,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// By how many whole seconds an answer's own date is ahead of ours.
-fn ahead_in(headers: &HeaderMap, now: SystemTime) -> Option<i64> {
+pub(super) fn ahead_in(headers: &HeaderMap, now: SystemTime) -> Option<i64> {
     let date = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
     let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
     Some(match date.duration_since(now) {

@@ -44,7 +44,7 @@ fn log_in_at(http: &Http, address: &str, deadline: Deadline) -> Result<HttpAnswe
     http.send(&request, deadline)
 }
 
-fn settle(access: &Access, answer: &HttpAnswer) -> Result<Session> {
+pub(super) fn settle(access: &Access, answer: &HttpAnswer) -> Result<Session> {
     match answer.status {
         201 => session(access, answer),
         400 | 401 | 403 | 404 => Err(refused(answer, access)),

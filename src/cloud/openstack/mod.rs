@@ -6,6 +6,8 @@
 mod catalog;
 mod cinder;
 mod client;
+#[cfg(fuzzing)]
+pub mod garbage;
 mod http;
 mod keystone;
 pub mod limiter;

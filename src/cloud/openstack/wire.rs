@@ -202,3 +202,21 @@ impl Event {
 fn seconds(text: Option<&str>) -> Option<u64> {
     timestamp::parse(text?).map(|millis| millis / 1000)
 }
+
+/// Reads a text as each of the bodies.
+#[cfg(fuzzing)]
+pub(super) fn garbage(text: &str) {
+    fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+        serde_json::from_str(text).ok()
+    }
+    if let Some(body) = read::<VolumeBody>(text) {
+        let _ = body.volume.origin();
+        let _ = body.volume.attachments.iter().any(VolumeAttachment::is_root);
+    }
+    if let Some(body) = read::<ActionBody>(text) {
+        let _ = (body.action.started(), body.action.last_sign());
+    }
+    let _ = (read::<VolumesBody>(text), read::<ServersBody>(text), read::<ServerBody>(text));
+    let _ = (read::<AttachmentsBody>(text), read::<StoredAttachmentsBody>(text));
+    let _ = read::<ActionsBody>(text);
+}

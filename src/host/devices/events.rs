@@ -140,7 +140,7 @@ fn watch_folder(folder: &Path) -> nix::Result<Inotify> {
 }
 
 /// An event is `ACTION@PATH` and then `KEY=VALUE`, each ended by a zero byte.
-fn is_about_disks(event: &[u8]) -> bool {
+pub(super) fn is_about_disks(event: &[u8]) -> bool {
     event.split(|byte| *byte == 0).any(|part| part == b"SUBSYSTEM=block")
 }
 

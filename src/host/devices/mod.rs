@@ -5,6 +5,8 @@
 //! a link could be right and a second disk with the same serial be there all the same.
 
 mod events;
+#[cfg(fuzzing)]
+pub mod garbage;
 mod links;
 mod sysfs;
 #[cfg(feature = "udev")]

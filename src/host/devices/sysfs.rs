@@ -271,7 +271,7 @@ fn read_shown(folder: impl AsFd, path: &str, file: &'static str) -> Result<Optio
     }
 }
 
-fn shown_in(bytes: &[u8], file: &'static str) -> Option<Shown> {
+pub(super) fn shown_in(bytes: &[u8], file: &'static str) -> Option<Shown> {
     /// Device type, page code, and the length in two bytes.
     const PAGE_HEADER: usize = 4;
     let text = match file {

@@ -1,0 +1,111 @@
+#!/bin/bash
+# Runs the fuzzer's targets: tests/fuzz/run.sh PROGRAM KEPT SECONDS [TARGET]...
+#
+# KEPT is a folder that stays: what was found to reach something new, what broke a target, and how long each
+# target has been played with this very program. A run that was ended goes on where it was. With KEEP=1 nothing is
+# played: the fewest of the inputs found that reach as much go into tests/fuzz/corpus, from which each run begins.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+program=$1 kept=$2 seconds_each=$3
+shift 3
+known=$(FUZZ_TARGET=list "$program" 2>/dev/null)
+targets=("$@")
+((${#targets[@]})) || mapfile -t targets <<<"$known"
+for target in "${targets[@]}"; do
+    grep -qxF -- "$target" <<<"$known" || {
+        printf 'no target %s; there are:\n%s\n' "$target" "$known" >&2
+        exit 2
+    }
+done
+version=$(sha256sum "$program" | cut -c 1-16)
+
+# A text of some kilobytes reaches all that a long one does.
+longest=4096
+# An input that takes longer is one that a tenant can make a node wait with.
+slowest=5
+# Bytes that an input may make the driver take, in MiB.
+most_memory=512
+
+# unpack TARGET: what was kept in the source.
+unpack() {
+    mkdir -p "$kept/corpus/$1" "$kept/broken/$1"
+    [[ ! -f $here/corpus/$1.tar.gz ]] || tar -xzf "$here/corpus/$1.tar.gz" -C "$kept/corpus/$1"
+}
+
+# keep TARGET
+keep() {
+    local fewest
+    fewest=$(mktemp -d "$kept/fewest.XXXXXX")
+    unpack "$1"
+    FUZZ_TARGET=$1 "$program" -set_cover_merge=1 -use_counters=0 -use_cmp=0 "$fewest" "$kept/corpus/$1" \
+        >"$kept/$1.log" 2>&1 </dev/null
+    mkdir -p "$here/corpus"
+    # The same inputs make the same file.
+    find "$fewest" -type f -printf '%f\n' | sort |
+        tar -C "$fewest" --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -cf - --files-from=- |
+        gzip -n -9 >"$here/corpus/$1.tar.gz"
+    printf '%-16s %s inputs\n' "$1" "$(find "$fewest" -type f | wc -l)"
+    rm -rf "$fewest"
+}
+
+# play TARGET: as long as it is still to be played; its line of the table into KEPT.
+play() {
+    local target=$1 log=$kept/$1.log spent=0 played seconds status=0
+    unpack "$target"
+    read -r played seconds 2>/dev/null <"$kept/$target.spent" || played=''
+    [[ $played != "$version" ]] || spent=$seconds
+    local left=$((seconds_each - spent))
+    if ((left > 0)); then
+        local words=()
+        [[ ! -f $here/words/$target ]] || words=("-dict=$here/words/$target")
+        local began=$SECONDS
+        FUZZ_TARGET=$target RUST_BACKTRACE=1 "$program" "$kept/corpus/$target" "${words[@]}" \
+            -max_total_time="$left" -max_len="$longest" -timeout="$slowest" -report_slow_units=1 \
+            -rss_limit_mb="$most_memory" -malloc_limit_mb=256 -print_final_stats=1 \
+            -artifact_prefix="$kept/broken/$target/" >"$log" 2>&1 </dev/null || status=$?
+        # What broke it is played again at the next run, from its beginning.
+        ((status)) || echo "$version $((spent + SECONDS - began))" >"$kept/$target.spent"
+    fi
+    local runs reached
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    reached=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$target" "$((spent + SECONDS - ${began:-SECONDS}))" "${runs:--}" \
+        "${reached:--}" "$(find "$kept/corpus/$target" -type f | wc -l)" \
+        "$(find "$kept/broken/$target" -type f | wc -l)" >"$kept/$target.line"
+    return "$status"
+}
+
+mkdir -p "$kept"
+if [[ -n ${KEEP:-} ]]; then
+    for target in "${targets[@]}"; do keep "$target"; done
+    exit 0
+fi
+outcome=0
+# As many at once as there are processors.
+running=0
+for target in "${targets[@]}"; do
+    if ((running >= $(nproc))); then
+        wait -n || outcome=1
+        running=$((running - 1))
+    fi
+    printf '==> %s\n' "$target"
+    play "$target" &
+    running=$((running + 1))
+done
+while ((running)); do
+    wait -n || outcome=1
+    running=$((running - 1))
+done
+
+printf '\n%-16s %8s %12s %9s %7s %7s\n' target seconds runs reached corpus broken
+for target in "${targets[@]}"; do
+    IFS=$'\t' read -r name spent runs reached corpus broken <"$kept/$target.line"
+    printf '%-16s %8s %12s %9s %7s %7s\n' "$name" "$spent" "$runs" "$reached" "$corpus" "$broken"
+    if ((broken)); then
+        outcome=1
+        sed -n "/panicked at/{p;n;p;};/^SUMMARY/p;/^ALARM/p" "$kept/$target.log"
+        find "$kept/broken/$target" -type f -printf '    %p\n'
+    fi
+done
+exit "$outcome"

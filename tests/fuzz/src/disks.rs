@@ -1,0 +1,110 @@
+//! What stands on a disk: any tenant writes it. A disk is made of patches, so that a short input reaches each
+//! place of a large one.
+
+use incloud_disk::model::cloud::iso9660;
+use incloud_disk::model::disk::contents::leftover::{
+    FirstInodes, stranger_by_copy, stranger_by_marks,
+};
+use incloud_disk::model::disk::contents::{Contents, FsType, Read, ReadSample, judge, places};
+
+/// A disk: its size, and bytes at places.
+struct PatchedDisk<'a> {
+    size: u64,
+    patches: Vec<(u64, &'a [u8])>,
+}
+
+impl<'a> PatchedDisk<'a> {
+    /// The first byte is the size; then come patches: four bytes for the place, the highest bit counts from the
+    /// end; one for the length; the bytes.
+    fn of(bytes: &'a [u8]) -> Option<Self> {
+        let (shape, mut rest) = bytes.split_first()?;
+        let size = (1_u64 << (9 + shape % 36)) + u64::from(shape / 36) * 512;
+        let mut patches = Vec::new();
+        while let [a, b, c, d, length, after @ ..] = rest {
+            let place = u32::from_le_bytes([*a, *b, *c, *d]);
+            let far = u64::from(place & 0x7fff_ffff);
+            let at = if place >> 31 == 0 { far } else { size.wrapping_sub(far) };
+            let (patch, next) = after.split_at(usize::from(*length).min(after.len()));
+            if at < size {
+                let room = usize::try_from(size - at).unwrap_or(usize::MAX);
+                patches.push((at, &patch[..patch.len().min(room)]));
+            }
+            rest = next;
+        }
+        Some(Self { size, patches })
+    }
+
+    fn read(&self, at: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        let end = at + length as u64;
+        for (place, patch) in &self.patches {
+            let (from, to) = ((*place).max(at), (place + patch.len() as u64).min(end));
+            if from < to {
+                let index = |number: u64| usize::try_from(number).unwrap();
+                bytes[index(from - at)..index(to - at)]
+                    .copy_from_slice(&patch[index(from - place)..index(to - place)]);
+            }
+        }
+        bytes
+    }
+
+    /// As the driver reads a disk first.
+    fn samples(&self, places: &[(u64, u64)]) -> Vec<ReadSample> {
+        let stretches = places::stretches(places);
+        let sample = |(from, to): &(u64, u64)| {
+            let to = (*to).min(self.size);
+            let bytes = self.read(*from, usize::try_from(to - from).unwrap());
+            ReadSample { offset: *from, bytes }
+        };
+        stretches.iter().map(sample).collect()
+    }
+}
+
+pub fn disk(bytes: &[u8]) {
+    let Some(disk) = PatchedDisk::of(bytes) else { return };
+    let samples = disk.samples(&places::of_marks(disk.size));
+    assert!(samples.iter().all(|one| one.offset + one.bytes.len() as u64 <= disk.size));
+    let contents = judge(&Read { size: disk.size, samples: &samples });
+    let is_zero = samples.iter().all(|one| one.bytes.iter().all(|byte| *byte == 0));
+    // The one answer after which a disk may be formatted.
+    assert_eq!(contents == Contents::Blank, is_zero, "{contents:?}");
+    if let Contents::FileSystem(found) = &contents {
+        assert!(!format!("{found:?}").contains('\n'));
+    }
+}
+
+pub fn leftover(bytes: &[u8]) {
+    let Some(disk) = PatchedDisk::of(bytes) else { return };
+    let head = disk.read(0, usize::try_from(disk.size.min(68 * 1024)).unwrap());
+    if let Some(inodes) = FirstInodes::of(&head) {
+        let finished = vec![0_u8; head.len()];
+        if let Some(at) = stranger_by_copy((0, &head), &finished, inodes) {
+            assert_ne!(head[usize::try_from(at).unwrap()], 0);
+        }
+    }
+    let uuid: [u8; 16] = *b"the same for all";
+    for kind in [FsType::Xfs, FsType::Btrfs] {
+        let mut read = |at: u64, length: usize| {
+            let fits = at.checked_add(length as u64).is_some_and(|end| end <= disk.size);
+            assert!(length <= 1 << 20, "{length} bytes at once");
+            if fits {
+                Ok(disk.read(at, length))
+            } else {
+                Err(incloud_disk::model::error::Error::bad_call("behind the end"))
+            }
+        };
+        let found = stranger_by_marks(kind, &uuid, (0, &head), disk.size, &mut read);
+        if let Ok(Some(at)) = found {
+            assert!(at < head.len() as u64 && head[usize::try_from(at).unwrap()] != 0);
+        }
+    }
+}
+
+pub fn config_drive(bytes: &[u8]) {
+    let Some(disk) = PatchedDisk::of(bytes) else { return };
+    let read = |at: u64, length: usize| {
+        let fits = at.checked_add(length as u64).is_some_and(|end| end <= disk.size);
+        fits.then(|| disk.read(at, length))
+    };
+    let _ = iso9660::read_file(read, "openstack/latest/meta_data.json");
+}

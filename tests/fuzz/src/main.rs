@@ -1,0 +1,66 @@
+//! Garbage for one parser: `FUZZ_TARGET` names it. libFuzzer makes the inputs, and keeps those that reach
+//! something new. A target panics where a promise of the parser is broken.
+
+#![no_main]
+
+mod clouds;
+mod disks;
+mod kernel;
+mod told;
+mod written;
+
+use libfuzzer_sys::fuzz_target;
+use std::sync::OnceLock;
+
+/// A parser, and what is promised of it.
+type Target = fn(&[u8]);
+
+/// Each with its name.
+const TARGETS: &[(&str, Target)] = &[
+    ("call", written::call),
+    ("options", written::options),
+    ("words", written::words),
+    ("configuration", written::configuration),
+    ("cloud-conf", written::cloud_conf),
+    ("clouds-yaml", written::clouds_yaml),
+    ("record", written::record),
+    ("mountinfo", kernel::mountinfo),
+    ("cgroup", kernel::cgroup),
+    ("kernel-log", kernel::log),
+    ("uevent", kernel::uevent),
+    ("sysfs", kernel::sysfs),
+    ("disk", disks::disk),
+    ("leftover", disks::leftover),
+    ("config-drive", disks::config_drive),
+    ("replies", clouds::replies),
+    ("log", told::log),
+    ("redaction", told::redaction),
+    ("text", told::text),
+];
+
+static TARGET: OnceLock<Target> = OnceLock::new();
+
+fn chosen() -> Target {
+    let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
+    if let Some((_, target)) = TARGETS.iter().find(|(known, _)| *known == name) {
+        return *target;
+    }
+    for (name, _) in TARGETS {
+        println!("{name}");
+    }
+    std::process::exit(if name == "list" { 0 } else { 2 })
+}
+
+fuzz_target!(init: { TARGET.get_or_init(chosen); }, |bytes: &[u8]| {
+    if let Some(target) = TARGET.get() {
+        target(bytes);
+    }
+});
+
+/// A text, as far as the bytes are one.
+fn text_of(bytes: &[u8]) -> &str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+    }
+}
