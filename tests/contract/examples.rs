@@ -175,3 +175,32 @@ fn the_readme_of_the_examples_names_every_file() {
         assert!(name == "README.md" || readme.contains(&format!("`{name}`")), "{name}");
     }
 }
+
+/// What `./install.sh test fleet` plays where it may; without root this alone.
+#[test]
+fn the_plays_use_builtin_modules_and_stop_at_the_first_failure() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ansible");
+    for name in [
+        "install.yml",
+        "rollback.yml",
+        "uninstall.yml",
+        "tasks/look.yml",
+        "tasks/release.yml",
+        "tasks/verify.yml",
+    ] {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let lines = || text.lines().map(|line| line.trim_start().trim_start_matches("- "));
+        let modules: Vec<_> = lines().filter(|line| line.starts_with("ansible.")).collect();
+        assert!(!modules.is_empty(), "{name}");
+        assert!(
+            modules.iter().all(|one| one.starts_with("ansible.builtin.")),
+            "{name}: {modules:?}"
+        );
+        // Within such a block Ansible goes on with the other nodes, and with the next batch.
+        let goes_on = ["block:", "rescue:", "always:", "ignore_errors:", "ignore_unreachable:"];
+        assert!(!lines().any(|line| goes_on.iter().any(|one| line.starts_with(one))), "{name}");
+        if !name.starts_with("tasks/") {
+            assert!(text.contains("\n  any_errors_fatal: true\n"), "{name}");
+        }
+    }
+}
