@@ -50,6 +50,9 @@ disk: a FlexVolume driver for cloud block disks
                             the driver in a real Kubernetes 1.20 on one node, in namespaces of its
                             own; the first time it is built from Debian's source; a scenario
                             brings its control along, which must fail
+  sudo ./install.sh test fleet [ansible|cloud-init]
+                            the Ansible play and the cloud-init snippet of the examples, by the real
+                            programs, on nine hosts of namespaces
   sudo ./install.sh test all
                             all three of them
   sudo ./install.sh test in-use
