@@ -67,7 +67,7 @@ sign() {
 }
 
 ansible-run() {
-    setpriv --pdeathsig KILL env -i HOME="$work/home" PATH="$(dirname "$ansible"):$PATH" LANG=C.UTF-8 FLEET="$FLEET" TMPDIR="$work/home" \
+    env -i HOME="$work/home" PATH="$(dirname "$ansible"):$PATH" LANG=C.UTF-8 FLEET="$FLEET" TMPDIR="$work/home" \
         ANSIBLE_VAULT_PASSWORD_FILE="$work/vault-password" ANSIBLE_FORKS=4 ANSIBLE_NOCOLOR=1 "$@"
 }
 

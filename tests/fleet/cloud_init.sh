@@ -29,7 +29,8 @@ new_host() {
     local tries=0
     start_host "$1" "$work/layers/cloud-init" || return 1
     on "$1" 'mkdir -p /srv/releases /etc/cloud /var/lib/cloud/seed/nocloud && cat >/srv/releases/right.tar.gz' <"$release"
-    on "$1" 'head -c 1000 /srv/releases/right.tar.gz >/srv/releases/cut.tar.gz && cat >/etc/cloud/cloud.cfg' <<'TEXT'
+    # As good as the right one, and not the one that is named.
+    on "$1" 'gzip -dc /srv/releases/right.tar.gz | gzip -1 >/srv/releases/other.tar.gz && cat >/etc/cloud/cloud.cfg' <<'TEXT'
 datasource_list: [NoCloud]
 network: {config: disabled}
 users: []
@@ -38,7 +39,7 @@ cloud_config_modules: [runcmd]
 cloud_final_modules: [scripts-user]
 system_info: {distro: debian}
 TEXT
-    setpriv --pdeathsig KILL bash "$here/ssh.sh" "$1" \
+    bash "$here/ssh.sh" "$1" \
         'exec python3 -m http.server --bind 127.0.0.1 --directory /srv/releases 8080' >/dev/null 2>&1 &
     until on "$1" 'curl -sf http://127.0.0.1:8080/ >/dev/null'; do
         ((tries++ < 100)) || return 1
@@ -81,11 +82,13 @@ scene_release_not_there() {
     expect 'in its words' says 'status: error'
     expect 'and why' says '404'
     expect 'nothing is installed' is_not_installed c1
+    expect 'what was brought is for root alone' \
+        [ "$(stat --format '%a %U' "$(file c1 run/incloud-disk-first/config.toml)")" = '600 root' ]
     expect 'nothing is left of it' leaves_nothing_of_the_release c1
 }
 
 scene_another_release() {
-    boot c1 cut
+    boot c1 other
     expect 'cloud-init says that it failed' [ "$status" -ne 0 ]
     expect 'in its words' says 'status: error'
     expect 'and why' says 'checksum did NOT match'

@@ -63,7 +63,7 @@ start_host() {
     mkdir "$folder"
     mkfifo "$folder/up"
     exec {up}<>"$folder/up"
-    setpriv --pdeathsig KILL unshare --mount --propagation private --uts --net --ipc \
+    unshare --mount --propagation private --uts --net --ipc \
         bash "$here/host.sh" "$folder" "$layers" "$up" &
     read -r -t 20 process <&"$up" || { printf 'fleet: the host %s did not start\n' "$1" >&2; return 1; }
     exec {up}>&-
