@@ -54,7 +54,6 @@ boot() {
         on "$1" 'cat >/var/lib/cloud/seed/nocloud/user-data'
     said=$(mktemp "$work/out/XXXXXX")
     status=0
-    hide_kubelets "$1"
     on "$1" 'echo "instance-id: i-1" >/var/lib/cloud/seed/nocloud/meta-data
         cloud-init clean && cloud-init init --local && cloud-init init &&
             cloud-init modules --mode config && cloud-init modules --mode final

@@ -85,17 +85,6 @@ hide() {
 # on HOST COMMAND: run by a shell there.
 on() { bash "$here/ssh.sh" "$@"; }
 
-# hide_kubelets HOST...: one of this machine, or of another test, is not of a host, which sees all processes.
-hide_kubelets() {
-    local host name
-    while read -r name; do
-        for host in "$@"; do
-            # It may end meanwhile.
-            on "$host" "mount -t tmpfs -o ro none '${name%/comm}'" 2>/dev/null </dev/null || true
-        done
-    done < <(grep -lsx -e kubelet -e hyperkube /proc/[0-9]*/comm)
-}
-
 # file HOST PATH: where it is to be seen from here, if the host has written it.
 file() { printf '%s/%s/upper/%s\n' "$FLEET" "$1" "$2"; }
 
