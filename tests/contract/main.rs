@@ -53,6 +53,7 @@ mod refusals_page;
 mod refusals_told;
 mod replies;
 mod report;
+mod roll_out;
 mod secrets;
 mod streams;
 mod terminals;
