@@ -30,6 +30,7 @@ mod documents;
 mod early_signals;
 mod ending;
 mod examples;
+mod fleet;
 mod floors;
 mod folders;
 mod garbage;

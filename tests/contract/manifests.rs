@@ -34,7 +34,7 @@ fn read<T: DeserializeOwned>(name: &str) -> T {
 
 /// Nothing of the manifest is unknown to the type, or of another kind there.
 #[track_caller]
-fn check<T: DeserializeOwned + Serialize>(manifest: &Value) -> Result<T, String> {
+pub fn check<T: DeserializeOwned + Serialize>(manifest: &Value) -> Result<T, String> {
     let object: T = serde_json::from_value(manifest.clone()).map_err(|error| error.to_string())?;
     let known = serde_json::to_value(&object).map_err(|error| error.to_string())?;
     let mut lost = Vec::new();
