@@ -73,6 +73,8 @@ pack_release() {
     name_release "$2"
     mkdir "$scratch/$name"
     cp -R "$1" install.sh examples docs README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$scratch/$name/"
+    # What a person filled in for their own cluster is no part of a release.
+    find "$scratch/$name/examples" -name cloud.conf -exec rm {} +
     mkdir "$scratch/$name/completions" "$scratch/$name/man"
     run_driver "$1" completions bash >"$scratch/$name/completions/disk.bash"
     run_driver "$1" completions zsh >"$scratch/$name/completions/_disk"
