@@ -167,7 +167,7 @@ fn kustomize_makes_what_kubernetes_knows() {
     });
 }
 
-/// By the name of the ConfigMap, which the pods of the DaemonSet name: so they are other pods.
+/// By the name of the `ConfigMap`, which the pods of the `DaemonSet` name: so they are other pods.
 #[test]
 fn what_is_changed_is_rolled_out() {
     with_each_kubectl("what_is_changed_is_rolled_out", |kubectl, copy| {
@@ -205,4 +205,78 @@ fn no_update_is_without_a_bound() {
         let plugin = fs::read_to_string(folder().join("../kubectl-incloud")).unwrap();
         assert!(plugin.contains("label=incloud-disk/driver value=wanted"));
     });
+}
+
+/// By Helm's own code, where `HELM_LIBRARY` names it.
+#[test]
+fn the_chart_makes_what_the_overlays_make() {
+    let test = "the_chart_makes_what_the_overlays_make";
+    let Ok(library) = std::env::var("HELM_LIBRARY") else {
+        return skip(test, "needs HELM_LIBRARY");
+    };
+    let Some(kubectl) = kubectls().pop() else { return skip(test, "needs kubectl") };
+    let copy = filled_in();
+    let overlay = copy.path().join("kustomize/overlays/openstack");
+    let file = |name: &str| fs::read_to_string(overlay.join(name)).unwrap();
+    let values = copy.path().join("values.json");
+    for (name, by_hand) in [("overlays/openstack", false), ("overlays/canary", true)] {
+        let given = json!({"config": file("config.toml"), "credentials": file("cloud.conf"), "byHand": by_hand});
+        fs::write(&values, given.to_string()).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let output = Command::new("python3")
+            .arg(root.join("tests/support/helm.py"))
+            .arg(&library)
+            .arg(root.join("examples/helm/incloud-disk"))
+            .arg(&values)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let by_helm: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let by_kustomize = made(&kubectl, &copy, name);
+        assert_eq!(by_helm.len(), by_kustomize.len());
+        for kind in ["DaemonSet", "ConfigMap", "Secret"] {
+            let (one, other) = (of(&by_helm, kind), of(&by_kustomize, kind));
+            assert_eq!(without_names(one, &by_helm), without_names(other, &by_kustomize), "{kind}");
+        }
+        check::<DaemonSet>(of(&by_helm, "DaemonSet")).unwrap();
+    }
+}
+
+/// What both may name otherwise: the objects whose name has a hash, and whose object it is.
+fn without_names(object: &Value, all: &[Value]) -> Value {
+    let mut text = object.to_string();
+    for kind in ["ConfigMap", "Secret"] {
+        let name = of(all, kind)["metadata"]["name"].as_str().unwrap();
+        assert!(name.starts_with("incloud-disk-"), "{name}");
+        text = text.replace(&format!("\"{name}\""), &format!("\"the {kind}\""));
+    }
+    let mut object: Value = serde_json::from_str(&text).unwrap();
+    let about = object["metadata"].as_object_mut().unwrap();
+    about.remove("annotations");
+    if let Some(labels) = about.get_mut("labels").and_then(Value::as_object_mut) {
+        labels.remove("app.kubernetes.io/managed-by");
+        if labels.is_empty() {
+            about.remove("labels");
+        }
+    }
+    object
+}
+
+/// Without Helm: the chart has no `DaemonSet` of its own, and its values are those of the overlay.
+#[test]
+fn the_chart_has_the_one_daemon_set() {
+    let chart = folder().join("../helm/incloud-disk");
+    let link = fs::read_link(chart.join("daemonset.yaml")).unwrap();
+    assert_eq!(link, Path::new("../../kustomize/base/daemonset.yaml"));
+    let values: Value =
+        serde_saphyr::from_str(&fs::read_to_string(chart.join("values.yaml")).unwrap()).unwrap();
+    let config = values["config"].as_str().unwrap();
+    assert!(Config::parse(config, "values.yaml").unwrap().cloud.kind.is_some());
+    let set: Value = serde_saphyr::from_str(&text_of("base/daemonset.yaml")).unwrap();
+    let spec = &set["spec"];
+    assert_eq!(values["image"], spec["template"]["spec"]["containers"][0]["image"]);
+    assert_eq!(values["maxUnavailable"], spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"]);
+    let template = fs::read_to_string(chart.join("templates/objects.yaml")).unwrap();
+    assert!(template.contains(".Files.Get \"daemonset.yaml\""));
 }

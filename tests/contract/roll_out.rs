@@ -192,7 +192,7 @@ fn a_node_is_waited_for_and_not_for_ever() {
     assert!(!fleet.did().iter().any(|done| done.contains("n2")));
 }
 
-/// A first node that fails later, and a DaemonSet that another person changes.
+/// A first node that fails later, and a `DaemonSet` that another person changes.
 #[test]
 fn what_changes_meanwhile_stops_it() {
     let fleet = Fleet::of(&["n1", "n2", "n3", "n4"]);
