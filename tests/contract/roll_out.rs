@@ -23,7 +23,7 @@ case "$*" in
     *get\ controllerrevisions*) printf 'incloud-disk 1 old\nanother 9 no\nincloud-disk 2 %s\n' "$(cat "$CLUSTER/newest")" ;;
     *get\ nodes*status.conditions*)
         for node in "$CLUSTER"/node/*; do
-            printf '%s\t%s\t%s\n' "${node##*/}" "$(cat "$node")" "$(cat "$CLUSTER/label/${node##*/}" 2>/dev/null)"
+            printf '%s\t%s\t%s\t%s\n' "${node##*/}" "$(cat "$node")" "$(cat "$CLUSTER/label/${node##*/}" 2>/dev/null)" "$(cat "$CLUSTER/system/${node##*/}" 2>/dev/null)"
         done ;;
     *get\ nodes*) ls "$CLUSTER/node" ;;
     *get\ pods*.status.phase*) awk -F '\t' '{ print $1, $2, "Running" }' "$CLUSTER"/pod/* ;;
@@ -46,7 +46,7 @@ struct Fleet {
 impl Fleet {
     fn of(nodes: &[&str]) -> Self {
         let fleet = Self { folder: tempfile::tempdir().unwrap() };
-        for folder in ["node", "label", "pod", "comes", "scratch", "bin"] {
+        for folder in ["node", "label", "pod", "comes", "scratch", "bin", "system"] {
             fs::create_dir(fleet.at(folder)).unwrap();
         }
         for (name, text) in [("bin/kubectl", KUBECTL), ("bin/sleep", SLEEP)] {
@@ -177,6 +177,17 @@ fn a_node_that_is_not_ready_stops_it_untouched() {
     assert!(fleet.says(&["roll-out", "n9"], 2).contains("there is no node n9"));
     assert!(fleet.says(&["roll-out", "--without=n9"], 2).contains("there is no node n9"));
     assert!(fleet.did().is_empty());
+}
+
+/// The `DaemonSet` has no pod there.
+#[test]
+fn a_node_of_another_system_is_none() {
+    let fleet = Fleet::of(&["n1", "n2", "n3"]);
+    fleet.put("system/n1", "linux");
+    fleet.put("system/n2", "windows");
+    assert!(fleet.says(&["roll-out"], 0).contains("2 of 2 nodes"));
+    assert_eq!(fleet.did(), ["label n1", "label n3"]);
+    assert!(fleet.says(&["roll-out", "n2"], 2).contains("there is no node n2"));
 }
 
 /// A pod that never comes to be ready, and one whose image is not there.
