@@ -73,6 +73,8 @@ readonly scenarios=(
     'swap-control|kubelet|installed without a configuration: what comes then gets no volume'
     'eyes|kubelet|what looks, from the containers of two nodes: kubectl exec, the plugin of kubectl'
     'eyes-control|kubelet|without hostPID a container sees nothing of its node'
+    'fleet|kubelet|rolled out node by node by kustomize and the plugin of kubectl: canary, a stop, and back'
+    'fleet-control|kubelet|the overlay openstack instead: Kubernetes goes on past the first bad node'
     'detector|kubelet|node-problem-detector makes a condition of the node, and events'
     'detector-control|kubelet|its monitor asks another program'
 )

@@ -239,6 +239,7 @@ clear_away() {
     runs kubelet || start_kubelet
     without_proxy
     told delete --ignore-not-found daemonset -n kube-system --all --wait=false || true
+    told label node node-a incloud-disk/driver- || true
     told delete --ignore-not-found statefulset,pod --all --force --grace-period 0 || true
     sleep 15
     find /var/lib/kubelet/pods -xdev -path '*/volumes/incloud~disk/*' -name count -delete

@@ -30,14 +30,14 @@ spec:
 YAML
 }
 
-# make_pod POD VOLUME-SOURCE [RESTART-POLICY]: a pod that no set makes again.
+# make_pod POD VOLUME-SOURCE [RESTART-POLICY [NODE]]: a pod that no set makes again.
 make_pod() {
     apply <<YAML || fail "no pod $1"
 apiVersion: v1
 kind: Pod
 metadata: {name: $1}
 spec:
-  nodeName: node-a
+  nodeName: ${4:-node-a}
   hostNetwork: true
   automountServiceAccountToken: false
   terminationGracePeriodSeconds: 2

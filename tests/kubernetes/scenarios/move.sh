@@ -43,9 +43,11 @@ put_back_move() { stop_second_node; }
 
 readonly second_logs=/var/log/node-b
 
+# `own`: the second node has a driver of its own.
+second_driver=shared
 # Before there is a volume: the mounts of this node at its start are also its own.
 start_second_node() {
-    start node-b unshare --mount --uts --propagation private -- bash "$here/second.sh"
+    start node-b unshare --mount --uts --propagation private -- bash "$here/second.sh" "$second_driver"
 }
 
 on_second() {
@@ -76,7 +78,7 @@ stop_second_node() {
 forget_second_node() {
     if [[ -e $pids/node-b ]]; then
         ! runs node-b || stop_part node-b
-        rm -rf "$pids/node-b" /var/lib/incloud-disk/node-b
+        rm -rf "$pids/node-b" /var/lib/incloud-disk/node-b /var/lib/node-b
     fi
     rm -f /etc/incloud-disk/as-node-a.toml
     told delete --ignore-not-found node node-b || true
