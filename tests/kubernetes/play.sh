@@ -63,6 +63,8 @@ readonly scenarios=(
     'controller-control|controller-manager|isattached says no: it attaches again'
     'controller-incident|controller-manager|the incident with the controller-manager attaching'
     'controller-incident-control|controller-manager|without guard: unmounted under the pod, though not detached'
+    'kubeadm|controller-manager|the controller-manager in a bare root, as kubeadm is told by the files of examples/'
+    'kubeadm-control|controller-manager|without a configuration beside the driver nothing is attached'
     'second-node|controller-manager|a pod of another node wants the same volume'
     'second-node-control|controller-manager|attach takes it from the first node: its pod loses its disk'
     'move|kubelet|a volume goes from one node to another, each with a kubelet'

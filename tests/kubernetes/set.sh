@@ -238,6 +238,7 @@ clear_away() {
     until_true 60 api_answers || return 1
     runs kubelet || start_kubelet
     without_proxy
+    [[ ! -e $bare ]] || put_back_kubeadm
     told delete --ignore-not-found daemonset -n kube-system --all --wait=false || true
     told label node node-a incloud-disk/driver- || true
     told delete --ignore-not-found statefulset,pod --all --force --grace-period 0 || true
