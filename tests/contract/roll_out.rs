@@ -19,7 +19,7 @@ come() {
     [ ! -x "$CLUSTER/then" ] || "$CLUSTER/then" "$1"
 }
 case "$*" in
-    *get\ daemonsets*) [ ! -e "$CLUSTER/down" ] || exit 1; cat "$CLUSTER/sets" ;;
+    *get\ daemonsets*) [ ! -e "$CLUSTER/down" ] || exit 1; ! rm "$CLUSTER/busy" 2>/dev/null || exit 1; cat "$CLUSTER/sets" ;;
     *get\ controllerrevisions*) printf 'incloud-disk 1 old\nanother 9 no\nincloud-disk 2 %s\n' "$(cat "$CLUSTER/newest")" ;;
     *get\ nodes*status.conditions*)
         for node in "$CLUSTER"/node/*; do
@@ -221,6 +221,15 @@ fn what_changes_meanwhile_stops_it() {
     let text = fleet.says(&["roll-out", "--batch", "1"], 1);
     assert!(text.contains("the DaemonSet has another revision now, third"), "{text}");
     assert_eq!(fleet.did(), ["label n1", "label n2"]);
+}
+
+/// As while another API server takes over.
+#[test]
+fn one_answer_that_fails_does_not_end_it() {
+    let fleet = Fleet::of(&["n1", "n2", "n3"]);
+    fleet.program("then", "#!/bin/sh\n[ $1 != n1 ] || : >\"$CLUSTER/busy\"\n");
+    assert!(fleet.says(&["roll-out"], 0).contains("3 of 3 nodes"));
+    assert!(!fleet.at("busy").exists());
 }
 
 /// Where Kubernetes would go on by itself no word of ours stops it.
