@@ -153,8 +153,13 @@ fn a_release_is_packed_and_installs_itself() {
     let machine = Machine::new();
     let source = Source::with_all(&machine);
     // What a person filled in for a cluster of their own.
-    let filled_in = "examples/kustomize/overlays/openstack/cloud.conf";
-    fs::write(source.folder.join(filled_in), "a secret").unwrap();
+    let filled_in = [
+        "examples/kustomize/overlays/openstack/cloud.conf",
+        "examples/ansible/group_vars/incloud_nodes/vault.yml",
+    ];
+    for file in filled_in {
+        fs::write(source.folder.join(file), "a secret").unwrap();
+    }
     let machine = machine.with_script(source.folder.join("install.sh"));
     let out = machine.base().join("out");
     let mut command = source.command(&machine, &["release", "--out"]);
@@ -190,7 +195,10 @@ fn a_release_is_packed_and_installs_itself() {
         assert!(release.join(file).is_file(), "{file}");
     }
     assert!(!release.join("tests").exists());
-    assert!(!release.join(filled_in).exists(), "credentials are packed");
+    for file in filled_in {
+        assert!(release.join(file).parent().unwrap().is_dir(), "{file}");
+        assert!(!release.join(file).exists(), "credentials are packed: {file}");
+    }
     assert!(release.join("examples/daemonset.yaml").is_file());
     let machine = machine.with_script(release.join("install.sh"));
     let mut install = machine.command(["install", "--plugin-dir"]);

@@ -72,9 +72,8 @@ pack_release() {
     must_be_static "$1"
     name_release "$2"
     mkdir "$scratch/$name"
-    cp -R "$1" install.sh examples docs README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$scratch/$name/"
-    # What a person filled in for their own cluster is no part of a release.
-    find "$scratch/$name/examples" -name cloud.conf -exec rm {} +
+    cp "$1" install.sh README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$scratch/$name/"
+    copy_known examples docs
     mkdir "$scratch/$name/completions" "$scratch/$name/man"
     run_driver "$1" completions bash >"$scratch/$name/completions/disk.bash"
     run_driver "$1" completions zsh >"$scratch/$name/completions/_disk"
@@ -87,6 +86,17 @@ pack_release() {
     )
     tar_of "$scratch" "$name" | gzip -n -9 >"$scratch/$name.tar.gz"
     sum "$scratch/$name.tar.gz"
+}
+
+# copy_known FOLDER...: what belongs to the source. What a person filled in there for a cluster of their own may be a
+# credential.
+copy_known() {
+    if as_builder git -C "$here" ls-files -z -- "$@" >"$scratch/known" 2>/dev/null && [ -s "$scratch/known" ]; then
+        tar -C "$here" --null --files-from="$scratch/known" -cf "$scratch/known.tar"
+    else
+        tar -C "$here" --exclude=cloud.conf --exclude=vault.yml -cf "$scratch/known.tar" "$@"
+    fi
+    tar -C "$scratch/$name" -xf "$scratch/known.tar"
 }
 
 # --- the image -----------------------------------------------------------------------------------
