@@ -134,6 +134,39 @@ pub fn open_shared(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
+/// A file whose lock is ours until this is dropped. A child that was forked meanwhile has the file too, so that
+/// closing it here would free nothing: it is unlocked.
+#[derive(Debug)]
+pub struct LockedFile(File);
+
+impl LockedFile {
+    /// Of a file that this process has locked.
+    #[must_use]
+    pub fn of(locked: File) -> Self {
+        Self(locked)
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+impl std::ops::Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for LockedFile {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
 /// Makes a private folder with its parents, if it is missing.
 pub fn make_private_folder(path: &Path) -> Result<()> {
     let _using = worker::uses(path);
@@ -238,6 +271,21 @@ pub fn is_missing(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_ends_although_a_child_has_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || open_shared(&folder.path().join("lock")).unwrap();
+        let file = open();
+        file.lock().unwrap();
+        // As after a fork.
+        let of_the_child = file.try_clone().unwrap();
+        let held = LockedFile::of(file);
+        assert!(open().try_lock().is_err());
+        drop(held);
+        open().try_lock().unwrap();
+        drop(of_the_child);
+    }
 
     #[test]
     fn what_may_never_end_is_not_read() {

@@ -11,11 +11,12 @@
 //! looks once more when it is done. Nothing here can fail a call, and it is bounded in time.
 
 use super::files;
+use super::files::LockedFile;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::metrics::{Counters, Gauges, Sample, page};
 use crate::model::report::tear_down::TearDownWords;
 use nix::fcntl::OFlag;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -95,12 +96,12 @@ impl Report {
         fs::metadata(self.pending()).is_ok_and(|found| found.len() > 0)
     }
 
-    fn try_lock(&self) -> Result<Option<File>> {
+    fn try_lock(&self) -> Result<Option<LockedFile>> {
         let path = self.state_dir.join("metrics.lock");
         let io = |error: &std::io::Error| Error::io(format!("lock {}", path.display()), error);
         let file = files::open_shared(&path).map_err(|error| io(&error))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => Ok(Some(LockedFile::of(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(io(&error)),
         }
@@ -117,8 +118,9 @@ impl Report {
             let mut options = fs::OpenOptions::new();
             // A pipe of that name would wait for its reader.
             options.append(true).create(true).mode(0o600).custom_flags(OFlag::O_NONBLOCK.bits());
-            let mut file = options.open(&path).map_err(|error| io(&error))?;
+            let file = options.open(&path).map_err(|error| io(&error))?;
             file.lock_shared().map_err(|error| io(&error))?;
+            let mut file = LockedFile::of(file);
             let found = file.metadata().map_err(|error| io(&error))?;
             let is_still_named = fs::metadata(&path).is_ok_and(|named| named.ino() == found.ino());
             if found.len() > LONGEST_PENDING {

@@ -7,6 +7,7 @@
 
 use super::files::{self, LONGEST, read_rest};
 use crate::host::clock::{Deadline, since_boot};
+use crate::host::files::LockedFile;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use std::fs::{self, File};
@@ -128,7 +129,7 @@ impl Answers {
         }
     }
 
-    fn locked(&self, question: &str, deadline: Deadline) -> Option<File> {
+    fn locked(&self, question: &str, deadline: Deadline) -> Option<LockedFile> {
         files::make_private_folder(&self.folder).ok()?;
         let file = files::open_shared(&self.folder.join(question)).ok()?;
         let own = deadline.total() / OWN_SHARE;
@@ -138,7 +139,7 @@ impl Answers {
                 return None;
             }
         }
-        Some(file)
+        Some(LockedFile::of(file))
     }
 }
 

@@ -9,6 +9,7 @@
 
 use crate::host::clock::{Deadline, seconds};
 use crate::host::files;
+use crate::host::files::LockedFile;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
@@ -16,7 +17,7 @@ use crate::model::ids::{ServerId, VolumeId, VolumeName};
 use crate::model::pauses::Steps;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,14 +107,14 @@ impl Shelf {
     }
 
     /// Makes the caller the only one who changes something, until the file is dropped.
-    pub fn lock(&self, deadline: Deadline) -> Result<File> {
+    pub fn lock(&self, deadline: Deadline) -> Result<LockedFile> {
         files::make_private_folder(&self.dir)?;
         let path = self.dir.join("lock");
         let io = |error: &std::io::Error| Error::io(format!("lock {}", path.display()), error);
         let file = files::open_shared(&path).map_err(|error| io(&error))?;
         for step in Steps::between(Duration::from_millis(1), Duration::from_millis(20)) {
             match file.try_lock() {
-                Ok(()) => return Ok(file),
+                Ok(()) => return Ok(LockedFile::of(file)),
                 Err(TryLockError::WouldBlock) if deadline.pause(step) => {}
                 Err(TryLockError::WouldBlock) => break,
                 Err(TryLockError::Error(error)) => return Err(io(&error)),

@@ -6,6 +6,7 @@
 
 use crate::host::clock::{Deadline, since_boot};
 use crate::host::files;
+use crate::host::files::LockedFile;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub(super) struct Queue {
 /// A place in a queue, given back when it is dropped. Without a file where no queue can be kept.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    held: Option<(PathBuf, File)>,
+    held: Option<(PathBuf, LockedFile)>,
 }
 
 impl Drop for Ticket {
@@ -75,12 +76,13 @@ impl Queue {
 
     /// A ticket with a number higher than every other's. The folder's own lock keeps two processes
     /// from the same number.
-    fn draw(&self) -> Option<(u64, PathBuf, File)> {
+    fn draw(&self) -> Option<(u64, PathBuf, LockedFile)> {
         for _ in 0..16 {
             // A process that leaves may remove the empty folder at any moment: then it is made again.
             files::make_private_folder(&self.folder).ok()?;
             let Ok(folder) = File::open(&self.folder) else { continue };
             folder.lock().ok()?;
+            let _folder = LockedFile::of(folder);
             let number = numbers_in(&self.folder).last().map_or(1, |last| last + 1);
             let path = self.folder.join(number.to_string());
             // Locked before it has its number: a ticket without a lock is a killed process's.
@@ -88,7 +90,7 @@ impl Queue {
             let Ok(file) = files::open_shared(&beside) else { continue };
             file.try_lock().ok()?;
             if fs::rename(&beside, &path).is_ok() {
-                return Some((number, path, file));
+                return Some((number, path, LockedFile::of(file)));
             }
         }
         None

@@ -8,6 +8,7 @@
 use super::catalog::RegionEndpoints;
 use crate::host::clock::{Deadline, seconds};
 use crate::host::files;
+use crate::host::files::LockedFile;
 use crate::model::cloud::access::Access;
 use crate::model::hexadecimal::digits_of;
 use crate::model::secret::Secret;
@@ -55,7 +56,7 @@ pub(super) struct Tokens {
 /// Held by the one process that logs in.
 #[derive(Debug)]
 pub(super) struct Turn {
-    _file: Option<File>,
+    _file: Option<LockedFile>,
 }
 
 impl Tokens {
@@ -128,7 +129,7 @@ impl Tokens {
                 return Turn { _file: None };
             }
         }
-        Turn { _file: Some(file) }
+        Turn { _file: Some(LockedFile::of(file)) }
     }
 }
 

@@ -4,6 +4,7 @@
 use super::client;
 use super::tokens::Tokens;
 use crate::host::clock::Deadline;
+use crate::host::files::LockedFile;
 use crate::host::{files, machine};
 use crate::model::cloud::access::Access;
 use crate::model::cloud::iso9660;
@@ -167,6 +168,7 @@ impl OwnServer {
         if lock.try_lock().is_err() {
             return;
         }
+        let _lock = LockedFile::of(lock);
         let boot = machine::boot_id();
         let kept = Kept { boot, node: self.node.clone(), server: server.clone(), place };
         let json = serde_json::to_vec(&kept).unwrap_or_default();
