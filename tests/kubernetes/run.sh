@@ -146,6 +146,8 @@ if [[ -n ${INCLOUD_DISK_NODE_PROBLEM_DETECTOR:-} ]]; then
         "$(sed -n 's/^ *image: //p' "$project/examples/node-problem-detector.yaml")" '["/node-problem-detector"]' \
         "$scratch/images/detector.tar"
 fi
+# Likewise for Helm, whose code one package has as a library.
+[[ -z ${HELM_LIBRARY:-} ]] || cp "$HELM_LIBRARY" "$scratch/images/helm.so"
 rm -rf "$cache/logs"
 mkdir -p "$cache/logs"
 make_cgroups

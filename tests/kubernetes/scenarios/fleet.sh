@@ -25,6 +25,7 @@ play_fleet() {
     node_not_ready
     ended_in_the_middle
     rolled_back
+    by_chart
     put_away_fleet
 }
 
@@ -205,6 +206,36 @@ rolled_back() {
     expect 'the driver of before is on node-a' 1 cmp -s "$plugins/incloud~disk/disk" /run/before
     expect '... and its pods are gone' 60 has_pods ''
     expect 'both pods wrote on, and lost nothing' 5 both_unnoticed
+}
+
+# The objects of the chart instead of the overlays', made by Helm's own code where that is at hand.
+by_chart() {
+    if [[ ! -e /opt/images/helm.so ]]; then
+        did 'the chart is left out: HELM_LIBRARY names no library'
+        return
+    fi
+    told delete daemonset -n kube-system incloud-disk
+    configured 's/^max_files = .*/max_files = 19/'
+    python3 - "$fleet/overlays/openstack" >"$fleet.values" <<'PYTHON' || fail 'no values for the chart'
+import json, sys
+text = lambda name: open(sys.argv[1] + "/" + name, encoding="utf-8").read()
+print(json.dumps({"config": text("config.toml"), "credentials": text("cloud.conf"), "byHand": True}))
+PYTHON
+    python3 /opt/project/tests/support/helm.py /opt/images/helm.so /opt/project/examples/helm/incloud-disk "$fleet.values" \
+        2>>"$part_logs/fleet.log" | sed 's/^/{"apiVersion": "v1", "kind": "List", "items": /; s/$/}/' >"$fleet.objects"
+    expect 'the API server takes what the chart makes' 30 chart_applied
+    expect 'roll-out goes to both nodes' 1 roll_out_says 0 '2 of 2 nodes have the revision'
+    expect 'the driver of the image is on node-a' 1 is_installed
+    expect '... and on node-b' 1 in_second cmp -s "$plugins/incloud~disk/disk" /opt/release/disk
+    expect 'the configuration is on both' 1 both_have_configuration
+    expect 'both pods wrote on, and lost nothing' 5 both_unnoticed
+}
+chart_applied() {
+    kubectl apply -f "$fleet.objects" >"$fleet.said" 2>&1
+    local status=$?
+    saw=$(tail -n 1 "$fleet.said")
+    cat "$fleet.said" >>"$part_logs/fleet.log"
+    return "$status"
 }
 
 # --- what is there ------------------------------------------------------------------------------------------
