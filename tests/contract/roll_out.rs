@@ -32,7 +32,12 @@ case "$*" in
     *label\ node*-) shift 3; echo "unlabel $1" >>"$CLUSTER/did"; rm "$CLUSTER/label/$1" ;;
     *label\ node*) shift 3; echo "label $1" >>"$CLUSTER/did"; echo "${3#*=}" >"$CLUSTER/label/$1"; [ -e "$CLUSTER/pod/$1" ] || come "$1" ;;
     *delete\ pod*) shift 3; echo "delete $1" >>"$CLUSTER/did"; come "${1#pod-}" ;;
-    *exec*) echo "exec $*" >>"$CLUSTER/did"; echo 'the predecessor is there again'; case "$*" in *bad*) exit 1 ;; esac ;;
+    *exec*) echo "exec $*" >>"$CLUSTER/did"; echo 'the predecessor is there again'; 
+        case "$*" in
+            *bad*) echo 'command terminated with exit code 1' >&2; exit 1 ;;
+            *killed*) echo 'command terminated with exit code 137' >&2; exit 137 ;;
+            *lost*) echo 'error: unexpected EOF' >&2; exit 1 ;;
+        esac ;;
 esac
 "#;
 
@@ -310,4 +315,40 @@ fn every_shell_rolls_out_alike() {
         assert_eq!(output.status.code(), Some(1), "{shell:?}: {text}");
         assert!(text.contains("stopped at n3"), "{shell:?}: {text}");
     }
+}
+
+/// What was not heard to its end may have been done; and a `--to 1` that is called twice goes forth and back.
+#[test]
+fn back_is_not_denied_where_it_is_not_known() {
+    let fleet = Fleet::of(&["killed", "lost", "n1"]);
+    for node in ["killed", "lost"] {
+        fleet.has_old(node);
+    }
+    let text = fleet.says(&["roll-back", "--to", "1", "lost", "killed", "n1"], 3);
+    for node in ["killed", "lost"] {
+        assert!(
+            text.contains(&format!("! {node}: it is not known whether that was put back: ")),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!(
+                "exec -n kube-system pod-{node} -c verify -- /disk node verify"
+            ))
+        );
+    }
+    assert!(text.contains("! n1: nothing was put back: no pod"), "{text}");
+}
+
+/// Without the label each start of its pods would install this driver again.
+#[test]
+fn back_under_a_daemon_set_for_all_nodes_names_what_ends_it() {
+    let fleet = Fleet::of(&["n1"]);
+    fleet.has_old("n1");
+    fleet.put("sets", "incloud-disk 3 3 RollingUpdate \n");
+    let text = fleet.says(&["roll-back", "--to", "predecessor"], 3);
+    assert!(text.contains("n1: the predecessor is there again\n"), "{text}");
+    assert!(text.contains("kubectl delete daemonset -n kube-system incloud-disk\n"), "{text}");
+    fleet.put("down", "");
+    assert!(fleet.says(&["roll-back", "--to", "predecessor", "n1"], 3).contains("did not say"));
+    assert_eq!(fleet.did().len(), 2);
 }
