@@ -10,8 +10,7 @@
 //! No process waits: one that does not get the lock leaves its line to the one that has it, which
 //! looks once more when it is done. Nothing here can fail a call, and it is bounded in time.
 
-use super::files;
-use super::files::LockedFile;
+use super::files::{self, LockedFile};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::metrics::{Counters, Gauges, Sample, page};
 use crate::model::report::tear_down::TearDownWords;
@@ -143,9 +142,13 @@ impl Report {
         let file = files::open_regular(&taken).map_err(|error| io(&error))?;
         // A process that opened it under its old name writes its line before, or finds it renamed.
         file.lock().map_err(|error| io(&error))?;
+        let mut file = LockedFile::of(file);
         let rest = file.metadata().map_err(|error| io(&error))?.len().saturating_sub(LONGEST_TAKEN);
         let mut lines = Vec::new();
-        file.take(LONGEST_TAKEN).read_to_end(&mut lines).map_err(|error| io(&error))?;
+        Read::by_ref(&mut *file)
+            .take(LONGEST_TAKEN)
+            .read_to_end(&mut lines)
+            .map_err(|error| io(&error))?;
         let place = self.state_dir.join("metrics.json");
         let text = files::read_if_there(&place).unwrap_or_default();
         // Counters that cannot be read begin anew: Prometheus takes that for a restart.

@@ -5,9 +5,8 @@
 //! find the answer when they get theirs. An answer serves every call that began before it was asked for,
 //! or a moment after, however long it took. It is gone as soon as this machine changes what it is about.
 
-use super::files::{self, LONGEST, read_rest};
+use super::files::{self, LONGEST, LockedFile, read_rest};
 use crate::host::clock::{Deadline, since_boot};
-use crate::host::files::LockedFile;
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use std::fs::{self, File};

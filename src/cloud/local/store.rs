@@ -8,8 +8,7 @@
 //! ```
 
 use crate::host::clock::{Deadline, seconds};
-use crate::host::files;
-use crate::host::files::LockedFile;
+use crate::host::files::{self, LockedFile};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};

@@ -5,8 +5,7 @@
 //! the lock when the process dies, so a killed process holds up no other.
 
 use crate::host::clock::{Deadline, since_boot};
-use crate::host::files;
-use crate::host::files::LockedFile;
+use crate::host::files::{self, LockedFile};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};

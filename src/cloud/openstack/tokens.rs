@@ -7,8 +7,7 @@
 
 use super::catalog::RegionEndpoints;
 use crate::host::clock::{Deadline, seconds};
-use crate::host::files;
-use crate::host::files::LockedFile;
+use crate::host::files::{self, LockedFile};
 use crate::model::cloud::access::Access;
 use crate::model::hexadecimal::digits_of;
 use crate::model::secret::Secret;
