@@ -10,7 +10,10 @@ play_scenes() {
     "prepare_$kind" || { printf 'fleet: %s cannot be prepared\n' "$kind" >&2; failed=$((failed + 1)); return; }
     for scene in "${scenes[@]}"; do
         began=$SECONDS
-        if (set -e; "scene_$scene"); then
+        # Not as the condition itself, where no command would end a scene by its failure.
+        (set -e; "scene_$scene")
+        local ended=$?
+        if ((ended == 0)); then
             passed=$((passed + 1))
             printf 'ok      %-32s %3d s\n' "$scene" $((SECONDS - began))
         else
