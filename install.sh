@@ -50,11 +50,11 @@ disk: a FlexVolume driver for cloud block disks
                             the driver in a real Kubernetes 1.20 on one node, in namespaces of its
                             own; the first time it is built from Debian's source; a scenario
                             brings its control along, which must fail
+  sudo ./install.sh test all
+                            all three of them
   sudo ./install.sh test fleet [ansible|cloud-init]
                             the Ansible play and the cloud-init snippet of the examples, by the real
                             programs, on nine hosts of namespaces
-  sudo ./install.sh test all
-                            all three of them
   sudo ./install.sh test in-use
                             all tests on a machine on which the driver has volumes, made for this
   ./install.sh test release two builds of a release and an image, which must be the same bytes
@@ -62,7 +62,7 @@ disk: a FlexVolume driver for cloud block disks
                             writes docs/refusals.md as the tests that it names are told now
   sudo ./install.sh test report
                             the page of disk report, of the incident too, in a real browser
-  ./install.sh test fuzz [--minutes N] [PARSER...]
+  ./install.sh test fuzz [--minutes N | --seconds N] [PARSER...]
                             garbage for each parser, guided by the code that it reaches
   ./install.sh test bench   figures: how long what takes
   ./install.sh release [--out DIR] [--sign KEY]

@@ -55,10 +55,8 @@ pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan
     }
     let credentials = credentials(site, brought.credentials.as_ref())?;
     must_be_agreed(site, credentials.as_ref())?;
-    let named = match (&credentials, &site.options.cloud_config) {
-        (Some(_), _) => Some(Path::new(KeptCredentials::PLACE)),
-        (None, path) => path.as_deref(),
-    };
+    let kept = credentials.as_ref().map(|_| Path::new(KeptCredentials::PLACE));
+    let named = kept.or(site.options.cloud_config.as_deref());
     let (text, origin) = if let Some(brought) = &brought.config {
         (brought.text.clone(), brought.path.display().to_string())
     } else if let Some(path) = &site.options.cloud_config {
@@ -71,7 +69,6 @@ pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan
     if let Some(brought) = &brought.credentials {
         must_name(&text, &origin, &brought.path)?;
     }
-    let is_brought = brought.config.is_some() || site.options.cloud_config.is_some();
     let is_same = there.as_ref().is_some_and(|there| differences(there, &text).is_empty());
     let replaces = there.is_some() && !is_same;
     if let Some(there) = there.filter(|_| replaces && !site.options.consent.replace_config) {
@@ -83,7 +80,8 @@ pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan
             before(&site.config()).display()
         )));
     }
-    let is_named = is_brought || credentials.is_some();
+    let is_named = [&brought.config, &brought.credentials].into_iter().any(Option::is_some)
+        || site.options.cloud_config.is_some();
     Ok(ConfigurationPlan {
         tried: is_named.then(|| text.clone()),
         text: (!is_same).then_some(text),
