@@ -4,7 +4,7 @@
 use crate::names::{NameServer, in_a_network_of_its_own};
 use crate::scene::{PV, access};
 use crate::server::{Server, Tls, World};
-use crate::support::{Answer, options, skip};
+use crate::support::{Answer, copy_program, options, skip};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ impl EmptyRoot {
         empty.write("etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
         empty.write("plugin/.config.toml", "");
         empty.configure("openstack.ca_file = \"/etc/ca.pem\"\n");
-        fs::copy(binary().unwrap(), empty.root.path().join("plugin/disk")).unwrap();
+        copy_program(binary().unwrap(), empty.root.path().join("plugin/disk"));
         empty
     }
 

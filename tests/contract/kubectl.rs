@@ -1,7 +1,7 @@
 //! The plugin of kubectl, over a cluster that a script in kubectl's place plays: one table, the worst first,
 //! and no node left out. Two real nodes are asked by the scenario `eyes` of `test kubernetes`.
 
-use crate::support::{output_of, start};
+use crate::support::{output_of, start, write_program};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -43,8 +43,7 @@ impl Cluster {
     fn of(nodes: &[(&str, &str)]) -> Self {
         let cluster = Self { folder: tempfile::tempdir().unwrap() };
         let program = cluster.at("kubectl");
-        fs::write(&program, KUBECTL).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, KUBECTL);
         let names: Vec<_> = nodes.iter().map(|(node, _)| *node).collect();
         let pods = nodes.iter().filter(|(_, pod)| *pod != "-");
         let pods = pods.map(|(node, pod)| {

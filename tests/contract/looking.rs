@@ -4,7 +4,7 @@
 use crate::calls;
 use crate::scene::has_seams;
 use crate::streams::on_a_terminal;
-use crate::support::{Node, has, sees_no_volume, skip};
+use crate::support::{Node, copy_program, has, sees_no_volume, skip};
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -531,7 +531,7 @@ fn the_doctor_finds_what_is_wrong_with_kubelet() {
     patient.shows("kubelet root", "ok", "as configured");
     patient.plugin("incloud~disk/disk");
     patient.shows("plugin folder", "warning", "another build");
-    fs::copy(crate::support::DISK, patient.root.join("plugins/incloud~disk/disk")).unwrap();
+    copy_program(crate::support::DISK, patient.root.join("plugins/incloud~disk/disk"));
     patient.shows("plugin folder", "ok", "is there");
     patient.plugin("nodeagent~uds/other");
     patient.shows("plugin folder", "warning", "nodeagent~uds");

@@ -2,7 +2,7 @@
 
 use crate::calls;
 use crate::looking::silent_cloud_with;
-use crate::support::{DISK, Node, has, output_of, skip};
+use crate::support::{DISK, Node, copy_program, has, output_of, skip};
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
@@ -291,7 +291,7 @@ fn who_is_not_root_is_told_what_is_not_seen() {
     let public = tempfile::tempdir().unwrap();
     fs::set_permissions(public.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let driver = public.path().join("disk");
-    fs::copy(DISK, &driver).unwrap();
+    copy_program(DISK, &driver);
     let other_user = |command: &mut Command| {
         let mut anew = Command::new(&driver);
         let given = command.get_envs().filter_map(|(key, value)| Some((key, value?)));

@@ -2,9 +2,8 @@
 //! batches, and no node beyond the first that is not well. A real cluster plays them in the scenario `fleet` of
 //! `test kubernetes`.
 
-use crate::support::{output_of, start};
+use crate::support::{output_of, start, write_program};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -74,8 +73,7 @@ impl Fleet {
     }
 
     fn program(&self, name: &str, text: &str) {
-        self.put(name, text);
-        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&self.at(name), text);
     }
 
     /// A pod as it comes to a node: its revision, whether it is ready, and the status of its installation.

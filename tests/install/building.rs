@@ -1,9 +1,9 @@
 //! What is told while something is built, and which test runs: with a toolchain that only seems to be one.
 
 use crate::machine::{Machine, is_same, must, script};
-use crate::support::DISK;
+use crate::support::{DISK, write_program};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,8 +48,7 @@ impl Source {
 
     fn tool(&self, name: &str, script: &str) {
         let place = self.folder.parent().unwrap().join("tools").join(name);
-        fs::write(&place, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&place, format!("#!/bin/sh\n{script}\n"));
     }
 
     /// Cargo, which takes a moment, and these lines for some of its words.

@@ -1,8 +1,7 @@
 //! A machine that is a folder, with its plugin folder, its processes and its drivers.
 
-use crate::support::{DISK, output_of, with_files};
+use crate::support::{DISK, output_of, write_program};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -100,12 +99,7 @@ impl Machine {
     /// The real driver, made distinguishable by a name at its end.
     pub fn make_driver(&self, name: &str) -> PathBuf {
         let path = self.base().join(format!("driver-{name}"));
-        // A file that is open for writing while a process starts could not be executed.
-        let small = small_driver();
-        with_files(|| {
-            fs::write(&path, [small, name.as_bytes()].concat()).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        });
+        write_program(&path, [small_driver(), name.as_bytes()].concat());
         path
     }
 

@@ -2,7 +2,7 @@
 //! here is a small root with the driver's libraries; nothing of the real one is in it, and no shell.
 
 use crate::machine::is_same;
-use crate::support::{DISK, private_mounts, skip, with_files};
+use crate::support::{DISK, copy_program, private_mounts, skip};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ impl Scene {
             fs::copy(&library, copy).unwrap();
         }
         fs::create_dir(scene.folder.path().join("image")).unwrap();
-        with_files(|| fs::copy(DISK, scene.image()).unwrap());
+        copy_program(DISK, scene.image());
         scene
     }
 

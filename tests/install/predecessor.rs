@@ -1,7 +1,7 @@
 //! Another maker's driver is kept with its files, comes back, and goes only when a person says so.
 
 use crate::machine::{Machine, fails, is_same, must, names_in};
-use crate::support::{output_of, start, with_files};
+use crate::support::{output_of, start, write_program};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
@@ -30,11 +30,9 @@ fn folder(machine: &Machine) -> PathBuf {
 }
 
 fn write(path: &Path, text: &str, mode: u32) {
-    with_files(|| {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    });
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    write_program(path, text);
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// A machine on which the predecessor runs.

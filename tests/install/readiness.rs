@@ -4,7 +4,7 @@
 use crate::machine::text_of;
 use crate::node::Scene;
 use crate::support::old_kernel::on_an_old_kernel;
-use crate::support::{DISK, detach_loops_below, private_mounts, with_files};
+use crate::support::{DISK, copy_program, detach_loops_below, private_mounts, write_program};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -33,7 +33,7 @@ impl Node {
                 .unwrap();
             node.places.push(place);
         }
-        with_files(|| fs::copy(DISK, node.root().join("usr/disk")).unwrap());
+        copy_program(DISK, node.root().join("usr/disk"));
         node.write("usr/libexec/kubernetes/kubelet-plugins/volume/exec/incloud~disk/disk", SCRIPT);
         node
     }
@@ -48,11 +48,8 @@ impl Node {
 
     fn write(&self, path: &str, text: &str) -> PathBuf {
         let path = self.root().join(path);
-        with_files(|| {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        });
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        write_program(&path, text);
         path
     }
 

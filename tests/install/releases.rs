@@ -1,8 +1,8 @@
 //! A node without a toolchain: an unpacked release, or a binary that a person brought.
 
 use crate::machine::{Machine, fails, is_same, must, script};
+use crate::support::write_program;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,9 +27,7 @@ fn tell_tales(machine: &Machine) -> String {
     for tool in ["cargo", "rustc", "rustup", "apt-get", "dnf", "yum", "curl", "wget"] {
         let path = folder.join(tool);
         let tale = machine.base().join("used");
-        fs::write(&path, format!("#!/bin/sh\necho {tool} >>'{}'\nexit 1\n", tale.display()))
-            .unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, format!("#!/bin/sh\necho {tool} >>'{}'\nexit 1\n", tale.display()));
     }
     format!("{}:/usr/bin:/bin", folder.display())
 }

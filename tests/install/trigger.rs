@@ -1,9 +1,8 @@
 //! What wakes the driver when a disk comes back: units of systemd, a rule of udev.
 
 use crate::machine::{Machine, fails, must, names_in, text_of};
-use crate::support::skip;
+use crate::support::{skip, write_program};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -128,8 +127,7 @@ fn a_predecessor_that_cannot_heal_is_not_asked_to() {
          echo '{{\"status\": \"Success\", \"capabilities\": {{\"attach\": true}}}}'\n",
         calls.display()
     );
-    fs::write(machine.driver(), script).unwrap();
-    fs::set_permissions(machine.driver(), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&machine.driver(), script);
     machine.installed(&machine.make_driver("a"));
     assert!(machine.at(LINK).exists());
     let said = must(&mut machine.command(["rollback"]));
@@ -161,8 +159,7 @@ fn listening(machine: &Machine) -> (PathBuf, String) {
     fs::create_dir(machine.base().join("systemd-runs")).unwrap();
     for name in ["systemctl", "udevadm"] {
         let script = "#!/bin/sh\necho \"${0##*/} $*\" >>\"${0%/*}/told\"\n";
-        fs::write(tools.join(name), script).unwrap();
-        fs::set_permissions(tools.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&tools.join(name), script);
     }
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     (tools.join("told"), path)

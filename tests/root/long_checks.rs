@@ -3,13 +3,12 @@
 use crate::checks::{layers_at, nothing_is_left};
 use crate::files;
 use crate::holders::run;
-use crate::support::{Node, with_files};
+use crate::support::{Node, copy_program, write_program};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// The machine's own e2fsck behind a gate, in this mount namespace.
@@ -25,18 +24,15 @@ impl Gate {
         let base = node.base();
         let (real, script) = (base.join("e2fsck.real"), base.join("e2fsck.gate"));
         let (starts, closed) = (base.join("starts"), base.join("closed"));
-        fs::copy("/usr/sbin/e2fsck", &real).unwrap();
+        copy_program("/usr/sbin/e2fsck", &real);
         let text = format!(
             "#!/bin/sh\necho $$ >>{}\nwhile [ -e {} ]; do sleep 0.01; done\nexec {} \"$@\"\n",
             starts.display(),
             closed.display(),
             real.display()
         );
-        with_files(|| {
-            fs::write(&script, text).unwrap();
-            fs::write(&closed, "").unwrap();
-            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        });
+        write_program(&script, text);
+        fs::write(&closed, "").unwrap();
         mount(Some(&script), "/usr/sbin/e2fsck", None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .unwrap();
         Self { starts, closed }

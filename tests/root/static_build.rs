@@ -1,7 +1,7 @@
 //! The binary without libraries, in a root that holds nothing else: a controller-manager's
 //! container.
 
-use crate::support::{Answer, Node, options, skip};
+use crate::support::{Answer, Node, copy_program, options, skip};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ impl EmptyRoot {
         let plugin = root.join("plugin");
         fs::create_dir_all(&plugin).unwrap();
         fs::create_dir(root.join("cloud")).unwrap();
-        fs::copy(binary, plugin.join("disk")).unwrap();
+        copy_program(binary, plugin.join("disk"));
         let config = "cloud.kind = \"local\"\nlocal.dir = \"/cloud\"\nnode.name = \"master\"\n";
         fs::write(plugin.join(".config.toml"), config).unwrap();
         let cloud = node.base().join("cloud");

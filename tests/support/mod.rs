@@ -23,7 +23,7 @@ pub mod server_disks;
 pub mod tracer;
 
 pub use failing_disk::{Counts, FailingDisk, private_mounts_and_fuse};
-pub use processes::{output_of, spawn, start, with_files};
+pub use processes::{copy_program, output_of, spawn, start, with_files, write_program};
 
 use serde_json::Value;
 use std::ffi::OsStr;

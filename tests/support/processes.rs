@@ -1,6 +1,8 @@
 //! Starting processes from a test that is one of many threads.
 
-use std::io::{PipeReader, Read};
+use std::ffi::OsStr;
+use std::io::{PipeReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
 
@@ -33,6 +35,30 @@ pub fn start(command: &mut Command) -> Child {
     // are open for long; what spawn itself waits for comes a moment earlier.
     let _ = exec.read(&mut [0]);
     child
+}
+
+/// Writes a program. Another process does it: a child that a thread of this one forks meanwhile would have
+/// the file open for writing too, and what is open for writing cannot be executed.
+#[track_caller]
+pub fn write_program(path: &Path, bytes: impl AsRef<[u8]>) {
+    let script = "rm -f \"$1\" && cat >\"$1\" && chmod 755 \"$1\"";
+    let mut command = Command::new("/bin/sh");
+    command.args([OsStr::new("-c"), script.as_ref(), "sh".as_ref(), path.as_os_str()]);
+    let mut child = start(command.stdin(Stdio::piped()));
+    let mut input = child.stdin.take().expect("its input");
+    input.write_all(bytes.as_ref()).expect("written");
+    drop(input);
+    assert!(child.wait().expect("its end").success(), "{} is not written", path.display());
+}
+
+/// Copies a program, in the same way.
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let mut command = Command::new("cp");
+    command.args(["--preserve=mode", "--remove-destination"]).args([from, to]);
+    let copied = start(&mut command).wait().expect("its end").success();
+    assert!(copied, "{} is not copied to {}", from.display(), to.display());
 }
 
 /// Runs a command to its end; what it prints on its two streams comes back.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::checks::eventually;
-use crate::support::{DISK, start};
+use crate::support::{DISK, copy_program, start};
 use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl Kubelet {
         fs::create_dir_all(&folder).unwrap();
         fs::copy(node.config_path(), folder.join(".config.toml")).unwrap();
         let program = plugins.join("kubelet");
-        fs::copy("/bin/bash", &program).unwrap();
+        copy_program("/bin/bash", &program);
         let mut words: Vec<_> = words.iter().map(PathBuf::from).collect();
         words.push(program);
         let mut command = Command::new(&words[0]);
