@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs the fuzzer's targets: tests/fuzz/run.sh PROGRAM KEPT SECONDS [TARGET]...
 #
-# KEPT is a folder that stays: what was found to reach something new, what broke a target, and how long each
-# target has been played with this very program. A run that was ended goes on where it was. With KEEP=1 nothing is
+# KEPT is a folder that stays: what was found to reach something new, what broke a target, and how many seconds of a
+# processor each target has had with this very program. A run that was ended goes on where it was. With KEEP=1 nothing is
 # played: the fewest of the inputs found that reach as much go into tests/fuzz/corpus, from which each run begins.
 set -euo pipefail
 
@@ -22,10 +22,10 @@ version=$(sha256sum "$program" | cut -c 1-16)
 
 # A text of some kilobytes reaches all that a long one does.
 longest=4096
-# An input that takes longer is one that a tenant can make a node wait with; a crowded machine is no reason for that
-# much. And the MiB that an input may make the driver take.
-slowest=10
-limits=(-timeout="$slowest" -report_slow_units="$slowest" -rss_limit_mb=512 -malloc_limit_mb=256)
+# An input that takes 10 s of a processor is one that a tenant can make a node wait with: the program itself counts
+# those. libFuzzer's clock runs on while others have the processor; it ends what waits for something. And the MiB that an
+# input may make the driver take.
+limits=(-timeout=120 -report_slow_units=120 -rss_limit_mb=512 -malloc_limit_mb=256)
 
 # unpack TARGET: what was kept in the source.
 unpack() {
@@ -59,28 +59,39 @@ try_again() {
     done
 }
 
-# play TARGET: as long as it is still to be played; its line of the table into KEPT.
+# count_seconds TARGET: sets `had`, the seconds of a processor that this shell's children have had. `times` in a pipe or
+# in $() is another shell's.
+count_seconds() {
+    times >"$kept/$1.times"
+    had=$(awk 'NR == 2 { split($1 "m" $2, part, /[ms]+/); print int(60 * (part[1] + part[3]) + part[2] + part[4]) }' "$kept/$1.times")
+}
+
+# play TARGET: as long as it is still to be played; its line of the table into KEPT. Runs in a shell of its own.
 play() {
-    local target=$1 log=$kept/$1.log spent=0 played seconds status=0
+    local target=$1 log=$kept/$1.log spent=0 played seconds status=0 before had words=()
     unpack "$target"
     try_again "$target"
     read -r played seconds 2>/dev/null <"$kept/$target.spent" || played=''
     [[ $played != "$version" ]] || spent=$seconds
-    local left=$((seconds_each - spent))
-    if ((left > 0)); then
-        local words=()
-        [[ ! -f $here/words/$target ]] || words=("-dict=$here/words/$target")
-        local began=$SECONDS
+    [[ ! -f $here/words/$target ]] || words=("-dict=$here/words/$target")
+    # On a crowded machine a clock's seconds are fewer of a processor, and it is begun again.
+    while ((seconds_each > spent && status == 0)); do
+        count_seconds "$target"
+        before=$had
         FUZZ_TARGET=$target RUST_BACKTRACE=1 "$program" "$kept/corpus/$target" "${words[@]}" \
-            -max_total_time="$left" -max_len="$longest" "${limits[@]}" -print_final_stats=1 \
+            -max_total_time="$((seconds_each - spent))" -max_len="$longest" "${limits[@]}" -print_final_stats=1 \
             -artifact_prefix="$kept/broken/$target/" >"$log" 2>&1 </dev/null || status=$?
         # What broke it is played again at the next run, from its beginning.
-        ((status)) || echo "$version $((spent + SECONDS - began))" >"$kept/$target.spent"
-    fi
+        ((status)) && break
+        count_seconds "$target"
+        # Rounded up, so that each run is one step further.
+        spent=$((spent + had - before + 1))
+        echo "$version $spent" >"$kept/$target.spent"
+    done
     local runs reached
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     reached=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
-    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$target" "$((spent + SECONDS - ${began:-SECONDS}))" "${runs:--}" \
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$target" "$spent" "${runs:--}" \
         "${reached:--}" "$(find "$kept/corpus/$target" -type f | wc -l)" \
         "$(find "$kept/broken/$target" -type f | wc -l)" >"$kept/$target.line"
     return "$status"

@@ -10,7 +10,9 @@ mod told;
 mod written;
 
 use libfuzzer_sys::fuzz_target;
+use nix::time::{ClockId, clock_gettime};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A parser, and what is promised of it.
 type Target = fn(&[u8]);
@@ -51,10 +53,21 @@ fn chosen() -> Target {
     std::process::exit(if name == "list" { 0 } else { 2 })
 }
 
+/// What an input may take of a processor: a tenant can make a node wait with one that takes more.
+const SLOWEST: Duration = Duration::from_secs(10);
+
+/// What this process has had of a processor: a clock runs on while others have it.
+fn processor_time() -> Duration {
+    let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("the clock of the process");
+    Duration::from(spent)
+}
+
 fuzz_target!(init: { TARGET.get_or_init(chosen); }, |bytes: &[u8]| {
-    if let Some(target) = TARGET.get() {
-        target(bytes);
-    }
+    let Some(target) = TARGET.get() else { return };
+    let before = processor_time();
+    target(bytes);
+    let took = processor_time().saturating_sub(before);
+    assert!(took < SLOWEST, "a slow input: {took:?} of a processor");
 });
 
 /// A text, as far as the bytes are one.
