@@ -3,7 +3,7 @@
 use incloud_disk::app;
 use incloud_disk::channel::Channel;
 use incloud_disk::cli::{self, Verb, Wanted};
-use incloud_disk::host::worker;
+use incloud_disk::host::{own_process, worker};
 use incloud_disk::operator::{self, Stage};
 use incloud_disk::watchdog::{self, Failing};
 use std::io::{IsTerminal, Write};
@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let held = worker::parent::hold_signals();
+    own_process::keep_to_itself();
     let arguments = std::env::args_os().skip(1).collect();
     let wanted = cli::read(arguments, std::io::stdout().is_terminal());
     if !matches!(wanted, Wanted::Call { .. } | Wanted::Nothing) {

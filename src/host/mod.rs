@@ -25,6 +25,7 @@ pub mod machine;
 pub mod metrics;
 pub mod mount_tables;
 pub mod mounts;
+pub mod own_process;
 pub mod pace;
 pub mod processes;
 pub mod records;
