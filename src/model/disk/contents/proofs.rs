@@ -10,14 +10,11 @@ use super::bytes::{le16, le32};
 use super::samples::Read;
 use super::signatures::{Shape, Signature, bytes_at};
 use crate::model::disk::file_system::{FileSystem, FsType};
-use crc::{Algorithm, CRC_32_ISO_HDLC, CRC_64_WE, Crc, Table};
+use crc::{CRC_32_ISO_HDLC, CRC_64_WE, Crc};
 use crc32c::crc32c;
 
 const ETHERNET: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 const BCACHE: Crc<u64> = Crc::<u64>::new(&CRC_64_WE);
-const LVM_ALGORITHM: Algorithm<u32> =
-    Algorithm { init: 0xf597_a6cf_u32.reverse_bits(), xorout: 0, ..CRC_32_ISO_HDLC };
-const LVM: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&LVM_ALGORITHM);
 
 /// Whether the mark says more about the disk than the file system that was found beside it.
 pub(in crate::model::disk::contents) fn outweighs(
@@ -91,11 +88,6 @@ fn is_whole(mark: Signature, read: &Read<'_>) -> Option<bool> {
             let mut bytes = header.get(..size)?.to_vec();
             bytes.get_mut(16..20)?.fill(0);
             size >= 92 && ETHERNET.checksum(&bytes) == le32(header, 16)
-        }
-        Shape::Lvm => {
-            let label = here(512)?;
-            le64(label, 8).checked_mul(512) == Some(mark.offset)
-                && LVM.checksum(&label[20..]) == le32(label, 16)
         }
         Shape::Luks2 => {
             // The header names its own place; the checksum goes over more than is read.
