@@ -11,6 +11,7 @@
 pub mod census;
 pub mod child;
 pub mod clock;
+mod confinement;
 mod descriptors;
 pub mod device_nodes;
 pub mod devices;

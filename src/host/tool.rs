@@ -1,7 +1,7 @@
 //! Runs programs of the system (mkfs, fsck) so that they can do no harm to a call: fixed folders,
 //! clean environment, no input, captured output, an end in time.
 
-use super::{left_behind, worker};
+use super::{confinement, left_behind, worker};
 use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::pauses::Steps;
@@ -81,11 +81,32 @@ pub fn launch(
     environment: &[(&str, String)],
     deadline: Deadline,
 ) -> Result<ProgramOutput> {
+    start(Command::new(path), path, arguments, environment, deadline)
+}
+
+/// The same for one that works on a disk: it is confined.
+pub(super) fn launch_on_disk(
+    path: &Path,
+    arguments: &[&str],
+    environment: &[(&str, String)],
+    deadline: Deadline,
+) -> Result<ProgramOutput> {
+    let mut command = Command::new(path);
+    confinement::confine(&mut command);
+    start(command, path, arguments, environment, deadline)
+}
+
+fn start(
+    mut command: Command,
+    path: &Path,
+    arguments: &[&str],
+    environment: &[(&str, String)],
+    deadline: Deadline,
+) -> Result<ProgramOutput> {
     let program = &path.file_name().unwrap_or_default().to_string_lossy();
     let io = |error: std::io::Error| Error::io(format!("run {program}"), &error);
     let (output, writer) = std::io::pipe().map_err(io)?;
     let mut output = Output::of(output).map_err(io)?;
-    let mut command = Command::new(path);
     command
         .args(arguments)
         .env_clear()

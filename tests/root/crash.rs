@@ -47,7 +47,9 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 4;
 
 /// Steps that no ordinary life comes to: `expand`, `pull` and `letting_go` have their tests.
-const ELSEWHERE: [&str; 26] = [
+const ELSEWHERE: [&str; 27] = [
+    // In a thread that may ask the kernel for nothing: `attacks` makes it panic.
+    "filesystems.judge",
     // Only of a verb in a container, which enters its node.
     "hold-kubelet",
     // Only of a file system that asks for a check.

@@ -27,6 +27,7 @@ mod volume;
 mod access;
 mod adoption;
 mod aftercare;
+mod attacks;
 mod blank;
 mod census;
 mod covered;

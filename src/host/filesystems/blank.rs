@@ -4,6 +4,7 @@
 use super::samples::{sample, sampled, unread};
 use crate::failpoints;
 use crate::host::clock::Deadline;
+use crate::host::confinement;
 use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::{self, Contents, Read, places};
 use crate::model::disk::device::Device;
@@ -34,7 +35,8 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
     // What this machine read before may have been written elsewhere since.
     advise(disk, (0, 0), PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     let edges = sampled(disk, device, &places::edges(size))?;
-    let verdict = contents::judge(&Read { size, samples: &edges });
+    let judge = || contents::judge(&Read { size, samples: &edges });
+    let verdict = confinement::judged(&device.kernel_name, judge)?;
     drop(edges);
     if verdict != Contents::Blank {
         return Ok(verdict);

@@ -4,7 +4,7 @@
 use crate::failpoints;
 use crate::host::clock::{Deadline, seconds};
 use crate::host::left_behind::LeftProcess;
-use crate::host::{device_nodes, files, tool};
+use crate::host::{confinement, device_nodes, files, tool};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -90,7 +90,9 @@ impl Checks {
             File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
         };
         let output = open().map_err(io("keep what is said by"))?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        confinement::confine(&mut command);
+        let mut child = command
             .args(["-p", DISK])
             .env_clear()
             .env("PATH", tool::FOLDERS.join(":"))

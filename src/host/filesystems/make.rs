@@ -62,7 +62,7 @@ fn run(plan: &NewFileSystem, path: &str, deadline: Deadline) -> Result<()> {
         }
         all.push(path.to_owned());
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        tool::launch(&program, &all, &[(NOW, plan.at.to_string())], deadline)
+        tool::launch_on_disk(&program, &all, &[(NOW, plan.at.to_string())], deadline)
     };
     let mut outcome = run(plan, &cautious)?;
     // A mkfs.xfs that does not know a feature does not make it either; it then has written nothing.

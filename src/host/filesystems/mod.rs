@@ -11,7 +11,7 @@ mod samples;
 use self::check::Checks;
 use self::samples::sampled;
 use super::device_nodes::{self, Node};
-use super::{FileSystems, NewFileSystem, tool, worker};
+use super::{FileSystems, NewFileSystem, confinement, tool, worker};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::disk::contents::{self, Contents, FsType, Read, places};
@@ -44,7 +44,8 @@ impl FileSystems for KernelFileSystems {
         // A file system is told by a few places; only a disk that may be blank is read on.
         device_nodes::read_ahead(&disk, size);
         let quick = sampled(&disk, device, &places::of_marks(size))?;
-        let verdict = contents::judge(&Read { size, samples: &quick });
+        let judge = || contents::judge(&Read { size, samples: &quick });
+        let verdict = confinement::judged(&device.kernel_name, judge)?;
         if !matches!(verdict, Contents::Blank | Contents::Unknown(_)) {
             return Ok(verdict);
         }
@@ -59,15 +60,15 @@ impl FileSystems for KernelFileSystems {
     ) -> Result<Option<String>> {
         /// blkid(8): nothing was found, or nothing could be read; so this alone proves nothing.
         const NOTHING_FOUND: i32 = 2;
-        if tool::locate("blkid").is_err() {
+        let Ok(blkid) = tool::locate("blkid") else {
             tracing::warn!(
                 "blkid is not installed: no second program is asked whether the disk is blank"
             );
             return Ok(None);
-        }
+        };
         let node = Node::labelled(id, device)?;
         let path = node.path().to_string_lossy();
-        let outcome = tool::run("blkid", &["-p", "-o", "export", &path], deadline)?;
+        let outcome = tool::launch_on_disk(&blkid, &["-p", "-o", "export", &path], &[], deadline)?;
         let told = |key: &str| {
             outcome.text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned)
         };
