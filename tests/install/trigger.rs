@@ -219,6 +219,62 @@ fn systemd_takes_the_units() {
     systemd_takes("systemd_takes_the_units", &installed());
 }
 
+/// Directives that give a service a mount namespace of its own: what is healed there is seen by no other process.
+const OF_OWN_MOUNTS: [&str; 18] = [
+    "PrivateTmp",
+    "PrivateDevices",
+    "PrivateMounts",
+    "PrivateNetwork",
+    "PrivateUsers",
+    "ProtectSystem",
+    "ProtectHome",
+    "ProtectKernelTunables",
+    "ProtectKernelModules",
+    "ProtectKernelLogs",
+    "ProtectControlGroups",
+    "ProtectProc",
+    "ProcSubset",
+    "ReadOnlyPaths",
+    "ReadWritePaths",
+    "InaccessiblePaths",
+    "RootDirectory",
+    "DynamicUser",
+];
+
+/// What is 9.6 of 10 without any limit.
+const MOST_EXPOSED: f64 = 6.0;
+
+#[test]
+fn the_heal_has_little_within_reach_and_the_machines_mounts() {
+    let test = "the_heal_has_little_within_reach_and_the_machines_mounts";
+    let machine = installed();
+    let folder = machine.at("etc/systemd/system");
+    fs::copy(folder.join(UNITS[1]), folder.join("incloud-disk-heal@vdb.service")).unwrap();
+    for name in [UNITS[0], "incloud-disk-heal@vdb.service"] {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let mut directives =
+            text.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key);
+        let of_own_mounts = directives.find(|key| OF_OWN_MOUNTS.contains(key));
+        assert_eq!(of_own_mounts, None, "{name}");
+        for line in ["LimitCORE=0", "RestrictNamespaces=mnt", "SystemCallArchitectures=native"] {
+            assert!(text.lines().any(|one| one == line), "{name}: {line}");
+        }
+        let mut command = Command::new("systemd-analyze");
+        command.args(["security", "--offline=yes", "--no-pager"]).arg(folder.join(name));
+        let Some(output) = tool(test, &mut command) else { return };
+        let said = text_of(&output);
+        let verdict = said
+            .lines()
+            .find_map(|line| line.split_once("exposure level for ")?.1.split_once(": "));
+        let Some((_, verdict)) = verdict else {
+            skip(test, "needs a systemd-analyze that reads files (systemd 250)");
+            return;
+        };
+        let level: f64 = verdict.split(' ').next().unwrap().parse().unwrap();
+        assert!(level <= MOST_EXPOSED, "{name}: {level}: {said}");
+    }
+}
+
 /// A disk of this machine on a bus that the rules name.
 fn a_disk() -> Option<PathBuf> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
