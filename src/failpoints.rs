@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `SEAM=step=action[,step=action…]` | the named step, or with `#N` for its name the N-th step of a call that has a list, panics (`panic`), ends the process at once (`kill`), waits (`sleep:MILLISECONDS`), or makes a file and waits until it is removed (`hold:PATH`) |
 //! | `SEAM_LIST` | the file to which each step that is passed is added |
-//! | `SYSFS`, `BY_ID` | folders in the place of `/sys` and `/dev/disk/by-id` |
+//! | `SYSFS`, `BY_ID`, `BY_LABEL` | folders in the place of `/sys`, `/dev/disk/by-id` and `/dev/disk/by-label` |
 //! | `SWITCH` | the method by which mounts are replaced, as an older kernel would have it |
 //! | `KEEPER_HANGS` | the last one to let go of a dead disk does not come back |
 //! | `NODE_AT_MOST` | how many seconds one time of `disk node --every` may take |

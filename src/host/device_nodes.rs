@@ -66,7 +66,9 @@ pub fn number_below(metadata: &fs::Metadata) -> DeviceNumber {
     split(metadata.dev())
 }
 
-fn split(raw: u64) -> DeviceNumber {
+/// A number as the kernel packs it.
+#[must_use]
+pub fn split(raw: u64) -> DeviceNumber {
     let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     DeviceNumber {
         major: part(nix::sys::stat::major(raw)),

@@ -137,6 +137,21 @@ pub fn is_uuid(text: &str) -> bool {
         })
 }
 
+/// Whether an id, or as much of one as a virtio disk can show, stands anywhere in what a disk shows.
+#[must_use]
+pub fn shows_a_uuid(text: &str) -> bool {
+    const DIGITS: usize = 32;
+    let fits = |part: &[u8]| {
+        part.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+    };
+    let bytes = text.as_bytes();
+    bytes.windows(VIRTIO_SERIAL_LENGTH).any(fits)
+        || bytes.windows(DIGITS).any(|part| part.iter().all(u8::is_ascii_hexdigit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use super::site::Site;
 use super::{durable, kubelet};
 use crate::host::files;
 use crate::model::cloud::access::Written;
+use crate::model::report::redaction::Redaction;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -166,7 +167,9 @@ fn checked(option: &str, path: &Path, text: &str) -> NodeResult<String> {
 
 fn told(written: &Written) -> String {
     let first = |all: &[(&str, &Option<String>)]| {
-        all.iter().find_map(|(what, value)| Some(format!("{what} {}", value.as_ref()?)))
+        let redaction = Redaction::default();
+        all.iter()
+            .find_map(|(what, value)| Some(format!("{what} {}", redaction.redacted(value.as_ref()?))))
     };
     let parts = [
         first(&[("auth-url", &written.auth_url), ("the clouds.yaml entry", &written.cloud)]),

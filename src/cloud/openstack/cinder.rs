@@ -15,11 +15,22 @@ const EXTEND_ATTACHED: Version =
 /// Below `volume 3.27` there is no such list.
 const ATTACHMENTS: Version = Version::Needed("volume 3.27", "a list of attachments");
 
+/// An error if the volume's attachments are another one's.
+fn is_whole(volume: &CinderVolume) -> Result<()> {
+    let of = volume.attachments.iter().filter_map(|one| one.volume_id.as_deref());
+    of.map(|other| Service::Volume.answers_about("volume", &volume.id, other)).collect()
+}
+
 impl Services {
     pub(super) fn volume(&self, id: &str, deadline: Deadline) -> Result<Option<CinderVolume>> {
         let path = format!("/volumes/{id}");
         let found: Option<VolumeBody> = self.get(Service::Volume, &path, deadline)?;
-        Ok(found.map(|body| body.volume))
+        let found = found.map(|body| body.volume);
+        if let Some(volume) = &found {
+            Service::Volume.answers_about("volume", id, &volume.id)?;
+            is_whole(volume)?;
+        }
+        Ok(found)
     }
 
     /// Volumes with this name record in their metadata.
@@ -35,7 +46,8 @@ impl Services {
             (body.volumes, body.volumes_links)
         })?;
         // A service that does not know the filter would list every volume.
-        Ok(all.into_iter().filter(|v| v.metadata.get(key).is_some_and(|v| v == value)).collect())
+        let ours = all.into_iter().filter(|v| v.metadata.get(key).is_some_and(|v| v == value));
+        ours.map(|volume| is_whole(&volume).map(|()| volume)).collect()
     }
 
     pub(super) fn set_metadata(
@@ -104,7 +116,7 @@ impl Services {
         let ask = Ask {
             service: Service::Volume,
             method: Method::DELETE,
-            path: &format!("/attachments/{attachment}"),
+            path: &format!("/attachments/{}", query(attachment)),
             version: ATTACHMENTS,
             body: None,
         };

@@ -1,6 +1,7 @@
 //! The way into what reads a cloud's answers, for the fuzzer alone (`cfg(fuzzing)`).
 
-use super::http::{HttpAnswer, ahead_in, failed, retry_after};
+use super::http::{HttpAnswer, ahead_in, failed, retry_after, words as words_of};
+use super::known_secrets::KnownSecrets;
 use super::{keystone, wire, words};
 use crate::model::cloud::access::Written;
 use crate::model::secret::Secret;
@@ -17,9 +18,13 @@ pub fn answer(text: &str) {
     headers(header);
     wire::garbage(text);
     let _ = words::server_state(header);
-    let Ok(body) = serde_json::from_str(text) else { return };
-    let subject_token = Some(Secret::from("a token".to_owned()));
-    let answer = HttpAnswer { status: 201, body, subject_token };
+    let Ok(mut body) = serde_json::from_str(text) else { return };
+    let (secrets, token) = (KnownSecrets::default(), Secret::from("a token!".to_owned()));
+    secrets.add(&token);
+    let words = words_of(&body, &secrets);
+    assert!(!words.contains(token.reveal()), "{words}");
+    secrets.strip(&mut body);
+    let answer = HttpAnswer { status: 201, body, subject_token: Some(token), words };
     let written = Written {
         auth_url: Some("http://127.0.0.1/v3".to_owned()),
         user_id: Some("u".to_owned()),

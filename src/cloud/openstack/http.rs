@@ -5,6 +5,7 @@
 //! sent once: after an error that leaves open whether it took effect, the driver looks.
 
 use super::client::{self, innermost};
+use super::known_secrets::KnownSecrets;
 use super::limiter::{Lane, Limiter};
 use crate::host::clock::{Deadline, jittered};
 use crate::host::worker;
@@ -45,14 +46,18 @@ pub(super) struct Request<'a> {
 #[derive(Debug)]
 pub(super) struct HttpAnswer {
     pub(super) status: u16,
+    /// Without the secrets that this process knows.
     pub(super) body: Value,
     pub(super) subject_token: Option<Secret>,
+    /// What it says in words, without anything that may be a secret.
+    pub(super) words: String,
 }
 
 /// The client, built when the first request is made: it reads every certificate of the machine.
 pub(super) struct Http {
     access: Access,
     limiter: Limiter,
+    secrets: KnownSecrets,
     client: OnceCell<Client>,
     ahead: Cell<Option<i64>>,
 }
@@ -67,7 +72,13 @@ enum Sent {
 
 impl Http {
     pub(super) fn new(access: Access, limiter: Limiter) -> Self {
-        Self { access, limiter, client: OnceCell::new(), ahead: Cell::new(None) }
+        let secrets = KnownSecrets::of(&access);
+        Self { access, limiter, secrets, client: OnceCell::new(), ahead: Cell::new(None) }
+    }
+
+    /// What no message of this process may quote.
+    pub(super) fn secrets(&self) -> &KnownSecrets {
+        &self.secrets
     }
 
     pub(super) fn access(&self) -> &Access {
@@ -81,6 +92,7 @@ impl Http {
 
     /// Sends a request; an answer of any status is an answer.
     pub(super) fn send(&self, request: &Request<'_>, deadline: Deadline) -> Result<HttpAnswer> {
+        request.token.into_iter().for_each(|token| self.secrets.add(token));
         let lane =
             if request.method == Method::GET { Lane::Read } else { Lane::Change(request.about) };
         let asked = format!("{} at {}", request.service, host_of(&request.url));
@@ -101,7 +113,7 @@ impl Http {
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
                     let until = deadline.at_most(self.patience(request));
-                    let answer = read(request, response, until)?;
+                    let answer = read(request, response, &self.secrets, until)?;
                     let failure = (status >= 500).then(|| failed(request.service, &answer).cause);
                     self.limiter.report(&asked, failure.as_deref());
                     let may_repeat = status == 429
@@ -184,7 +196,8 @@ impl Http {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = client::build(&self.access)?;
+        let client =
+            client::build(&self.access).map_err(|error| self.secrets.error_without(error))?;
         Ok(self.client.get_or_init(|| client))
     }
 }
@@ -218,21 +231,30 @@ fn headers(request: &Request<'_>) -> Result<HeaderMap> {
 /// Longer answers are refused: a list's page of a thousand volumes has some 2 MiB.
 const LONGEST_BODY: usize = 8 << 20;
 
-fn read(request: &Request<'_>, response: Response, until: Deadline) -> Result<HttpAnswer> {
+fn read(
+    request: &Request<'_>,
+    response: Response,
+    secrets: &KnownSecrets,
+    until: Deadline,
+) -> Result<HttpAnswer> {
     let status = response.status().as_u16();
     let subject_token = response
         .headers()
         .get("x-subject-token")
         .and_then(|value| value.to_str().ok())
         .map(Secret::from);
+    subject_token.iter().for_each(|token| secrets.add(token));
     let id = response.headers().get("x-openstack-request-id").and_then(|v| v.to_str().ok());
-    tracing::debug!(service = request.service, method = %request.method, url = request.url, status, id, "answered");
+    let (url, id) = (secrets.text_without(&request.url), id.map(|id| secrets.text_without(id)));
+    tracing::debug!(service = request.service, method = %request.method, url, status, id, "answered");
     let bytes =
         client::body_of(response, LONGEST_BODY, until).map_err(|error| torn(request, &error))?;
     // A proxy may answer in HTML: the text is kept for the message.
-    let body = serde_json::from_slice(&bytes)
+    let mut body = serde_json::from_slice(&bytes)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-    Ok(HttpAnswer { status, body, subject_token })
+    let words = words(&body, secrets);
+    secrets.strip(&mut body);
+    Ok(HttpAnswer { status, body, subject_token, words })
 }
 
 /// An answer that has no end, or broke off.
@@ -272,12 +294,20 @@ pub(super) fn failed(service: &str, answer: &HttpAnswer) -> Error {
         400..=499 => Kind::Refused,
         _ => Kind::Unreachable,
     };
-    Error::new(kind, format!("{service} answered {}: {}", answer.status, words(&answer.body)))
+    Error::new(kind, format!("{service} answered {}: {}", answer.status, answer.words))
 }
 
-/// The first text that an error's body holds, in whichever of its shapes.
-pub(super) fn words(body: &Value) -> String {
+/// Where a text is cut so that no more than this is left.
+fn cut_at(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The first text that an error's body holds, in whichever of its shapes. A service may quote what it was
+/// sent: secrets are taken out before the text is cut, or a part of one would be left.
+pub(super) fn words(body: &Value, secrets: &KnownSecrets) -> String {
     const LONGEST: usize = 300;
+    /// What is looked at; a page can have megabytes.
+    const READ: usize = 16 << 10;
     fn first(value: &Value) -> Option<&str> {
         match value {
             Value::String(text) => Some(text),
@@ -288,6 +318,7 @@ pub(super) fn words(body: &Value) -> String {
         }
     }
     let text = first(body).unwrap_or("no reason given");
+    let text = &secrets.text_without(&text[..cut_at(text, READ)]);
     // Of a proxy's page only the words.
     let mut plain = String::new();
     let mut in_tag = false;
@@ -295,13 +326,15 @@ pub(super) fn words(body: &Value) -> String {
         match c {
             '<' => in_tag = true,
             '>' => in_tag = false,
-            c if !in_tag && plain.len() < LONGEST => {
-                plain.push(if c.is_control() { ' ' } else { c });
-            }
+            c if !in_tag => plain.push(if c.is_control() { ' ' } else { c }),
             _ => {}
         }
     }
-    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+    let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Without tags and line breaks the parts of a secret may have come together.
+    let mut plain = secrets.text_without(&plain);
+    plain.truncate(cut_at(&plain, LONGEST));
+    plain
 }
 
 /// Seconds, or a date: by the service's own clock, and by ours only where it does not tell it.
@@ -335,7 +368,7 @@ fn unreachable(request: &Request<'_>, error: &reqwest::Error) -> Error {
 }
 
 /// Host and port of an address, without what may stand before them.
-fn host_of(url: &str) -> String {
+pub(super) fn host_of(url: &str) -> String {
     let Ok(url) = Url::parse(url) else { return "an address that cannot be read".to_owned() };
     let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
     format!("{}{port}", url.host_str().unwrap_or_default())
@@ -426,8 +459,28 @@ mod tests {
             (json!({}), "no reason given"),
             (json!([1]), "no reason given"),
         ] {
-            assert_eq!(words(&body), expected);
+            assert_eq!(words(&body, &KnownSecrets::default()), expected);
         }
-        assert!(words(&json!("x".repeat(9999))).len() <= 300);
+        assert!(words(&json!("x".repeat(9999)), &KnownSecrets::default()).len() <= 300);
+    }
+
+    #[test]
+    fn no_part_of_a_quoted_secret_is_left_where_the_words_are_cut() {
+        let secrets = KnownSecrets::default();
+        secrets.add(&"hunter2-canary-of-a-login".into());
+        for before in 250..310 {
+            let body = json!(format!("{} hunter2-canary-of-a-login is wrong", "x".repeat(before)));
+            assert!(!words(&body, &secrets).contains("hunt"), "{before}");
+        }
+        for quoted in [
+            "<b>hunter2-</b>canary-of-a-login",
+            "hunter2-canary-of-a-login",
+            "aHVudGVyMi1jYW5hcnktb2YtYS1sb2dpbg==",
+        ] {
+            let told = words(&json!({"error": {"message": format!("for {quoted}: no")}}), &secrets);
+            assert_eq!(told, "for (redacted): no");
+        }
+        let at_the_end = json!("x ".repeat((16 << 10) / 2 - 5) + "hunter2-canary-of-a-login");
+        assert!(!words(&at_the_end, &secrets).contains("hunter2"));
     }
 }

@@ -6,6 +6,7 @@ use super::tokens::Session;
 use crate::host::clock::{Deadline, seconds};
 use crate::model::cloud::access::{Access, Domain, Login, Named, Scope};
 use crate::model::error::{Error, Kind, Result};
+use crate::model::report::redaction::Redaction;
 use crate::model::timestamp;
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -97,7 +98,8 @@ fn refused(answer: &HttpAnswer, access: &Access) -> Error {
         }
     };
     let error = failed(KEYSTONE, answer);
-    Error::new(Kind::Config, format!("{who} cannot log in at {}: {}", access.auth_url, error.cause))
+    let at = Redaction::default().redacted(&access.auth_url).into_owned();
+    Error::new(Kind::Config, format!("{who} cannot log in at {at}: {}", error.cause))
         .hint("check the credentials and the project in the configuration")
 }
 

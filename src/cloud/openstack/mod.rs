@@ -10,6 +10,7 @@ mod client;
 pub mod garbage;
 mod http;
 mod keystone;
+mod known_secrets;
 pub mod limiter;
 mod nova;
 mod queue;
@@ -36,7 +37,7 @@ use crate::model::cloud::access::Access;
 use crate::model::cloud::attachment_state::Mapping;
 use crate::model::cloud::request::Work;
 use crate::model::disk::device::Identity;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,8 +138,12 @@ impl OpenStack {
         }
         self.services.go_to(here);
         match (failure, nothing) {
-            (Some(error), _) => Err(error
-                .hint("name this machine's region in openstack.region, then no other is asked")),
+            (Some(error), _) => {
+                let way = "name this machine's region in openstack.region, then no other is asked";
+                let own = error.hint.clone().filter(|_| error.kind == Kind::Refused);
+                let hint = own.map_or_else(|| way.to_owned(), |own| format!("{own}; or {way}"));
+                Err(error.hint(hint))
+            }
             (None, Some(none)) => Ok(none),
             (None, None) => ask(deadline),
         }
@@ -179,7 +184,7 @@ impl OpenStack {
             for candidate in source.candidates(self.services.access()) {
                 let ask = |deadline| self.services.compute_server(candidate.as_str(), deadline);
                 let Some(server) = self.anywhere(deadline, Option::is_some, ask)? else { continue };
-                if source.is_certain() || whoami::is_name_of(&server.name, &self.node.name) {
+                if source.is_believed(&server.name, &self.node.name) {
                     tracing::info!(server = %candidate, ?source, "this machine is known in the cloud");
                     self.seen_servers.borrow_mut().insert(candidate.clone());
                     self.own.keep(&candidate, self.services.here());

@@ -1,10 +1,10 @@
 //! Requests to the compute service.
 
-use super::http::{HttpAnswer, Method, words};
+use super::http::{HttpAnswer, Method};
 use super::services::{Ask, Service, Services, Version, query, refused};
 use super::wire::{
-    Action, ActionBody, ActionsBody, AttachmentsBody, Event, Server, ServerAttachment, ServerBody,
-    ServersBody,
+    Action, ActionBody, ActionsBody, AttachmentBody, AttachmentsBody, Event, Server,
+    ServerAttachment, ServerBody, ServersBody,
 };
 use crate::host::clock::Deadline;
 use crate::model::cloud::request::Work;
@@ -44,7 +44,11 @@ impl Services {
     pub(super) fn compute_server(&self, id: &str, deadline: Deadline) -> Result<Option<Server>> {
         let path = format!("/servers/{id}");
         let found: Option<ServerBody> = self.get(Service::Compute, &path, deadline)?;
-        Ok(found.map(|body| body.server))
+        let found = found.map(|body| body.server);
+        if let Some(server) = &found {
+            Service::Compute.answers_about("server", id, &server.id)?;
+        }
+        Ok(found)
     }
 
     /// Servers whose name is exactly this one. The service takes a regular expression that it
@@ -65,7 +69,11 @@ impl Services {
     ) -> Result<Option<Vec<ServerAttachment>>> {
         let path = format!("/servers/{server}/os-volume_attachments");
         let found: Option<AttachmentsBody> = self.get(Service::Compute, &path, deadline)?;
-        Ok(found.map(|body| body.attachments))
+        let found = found.map(|body| body.attachments);
+        for one in found.iter().flatten().filter_map(|one| one.server.as_deref()) {
+            Service::Compute.answers_about("server", server, one)?;
+        }
+        Ok(found)
     }
 
     /// Whether the volume is mapped to the server.
@@ -80,11 +88,18 @@ impl Services {
         let ask = Ask { service, method: Method::GET, path, version, body: None };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
-            200 => Ok(MappingAnswer::There),
+            200 => {
+                let body: AttachmentBody = self.read(service, answer.body)?;
+                service.answers_about("volume", volume, &body.attachment.volume)?;
+                if let Some(other) = &body.attachment.server {
+                    service.answers_about("server", server, other)?;
+                }
+                Ok(MappingAnswer::There)
+            }
             // Only the service's own 404 is an answer; a proxy's page is not.
             404 if answer.body.is_object() => {
                 // It looks for the server first: these words say that it has found it.
-                let has_server = words(&answer.body).contains("is not attached to volume");
+                let has_server = answer.words.contains("is not attached to volume");
                 Ok(if has_server { MappingAnswer::NotAtServer } else { MappingAnswer::Missing })
             }
             _ => Err(refused(Service::Compute, &answer)),
@@ -103,7 +118,7 @@ impl Services {
         let mut last = actions.iter().filter_map(Action::last_sign).max();
         // One that is still worked on is among the newest: the host takes one after the other.
         for action in actions.iter().take(MOST_UNDER_WAY) {
-            let path = format!("/servers/{server}/os-instance-actions/{}", action.request);
+            let path = format!("/servers/{server}/os-instance-actions/{}", query(&action.request));
             let shown: Option<ActionBody> =
                 self.get_with(Service::Compute, &path, WITH_EVENTS, deadline)?;
             let Some(events) = shown.and_then(|body| body.action.events) else { continue };
@@ -174,7 +189,7 @@ impl Services {
 
 /// In the words of Nova's own limit, and of hypervisors that run out of letters.
 fn is_full(answer: &HttpAnswer) -> bool {
-    let words = words(&answer.body).to_lowercase();
+    let words = answer.words.to_lowercase();
     let is_limit = words.contains("maximum allowed number of disk devices");
     (answer.status == 403 && is_limit) || words.contains("no free disk device names")
 }

@@ -1,8 +1,9 @@
 //! Requests to Nova and Cinder: with a token, with the version that a request needs, and with one
 //! new login when the token is refused.
 
-use super::http::{Http, HttpAnswer, Method, Request, failed, words};
+use super::http::{Http, HttpAnswer, Method, Request, failed, host_of};
 use super::keystone;
+use super::catalog::RegionEndpoints;
 use super::tokens::{Session, Tokens};
 use super::wire::NextPage;
 use crate::host::clock::Deadline;
@@ -27,6 +28,23 @@ impl Service {
             Service::Compute => "Nova",
             Service::Volume => "Cinder",
         }
+    }
+
+    /// An answer about another thing than the one that was asked about is not believed.
+    pub(super) fn answers_about(self, what: &str, asked: &str, answered: &str) -> Result<()> {
+        /// No id is longer; what is, is not shown.
+        const LONGEST: usize = 128;
+        // An id is found in whichever case it is written.
+        if asked.eq_ignore_ascii_case(answered) {
+            return Ok(());
+        }
+        let other = if answered.len() > LONGEST { "another" } else { answered };
+        let name = self.name();
+        Err(Error::new(
+            Kind::Unreachable,
+            format!("{name} was asked for {what} {asked}, and answered with {what} {other}"),
+        )
+        .hint("that answer is not believed; see what stands between this machine and the service"))
     }
 }
 
@@ -83,16 +101,23 @@ impl Services {
         let ask = Ask { service, method: Method::GET, path, version, body: None };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
-            200 => serde_json::from_value(answer.body).map(Some).map_err(|error| {
-                Error::new(
-                    Kind::Unreachable,
-                    format!("{} answered what cannot be read: {error}", service.name()),
-                )
-            }),
+            200 => self.read(service, answer.body).map(Some),
             // Only the service's own 404 is an answer; a proxy's page is not.
             404 if answer.body.is_object() => Ok(None),
             _ => Err(refused(service, &answer)),
         }
+    }
+
+    /// A body as what was asked for.
+    pub(super) fn read<T: DeserializeOwned>(&self, service: Service, body: Value) -> Result<T> {
+        serde_json::from_value(body).map_err(|error| {
+            // The reader quotes what it does not understand.
+            let why = self.http.secrets().text_without(&error.to_string());
+            Error::new(
+                Kind::Unreachable,
+                format!("{} answered what cannot be read: {why}", service.name()),
+            )
+        })
     }
 
     pub(super) fn pages<T: DeserializeOwned, I>(
@@ -141,7 +166,7 @@ impl Services {
                 if answer.status != 406 {
                     return Ok(answer);
                 }
-                let (service, words) = (ask.service.name(), words(&answer.body));
+                let (service, words) = (ask.service.name(), &answer.words);
                 Err(Error::refused(format!(
                     "this cloud's {service} is too old for {for_what}: {words}"
                 ))
@@ -160,10 +185,7 @@ impl Services {
         for is_last in [false, true] {
             let place = session.places.get(self.place.get()).or_else(|| session.places.first());
             let place = place.ok_or_else(|| Error::new(Kind::Bug, "a session without a place"))?;
-            let base = match ask.service {
-                Service::Compute => &place.compute,
-                Service::Volume => &place.volume,
-            };
+            let base = self.base(place, ask.service)?;
             let answer = self.http.send(
                 &Request {
                     method: ask.method.clone(),
@@ -186,6 +208,25 @@ impl Services {
             session = self.session(deadline)?;
         }
         Err(Error::new(Kind::Bug, "a request was neither answered nor given up"))
+    }
+
+    /// The address of a service in a region, if a token may go there: each request with one comes by here.
+    fn base<'a>(&self, place: &'a RegionEndpoints, service: Service) -> Result<&'a str> {
+        if let Some(why) = &place.unfit {
+            return Err(Error::new(Kind::Config, why.clone()));
+        }
+        let base = match service {
+            Service::Compute => &place.compute,
+            Service::Volume => &place.volume,
+        };
+        if self.access().trusts(base) {
+            return Ok(base);
+        }
+        let (name, host) = (service.name(), host_of(base));
+        Err(Error::refused(format!(
+            "the cloud's catalog has {name} at {host} without TLS, and the login has TLS: the token would go there in the clear"
+        ))
+        .hint("have the catalog corrected; if each network on the way is trusted: openstack.http_services = true"))
     }
 
     /// The regions that the credential sees, ours first.

@@ -168,6 +168,7 @@ mod tests {
                 region: None,
                 compute: "http://c".to_owned(),
                 volume: "http://v".to_owned(),
+                unfit: None,
             }],
         }
     }

@@ -1,14 +1,16 @@
-//! Which server this machine is: ids that the machine itself shows. Each is only a candidate; the
-//! cloud must confirm it.
+//! Which server this machine is: ids that the machine itself shows. Each is only a candidate: the
+//! cloud must know the server, and the source must be one that tenants cannot write (`is_believed`).
 
 use super::client;
 use super::tokens::Tokens;
+use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::files::LockedFile;
-use crate::host::{files, machine};
+use crate::host::{devices, files, machine};
 use crate::model::cloud::access::Access;
 use crate::model::cloud::iso9660;
 use crate::model::ids::{NodeName, ServerId, is_uuid};
+use crate::model::report::redaction::Redaction;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
@@ -19,8 +21,9 @@ use std::time::Duration;
 /// What the hypervisor shows as the machine's id; Nova sets it to the server's. Root only.
 const DMI: &str = "/sys/class/dmi/id/product_uuid";
 
-/// The disk with the cloud's letter to the server. Its label is what the cloud promises.
-const CONFIG_DRIVES: [&str; 2] = ["/dev/disk/by-label/config-2", "/dev/disk/by-label/CONFIG-2"];
+/// The disk with the cloud's letter to the server. Its label is what the cloud promises; but a volume can have
+/// it too, so a disk that may be one is not read.
+const CONFIG_DRIVES: [&str; 2] = ["config-2", "CONFIG-2"];
 
 /// The letter, there and at the metadata service.
 const LETTER: &str = "openstack/latest/meta_data.json";
@@ -42,10 +45,14 @@ pub(super) const SOURCES: [Source; 4] =
     [Source::Dmi, Source::ConfigDrive, Source::CloudInit, Source::Metadata];
 
 impl Source {
-    /// Whether this is about the running machine. cloud-init's note also lies in an image that was
-    /// made of another machine's disk, and that machine exists.
-    pub(super) fn is_certain(self) -> bool {
-        self != Source::CloudInit
+    /// Whether the machine is the server that it shows, and that the cloud knows by this name.
+    /// cloud-init's note also lies in an image that was made of another machine's disk, and that machine
+    /// exists: it counts only with the node's own name.
+    pub(super) fn is_believed(self, server: &str, node: &NodeName) -> bool {
+        match self {
+            Source::Dmi | Source::ConfigDrive | Source::Metadata => true,
+            Source::CloudInit => is_name_of(server, node),
+        }
     }
 
     /// The ids that it shows, the likeliest first.
@@ -80,7 +87,12 @@ fn from_letter(letter: Option<Vec<u8>>) -> Vec<ServerId> {
 }
 
 fn config_drive() -> Option<Vec<u8>> {
-    let disk = CONFIG_DRIVES.iter().find_map(|path| File::open(path).ok())?;
+    let labels = failpoints::folder("INCLOUD_DISK_BY_LABEL", "/dev/disk/by-label");
+    let disk = CONFIG_DRIVES.iter().find_map(|name| File::open(labels.join(name)).ok())?;
+    if let Some(why) = devices::may_be_a_volume(&disk) {
+        tracing::warn!(why, "a disk that is labelled as this machine's config drive is not read");
+        return None;
+    }
     let read = |offset: u64, length: usize| {
         let mut bytes = vec![0; length];
         disk.read_exact_at(&mut bytes, offset).ok().map(|()| bytes)
@@ -96,6 +108,7 @@ fn metadata(access: &Access) -> Option<Vec<u8>> {
     const LONGEST: usize = 1 << 20;
     let url = format!("{}/{LETTER}", access.metadata_url.as_ref()?);
     let answered = client::for_metadata(access)?.get(&url).send();
+    let url = &*Redaction::default().redacted(&url);
     match answered {
         Ok(response) if response.status().is_success() => {
             let until = Deadline::after(Duration::from_secs(access.timeouts.metadata));
@@ -114,7 +127,7 @@ fn metadata(access: &Access) -> Option<Vec<u8>> {
 
 /// Whether a server of this name may be the node: node names are often the server's, with a domain
 /// or in small letters.
-pub(super) fn is_name_of(server: &str, node: &NodeName) -> bool {
+fn is_name_of(server: &str, node: &NodeName) -> bool {
     let bare = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     !server.is_empty() && bare(server) == bare(node.as_str())
 }

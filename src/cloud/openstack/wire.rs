@@ -64,6 +64,8 @@ impl CinderVolume {
 pub(super) struct VolumeAttachment {
     /// Its own id; the field `id` is the volume's.
     pub(super) attachment_id: Option<String>,
+    /// Whose it is.
+    pub(super) volume_id: Option<String>,
     pub(super) server_id: String,
     pub(super) attached_at: Option<String>,
     /// The hypervisor's guess; right for the first disk alone.
@@ -130,6 +132,15 @@ pub(super) struct AttachmentsBody {
 pub(super) struct ServerAttachment {
     #[serde(rename = "volumeId")]
     pub(super) volume: String,
+    #[serde(rename = "serverId")]
+    pub(super) server: Option<String>,
+}
+
+/// `GET /servers/{id}/os-volume_attachments/{volume}`
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct AttachmentBody {
+    #[serde(rename = "volumeAttachment")]
+    pub(super) attachment: ServerAttachment,
 }
 
 /// `GET /attachments` (Cinder 3.27)
@@ -218,5 +229,5 @@ pub(super) fn garbage(text: &str) {
     }
     let _ = (read::<VolumesBody>(text), read::<ServersBody>(text), read::<ServerBody>(text));
     let _ = (read::<AttachmentsBody>(text), read::<StoredAttachmentsBody>(text));
-    let _ = read::<ActionsBody>(text);
+    let _ = (read::<ActionsBody>(text), read::<AttachmentBody>(text));
 }

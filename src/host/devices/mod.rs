@@ -23,6 +23,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{Doubt, Presence};
 use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Devices as sysfs shows them.
@@ -36,6 +37,23 @@ impl Default for SysfsDevices {
     fn default() -> Self {
         let sysfs = failpoints::folder("INCLOUD_DISK_SYSFS", "/sys");
         Self::at(sysfs, failpoints::folder("INCLOUD_DISK_BY_ID", "/dev/disk/by-id"))
+    }
+}
+
+/// Why an open disk may be a volume of the cloud, or lie on one; nothing if it is certainly none.
+#[must_use]
+pub fn may_be_a_volume(disk: &fs::File) -> Option<String> {
+    let number = match disk.metadata() {
+        Ok(metadata) if metadata.file_type().is_block_device() => {
+            device_nodes::split(metadata.rdev())
+        }
+        Ok(_) => return Some("it is no disk".to_owned()),
+        Err(error) => return Some(error.to_string()),
+    };
+    match SysfsDevices::default().sysfs.numbered(number) {
+        Ok(Some(folder)) => folder.sign_of_a_volume(),
+        Ok(None) => Some(format!("sysfs has no disk {number}")),
+        Err(error) => Some(error.cause),
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::host::files;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
+use crate::model::ids::shows_a_uuid;
 use crate::model::mount::staleness::Doubt;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -142,6 +143,26 @@ impl DiskFolder {
         let files = if name.starts_with("loop") { LOOP } else { serial_files(&name) };
         let all = files.iter().map(|file| read_shown(self.descriptor.as_fd(), file, file));
         all.filter_map(Result::transpose).collect()
+    }
+
+    /// What speaks for a volume of the cloud: the beginning of an id in whatever the disk shows, or that it is
+    /// made of another disk, which may be one.
+    pub(super) fn sign_of_a_volume(&self) -> Option<String> {
+        const MADE_OF_OTHERS: [&str; 5] = ["partition", "dm", "md", "loop", "bcache"];
+        let name = &self.kernel_name;
+        if let Some(what) = MADE_OF_OTHERS.into_iter().find(|what| self.has(what)) {
+            return Some(format!("{name} is made of another disk ({what})"));
+        }
+        for file in [VIRTIO, SCSI, NVME].into_iter().flatten() {
+            match read_shown(self.descriptor.as_fd(), file, file) {
+                Ok(Some(shown)) if shows_a_uuid(&shown.to_string()) => {
+                    return Some(format!("{name} shows {shown}, as a volume does"));
+                }
+                Ok(_) => {}
+                Err(error) => return Some(error.cause),
+            }
+        }
+        None
     }
 
     /// The facts of a disk; nothing if it vanishes while we look.

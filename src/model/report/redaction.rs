@@ -81,6 +81,8 @@ impl Redaction {
                 visible(secret).into_owned(),
                 escaped.trim_matches('"').to_owned(),
                 percent_encoded(secret),
+                percent_encoded(secret).to_ascii_lowercase(),
+                html_escaped(secret),
                 base64(secret.as_bytes()).trim_end_matches('=').to_owned(),
             ];
             known.extend(forms.into_iter().filter(|form| form.len() >= SHORTEST));
@@ -110,35 +112,24 @@ impl Redaction {
         told
     }
 
+    /// The text without those that are known, and with whatever else looks like one: a text that is used as
+    /// well as shown must stay as it is.
+    #[must_use]
+    pub fn without_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        without(text, self.whole_in(text))
+    }
+
     fn once<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut places = self.known_in(text);
+        let mut places = self.whole_in(text);
+        places.extend(self.known.iter().flat_map(|secret| cut_short(text, secret)));
         places.extend(users_of_urls(text));
         places.extend(values_of_keys(text));
         places.extend(tokens(text));
         places.extend(private_keys(text));
-        if places.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        places.sort_unstable();
-        let mut all = String::with_capacity(text.len());
-        let mut done = 0;
-        for (from, to) in places {
-            if to <= done {
-                continue;
-            }
-            if from >= done {
-                all.push_str(&text[done..from]);
-                if !all.ends_with(REDACTED) {
-                    all.push_str(REDACTED);
-                }
-            }
-            done = to;
-        }
-        all.push_str(&text[done..]);
-        Cow::Owned(all)
+        without(text, places)
     }
 
-    fn known_in(&self, text: &str) -> Places {
+    fn whole_in(&self, text: &str) -> Places {
         let mut places = Places::new();
         for secret in &self.known {
             for (from, found) in text.match_indices(secret.as_str()) {
@@ -149,10 +140,33 @@ impl Redaction {
                     places.push((from, to));
                 }
             }
-            places.extend(cut_short(text, secret));
         }
         places
     }
+}
+
+/// The text without what is at these places.
+fn without(text: &str, mut places: Places) -> Cow<'_, str> {
+    if places.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    places.sort_unstable();
+    let mut all = String::with_capacity(text.len());
+    let mut done = 0;
+    for (from, to) in places {
+        if to <= done {
+            continue;
+        }
+        if from >= done {
+            all.push_str(&text[done..from]);
+            if !all.ends_with(REDACTED) {
+                all.push_str(REDACTED);
+            }
+        }
+        done = to;
+    }
+    all.push_str(&text[done..]);
+    Cow::Owned(all)
 }
 
 /// What is left of a secret where a text was cut: at its end, and before or behind a mark of that.
@@ -180,6 +194,26 @@ fn cut_short(text: &str, secret: &str) -> Places {
         (is_end || length >= WITHIN_WORDS).then_some((begin, begin + length))
     });
     heads.chain(tails).collect()
+}
+
+/// What is secret in an address: what stands before its host, as it is written and as it is meant, and the
+/// password in it.
+#[must_use]
+pub fn secrets_of_url(url: &str) -> Vec<String> {
+    let users = users_of_urls(url).into_iter().map(|(from, to)| &url[from..to]);
+    let forms = |text: &str| [text.to_owned(), percent_decoded(text)];
+    let all = users.flat_map(|user| {
+        let password = user.split_once(':').map_or(user, |(_, password)| password);
+        forms(user).into_iter().chain(forms(password))
+    });
+    all.collect()
+}
+
+/// Whether a text is certainly a secret wherever it stands: no person would give it to a thing as its name.
+#[must_use]
+pub fn is_no_name(text: &str) -> bool {
+    let is_of_names = |sign: char| sign.is_ascii_alphanumeric() || "_-. ".contains(sign);
+    looks_random(text) || (text.len() >= WITHIN_WORDS && !text.chars().all(is_of_names))
 }
 
 /// `https://user:password@host`: what stands before the host.
@@ -377,6 +411,39 @@ fn percent_encoded(text: &str) -> String {
         if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
     text.bytes().map(one).collect()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
+        match byte.filter(|_| *first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// As a page of a proxy quotes it.
+fn html_escaped(text: &str) -> String {
+    let one = |sign: char| match sign {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        '\'' => "&#39;".to_owned(),
+        sign => sign.to_string(),
+    };
+    text.chars().map(one).collect()
 }
 
 /// Base 64 with its padding (RFC 4648).

@@ -3,7 +3,6 @@
 use crate::app;
 use crate::cloud::openstack;
 use crate::host::files;
-use crate::model::cloud::access::Login;
 use crate::model::error::Error;
 use crate::model::report::redaction::{Redaction, names_a_secret, secrets_in, values_in};
 use crate::model::secret::Secret;
@@ -21,10 +20,7 @@ pub(super) fn known(configured: &Configured) -> Redaction {
     // The source that counts, and what stands in the others too: a message may quote each.
     let get = |name: &str| std::env::var(name).ok();
     if let Ok(access) = openstack::access(written, "", get) {
-        secrets.push(match &access.login {
-            Login::Password { password, .. } => revealed(password),
-            Login::ApplicationCredential { secret, .. } => revealed(secret),
-        });
+        secrets.extend(access.secrets().iter().map(revealed));
     }
     let named = [&written.cloud_conf, &written.clouds_file].into_iter().flatten();
     let beside = named.clone().flat_map(|path| {

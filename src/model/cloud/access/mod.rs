@@ -6,6 +6,7 @@ pub mod clouds_yaml;
 mod readers;
 
 use crate::model::error::{Error, Kind, Result};
+use crate::model::report::redaction::secrets_of_url;
 use crate::model::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ pub struct Written {
     pub interface: Option<String>,
     pub ca_file: Option<PathBuf>,
     pub insecure: Option<bool>,
+    pub http_services: Option<bool>,
     pub cert_file: Option<PathBuf>,
     pub key_file: Option<PathBuf>,
     pub proxy: Option<String>,
@@ -137,6 +139,8 @@ pub struct Access {
     pub ca_file: Option<PathBuf>,
     /// Whether certificates are not checked: only if a person wrote so.
     pub insecure: bool,
+    /// Whether the services may be asked without TLS although the login has it: only if a person wrote so.
+    pub http_services: bool,
     /// A certificate of our own and its key, for clouds that ask for one.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The way there.
@@ -273,6 +277,7 @@ impl Written {
             interface: upper.interface.or(lower.interface),
             ca_file: upper.ca_file.or(lower.ca_file),
             insecure: upper.insecure.or(lower.insecure),
+            http_services: upper.http_services.or(lower.http_services),
             cert_file: upper.cert_file.or(lower.cert_file),
             key_file: upper.key_file.or(lower.key_file),
             proxy: upper.proxy.or(lower.proxy),
@@ -299,6 +304,7 @@ impl Written {
             region: self.region,
             ca_file: self.ca_file,
             insecure: self.insecure.unwrap_or(false),
+            http_services: self.http_services.unwrap_or(false),
             certificate: match (self.cert_file, self.key_file) {
                 (Some(certificate), Some(key)) => Some((certificate, key)),
                 (None, None) => None,
@@ -385,7 +391,8 @@ fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
 fn versioned(auth_url: &str) -> std::result::Result<String, String> {
     let bare = auth_url.trim().trim_end_matches('/');
     if !is_http(bare) {
-        return Err(format!("auth_url {bare:?} is no http address"));
+        // It is not quoted: a password may stand in it.
+        return Err("auth_url is no http address".to_owned());
     }
     let root = bare.strip_suffix("/v3").or_else(|| bare.strip_suffix("/v2.0")).unwrap_or(bare);
     Ok(format!("{root}/v3"))
@@ -393,6 +400,34 @@ fn versioned(auth_url: &str) -> std::result::Result<String, String> {
 
 fn is_http(url: &str) -> bool {
     url.starts_with("http://") || url.starts_with("https://")
+}
+
+impl Access {
+    /// All that a message must not quote.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<Secret> {
+        let login = match &self.login {
+            Login::Password { password, .. } => password,
+            Login::ApplicationCredential { secret, .. } => secret,
+        };
+        let proxy = match &self.proxy {
+            Proxy::At(url) => Some(url),
+            Proxy::Environment | Proxy::Direct => None,
+        };
+        let urls = [Some(&self.auth_url), proxy, self.metadata_url.as_ref()];
+        let of_urls = urls.into_iter().flatten().flat_map(|url| secrets_of_url(url));
+        std::iter::once(login.clone()).chain(of_urls.map(Secret::from)).collect()
+    }
+
+    /// Whether a token may go to an address in the cloud's catalog: not in the clear where the login
+    /// itself did not.
+    #[must_use]
+    pub fn trusts(&self, address: &str) -> bool {
+        let is_plain = |url: &str| {
+            url.trim_start().get(..5).is_none_or(|begin| !begin.eq_ignore_ascii_case("https"))
+        };
+        !is_plain(address) || is_plain(&self.auth_url) || self.http_services
+    }
 }
 
 impl Timeouts {
