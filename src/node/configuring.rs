@@ -168,8 +168,9 @@ fn checked(option: &str, path: &Path, text: &str) -> NodeResult<String> {
 fn told(written: &Written) -> String {
     let first = |all: &[(&str, &Option<String>)]| {
         let redaction = Redaction::default();
-        all.iter()
-            .find_map(|(what, value)| Some(format!("{what} {}", redaction.redacted(value.as_ref()?))))
+        all.iter().find_map(|(what, value)| {
+            Some(format!("{what} {}", redaction.redacted(value.as_ref()?)))
+        })
     };
     let parts = [
         first(&[("auth-url", &written.auth_url), ("the clouds.yaml entry", &written.cloud)]),

@@ -28,11 +28,13 @@ mod plug;
 mod scene;
 
 mod attach;
+mod canaries;
 mod disagreement;
 mod endless;
 mod formats;
 mod grow;
 mod hard_hours;
+mod hostile;
 mod life;
 mod limits;
 mod login;

@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_region_whose_entries_do_not_fit_is_told_and_not_left_out() {
-        let compute = |region: &str, url: Value| json!({"region": region, "interface": "public", "url": url});
+        let compute =
+            |region: &str, url: Value| json!({"region": region, "interface": "public", "url": url});
         for (url, why) in [
             (json!("ftp://c/b"), "no http address"),
             (json!(7), "no http address"),
@@ -199,7 +200,9 @@ mod tests {
         let mut twice = catalog();
         twice[0]["endpoints"].as_array_mut().unwrap().push(compute("B", json!("http://c/2")));
         let found = places(&access(""), &twice).unwrap();
-        assert!(found[1].unfit.as_ref().unwrap().contains("several addresses of compute in region B"));
+        assert!(
+            found[1].unfit.as_ref().unwrap().contains("several addresses of compute in region B")
+        );
         let mut nameless = catalog();
         nameless[0]["endpoints"][1]["region"] = json!(7);
         nameless[0]["endpoints"][1]["region_id"] = json!(null);

@@ -119,7 +119,8 @@ mod tests {
         let mut access = written.resolve("f").unwrap();
         access.proxy = Proxy::At("http://us:hunter2@proxy:3128".to_owned());
         let secrets = KnownSecrets::of(&access);
-        for quoted in ["p%40ss%2Fword", "p@ss/word", "p%40ss%2fword", "hunter2", "dXM6aHVudGVyMg=="] {
+        for quoted in ["p%40ss%2Fword", "p@ss/word", "p%40ss%2fword", "hunter2", "dXM6aHVudGVyMg=="]
+        {
             let told = secrets.text_without(&format!("as {quoted} "));
             assert!(told.starts_with("as (redacted)") && !told.contains(quoted), "{told}");
         }

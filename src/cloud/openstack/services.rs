@@ -1,9 +1,9 @@
 //! Requests to Nova and Cinder: with a token, with the version that a request needs, and with one
 //! new login when the token is refused.
 
+use super::catalog::RegionEndpoints;
 use super::http::{Http, HttpAnswer, Method, Request, failed, host_of};
 use super::keystone;
-use super::catalog::RegionEndpoints;
 use super::tokens::{Session, Tokens};
 use super::wire::NextPage;
 use crate::host::clock::Deadline;
