@@ -95,7 +95,7 @@ fn write_off(word: &str, subject: &Subject, begin: Instant, why: &Error) {
     if let Some(mut report) = report(&config, word) {
         why.kind.word().clone_into(&mut report.sample.outcome);
         report.sample.seconds = begin.elapsed().as_secs_f64();
-        let _ = report.write_here();
+        report.write();
     }
 }
 
@@ -205,6 +205,7 @@ pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
     Some(Report {
         textfile: config.metrics.textfile.clone()?,
         state_dir: config.paths.state_dir.clone(),
+        run_dir: config.paths.run_dir.clone(),
         words: FACE.words,
         sample,
     })

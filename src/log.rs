@@ -4,11 +4,11 @@
 //! by hand: the library quotes, serde reads (`model/log_line.rs`). Files that end in `.log` are of
 //! an older driver, in prose, where a name could pass for a line; they are shown, never read.
 //!
-//! Nothing here can fail a call: without a log it goes on.
+//! Nothing here can fail a call, or keep it waiting for long: without a log it goes on.
 
 use crate::configuration::{Config, LogLevel};
+use crate::host::aside::AsideWriter;
 use crate::host::clock;
-use crate::host::worker;
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
 use nix::fcntl::OFlag;
@@ -16,7 +16,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -26,15 +26,11 @@ const PREFIX: &str = "incloud-disk";
 /// Begins to log. False if it cannot; the call goes on without.
 #[must_use]
 pub fn start(config: &Config) -> bool {
-    let folder = &config.paths.log_dir;
-    let _using = worker::uses(folder);
-    if fs::create_dir_all(folder).is_err() {
-        return false;
-    }
-    let today = File::of(clock::now());
-    let Ok(open) = open(&today.path(folder)) else { return false };
-    prune(folder, config.log.max_files, &today);
-    let lines = Lines { folder: folder.clone(), today: Mutex::new((today, open)) };
+    let paths = &config.paths;
+    let Some(writer) = AsideWriter::at(&paths.log_dir, &paths.run_dir) else { return false };
+    let (folder, most) = (paths.log_dir.clone(), config.log.max_files);
+    let Some(Some(today)) = writer.write(move || Today::begin(folder, most)) else { return false };
+    let lines = Lines { today: Arc::new(Mutex::new(today)), writer };
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -55,9 +51,38 @@ pub fn start(config: &Config) -> bool {
 
 /// Where lines go: into the file of the day that it is now, also after the clock was set back.
 #[derive(Debug)]
-struct Lines {
+struct Today {
     folder: PathBuf,
-    today: Mutex<(File, fs::File)>,
+    day: File,
+    open: fs::File,
+}
+
+impl Today {
+    fn begin(folder: PathBuf, most: usize) -> Option<Self> {
+        fs::create_dir_all(&folder).ok()?;
+        let day = File::of(clock::now());
+        let open = open(&day.path(&folder)).ok()?;
+        prune(&folder, most, &day);
+        Some(Self { folder, day, open })
+    }
+
+    /// One write(2) a line: calls that log at the same time never mix. The rest of a line that a full
+    /// disk cut would stand there as a line of its own: it is not written.
+    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
+        let now = File::of(clock::now());
+        if self.day != now {
+            self.open = open(&now.path(&self.folder))?;
+            self.day = now;
+        }
+        self.open.write(&log_line::as_written(line)).map(drop)
+    }
+}
+
+/// The lines of this process, and what writes them.
+#[derive(Debug)]
+struct Lines {
+    today: Arc<Mutex<Today>>,
+    writer: AsideWriter,
 }
 
 /// One line on its way.
@@ -72,17 +97,14 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 impl Write for Line<'_> {
-    /// One write(2) a line: calls that log at the same time never mix. All of it counts as taken,
-    /// for the rest of a line that a full disk cut would stand there as a line of its own.
+    /// All of a line counts as taken, whatever becomes of it.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let mut today = self.0.today.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = File::of(clock::now());
-        let _using = worker::uses(&now.path(&self.0.folder));
-        if today.0 != now {
-            let file = open(&now.path(&self.0.folder))?;
-            *today = (now, file);
-        }
-        let _ = today.1.write(&log_line::as_written(line))?;
+        let (today, text) = (Arc::clone(&self.0.today), line.to_vec());
+        let append = move || {
+            let mut today = today.lock().unwrap_or_else(PoisonError::into_inner);
+            today.append(&text)
+        };
+        self.0.writer.write(append).unwrap_or(Ok(()))?;
         Ok(line.len())
     }
 

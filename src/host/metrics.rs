@@ -10,6 +10,7 @@
 //! No process waits: one that does not get the lock leaves its line to the one that has it, which
 //! looks once more when it is done. Nothing here can fail a call, and it is bounded in time.
 
+use super::aside::AsideWriter;
 use super::files::{self, LockedFile};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::metrics::{Counters, Gauges, Sample, page};
@@ -21,8 +22,6 @@ use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
 
 /// More than this waits only while no call can take it in: then a call's line is lost, and counted
 /// by the first call that can.
@@ -31,9 +30,6 @@ const LONGEST_PENDING: u64 = 1 << 20;
 /// So much is taken in at once; calls never leave more, and what others left is not ours.
 const LONGEST_TAKEN: u64 = 16 << 20;
 
-/// How long a call waits for all of it: a disk may hang.
-const LONGEST: Duration = Duration::from_secs(1);
-
 /// What is to be written, and where.
 #[derive(Debug, Clone)]
 pub struct Report {
@@ -41,6 +37,8 @@ pub struct Report {
     pub textfile: PathBuf,
     /// Where the counters are.
     pub state_dir: PathBuf,
+    /// Where it is noted if that does not answer.
+    pub run_dir: PathBuf,
     /// What the caller names tear-downs.
     pub words: TearDownWords,
     /// What the call adds.
@@ -58,17 +56,11 @@ pub fn seen_before(state_dir: &Path) -> Gauges {
 impl Report {
     /// Writes it, in a thread that is waited for only for a moment.
     pub fn write(self) {
-        let (sender, done) = mpsc::channel();
-        let started = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-            let _ = sender.send(self.write_here());
-        });
-        if started.is_err() {
-            return;
-        }
-        match done.recv_timeout(LONGEST) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the metrics are not written"),
-            Err(_) => tracing::debug!("the metrics are not written in time"),
+        let Some(writer) = AsideWriter::at(&self.state_dir, &self.run_dir) else { return };
+        match writer.write(move || self.write_here()) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::debug!(%error, "the metrics are not written"),
+            None => tracing::debug!("the metrics are not written in time"),
         }
     }
 
@@ -218,6 +210,7 @@ mod tests {
             words: TearDownWords::PLAIN,
             textfile: folder.join("incloud_disk.prom"),
             state_dir: folder.join("state"),
+            run_dir: folder.to_path_buf(),
             sample: Sample {
                 operation: "mount".to_owned(),
                 outcome: "done".to_owned(),

@@ -8,6 +8,7 @@
 //! | [`Census`] | [`census::KernelCensus`] |
 //! | [`Remounts`] | [`remount::KernelRemounts`] |
 
+pub mod aside;
 pub mod census;
 pub mod child;
 pub mod clock;

@@ -8,9 +8,10 @@
 use super::{files, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
-use crate::model::record::{FORMAT, OF_THE_BOOT, VolumeRecord};
+use crate::model::record::{FORMAT, OF_THE_BOOT, REFUSALS, VolumeRecord};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -68,8 +69,11 @@ impl Records {
     fn read(&self, id: &VolumeId) -> Result<VolumeRecord> {
         let mut keys = read(&self.path(id), id)?.unwrap_or_default();
         if let Some(passing) = read(&self.passing_path(id), id)? {
-            // Also keys that are not there tell something.
-            keys.retain(|key, _| !OF_THE_BOOT.contains(&key.as_str()));
+            // Also keys that are not there tell something, but for the one that is told always.
+            let is_told = passing.contains_key(REFUSALS);
+            keys.retain(|key, _| {
+                !OF_THE_BOOT.contains(&key.as_str()) || (key == REFUSALS && !is_told)
+            });
             keys.extend(passing);
         }
         if keys.is_empty() {
@@ -83,21 +87,25 @@ impl Records {
 
     /// All that is remembered: an error if it cannot be listed.
     pub fn list(&self) -> Result<Vec<VolumeRecord>> {
-        let using = worker::uses(&self.volumes);
-        let entries = match fs::read_dir(&self.volumes) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => {
-                return Err(Error::io(format!("read {}", self.volumes.display()), &error));
-            }
-        };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let ids = names.filter_map(|name| VolumeId::parse(name.strip_suffix(".json")?).ok());
-        let ids: Vec<_> = ids.collect();
-        drop(using);
+        let mut ids = self.ids_in(&self.volumes)?;
+        // A volume of which nothing lasts that would have to be written down.
+        ids.extend(self.ids_in(&self.of_the_boot)?);
         let mut all: Vec<_> = ids.iter().map(|id| self.load(id)).collect();
         all.sort_by(|one, other| one.volume.cmp(&other.volume));
         Ok(all)
+    }
+
+    fn ids_in(&self, folder: &Path) -> Result<BTreeSet<VolumeId>> {
+        let _using = worker::uses(folder);
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(BTreeSet::new());
+            }
+            Err(error) => return Err(Error::io(format!("read {}", folder.display()), &error)),
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names.filter_map(|name| VolumeId::parse(name.strip_suffix(".json")?).ok()).collect())
     }
 
     /// The file of a volume's record.
@@ -122,17 +130,17 @@ impl Records {
         let mut stamps = self.last.borrow().as_ref().map_or([None; 2], |(stamps, _)| *stamps);
         let mut after = before.clone();
         change(&mut after);
-        let is_new = stamps[0].is_none();
-        if after == before && !is_new {
+        if after == before {
             return Ok(());
         }
         after.format = after.format.max(FORMAT);
         let (before, after_keys) = (Parts::of(&before)?, Parts::of(&after)?);
-        if is_new || before.lasting != after_keys.lasting {
+        // Nothing waits for a disk that has nothing to remember, also where no record is there yet.
+        if before.lasting != after_keys.lasting {
             files::make_private_folder(&self.volumes)?;
             stamps[0] = Some(files::replace(&self.path(id), &text(&after_keys.lasting)?)?);
         }
-        if is_new || before.passing != after_keys.passing || stamps[1].is_none() {
+        if before.passing != after_keys.passing || stamps[1].is_none() {
             files::make_private_folder(&self.of_the_boot)?;
             let text = text(&after_keys.passing)?;
             stamps[1] = Some(files::replace_until_boot(&self.passing_path(id), &text)?);
@@ -286,7 +294,7 @@ mod tests {
         let (one, other) = (Records::below(&state, &run), Records::below(&state, &run));
         let id = VolumeId::parse("v1").unwrap();
         one.update(&id, |record| record.refusals = 1).unwrap();
-        let file = fs::OpenOptions::new().write(true).open(one.file(&id)).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(one.passing_path(&id)).unwrap();
         let written = file.metadata().unwrap().modified().unwrap();
         file.set_len(0).unwrap();
         file.set_modified(written).unwrap();
@@ -346,7 +354,62 @@ mod tests {
         assert_eq!(records.load(&id).healing, Some(3));
         records.update(&id, |record| record.refusals = 3).unwrap();
         assert_eq!((records.load(&id).healing, records.load(&id).refusals), (Some(3), 3));
-        assert!(!fs::read_to_string(state.join("volumes/v1.json")).unwrap().contains("healing"));
+        // What stands there still is not believed, and goes with the next thing that lasts.
+        records.update(&id, |record| record.was_mounted = true).unwrap();
+        let lasting = fs::read_to_string(state.join("volumes/v1.json")).unwrap();
+        assert!(!lasting.contains("healing") && !lasting.contains("refusals"), "{lasting}");
+        assert_eq!((records.load(&id).healing, records.load(&id).refusals), (Some(3), 3));
+    }
+
+    /// An older version keeps the count with what lasts, and may take turns with this one.
+    #[test]
+    fn a_count_that_an_older_version_keeps_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, run) = (folder.path().join("state"), folder.path().join("run"));
+        let id = VolumeId::parse("v1").unwrap();
+        let older = |count: u64| {
+            fs::create_dir_all(state.join("volumes")).unwrap();
+            fs::create_dir_all(run.join("boot")).unwrap();
+            let lasting = format!(r#"{{"format":1,"volume":"v1","refusals":{count}}}"#);
+            fs::write(state.join("volumes/v1.json"), lasting).unwrap();
+            let passing = r#"{"volume":"v1","healing":3}"#;
+            fs::write(run.join("boot/v1.json"), passing).unwrap();
+        };
+        for count in [7, 12] {
+            older(count);
+            let records = Records::below(&state, &run);
+            assert_eq!((records.load(&id).refusals, records.load(&id).healing), (count, Some(3)));
+            records.update(&id, |record| record.refusals += 1).unwrap();
+            let again = Records::below(&state, &run);
+            assert_eq!((again.load(&id).refusals, again.load(&id).healing), (count + 1, Some(3)));
+        }
+    }
+
+    /// The load that begins an incident may keep that folder's disk busy for minutes.
+    #[test]
+    fn a_refusal_and_the_begin_of_a_heal_touch_nothing_that_lasts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, run) = (folder.path().join("state"), folder.path().join("run"));
+        let id = VolumeId::parse("v1").unwrap();
+        let change = |records: &Records| {
+            let refused = |record: &mut VolumeRecord| {
+                record.refusals += 1;
+                record.is_healing(Some(1), Some(2));
+            };
+            records.update(&id, refused).unwrap();
+        };
+        // Of a volume without a record, as its predecessor leaves it.
+        change(&Records::below(&state, &run));
+        assert!(!state.exists());
+        let records = Records::below(&state, &run);
+        let known: Vec<_> = records.list().unwrap().into_iter().map(|one| one.volume).collect();
+        assert_eq!(known, std::slice::from_ref(&id));
+        records.update(&id, |record| record.was_mounted = true).unwrap();
+        let inode = || fs::metadata(records.file(&id)).unwrap().ino();
+        let before = inode();
+        change(&records);
+        assert_eq!((inode(), records.load(&id).refusals), (before, 2));
+        assert_eq!(records.list().unwrap().len(), 1);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 16] = [
+pub const OF_THE_BOOT: [&str; 17] = [
     "seen",
     "staged",
     "unstaged",
@@ -33,11 +33,16 @@ pub const OF_THE_BOOT: [&str; 16] = [
     "not_healed",
     "told_lost_writes",
     "refused",
+    REFUSALS,
     "published",
     "faces",
     "consumers",
     "let_go",
 ];
+
+/// The key of a count that is told also where it is 0. Where what ends with the boot does not tell it, an
+/// older version wrote that, and the count stands with the rest.
+pub const REFUSALS: &str = "refusals";
 
 /// One volume as remembered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -115,7 +120,7 @@ pub struct VolumeRecord {
         deserialize_with = "by_tear_down"
     )]
     pub refused: BTreeMap<TearDown, Refusal>,
-    /// How many tear-downs were ever refused here.
+    /// How many tear-downs were refused since the machine was started.
     #[serde(default)]
     pub refusals: u64,
     /// Whether this machine ever mounted the volume: then it is never formatted again.

@@ -317,7 +317,7 @@ fn memory(page: &mut Page, facts: &VolumeFacts) {
         page.plain("pod", &format!("{}{name} {now}", pod.uid));
     }
     if record.refusals > 0 {
-        page.plain("refusals", &format!("{} since the volume came here", record.refusals));
+        page.plain("refusals", &format!("{} since the machine was started", record.refusals));
     }
     let lock = facts.lock.as_deref();
     page.plain("lock", lock.unwrap_or("free: no call works on it now"));

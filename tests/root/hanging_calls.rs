@@ -83,6 +83,11 @@ impl Frozen {
         child.stdout.as_mut().unwrap().read_exact(&mut said).expect("it is frozen");
         Self(child)
     }
+
+    /// Whether it was not thawed meanwhile, for its time was over.
+    pub fn is_still(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
 }
 
 impl Drop for Frozen {
