@@ -10,7 +10,7 @@ use crate::support::Node;
 use crate::volume::{Call, Volume};
 use nix::mount::{MntFlags, umount2};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A file system of its own for a folder of the driver's.
@@ -22,15 +22,20 @@ pub struct Own {
 impl Own {
     #[track_caller]
     pub fn mounted(node: &Node, name: &str) -> Self {
-        let folder = node.own().join(name);
-        fs::create_dir_all(&folder).unwrap();
+        Self::at(node, &node.own().join(name))
+    }
+
+    #[track_caller]
+    pub fn at(node: &Node, folder: &Path) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        let name = folder.file_name().unwrap().to_string_lossy();
         let image = node.base().join(format!("{name}.img"));
         let image = image.to_str().unwrap();
         run("truncate", &["--size=32M", image]);
         run("mkfs.ext4", &["-q", image]);
         let device = run("losetup", &["--find", "--show", image]).trim().to_owned();
         run("mount", &[&device, folder.to_str().unwrap()]);
-        Self { folder, device }
+        Self { folder: folder.to_path_buf(), device }
     }
 }
 
