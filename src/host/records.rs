@@ -87,25 +87,12 @@ impl Records {
 
     /// All that is remembered: an error if it cannot be listed.
     pub fn list(&self) -> Result<Vec<VolumeRecord>> {
-        let mut ids = self.ids_in(&self.volumes)?;
+        let mut ids = ids_in(&self.volumes)?;
         // A volume of which nothing lasts that would have to be written down.
-        ids.extend(self.ids_in(&self.of_the_boot)?);
+        ids.extend(ids_in(&self.of_the_boot)?);
         let mut all: Vec<_> = ids.iter().map(|id| self.load(id)).collect();
         all.sort_by(|one, other| one.volume.cmp(&other.volume));
         Ok(all)
-    }
-
-    fn ids_in(&self, folder: &Path) -> Result<BTreeSet<VolumeId>> {
-        let _using = worker::uses(folder);
-        let entries = match fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(BTreeSet::new());
-            }
-            Err(error) => return Err(Error::io(format!("read {}", folder.display()), &error)),
-        };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        Ok(names.filter_map(|name| VolumeId::parse(name.strip_suffix(".json")?).ok()).collect())
     }
 
     /// The file of a volume's record.
@@ -224,6 +211,20 @@ impl Records {
     fn passing_path(&self, id: &VolumeId) -> PathBuf {
         self.of_the_boot.join(format!("{id}.json"))
     }
+}
+
+/// The volumes whose records are in a folder; none if it is not there.
+fn ids_in(folder: &Path) -> Result<BTreeSet<VolumeId>> {
+    let _using = worker::uses(folder);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(BTreeSet::new());
+        }
+        Err(error) => return Err(Error::io(format!("read {}", folder.display()), &error)),
+    };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names.filter_map(|name| VolumeId::parse(name.strip_suffix(".json")?).ok()).collect())
 }
 
 /// A record's two files. Both name the volume.

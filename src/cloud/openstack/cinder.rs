@@ -17,8 +17,8 @@ const ATTACHMENTS: Version = Version::Needed("volume 3.27", "a list of attachmen
 
 /// An error if the volume's attachments are another one's.
 fn is_whole(volume: &CinderVolume) -> Result<()> {
-    let of = volume.attachments.iter().filter_map(|one| one.volume_id.as_deref());
-    of.map(|other| Service::Volume.answers_about("volume", &volume.id, other)).collect()
+    let mut of = volume.attachments.iter().filter_map(|one| one.volume_id.as_deref());
+    of.try_for_each(|other| Service::Volume.answers_about("volume", &volume.id, other))
 }
 
 impl Services {

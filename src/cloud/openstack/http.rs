@@ -197,7 +197,7 @@ impl Http {
             return Ok(client);
         }
         let client =
-            client::build(&self.access).map_err(|error| self.secrets.error_without(error))?;
+            client::build(&self.access).map_err(|error| self.secrets.error_without(&error))?;
         Ok(self.client.get_or_init(|| client))
     }
 }
@@ -243,7 +243,9 @@ fn read(
         .get("x-subject-token")
         .and_then(|value| value.to_str().ok())
         .map(Secret::from);
-    subject_token.iter().for_each(|token| secrets.add(token));
+    if let Some(token) = &subject_token {
+        secrets.add(token);
+    }
     let id = response.headers().get("x-openstack-request-id").and_then(|v| v.to_str().ok());
     let (url, id) = (secrets.text_without(&request.url), id.map(|id| secrets.text_without(id)));
     tracing::debug!(service = request.service, method = %request.method, url, status, id, "answered");

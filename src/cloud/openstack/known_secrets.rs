@@ -43,12 +43,12 @@ impl KnownSecrets {
     }
 
     /// The same for an error.
-    pub(super) fn error_without(&self, error: Error) -> Error {
+    pub(super) fn error_without(&self, error: &Error) -> Error {
         let redaction = self.redaction(|_| true);
         Error {
             cause: redaction.redacted(&error.cause).into_owned(),
             hint: error.hint.as_ref().map(|hint| redaction.redacted(hint).into_owned()),
-            ..error
+            ..error.clone()
         }
     }
 

@@ -200,7 +200,9 @@ fn cut_short(text: &str, secret: &str) -> Places {
 /// password in it.
 #[must_use]
 pub fn secrets_of_url(url: &str) -> Vec<String> {
-    let users = users_of_urls(url).into_iter().map(|(from, to)| &url[from..to]);
+    // A person may have left the scheme out.
+    let url = if url.contains("://") { url.to_owned() } else { format!("x://{url}") };
+    let users = users_of_urls(&url).into_iter().map(|(from, to)| &url[from..to]);
     let forms = |text: &str| [text.to_owned(), percent_decoded(text)];
     let all = users.flat_map(|user| {
         let password = user.split_once(':').map_or(user, |(_, password)| password);
@@ -419,15 +421,12 @@ fn percent_decoded(text: &str) -> String {
     while let [first, after @ ..] = rest {
         let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
         let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        match byte.filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
+        if let Some(byte) = byte.filter(|_| *first == b'%') {
+            bytes.push(byte);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

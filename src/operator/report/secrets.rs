@@ -4,7 +4,9 @@ use crate::app;
 use crate::cloud::openstack;
 use crate::host::files;
 use crate::model::error::Error;
-use crate::model::report::redaction::{Redaction, names_a_secret, secrets_in, values_in};
+use crate::model::report::redaction::{
+    Redaction, names_a_secret, secrets_in, secrets_of_url, values_in,
+};
 use crate::model::secret::Secret;
 use crate::operator::configured::Configured;
 use std::fs;
@@ -17,6 +19,8 @@ pub(super) fn known(configured: &Configured) -> Redaction {
     let mut secrets: Vec<String> = Vec::new();
     let own = [&written.password, &written.application_credential_secret];
     secrets.extend(own.into_iter().flatten().map(revealed));
+    let urls = [&written.auth_url, &written.proxy, &written.metadata_url];
+    secrets.extend(urls.into_iter().flatten().flat_map(|url| secrets_of_url(url)));
     // The source that counts, and what stands in the others too: a message may quote each.
     let get = |name: &str| std::env::var(name).ok();
     if let Ok(access) = openstack::access(written, "", get) {
