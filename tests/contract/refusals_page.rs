@@ -1,6 +1,7 @@
 //! docs/refusals.md has a message for each row of docs/failures.md that a test was told, or says why it has none.
 //! `./install.sh test refusals` runs those tests, and this one last, which writes the page.
 
+use crate::source;
 use crate::support::refusals::{Entry, entries, is_to_be_written, kept, normal, rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -91,13 +92,6 @@ fn each_row_has_a_message_of_a_test_or_a_reason() {
 #[test]
 fn each_message_names_a_test_that_is_there() {
     for Entry { row, test, .. } in entries() {
-        let (ring, name) = test.split_once(' ').unwrap();
-        let (module, function) = name.rsplit_once("::").unwrap();
-        let below = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(ring);
-        let path = below.join(module.replace("::", "/"));
-        let file = [path.with_extension("rs"), path.join("mod.rs")];
-        let file = file.into_iter().find(|file| file.exists()).unwrap_or_else(|| panic!("{test}"));
-        let source = fs::read_to_string(file).unwrap();
-        assert!(source.contains(&format!("fn {function}()")), "{row}: {test}");
+        assert!(source::has_test(&test), "{row}: {test}");
     }
 }

@@ -35,6 +35,29 @@ pub fn module_of(file: &Path) -> Vec<String> {
     names
 }
 
+/// The file of a module of a ring of tests: `root` and `looking::metrics`.
+fn ring_module(ring: &str, module: &str) -> Option<String> {
+    let below = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(ring);
+    let path = below.join(module.replace("::", "/"));
+    [path.with_extension("rs"), path.join("mod.rs")]
+        .into_iter()
+        .find_map(|file| fs::read_to_string(file).ok())
+}
+
+/// Whether a test is there that a page names by its ring and its name: `root guard::a_test`.
+pub fn has_test(test: &str) -> bool {
+    let parts = test.split_once(' ').and_then(|(ring, name)| Some((ring, name.rsplit_once("::")?)));
+    let Some((ring, (module, function))) = parts else { return false };
+    tests_of(ring, module).iter().any(|name| name == function)
+}
+
+/// The names of the tests of a ring's module; none if it is not there.
+pub fn tests_of(ring: &str, module: &str) -> Vec<String> {
+    let text = ring_module(ring, module).unwrap_or_default();
+    let functions = text.split("#[test]").skip(1).filter_map(|rest| rest.split_once("fn "));
+    functions.filter_map(|(_, rest)| Some(rest.split_once('(')?.0.to_owned())).collect()
+}
+
 /// The files that hold tests alone, by the `#[cfg(test)]` before their `mod`, and what is below them.
 pub fn for_tests() -> BTreeSet<PathBuf> {
     const TEST: &str = "#[cfg(test)]\n";
