@@ -85,7 +85,9 @@ impl Redaction {
                 html_escaped(secret),
                 base64(secret.as_bytes()).trim_end_matches('=').to_owned(),
             ];
-            known.extend(forms.into_iter().filter(|form| form.len() >= SHORTEST));
+            let within = base64_within(secret.as_bytes());
+            let all = forms.into_iter().chain(within);
+            known.extend(all.filter(|form| form.len() >= SHORTEST));
             // A secret of several lines is quoted by its lines.
             known.extend(
                 secret.lines().map(str::trim).filter(|l| l.len() > TOKEN).map(str::to_owned),
@@ -443,6 +445,14 @@ fn html_escaped(text: &str) -> String {
         sign => sign.to_string(),
     };
     text.chars().map(one).collect()
+}
+
+/// What is the same in base 64 wherever these bytes stand in others, as a password does behind its user.
+fn base64_within(bytes: &[u8]) -> [String; 3] {
+    [0, 1, 2].map(|before| {
+        let whole = base64(&[&vec![0; before], bytes].concat());
+        whole[(8 * before).div_ceil(6)..8 * (before + bytes.len()) / 6].to_owned()
+    })
 }
 
 /// Base 64 with its padding (RFC 4648).
