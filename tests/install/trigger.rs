@@ -251,13 +251,13 @@ fn the_heal_has_little_within_reach_and_the_machines_mounts() {
     let folder = machine.at("etc/systemd/system");
     fs::copy(folder.join(UNITS[1]), folder.join("incloud-disk-heal@vdb.service")).unwrap();
     for name in [UNITS[0], "incloud-disk-heal@vdb.service"] {
-        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let unit = fs::read_to_string(folder.join(name)).unwrap();
         let mut directives =
-            text.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key);
+            unit.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key);
         let of_own_mounts = directives.find(|key| OF_OWN_MOUNTS.contains(key));
         assert_eq!(of_own_mounts, None, "{name}");
         for line in ["LimitCORE=0", "RestrictNamespaces=mnt", "SystemCallArchitectures=native"] {
-            assert!(text.lines().any(|one| one == line), "{name}: {line}");
+            assert!(unit.lines().any(|one| one == line), "{name}: {line}");
         }
         let mut command = Command::new("systemd-analyze");
         command.args(["security", "--offline=yes", "--no-pager"]).arg(folder.join(name));
