@@ -64,6 +64,8 @@ disk: a FlexVolume driver for cloud block disks
                             the page of disk report, of the incident too, in a real browser
   ./install.sh test fuzz [--minutes N | --seconds N] [PARSER...]
                             garbage for each parser, guided by the code that it reaches
+  sudo ./install.sh test surroundings [TEST...]
+                            full, hanging and missing folders; thousands of mounts, processes, disks
   ./install.sh test bench   figures: how long what takes
   ./install.sh release [--out DIR] [--sign KEY]
                             a tarball for nodes without a toolchain: a static driver, this script,

@@ -93,7 +93,7 @@ fn where_the_machines_own_disk_hangs_the_guard_refuses_and_the_heal_heals() {
     let node = Node::new();
     let owns = ["state", "log"].map(|name| Own::mounted(&node, name));
     let page = owns[0].folder.join("disk.prom");
-    let metrics = format!("[metrics]\ntextfile = {page:?}");
+    let metrics = format!("[metrics]\ntextfile = \"{}\"", page.display());
     let Scene { node, volume, pod, mut container } = scene().on(&node).configured(&metrics).start();
     hurry(&node);
     let mut frozen = owns.each_ref().map(|own| Frozen::at(&own.folder));

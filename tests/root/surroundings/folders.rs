@@ -58,7 +58,7 @@ fn configuration(node: &Node, fault: Fault) -> String {
             .concat();
     let limits =
         if fault == Fault::Hanging { format!("[deadline]\n{limits}") } else { String::new() };
-    format!("[metrics]\ntextfile = {page:?}\n{limits}")
+    format!("[metrics]\ntextfile = \"{}\"\n{limits}", page.display())
 }
 
 /// A call in trouble; answers whether it is done.
@@ -113,6 +113,11 @@ fn two_lives(fault: Fault, places: &[Place]) {
                     _ => {}
                 }
             }
+        }
+        if fault == Fault::Hanging {
+            // What was noted of a process that hung goes with the next call that does something.
+            node.must(volume.attach());
+            node.must(volume.detach());
         }
         volume.must_be_sound();
         drop(trouble);

@@ -42,7 +42,7 @@ fn each_call_with_little_memory_is_true_or_fails() {
     needs!(mounts);
     let (node, volume) = Volume::on_a_node("ext4", "64M");
     let least = least(&node);
-    let steps = u64::try_from(either(5, 65)).unwrap();
+    let steps = u64::try_from(either(5, 17)).unwrap();
     let mut failures = 0;
     for life in 0..2 {
         for step in LIFE {
