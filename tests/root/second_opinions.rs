@@ -7,7 +7,7 @@ use crate::holders::run;
 use crate::stub::Stub;
 use crate::support::Node;
 use crate::volume::{Volume, make_folder};
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -91,6 +91,7 @@ fn findmnt_and_we_read_the_same_of_every_name() {
         };
         assert!(ours.iter().any(is_there), "{}: {ours:?}", target.display());
         assert_eq!(ours, by_findmnt(), "{}", target.display());
+        umount2(&target, MntFlags::MNT_DETACH).unwrap();
     }
 }
 
