@@ -107,8 +107,9 @@ fn marked() -> Scene {
     let scene = Scene::of(world);
     let metrics = scene.node.own().join("metrics.prom");
     let soon = ["attach", "detach", "isattached", "waitforattach", "mountdevice", "mount"];
-    let soon: String = soon.iter().map(|call| format!("deadline.{call} = 1\n")).collect();
-    scene.configure(&format!("log.level = \"trace\"\nmetrics.textfile = {metrics:?}\n{soon}"));
+    let soon = soon.map(|call| format!("deadline.{call} = 1\n")).concat();
+    let page = metrics.display();
+    scene.configure(&format!("log.level = \"trace\"\nmetrics.textfile = \"{page}\"\n{soon}"));
     edit(&scene, |text| {
         let text = text.replace("demopass", PASSWORD);
         text.replace("auth_url = \"http://", &format!("auth_url = \"http://me:{IN_ADDRESS}@"))

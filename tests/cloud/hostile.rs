@@ -209,7 +209,8 @@ fn downgraded() -> (Scene, Server) {
 fn trusting(scene: &Scene, more: &str) {
     let path = scene.node.base().join("ca.pem");
     fs::write(&path, scene.cloud.ca_pem()).unwrap();
-    scene.configure(&format!("openstack.ca_file = {path:?}\ndeadline.attach = 3\n{more}"));
+    let path = path.display();
+    scene.configure(&format!("openstack.ca_file = \"{path}\"\ndeadline.attach = 3\n{more}"));
 }
 
 #[test]
@@ -339,9 +340,9 @@ fn a_volume_that_is_labelled_as_a_config_drive_is_not_read() {
         let gone =
             if path.parent() == Some(&disk.folder) { path } else { path.parent().unwrap().into() };
         if gone.is_dir() {
-            fs::remove_dir_all(gone).unwrap()
+            fs::remove_dir_all(gone).unwrap();
         } else {
-            fs::remove_file(gone).unwrap()
+            fs::remove_file(gone).unwrap();
         }
     }
     // The cloud's own shows no id of a volume.
