@@ -269,7 +269,14 @@ fn a_read_that_hangs_is_answered_named_and_not_begun_again() {
     let scene = Scene::with(&node, "ext4", "64M");
     let stage = scene.volume.stage();
     scene.hangs();
-    let left = scene.is_answered(Running::start(node.command(&stage)), &["disk loop"]);
+    let message = scene.is_answered_with(Running::start(node.command(&stage)), &["disk loop"]);
+    // A signal ends the read itself. What hangs then is the last close of the disk; while another process has
+    // it open, as one that looks at all disks of the machine, there is no last close.
+    if takes_a_signal(&message) {
+        return scene.goes_on(&stage);
+    }
+    let left = left_in(&message);
+    assert_eq!(state_of(left), Some('D'), "{message}");
     scene.is_not_begun_again(&stage, left);
     scene.answers_again(&stage, left);
     scene.has_its_data();
