@@ -2,6 +2,7 @@
 
 use crate::checks::{nothing_is_left, number_of};
 use crate::crash::interrupted_at;
+use crate::heal::goes_on;
 use crate::scene::{Scene, scene};
 use crate::support::disks::table_of;
 use crate::support::pods::{Container, Order, Plan};
@@ -12,6 +13,7 @@ use serde_json::json;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The call with something done between the guard's look and what it does.
 #[track_caller]
@@ -152,5 +154,24 @@ fn a_later_namespace_of_the_same_number_is_left_alone() {
         assert_eq!(is_shared() != was, is_meant, "{sign}");
         assert!(volume.record()["switching"].is_null(), "{sign}: it is looked after");
     }
+    volume.ends_with(&pod, container);
+}
+
+/// A process that goes to another namespace while the heal is on its way to it is not left on the dead disk, nor
+/// told as left: the heal visits what its look finds until no look finds one that it did not try.
+#[test]
+fn a_namespace_that_comes_in_the_middle_of_a_heal_is_visited() {
+    needs!(pods, seams);
+    let Scene { node, volume, pod, mut container } = scene().idle().start();
+    let dead = in_container(&container).number;
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    let answer = interrupted_at(&node, &volume.attach(), "heal.own", || {
+        container.must(&Order::CopyMounts { slave: false });
+    });
+    assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+    assert_ne!(in_container(&container).number, dead, "{}", node.log());
+    assert!(!node.log().contains("still on the dead disk"), "{}", node.log());
+    container.write("/data/log", Duration::from_millis(2));
+    goes_on(&mut container, 3);
     volume.ends_with(&pod, container);
 }

@@ -138,10 +138,14 @@ impl Replacement<'_> {
             failpoints::step("heal.own");
         }
         let mut next = stale.elsewhere.clone();
+        // What no round has tried is not told as left while there is time: it may be a process that only
+        // passes, and is gone at the next look.
+        let mut tried = BTreeSet::new();
         for round in 0..ROUNDS {
             if round > 0 {
                 visits = in_order(next.clone(), &consumers);
             }
+            tried.extend(visits.iter().map(|visit| visit.one.id));
             let group_state = self.peer_groups.group_state(id, disk);
             replacing.progress = false;
             for kind in 0..EACH.len() {
@@ -162,7 +166,8 @@ impl Replacement<'_> {
                 Answer::Told(uses) => uses.namespaces,
                 Answer::CannotTell(_) => break,
             };
-            if next.is_empty() || !replacing.progress || shares.until.over() {
+            let is_all_tried = next.iter().all(|one| tried.contains(&one.id));
+            if next.is_empty() || (is_all_tried && !replacing.progress) || shares.until.over() {
                 break;
             }
         }
