@@ -160,3 +160,70 @@ fn every_option_of_a_volume_is_on_its_page() {
     let untold: Vec<_> = own.into_iter().filter(|name| !is_told(name)).collect();
     assert_eq!(untold, [""; 0], "docs/calls-and-options.md has no row for these");
 }
+
+/// Words that leave open who does it. `nobody` is also a user of the machine, in tests.
+const RIDDLES: [&str; 5] = ["nobody", "somebody", "whoever", "no one's", "the last word"];
+
+#[test]
+fn pages_and_sources_name_who_does_it() {
+    let mut files = crate::source::files(&crate::source::folder());
+    files.extend(pages().into_iter().filter(|page| !page.ends_with("refusals.md")));
+    files.extend(["install.sh", "build.rs", "Cargo.toml"].map(|name| root().join(name)));
+    let mut wrong = Vec::new();
+    for path in &files {
+        let text = fs::read_to_string(path).unwrap();
+        // Lines are joined, for a sentence goes on in the next one.
+        let lines = text.lines().map(|line| line.trim_start_matches(['/', '!', '#', ' ']));
+        let text = lines.collect::<Vec<_>>().join(" ").to_lowercase();
+        let words = RIDDLES.into_iter().filter(|word| text.contains(word));
+        let name = path.strip_prefix(root()).unwrap().display();
+        wrong.extend(words.map(|word| format!("{name}: {word}")));
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(files.len() > 300, "only {} files were read", files.len());
+}
+
+/// The headings of a changelog that are no `Unreleased`: version and day.
+fn versions(changelog: &str) -> Vec<(&str, &str)> {
+    let headings = changelog.lines().filter_map(|line| line.strip_prefix("## "));
+    let dated = headings.filter(|heading| *heading != "Unreleased").map(|heading| {
+        let (version, day) = heading.split_once(" (").unwrap_or((heading, ""));
+        (version, day.strip_suffix(')').unwrap_or_default())
+    });
+    dated.collect()
+}
+
+/// What keeps a list of versions, newest first, from being one.
+fn wrong_versions(versions: &[(&str, &str)]) -> Vec<String> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_day = |day: &str| {
+        let parts: Vec<_> = day.split('-').collect();
+        day.len() == 10 && parts.len() == 3 && parts.into_iter().all(is_number)
+    };
+    let is_version = |text: &str| text.split('.').count() == 3 && text.split('.').all(is_number);
+    let numbers = |text: &str| text.split('.').flat_map(str::parse::<u32>).collect::<Vec<_>>();
+    let undated = versions.iter().filter(|(version, day)| !is_version(version) || !is_day(day));
+    let mut wrong: Vec<_> = undated.map(|(version, _)| format!("{version} has no day")).collect();
+    wrong.extend(versions.windows(2).filter_map(|pair| {
+        let ((newer, day), (older, before)) = (pair[0], pair[1]);
+        let is_in_order = numbers(newer) > numbers(older) && day >= before;
+        (!is_in_order).then(|| format!("{newer} stands before {older}"))
+    }));
+    wrong
+}
+
+#[test]
+fn each_version_has_its_day_and_the_newest_is_this_one() {
+    let none = [""; 0];
+    assert_eq!(wrong_versions(&[("0.10.0", "2026-12-01"), ("0.9.1", "2026-12-01")]), none);
+    assert_eq!(wrong_versions(&[("0.2.0", "soon")]), ["0.2.0 has no day"]);
+    let turned = [("0.1.0", "2026-12-02"), ("0.2.0", "2026-12-01")];
+    assert_eq!(wrong_versions(&turned), ["0.1.0 stands before 0.2.0"]);
+
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let versions = versions(&changelog);
+    assert_eq!(wrong_versions(&versions), none);
+    assert_eq!(versions.first().map(|(version, _)| *version), Some(env!("CARGO_PKG_VERSION")));
+    let first = changelog.lines().find(|line| line.starts_with("## "));
+    assert_eq!(first, Some("## Unreleased"), "what comes next has no place");
+}

@@ -1,7 +1,7 @@
 //! What is told while something is built, and which test runs: with a toolchain that only seems to be one.
 
 use crate::machine::{Machine, is_same, must, script};
-use crate::support::{DISK, write_program};
+use crate::support::{DISK, output_of, skip, write_program};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -350,4 +350,54 @@ fn a_build_that_ends_at_once_is_not_told_for_ever() {
         let said = must(command.arg(env!("CARGO_MANIFEST_DIR")).arg(&scratch));
         assert_eq!(said, "all\n", "{shell}");
     }
+}
+
+/// What a release is called, its tag and Cargo.toml say the same, or nothing is packed.
+#[test]
+fn a_commit_with_the_tag_of_another_version_is_not_released() {
+    let machine = Machine::new();
+    let source = Source::with_all(&machine);
+    if !output_of(Command::new("sh").args(["-c", "command -v git"])).status.success() {
+        return skip(
+            "building::a_commit_with_the_tag_of_another_version_is_not_released",
+            "needs git",
+        );
+    }
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(&source.folder).args([
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.org",
+        ]);
+        must(git.args(words))
+    };
+    git(&["init", "--quiet"]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "first"]);
+    let machine = machine.with_script(source.folder.join("install.sh"));
+    let out = machine.base().join("out");
+    let release = || {
+        let mut command = source.command(&machine, &["release", "--out"]);
+        command.arg(&out);
+        command
+    };
+    // Nothing is packed here: what was built is refused right after the look at the tags.
+    source.tool("ldd", "echo 'a library'");
+    let version = env!("CARGO_PKG_VERSION");
+    let said = || crate::machine::fails(&mut release());
+    git(&["tag", "v999.0.0"]);
+    let wrong = said();
+    assert!(wrong.contains("v999.0.0") && wrong.contains(version), "{wrong}");
+    assert!(!wrong.contains("is not static"), "{wrong}");
+    // One of several tags is enough, and what is no version does not count.
+    git(&["tag", &format!("v{version}")]);
+    git(&["tag", "vault"]);
+    let right = said();
+    assert!(right.contains("is not static") && !right.contains("has no tag"), "{right}");
+    git(&["tag", "--delete", "v999.0.0", &format!("v{version}")]);
+    let untagged = said();
+    assert!(untagged.contains("is not static"), "{untagged}");
+    assert!(untagged.contains(&format!("git tag -a v{version}")), "{untagged}");
+    assert!(!out.exists());
 }

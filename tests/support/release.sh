@@ -9,6 +9,7 @@ word_release() {
     read_options '--out --sign' "$@"
     must_be_a_key
     build_driver
+    must_have_its_tag
     pack_release "$built" "${out:-$(target_folder)/release-tarball}"
     tell_parts
     put "$scratch/$name.tar.gz" "$scratch/$name.tar.gz.sha256"
@@ -17,10 +18,26 @@ word_release() {
     sign_all
 }
 
+# A commit with the tag of another version would be packed under a name that its tag denies. In a copy without git
+# there is no tag to look at.
+must_have_its_tag() {
+    tags=$(as_builder git -C "$here" tag --points-at HEAD --list 'v[0-9]*' 2>/dev/null) || return 0
+    if [ -z "$tags" ]; then
+        say "this commit has no tag: git tag -a v$(source_version) -m $(source_version)"
+    elif ! printf '%s\n' "$tags" | grep -qxF "v$(source_version)"; then
+        die "Cargo.toml says $(source_version), and this commit has the tag $(echo $tags): correct one of them"
+    fi
+}
+
+source_version() {
+    sed -n 's/^version *= *"\(.*\)".*/\1/p' "$here/Cargo.toml" | head -n 1
+}
+
 word_image() {
     read_options '--out --sign --name --certificates' "$@"
     must_be_a_key
     build_driver
+    must_have_its_tag
     name_release "${out:-$(target_folder)/release-tarball}"
     pack_image "$built"
     put "$scratch/$name.oci.tar" "$scratch/$name.oci.tar.sha256"
@@ -58,7 +75,7 @@ sum() {
 
 # name_release FOLDER: sets `name`, and `folder` where all goes.
 name_release() {
-    name=incloud-disk-$(sed -n 's/^version *= *"\(.*\)".*/\1/p' Cargo.toml | head -n 1)-$(host_triple)
+    name=incloud-disk-$(source_version)-$(host_triple)
     folder=$1
 }
 
@@ -102,10 +119,10 @@ copy_known() {
 # --- the image -----------------------------------------------------------------------------------
 
 # pack_image BINARY: an archive of an OCI layout that `docker load` reads too. It holds the driver, and the
-# certificates of this machine for whoever calls a cloud from within.
+# certificates of this machine, for calls to a cloud from within.
 pack_image() {
     must_be_static "$1"
-    image_name=${image_name:-registry.example/incloud-disk:$(sed -n 's/^version *= *"\(.*\)".*/\1/p' Cargo.toml | head -n 1)}
+    image_name=${image_name:-registry.example/incloud-disk:$(source_version)}
     layout=$scratch/layout layer=$scratch/layer
     mkdir -p "$layout/blobs/sha256" "$layer/etc/ssl/certs"
     cp "$1" "$layer/disk"
