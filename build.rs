@@ -1,5 +1,5 @@
 //! The commit that is built, for `disk --version`: read from git's own files, since git itself
-//! refuses a folder that belongs to somebody else, and a builder may have none.
+//! refuses a folder that belongs to another user, and a builder may have none.
 
 use std::fs;
 use std::path::{Path, PathBuf};

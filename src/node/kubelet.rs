@@ -392,7 +392,7 @@ mod tests {
         assert!(is_one());
         fs::write(folder.join("status"), ROOTS).unwrap();
         assert!(is_one());
-        // Whoever calls sudo under such a name is root in it until it asked for a password.
+        // A user who calls sudo under such a name is root in it until it asked for a password.
         let program = folder.join("exe");
         fs::write(&program, "").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();

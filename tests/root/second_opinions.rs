@@ -180,7 +180,7 @@ fn a_blank_disk_is_formatted_where_blkid_finds_nothing_or_is_missing() {
     nothing_is_left(&node, &[]);
 }
 
-/// The real one, and a file system that is no one's of ours.
+/// The real blkid, and a file system that this driver never mounts.
 #[test]
 fn a_minix_is_told_by_both_and_left_alone() {
     needs!(mounts);

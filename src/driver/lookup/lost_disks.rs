@@ -1,5 +1,5 @@
 //! Which processes use a disk that is gone. When the last of them lets go, the kernel gives its number to
-//! another disk: whoever uses that one is not of the lost disk, and must not be told so, nor signalled.
+//! another disk. A process that uses that one does not use the lost disk: it must not be named, nor signalled.
 
 use crate::host::{Census, Devices};
 use crate::model::disk::device::DeviceNumber;
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_uses_the_next_disk_of_that_number_is_not_of_the_lost_one() {
+    fn a_user_of_the_next_disk_of_that_number_is_not_of_the_lost_one() {
         let number: DeviceNumber = "253:16".parse().unwrap();
         let look = |numbers: &[DeviceNumber]| {
             let files = numbers.iter().map(|number| user_of(*number)).collect();

@@ -44,7 +44,7 @@ const SECRET_WORDS: [&str; 2] = ["pass", "pwd"];
 const NAMES_OF_SECRETS: [&str; 8] =
     ["id", "name", "file", "path", "folder", "url", "type", "expires"];
 
-/// How tokens begin, whoever quotes them: Keystone's, a JWT, and those of well-known services.
+/// How tokens begin, in any text: Keystone's, a JWT, and those of well-known services.
 const TOKENS: [&str; 6] = ["gAAAA", "eyJ", "ghp_", "glpat-", "xoxb-", "AKIA"];
 
 /// So much must follow.
