@@ -165,7 +165,7 @@ fn a_namespace_that_comes_in_the_middle_of_a_heal_is_visited() {
     let Scene { node, volume, pod, mut container } = scene().idle().start();
     let dead = in_container(&container).number;
     node.verb(&["local", "yank", &volume.id]).unwrap();
-    let answer = interrupted_at(&node, &volume.attach(), "heal.own", || {
+    let answer = interrupted_at(&node, volume.attach(), "heal.own", || {
         container.must(&Order::CopyMounts { slave: false });
     });
     assert_eq!(answer.json["status"], "Success", "{}", answer.text);
