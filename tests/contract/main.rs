@@ -49,6 +49,7 @@ mod names;
 mod old_logs;
 mod panics;
 mod places;
+mod plots;
 mod promises;
 mod purity;
 mod refusals_page;
