@@ -172,9 +172,9 @@ fn number(value: &f64) -> String {
         }
         out.push(digit);
     }
-    rest.into_iter().for_each(|rest| {
+    if let Some(rest) = rest {
         let _ = write!(out, ".{rest}");
-    });
+    }
     out
 }
 
