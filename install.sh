@@ -66,7 +66,11 @@ disk: a FlexVolume driver for cloud block disks
                             garbage for each parser, guided by the code that it reaches
   sudo ./install.sh test surroundings [TEST...]
                             full, hanging and missing folders; thousands of mounts, processes, disks
-  ./install.sh test bench   figures: how long what takes
+  sudo ./install.sh bench [--long] [--brief] [--plots] [--before FILE] [GROUP...]
+                            what a call costs, beside what people would use instead: a table, and a
+                            file with all values beside the build. --long: crowds of thousands;
+                            --brief: fewer rounds; --plots: draws the documents' plots;
+                            --before: another build of the driver is measured in the same run
   ./install.sh release [--out DIR] [--sign KEY]
                             a tarball for nodes without a toolchain: a static driver, this script,
                             completions, manual pages, the examples, checksums; beside it its
@@ -122,7 +126,7 @@ main() {
             read_options '--out --sign --name --certificates' "$@"
             word_of_developers "$@"
             ;;
-        test) word_of_developers "$@" ;;
+        test | bench) word_of_developers "$@" ;;
         install | upgrade | rollback | verify | uninstall) word_of_node "$@" ;;
         help | -h | --help) explain ;;
         *) misused "unknown word: $word" ;;

@@ -1,36 +1,30 @@
-//! What an attach and a detach cost beside the bare requests for them, against the project's own
-//! OpenStack-compatible server with the times of real services: `cargo bench --bench cloud`. Figures
-//! only; nothing here passes or fails by time.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    clippy::unused_self,
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "a benchmark prints, and fails by panicking"
-)]
+//! What an attach and a detach cost beside the bare requests for them and cinder-csi's, and what many calls ask of the
+//! cloud: against the project's own OpenStack-compatible server, with the times of real services.
 
-#[path = "../cloud/scene.rs"]
-mod scene;
-#[path = "../openstack/server/mod.rs"]
-mod server;
-#[path = "../support/mod.rs"]
-mod support;
-
-use scene::Scene;
+use crate::Run;
+use crate::figures::Row;
+use crate::node::{Driver, words};
+use crate::program::Program;
+use crate::scene::Scene;
+use crate::server::{Delays, Fault, World};
+use crate::support::{Answer, options, spawn};
+use crate::turns::clocked;
 use serde_json::{Value, json};
-use server::{Delays, Fault, World};
+use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{Answer, options, spawn};
 
+const GROUP: &str = "cloud";
 const ROUNDS: usize = 7;
+const NODE: &str = "node-b";
 const STORM: usize = 40;
+const ASKED: usize = 200;
+/// As many does a controller-manager ask for at once.
+const AT_ONCE: usize = 20;
 
 /// A request to any of the services, as measured on a small cloud of the Zed release.
 const REQUEST: Duration = Duration::from_millis(30);
 
+/// So long does its host take for each step.
 fn services() -> World {
     World::demo().delays(Delays {
         reserve: 300,
@@ -42,57 +36,168 @@ fn services() -> World {
     })
 }
 
-fn main() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let scene = Scene::of(services());
+fn scene_of(world: World) -> Scene {
+    let scene = Scene::of(world);
     scene.cloud.fault(Fault::on("*", "/**").always().delay(REQUEST));
-    let raw = Raw::of(&scene);
-    let node = "node-b";
-    let server = scene.server(node);
-    scene.node.must(scene.attach(node));
-    scene.node.must(scene.detach(node));
-    let mut times: [Vec<Duration>; 4] = Default::default();
-    for _ in 0..ROUNDS {
-        times[0].push(timed(|| raw.attach(&server, &scene.volume)));
-        times[1].push(timed(|| raw.detach(&server, &scene.volume)));
-        times[2].push(timed(|| drop(scene.node.must(scene.attach(node)))));
-        times[3].push(timed(|| drop(scene.node.must(scene.detach(node)))));
-    }
-    let [raw_attach, raw_detach, attach, detach] = times.map(median);
-    let share = |ours: Duration, raw: Duration| ours.as_secs_f64() / raw.as_secs_f64();
-    println!("seconds, medians of {ROUNDS}; every request takes {REQUEST:?}");
-    println!(
-        "  attach: bare requests {raw_attach:.2?}, disk {attach:.2?}, {:.2} times",
-        share(attach, raw_attach)
-    );
-    println!(
-        "  detach: bare requests {raw_detach:.2?}, disk {detach:.2?}, {:.2} times",
-        share(detach, raw_detach)
-    );
-    let cost = |call: [String; 3]| {
-        scene.cloud.reset_counters();
-        let time = timed(|| drop(scene.node.must(call)));
-        let counters = scene.cloud.counters();
-        let routes: Vec<_> =
-            counters.routes.iter().map(|(route, n)| format!("{n} {route}")).collect();
-        (counters.total, time, routes.join(", "))
-    };
-    for (what, call) in [
-        ("attach", scene.attach(node)),
-        ("attached already", scene.attach(node)),
-        ("isattached", scene.is_attached(node)),
-        ("detach", scene.detach(node)),
-    ] {
-        let (requests, time, routes) = cost(call);
-        println!("  {what}: {requests} requests, {time:.2?}: {routes}");
-    }
-    storm();
+    scene
 }
 
-fn storm() {
+pub fn measure(run: &mut Run) {
+    let scene = scene_of(services());
+    attach_and_detach(run, &scene);
+    counted(run, &scene);
+    asked(run);
+    if run.is_long {
+        storm(run);
+    }
+}
+
+fn call(driver: &Driver, scene: &Scene, words: &[String]) -> Program {
+    Program::new(&driver.file, words)
+        .setting("INCLOUD_DISK_CONFIG", scene.node.config_path())
+        .answering("Success")
+}
+
+fn attach_and_detach(run: &mut Run, scene: &Scene) {
+    let token = Token::of(scene);
+    let server = scene.server(NODE);
+    let mut pairs: Vec<(String, Program, Program)> = Vec::new();
+    for driver in &run.drivers {
+        let program = |words: [String; 3]| call(driver, scene, &words);
+        pairs.push((
+            driver.mark.to_owned(),
+            program(scene.attach(NODE)),
+            program(scene.detach(NODE)),
+        ));
+    }
+    match run.beside.requests.clone() {
+        Ok(file) => {
+            for (name, kind) in [(": bare requests", "raw"), (": cinder-csi's requests", "csi")] {
+                let program = |what: &str| token.requests(&file, scene, &[kind, what], &server);
+                pairs.push((name.to_owned(), program("attach"), program("detach")));
+            }
+        }
+        Err(why) => {
+            for name in ["attach: bare requests", "attach: cinder-csi's requests"] {
+                run.add([Row::missing(GROUP, name, &why)]);
+            }
+        }
+    }
+    let beside = |what: &str, mark: &str| {
+        let base = format!("{what}: bare requests");
+        let name = format!("{what}{mark}");
+        Row { beside: (name != base).then_some(base), ..Row::new(GROUP, name) }
+    };
+    let mut rows: Vec<Row> = pairs
+        .iter()
+        .flat_map(|(mark, ..)| [beside("attach", mark), beside("detach", mark)])
+        .collect();
+    // One round more than is counted: the first call logs in.
+    for round in 0..=run.rounds(ROUNDS) {
+        for place in 0..pairs.len() {
+            let pair = (round + place) % pairs.len();
+            for (row, program) in [(2 * pair, &pairs[pair].1), (2 * pair + 1, &pairs[pair].2)] {
+                let took = clocked(|| program.run());
+                if round > 0 {
+                    rows[row].times.push(took.time);
+                    rows[row].work.push(took.work);
+                }
+            }
+        }
+    }
+    for (place, (_, attach, detach)) in pairs.iter().enumerate() {
+        for (row, program) in [(2 * place, attach), (2 * place + 1, detach)] {
+            scene.cloud.reset_counters();
+            program.must();
+            let counters = scene.cloud.counters();
+            rows[row].requests = Some(counters.total);
+            rows[row].logins = Some(counters.logins);
+        }
+    }
+    run.add(rows);
+}
+
+/// What does not wobble of the calls to the cloud.
+fn counted(run: &mut Run, scene: &Scene) {
+    let driver = &run.drivers[0];
+    let program = |words: [String; 3]| call(driver, scene, &words);
+    let mut rows = Vec::new();
+    program(scene.attach(NODE)).must();
+    for (name, words) in [
+        ("attach, already so", scene.attach(NODE)),
+        ("isattached, of the cloud", scene.is_attached(NODE)),
+    ] {
+        // Not from the answers that calls share for a moment.
+        std::thread::sleep(Duration::from_secs(2));
+        scene.cloud.reset_counters();
+        let took = clocked(|| program(words.clone()).must());
+        let counters = scene.cloud.counters();
+        rows.push(Row {
+            times: vec![took.time],
+            work: vec![took.work],
+            requests: Some(counters.total),
+            logins: Some(counters.logins),
+            counts: Some(run.counters.of(&program(words), &|| ())),
+            ..Row::new(GROUP, name)
+        });
+    }
+    program(scene.detach(NODE)).must();
+    run.add(rows);
+}
+
+/// A controller-manager asks for all its volumes, some at once.
+fn asked(run: &mut Run) {
+    let names: Vec<String> = (0..ASKED).map(|n| format!("data-{n}")).collect();
+    let scene = scene_of(names.iter().fold(services(), |world, name| world.volume(name, 1)));
+    let ids: Vec<_> = names.iter().map(|name| scene.cloud.world().volume_id(name)).collect();
+    for id in &ids {
+        scene.cloud.world().attached(id, NODE);
+    }
+    let driver = run.drivers[0].clone();
+    let question = |id: &str, n: usize| {
+        let words = words(["isattached", &options(id, &format!("pv-{n}"), ""), NODE]);
+        call(&driver, &scene, &words)
+    };
+    let all: Vec<_> = ids.iter().enumerate().map(|(n, id)| question(id, n)).collect();
+    let same: Vec<_> = (0..ASKED).map(|_| question(&ids[0], 0)).collect();
+    let mut rows = Vec::new();
+    for (name, programs) in
+        [("200 isattached at once", all), ("200 isattached of one volume at once", same)]
+    {
+        scene.cloud.reset_counters();
+        let took = clocked(|| at_once(&programs));
+        let counters = scene.cloud.counters();
+        rows.push(Row {
+            times: vec![took.time],
+            work: vec![took.work],
+            requests: Some(counters.total),
+            logins: Some(counters.logins),
+            ..Row::new(GROUP, name)
+        });
+    }
+    run.add(rows);
+}
+
+/// Some threads that each take the next one.
+fn at_once(programs: &[Program]) {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(program) =
+                    programs.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                {
+                    program.must();
+                }
+            });
+        }
+    });
+}
+
+/// So many attaches and detaches of one node at the same moment.
+fn storm(run: &mut Run) {
     let names: Vec<String> = (0..2 * STORM).map(|n| format!("data-{n}")).collect();
-    let scene = Scene::of(names.iter().fold(services(), |world, name| world.volume(name, 1)));
-    scene.cloud.fault(Fault::on("*", "/**").always().delay(REQUEST));
+    let scene = scene_of(names.iter().fold(services(), |world, name| world.volume(name, 1)));
     let ids: Vec<_> = names.iter().map(|name| scene.cloud.world().volume_id(name)).collect();
     for (n, id) in ids.iter().enumerate().skip(STORM) {
         let mut world = scene.cloud.world();
@@ -105,31 +210,31 @@ fn storm() {
     let started: Vec<_> = (0..STORM)
         .flat_map(|n| {
             let options = options(&ids[n], &format!("pv-{n}"), "");
-            let attach = ["attach".to_owned(), options, "node-a".to_owned()];
-            let detach = ["detach".to_owned(), format!("pv-{}", n + STORM), "node-a".to_owned()];
+            let attach = words(["attach", &options, "node-a"]);
+            let detach = words(["detach", &format!("pv-{}", n + STORM), "node-a"]);
             [attach, detach]
         })
-        .map(|call| spawn(scene.node.command(call)))
+        .map(|words| spawn(call(&run.drivers[0], &scene, &words).command()))
         .collect();
     let answers = started.into_iter().map(|(child, output)| Answer::finish(child, output));
     let failed = answers.filter(|answer| answer.json["status"] != "Success").count();
+    assert_eq!(failed, 0, "calls of the storm failed");
     let (counters, time) = (scene.cloud.counters(), begin.elapsed());
-    println!(
-        "  {STORM} attaches and {STORM} detaches at once on one node: {failed} failed, {time:.1?}, \
-         {} requests, {} logins",
-        counters.total, counters.logins
-    );
+    run.add([Row {
+        times: vec![time.as_secs_f64() * 1e3],
+        requests: Some(counters.total),
+        logins: Some(counters.logins),
+        ..Row::new(GROUP, format!("{STORM} attaches and {STORM} detaches at once"))
+    }]);
 }
 
-/// The bare requests, by a client that only looks whether they are through.
-struct Raw {
-    client: reqwest::blocking::Client,
-    url: String,
+/// A login that is there already, as the driver has one after its first call.
+struct Token {
     token: String,
     project: String,
 }
 
-impl Raw {
+impl Token {
     fn of(scene: &Scene) -> Self {
         let client = reqwest::blocking::Client::new();
         let domain = json!({"name": "Default"});
@@ -142,53 +247,12 @@ impl Raw {
         let token = answer.headers()["x-subject-token"].to_str().unwrap().to_owned();
         let body: Value = answer.json().unwrap();
         let project = body["token"]["project"]["id"].as_str().unwrap().to_owned();
-        Self { client, url: scene.cloud.url(), token, project }
+        Self { token, project }
     }
 
-    fn get(&self, path: &str) -> (u16, Value) {
-        let url = format!("{}{path}", self.url);
-        let answer = self.client.get(url).header("x-auth-token", &self.token).send().unwrap();
-        (answer.status().as_u16(), answer.json().unwrap_or_default())
+    fn requests(&self, file: &Path, scene: &Scene, what: &[&str], server: &str) -> Program {
+        let url = scene.cloud.url();
+        let rest = [url.as_str(), &self.project, &self.token, server, &scene.volume];
+        Program::new(file, what.iter().copied().chain(rest))
     }
-
-    fn status(&self, volume: &str) -> String {
-        let (_, body) = self.get(&format!("/volume/v3/{}/volumes/{volume}", self.project));
-        body["volume"]["status"].as_str().unwrap_or_default().to_owned()
-    }
-
-    fn wait(&self, volume: &str, status: &str) {
-        while self.status(volume) != status {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn attach(&self, server: &str, volume: &str) {
-        let url = format!("{}/compute/v2.1/servers/{server}/os-volume_attachments", self.url);
-        let body = json!({"volumeAttachment": {"volumeId": volume}});
-        let request = self.client.post(url).header("x-auth-token", &self.token).json(&body);
-        assert_eq!(request.send().unwrap().status().as_u16(), 200);
-        self.wait(volume, "in-use");
-    }
-
-    fn detach(&self, server: &str, volume: &str) {
-        let path = format!("/compute/v2.1/servers/{server}/os-volume_attachments/{volume}");
-        let request = self.client.delete(format!("{}{path}", self.url));
-        let answer = request.header("x-auth-token", &self.token).send().unwrap();
-        assert_eq!(answer.status().as_u16(), 202);
-        self.wait(volume, "available");
-        while self.get(&path).0 != 404 {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-fn timed(work: impl FnOnce()) -> Duration {
-    let begin = Instant::now();
-    work();
-    begin.elapsed()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
 }

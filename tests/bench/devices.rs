@@ -1,53 +1,54 @@
-//! How long it takes to notice a disk, and what it costs to find one: `cargo bench --bench devices`
-//! (as root). Figures only; nothing here passes or fails by time.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    clippy::unchecked_time_subtraction,
-    missing_docs,
-    reason = "a benchmark prints, and fails by panicking"
-)]
+//! How long it takes to notice a disk, and what it costs to find one among many.
 
+use crate::Run;
+use crate::figures::Row;
+use crate::turns::{Took, Turns};
 use incloud_disk::host::Devices;
 use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::model::disk::device::Identity;
 use incloud_disk::model::ids::VolumeId;
 use nix::time::{ClockId, clock_gettime};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-fn main() {
-    if !nix::unistd::geteuid().is_root() {
-        println!("needs root for loop devices");
+const GROUP: &str = "devices";
+const ROUNDS: usize = 40;
+const SEARCHES: usize = 101;
+
+pub fn measure(run: &mut Run) {
+    if !run.is_root {
+        run.add([Row::missing(GROUP, "this driver: events", "needs root and loop devices")]);
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    cost(folder.path());
-    println!("\nfrom the kernel's event of a new loop device to the answer, milliseconds");
-    println!("{:<34} {:>5} {:>8} {:>8} {:>8}", "", "runs", "median", "95 of 100", "worst");
-    let cases: [(&str, usize, Waiter); 4] = [
-        ("this driver: events", 200, by_events),
-        ("poll every 100 ms", 200, |d, w| by_steps(d, w, &[100])),
-        ("back-off 50 ms, doubled to 500", 200, |d, w| by_steps(d, w, &[50, 100, 200, 400, 500])),
-        ("back-off 1 s, 1.1-fold", 20, |d, w| by_steps(d, w, &[1000, 1100, 1210, 1331])),
-    ];
-    for (name, runs, waiter) in cases {
-        let mut times: Vec<Duration> =
-            (0..runs).map(|run| notice(folder.path(), run, waiter)).collect();
-        times.sort();
-        let at =
-            |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-        println!("{name:<34} {runs:>5} {:>8.2} {:>8.2} {:>8.2}", at(0.5), at(0.95), at(1.0));
-    }
+    notices(run, folder.path());
+    searches(run, folder.path());
 }
 
 type Waiter = fn(&SysfsDevices, &Identity);
+
+fn notices(run: &mut Run, folder: &Path) {
+    let base = "this driver: events";
+    let cases: [(&str, Waiter); 4] = [
+        (base, by_events),
+        ("poll every 100 ms", |d, w| by_steps(d, w, &[100])),
+        ("back-off 50 ms, doubled to 500", |d, w| by_steps(d, w, &[50, 100, 200, 400, 500])),
+        ("back-off 1 s, 1.1-fold", |d, w| by_steps(d, w, &[1000, 1100, 1210, 1331])),
+    ];
+    let mut turns = Turns::new(GROUP);
+    for (name, waiter) in cases {
+        let mut nth = 0;
+        turns.add(name, (name != base).then_some(base), move || {
+            nth += 1;
+            Took { time: notice(folder, nth, waiter).as_secs_f64() * 1e3, work: 0.0 }
+        });
+    }
+    run.add(turns.play(run.rounds(ROUNDS)));
+}
 
 /// Waits as the driver does: subscribe, look, wait for news, look.
 fn by_events(devices: &SysfsDevices, wanted: &Identity) {
@@ -66,8 +67,8 @@ fn by_steps(devices: &SysfsDevices, wanted: &Identity, steps: &[u64]) {
     }
 }
 
-/// One disk that appears while it is waited for.
-fn notice(folder: &Path, run: usize, waiter: Waiter) -> Duration {
+/// From the kernel's event of a disk that appears while it is waited for to the answer.
+fn notice(folder: &Path, nth: u64, waiter: Waiter) -> Duration {
     let image = folder.join("noticed.img");
     fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
     let wanted = Identity::BackingFile(image.clone());
@@ -81,27 +82,32 @@ fn notice(folder: &Path, run: usize, waiter: Waiter) -> Duration {
     });
     receiver.recv().unwrap();
     // Somewhere between 20 and 320 ms, never in step with a poll.
-    std::thread::sleep(Duration::from_millis(20 + (run as u64 * 37) % 300));
-    let setup = std::thread::spawn(move || {
-        let output = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    });
+    std::thread::sleep(Duration::from_millis(20 + (nth * 37) % 300));
+    let setup = std::thread::spawn(move || attach(&image));
     witness.wait(Duration::from_secs(10));
     let event = Instant::now();
     let noticed = waiting.join().unwrap();
-    let device = setup.join().unwrap();
-    assert!(Command::new("losetup").args(["-d", &device]).status().unwrap().success());
+    detach(&setup.join().unwrap());
     noticed.saturating_duration_since(event)
+}
+
+fn attach(image: &Path) -> String {
+    let output = Command::new("losetup").args(["-f", "--show"]).arg(image).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn detach(device: &str) {
+    assert!(Command::new("losetup").args(["-d", device]).status().unwrap().success());
 }
 
 const ID: &str = "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
 
 /// 512 made-up disks and 64 real loop devices in one tree.
-fn cost(folder: &Path) {
+fn searches(run: &mut Run, folder: &Path) {
     let (sysfs, by_id) = (folder.join("sys"), folder.join("by-id"));
-    fs::create_dir_all(sysfs.join("block")).unwrap();
-    fs::create_dir_all(sysfs.join("dev/block")).unwrap();
-    fs::create_dir_all(&by_id).unwrap();
+    for place in [sysfs.join("block"), sysfs.join("dev/block"), by_id.clone()] {
+        fs::create_dir_all(place).unwrap();
+    }
     for n in 0..512 {
         let disk = sysfs.join(format!("devices/vd{n}"));
         fs::create_dir_all(&disk).unwrap();
@@ -112,52 +118,47 @@ fn cost(folder: &Path) {
         {
             fs::write(disk.join(file), text).unwrap();
         }
-        std::os::unix::fs::symlink(&disk, sysfs.join(format!("block/vd{n}"))).unwrap();
-        std::os::unix::fs::symlink(&disk, sysfs.join("dev/block").join(number)).unwrap();
+        symlink(&disk, sysfs.join(format!("block/vd{n}"))).unwrap();
+        symlink(&disk, sysfs.join("dev/block").join(number)).unwrap();
     }
     let mut loops = Vec::new();
     let mut image = PathBuf::new();
     for n in 0..64 {
         image = folder.join(format!("{n}.img"));
         fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
-        let output = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().unwrap();
-        let device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        let device = attach(&image);
         let name = Path::new(&device).file_name().unwrap().to_owned();
-        let real = Path::new("/sys/block").join(&name);
-        std::os::unix::fs::symlink(&real, sysfs.join("block").join(&name)).unwrap();
+        symlink(Path::new("/sys/block").join(&name), sysfs.join("block").join(&name)).unwrap();
         loops.push(device);
     }
     let link = by_id.join("virtio-6f1c2d3e-4a5b-4c6d-8");
-    std::os::unix::fs::symlink(loops.last().unwrap(), by_id.join("virtio-last")).unwrap();
-    std::os::unix::fs::symlink("/nowhere", &link).unwrap();
+    symlink(loops.last().unwrap(), by_id.join("virtio-last")).unwrap();
+    symlink("/nowhere", &link).unwrap();
     let devices = SysfsDevices::at(sysfs, by_id.clone());
-
-    println!(
-        "512 disks and 64 loop devices: processor time to find one, milliseconds (median of 200)"
-    );
     let serial = Identity::Serial(VolumeId::parse(ID).unwrap());
     let file = Identity::BackingFile(image);
+    let last = by_id.join("virtio-last");
+    let mut turns = Turns::new(GROUP);
     for (name, wanted, link) in [
-        ("by serial", &serial, None),
+        ("by serial, among 576", &serial, None),
         ("by serial, links looked at too", &serial, Some(&link)),
-        ("by image", &file, None),
-        ("by image, its link looked at too", &file, Some(&by_id.join("virtio-last"))),
+        ("by image, among 576", &file, None),
+        ("by image, its link looked at too", &file, Some(&last)),
     ] {
-        let mut times: Vec<Duration> = (0..200)
-            .map(|_| {
-                let begin = processor_time();
-                assert_eq!(devices.search(wanted).unwrap().len(), 1, "{name}");
-                if let Some(link) = link {
-                    let _ = devices.link_faults(wanted, link);
-                }
-                processor_time() - begin
-            })
-            .collect();
-        times.sort();
-        println!("{name:<34} {:>8.2}", times[100].as_secs_f64() * 1e3);
+        let devices = &devices;
+        turns.add(name, None, move || {
+            let (worked, begin) = (processor_time(), Instant::now());
+            assert_eq!(devices.search(wanted).unwrap().len(), 1, "{name}");
+            if let Some(link) = link {
+                let _ = devices.link_faults(wanted, link);
+            }
+            let work = (processor_time() - worked).as_secs_f64() * 1e3;
+            Took { time: begin.elapsed().as_secs_f64() * 1e3, work }
+        });
     }
+    run.add(turns.play(run.rounds(SEARCHES)));
     for device in loops {
-        assert!(Command::new("losetup").args(["-d", &device]).status().unwrap().success());
+        detach(&device);
     }
 }
 

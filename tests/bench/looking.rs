@@ -1,178 +1,121 @@
-//! What the metrics cost a call, and how long people wait for `status` and `history`:
-//! `cargo bench --bench looking` (as root). Figures only; nothing here passes or fails by time.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    missing_docs,
-    reason = "a benchmark prints, and fails by panicking"
-)]
+//! What the metrics cost a call, and how long people wait for `status`, `explain` and `history`.
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
+use crate::Run;
+use crate::figures::Row;
+use crate::node::{Driver, Machine, Volume, words};
+use crate::turns::{Took, Turns, clocked};
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 200;
-const VOLUMES: usize = 48;
+const GROUP: &str = "looking";
+const CALLS_ROUNDS: usize = 101;
+const ROUNDS: usize = 21;
+const SIZES: [usize; 4] = [10, 25, 48, 100];
 /// A node with some dozens of volumes logs so much in a few weeks.
 const CALLS: usize = 200_000;
 
-fn main() {
-    if !nix::unistd::geteuid().is_root() {
-        println!("needs root for loop devices and mounts");
+pub fn measure(run: &mut Run) {
+    if !run.is_root {
+        run.add([Row::missing(GROUP, "status of 48 volumes", "needs root and loop devices")]);
         return;
     }
-    unshare(CloneFlags::CLONE_NEWNS).unwrap();
-    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let bench = Bench { base: fs::canonicalize(folder.path()).unwrap() };
-    bench.configure("");
-    println!("{VOLUMES} volumes, attached and mounted; milliseconds, median and fastest");
-    for number in 0..VOLUMES {
-        bench.bring(number);
+    let machine = Machine::new();
+    let mut volumes: Vec<Volume> = Vec::new();
+    for size in SIZES.into_iter().chain(run.is_long.then_some(200)) {
+        while volumes.len() < size {
+            volumes.push(machine.bring("ext4", "32M"));
+        }
+        status(run, &machine, size);
+        if size == 48 {
+            others(run, &machine, &volumes);
+        }
     }
-    let call = ["mountdevice", &text(&bench.global(0)), "", &options(0)].map(str::to_owned);
-    let page = format!("[metrics]\ntextfile = '{}'\n", bench.base.join("disk.prom").display());
-    let (mut without, mut with) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        bench.configure("");
-        without.push(timed(|| bench.disk(&call)));
-        bench.configure(&page);
-        with.push(timed(|| bench.disk(&call)));
-    }
-    println!("  a call that finds all well       {}", figures(without));
-    println!("  the same, with metrics           {}", figures(with));
-    let storm = timed(|| bench.storm(&call));
-    println!("  {ROUNDS} such calls at once, with metrics, each  {:.2}", ms(storm) / 200.0);
-    bench.configure("");
-    let storm = timed(|| bench.storm(&call));
-    println!("  and without, each                {:.2}", ms(storm) / 200.0);
-    let status = (0..20).map(|_| timed(|| bench.disk(&["status".to_owned()]))).collect();
-    println!("  disk status                      {}", figures(status));
-    let explain = ["explain".to_owned(), "pv-7".to_owned()];
-    let explain = (0..20).map(|_| timed(|| bench.disk(&explain))).collect();
-    println!("  disk explain                     {}", figures(explain));
-    let bytes = bench.long_log();
-    let history = ["history".to_owned(), "pv-7".to_owned()];
-    let history = (0..5).map(|_| timed(|| bench.disk(&history))).collect();
-    println!("  disk history, {CALLS} calls in {} MiB of log  {}", bytes >> 20, figures(history));
-    let status = (0..20).map(|_| timed(|| bench.disk(&["status".to_owned()]))).collect();
-    println!("  disk status beside that log      {}", figures(status));
-    for number in 0..VOLUMES {
-        umount2(&bench.global(number), MntFlags::MNT_DETACH).unwrap();
-        bench.disk(&["detach".to_owned(), format!("pv-{number}"), "bench".to_owned()]);
+    long_log(run, &machine, &volumes);
+    for volume in &volumes {
+        machine.take(volume);
     }
 }
 
-struct Bench {
-    base: PathBuf,
+fn status(run: &mut Run, machine: &Machine, size: usize) {
+    let name = format!("status of {size} volumes");
+    let calls: Vec<_> = run
+        .drivers
+        .iter()
+        .map(|driver| (driver.mark, machine.call(driver, &words(["status"]))))
+        .collect();
+    let mut turns = Turns::new(GROUP);
+    for (mark, call) in &calls {
+        call.must();
+        let beside = (!mark.is_empty()).then_some(name.as_str());
+        turns.add(format!("{name}{mark}"), beside, || clocked(|| call.run()));
+    }
+    let mut rows = turns.play(run.rounds(ROUNDS));
+    for (row, (_, call)) in rows.iter_mut().zip(&calls) {
+        row.counts = Some(run.counters.of(call, &|| ()));
+    }
+    run.add(rows);
 }
 
-impl Bench {
-    fn configure(&self, more: &str) {
-        let place = |name: &str| self.base.join(name).display().to_string();
-        let config = format!(
-            "cloud.kind = \"local\"\nlocal.dir = '{}'\nnode.name = \"bench\"\n[paths]\nstate_dir = '{}'\nrun_dir = '{}'\nlog_dir = '{}'\n{more}",
-            place("cloud"),
-            place("state"),
-            place("run"),
-            place("log"),
+fn others(run: &mut Run, machine: &Machine, volumes: &[Volume]) {
+    let driver = run.drivers[0].clone();
+    let call = machine.call(&driver, &machine.stage(&volumes[0])).answering("Success");
+    let page = machine.node.own().join("disk.prom");
+    let metrics = format!("[metrics]\ntextfile = {page:?}\n");
+    let with = |more: &str| -> Took {
+        machine.node.configure(more);
+        clocked(|| call.run())
+    };
+    let mut turns = Turns::new(GROUP);
+    turns.add("a call without metrics", None, || with(""));
+    turns.add("a call with metrics", Some("a call without metrics"), || with(&metrics));
+    let mut rows = turns.play(run.rounds(CALLS_ROUNDS));
+    machine.node.configure(&metrics);
+    call.must();
+    assert!(page.exists(), "no page of metrics");
+    rows[1].counts = Some(run.counters.of(&call, &|| ()));
+    machine.node.configure("");
+    rows[0].counts = Some(run.counters.of(&call, &|| ()));
+    run.add(rows);
+    person(run, machine, &driver, "explain, beside 48 volumes", &["explain", &volumes[7].pv]);
+}
+
+fn person(run: &mut Run, machine: &Machine, driver: &Driver, name: &str, verb: &[&str]) {
+    let verb: Vec<String> = verb.iter().map(|word| (*word).to_owned()).collect();
+    let call = machine.call(driver, &verb);
+    call.must();
+    let mut turns = Turns::new(GROUP);
+    turns.add(name, None, || clocked(|| call.run()));
+    let mut rows = turns.play(run.rounds(ROUNDS));
+    rows[0].counts = Some(run.counters.of(&call, &|| ()));
+    run.add(rows);
+}
+
+/// The same beside a log of weeks.
+fn long_log(run: &mut Run, machine: &Machine, volumes: &[Volume]) {
+    let mut log = String::new();
+    for call in 0..CALLS {
+        let volume = &volumes[call % volumes.len()];
+        let time = format!(
+            "2026-01-02T{:02}:{:02}:{:02}.000001Z",
+            call / 3600 % 24,
+            call / 60 % 60,
+            call % 60
         );
-        fs::write(self.base.join("config.toml"), config).unwrap();
+        let span = format!(r#""span":{{"id":"c{call}","op":"isattached","name":"call"}}"#);
+        let (id, pv) = (&volume.id, &volume.pv);
+        let _ = writeln!(
+            log,
+            r#"{{"timestamp":"{time}","level":"INFO","fields":{{"message":"begin","object":"volume {id}","volume":"{id}","name":"{pv}","node":"bench","pid":1,"parent":"kube-controller"}},{span}}}"#,
+        );
+        let _ = writeln!(
+            log,
+            r#"{{"timestamp":"{time}","level":"INFO","fields":{{"message":"end: Success","object":"volume {id}","duration_ms":2,"outcome":"Already"}},{span}}}"#,
+        );
     }
-
-    fn global(&self, number: usize) -> PathBuf {
-        let folder = "kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts";
-        self.base.join(folder).join(format!("pv-{number}"))
-    }
-
-    fn bring(&self, number: usize) {
-        let owned =
-            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        fs::create_dir_all(self.global(number)).unwrap();
-        self.disk(&owned(&["local", "create", &id(number), "--size", "32M"]));
-        self.disk(&owned(&["attach", &options(number), "bench"]));
-        self.disk(&owned(&["mountdevice", &text(&self.global(number)), "", &options(number)]));
-    }
-
-    fn command(&self, words: &[String]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_disk"));
-        command.args(words).env("INCLOUD_DISK_CONFIG", self.base.join("config.toml"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        command
-    }
-
-    fn disk(&self, words: &[String]) {
-        let output = self.command(words).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && !text.contains("Failure"), "{words:?}: {text}");
-    }
-
-    fn storm(&self, words: &[String]) {
-        let children: Vec<_> = (0..ROUNDS)
-            .map(|_| self.command(words).stdout(Stdio::null()).spawn().unwrap())
-            .collect();
-        for mut child in children {
-            assert!(child.wait().unwrap().success());
-        }
-    }
-
-    fn long_log(&self) -> usize {
-        let mut log = String::new();
-        for call in 0..CALLS {
-            let number = call % VOLUMES;
-            let time = format!(
-                "2026-01-02T{:02}:{:02}:{:02}.000001Z",
-                call / 3600 % 24,
-                call / 60 % 60,
-                call % 60
-            );
-            let span = format!(r#""span":{{"id":"c{call}","op":"isattached","name":"call"}}"#);
-            let id = id(number);
-            let _ = writeln!(
-                log,
-                r#"{{"timestamp":"{time}","level":"INFO","fields":{{"message":"begin","object":"volume {id}","volume":"{id}","name":"pv-{number}","node":"bench","pid":1,"parent":"kube-controller"}},{span}}}"#,
-            );
-            let _ = writeln!(
-                log,
-                r#"{{"timestamp":"{time}","level":"INFO","fields":{{"message":"end: Success","object":"volume {id}","duration_ms":2,"outcome":"Already"}},{span}}}"#,
-            );
-        }
-        fs::write(self.base.join("log/incloud-disk.2026-01-02.jsonl"), &log).unwrap();
-        log.len()
-    }
-}
-
-fn id(number: usize) -> String {
-    format!("6f1c2d3e-4a5b-4c6d-8e7f-{number:012}")
-}
-
-fn options(number: usize) -> String {
-    format!(
-        "{{\"kubernetes.io/fsType\":\"ext4\",\"kubernetes.io/pvOrVolumeName\":\"pv-{number}\",\"kubernetes.io/readwrite\":\"rw\",\"volumeID\":\"{}\"}}",
-        id(number)
-    )
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn timed(work: impl FnOnce()) -> Duration {
-    let begin = Instant::now();
-    work();
-    begin.elapsed()
-}
-
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
-}
-
-fn figures(mut times: Vec<Duration>) -> String {
-    times.sort();
-    format!("{:8.2} {:8.2}", ms(times[times.len() / 2]), ms(times[0]))
+    fs::write(machine.node.own().join("log/incloud-disk.2026-01-02.jsonl"), &log).unwrap();
+    let driver = run.drivers[0].clone();
+    let size = log.len() >> 20;
+    let named = |what: &str| format!("{what}, with {size} MiB of log");
+    person(run, machine, &driver, &named("history"), &["history", &volumes[7].pv]);
+    person(run, machine, &driver, &named("status"), &["status"]);
 }
