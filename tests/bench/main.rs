@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! bench [--brief] [--long] [--plots] [--driver FILE] [--libudev FILE] [--before FILE] [GROUP...]
-//! bench --from FILE [--plots]
+//! bench --from FILE [--from FILE]... [--plots]
 //! ```
 #![allow(
     clippy::unwrap_used,
@@ -71,7 +71,7 @@ struct Wish {
     driver: Option<PathBuf>,
     libudev: Option<PathBuf>,
     before: Option<PathBuf>,
-    from: Option<PathBuf>,
+    from: Vec<PathBuf>,
     groups: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl Wish {
                 "--driver" => wish.driver = Some(file()?),
                 "--libudev" => wish.libudev = Some(file()?),
                 "--before" => wish.before = Some(file()?),
-                "--from" => wish.from = Some(file()?),
+                "--from" => wish.from.push(file()?),
                 // cargo's own.
                 "--bench" => {}
                 group if GROUPS.contains(&group) => wish.groups.push(word),
@@ -139,13 +139,16 @@ fn main() -> ExitCode {
     };
     // Beside the build: .../target/tmp is cargo's folder for this program.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-    let figures = match &wish.from {
-        Some(file) => match fs::read(file).map(|text| serde_json::from_slice::<Figures>(&text)) {
-            Ok(Ok(figures)) => figures,
-            Ok(Err(error)) => return misread(file, &error),
-            Err(error) => return misread(file, &error),
-        },
-        None => measured(&wish, &folder),
+    let figures = if wish.from.is_empty() {
+        measured(&wish, &folder)
+    } else {
+        match read(&wish.from) {
+            Ok(figures) => figures,
+            Err(why) => {
+                eprintln!("bench: {why}");
+                return ExitCode::from(2);
+            }
+        }
     };
     print!("{}", table::text(&figures));
     if wish.plots {
@@ -156,9 +159,19 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn misread(file: &Path, why: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("bench: {}: {why}", file.display());
-    ExitCode::from(2)
+/// The rows of earlier runs, on the machine of the first.
+fn read(files: &[PathBuf]) -> Result<Figures, String> {
+    let mut all = Figures::default();
+    for (place, file) in files.iter().enumerate() {
+        let named = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+        let text = fs::read(file).map_err(|error| named(&error))?;
+        let one: Figures = serde_json::from_slice(&text).map_err(|error| named(&error))?;
+        if place == 0 {
+            all.machine = one.machine;
+        }
+        all.rows.extend(one.rows);
+    }
+    Ok(all)
 }
 
 fn measured(wish: &Wish, folder: &Path) -> Figures {

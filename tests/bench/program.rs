@@ -33,7 +33,7 @@ impl Program {
     /// Runs it; its answer is not read, for that would be our own time.
     pub fn run(&self) {
         let mut command = self.command();
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdout(Stdio::null());
         let status =
             command.status().unwrap_or_else(|error| panic!("{}: {error}", self.file.display()));
         assert!(status.success(), "{command:?}: {status}");

@@ -85,9 +85,14 @@ static int is(const char *status)
     return strstr(body, close) || strstr(body, wide);
 }
 
+/* Whether it is attached: a volume that is being attached may name its server already. */
 static int has_server(void)
 {
-    return strstr(body, server) != NULL;
+    const char *list = strstr(body, "\"attachments\"");
+    const char *end = list ? strchr(list, ']') : NULL;
+    const char *found = list ? strstr(list, server) : NULL;
+
+    return found && end && found < end && !is("attaching") && !is("reserved");
 }
 
 static void attach(void)
