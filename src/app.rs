@@ -12,7 +12,8 @@ use crate::flexvolume::options::{AccessMode, Options};
 use crate::flexvolume::reply::Reply;
 use crate::host::clock::Deadline;
 use crate::host::metrics::Report;
-use crate::host::{machine, worker};
+use crate::host::worker::late;
+use crate::host::{at_hand, machine, worker};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
@@ -36,7 +37,7 @@ struct Notes {
 
 /// Answers one call of kubelet or the controller-manager; says whether the answer got out. It always
 /// answers: the work is another process's, and if that does not come back this one answers for it.
-pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
+pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
     let call_id = log::new_call_id();
     let parsed = catch_unwind(|| Call::parse(word, arguments)).unwrap_or_else(|_| Err(inside()));
     let object = parsed.as_ref().map(Call::object).unwrap_or_default();
@@ -51,9 +52,22 @@ pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
         });
         let reply = constant.unwrap_or_else(|_| Err(inside()));
         let reply = reply.unwrap_or_else(|error| subject.failure(&error));
-        return watchdog::send(channel, &reply.line());
+        return watchdog::send(&channel, &reply.line());
     }
     let begin = Instant::now();
+    if Call::is_look(word) && failpoints::stands_still_nowhere() {
+        let of_the_call = subject.clone();
+        let work = || {
+            let (reply, report) = work(word, parsed, &subject, begin);
+            let write = move || report.into_iter().for_each(Report::write);
+            (reply.line(), Box::new(write) as Box<dyn FnOnce()>)
+        };
+        let given_up = {
+            let word = word.to_owned();
+            move |why: &Error| write_off(&word, &of_the_call, begin, why)
+        };
+        return watchdog::look(channel, &subject, work, given_up, log::onto_disk);
+    }
     let do_it = || {
         let (reply, report) = work(word, parsed, &subject, begin);
         let _ = worker::out().write_all(reply.line().as_bytes());
@@ -63,7 +77,7 @@ pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
         }
     };
     let given_up = |why: &Error| write_off(word, &subject, begin, why);
-    watchdog::call(channel, &subject, do_it, given_up)
+    watchdog::call(&channel, &subject, do_it, given_up)
 }
 
 /// The call itself.
@@ -76,7 +90,11 @@ fn work(
     let mut notes = Notes::default();
     let answered =
         catch_unwind(AssertUnwindSafe(|| call_driver(word, parsed, subject, begin, &mut notes)));
-    let answered = answered.unwrap_or_else(|_| Err(inside()));
+    let answered = answered.unwrap_or_else(|_| {
+        // The place is for the log on the disk.
+        late::may_hang();
+        Err(inside())
+    });
     let reply = answered.unwrap_or_else(|error| subject.failure(&error));
     (reply, notes.report)
 }
@@ -123,6 +141,11 @@ fn call_driver(
     // From here on also what is done for the log counts.
     let deadline = config.deadline.of(word);
     worker::may_take(deadline);
+    // What it changes, and the page of the metrics, are written to disks.
+    at_hand::look_for_memory(&config.paths.run_dir);
+    if config.metrics.textfile.is_some() || !at_hand::has_memory() {
+        late::may_hang();
+    }
     // Without a log the call goes on: it is worth more than its record.
     let _is_logged = log::start(&config);
     log_panics();
@@ -159,6 +182,10 @@ fn call_driver(
             ..sample
         };
     }
+    if !matches!(answered, Ok((_, Outcome::Already))) || log::has_news() {
+        // That is for the log on the disk.
+        late::may_hang();
+    }
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &answered {
         Ok((_, outcome)) => {
@@ -172,6 +199,7 @@ fn call_driver(
             tracing::error!(object, duration_ms, kind = error.kind.word(), reason = %error, "end: Failure");
         }
     }
+    log::keep();
     answered.map(|(reply, _)| reply)
 }
 

@@ -4,10 +4,11 @@
 //! anything else happens; what a library prints, a panic says, or a child leaves behind cannot
 //! reach kubelet. The reply is written to the saved descriptor, once.
 
-use nix::unistd::{dup, dup2_stderr, dup2_stdout, pipe};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{dup2_stderr, dup2_stdout, pipe};
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The saved stdout.
@@ -23,8 +24,7 @@ impl Channel {
     /// Takes stdout over and silences both streams.
     #[must_use]
     pub fn claim() -> Self {
-        // std opens every file close-on-exec, but dup does not set that flag: a child would keep
-        // the pipe open, and kubelet waits for its end.
+        // Close-on-exec: a child would keep the pipe open, and kubelet waits for its end.
         let stdout = copy_of(std::io::stdout());
         let terminal = terminal();
         if let Some(nothing) = nothing() {
@@ -41,6 +41,20 @@ impl Channel {
             return None;
         }
         self.stdout.as_ref()
+    }
+
+    /// The numbers of the caller's files that it has.
+    #[must_use]
+    pub fn files(&self) -> Vec<RawFd> {
+        self.stdout.iter().chain(&self.terminal).map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Whether the line can be written without a wait for its reader.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let Some(stdout) = &self.stdout else { return true };
+        let mut asked = [PollFd::new(stdout.as_fd(), PollFlags::POLLOUT)];
+        !matches!(poll(&mut asked, PollTimeout::ZERO), Ok(0))
     }
 
     /// Writes the line, if none was written yet; says whether it got out.
@@ -73,10 +87,7 @@ pub fn terminal() -> Option<File> {
 }
 
 fn copy_of(stream: impl AsFd) -> Option<File> {
-    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-    let copy = dup(stream).ok()?;
-    fcntl(&copy, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
-    Some(File::from(copy))
+    Some(File::from(stream.as_fd().try_clone_to_owned().ok()?))
 }
 
 /// Where unwanted output goes: `/dev/null`, or in a root without one a pipe without a reader.

@@ -6,9 +6,13 @@
 //!
 //! Nothing here can fail a call, or keep it waiting for long: without a log it goes on.
 
+pub mod looks;
+
+use self::looks::Keeping;
 use crate::configuration::{Config, LogLevel};
 use crate::host::aside::AsideWriter;
 use crate::host::clock;
+use crate::host::worker::late;
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
 use nix::fcntl::OFlag;
@@ -16,7 +20,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -26,11 +30,19 @@ const PREFIX: &str = "incloud-disk";
 /// Begins to log. False if it cannot; the call goes on without.
 #[must_use]
 pub fn start(config: &Config) -> bool {
-    let paths = &config.paths;
-    let Some(writer) = AsideWriter::at(&paths.log_dir, &paths.run_dir) else { return false };
-    let (folder, most) = (paths.log_dir.clone(), config.log.max_files);
-    let Some(Some(today)) = writer.write(move || Today::begin(folder, most)) else { return false };
-    let lines = Lines { today: Arc::new(Mutex::new(today)), writer };
+    let paths = config.paths.clone();
+    let place = Place { folder: paths.log_dir, run_dir: paths.run_dir, most: config.log.max_files };
+    let lines = if late::is_alone() {
+        State::Memory(Memory { place, lines: Vec::new(), has_news: false })
+    } else {
+        place.on_disk()
+    };
+    let is_kept = !matches!(lines, State::Nowhere);
+    // What this process had in memory is written by its worker.
+    let begun_before = std::mem::replace(&mut *state(), lines);
+    if !matches!(begun_before, State::Nowhere) {
+        return is_kept;
+    }
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -38,15 +50,122 @@ pub fn start(config: &Config) -> bool {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt()
-        .json()
-        .with_span_list(false)
-        .with_writer(lines)
-        .with_max_level(level)
-        .with_target(false)
-        .log_internal_errors(false)
-        .try_init()
-        .is_ok()
+    let started = is_kept.then(|| {
+        tracing_subscriber::fmt()
+            .json()
+            .with_span_list(false)
+            .with_writer(Lines)
+            .with_max_level(level)
+            .with_target(false)
+            .log_internal_errors(false)
+            .try_init()
+    });
+    started.is_some_and(|started| started.is_ok())
+}
+
+/// This process may wait for the log's disk: what was kept in memory is written there first.
+pub fn onto_disk() {
+    let before = std::mem::replace(&mut *state(), State::Nowhere);
+    let State::Memory(Memory { place, lines, .. }) = before else {
+        *state() = before;
+        return;
+    };
+    let disk = place.on_disk();
+    if let State::Disk(disk) = &disk
+        && !lines.is_empty()
+    {
+        let _ = disk.write(lines);
+    }
+    *state() = disk;
+}
+
+/// Whether something is in memory that belongs on the disk.
+#[must_use]
+pub fn has_news() -> bool {
+    matches!(&*state(), State::Memory(memory) if memory.has_news)
+}
+
+/// The call is done, and found all as it should be: its lines stay in memory, as far as there is room.
+pub fn keep() {
+    let kept = match &mut *state() {
+        State::Memory(Memory { place, lines, .. }) => {
+            let kept = looks::keep(&place.run_dir, lines);
+            if kept == Keeping::Yes {
+                lines.clear();
+            }
+            kept
+        }
+        _ => Keeping::Yes,
+    };
+    if kept == Keeping::No {
+        late::may_hang();
+    }
+}
+
+/// Where the log is.
+#[derive(Debug)]
+struct Place {
+    folder: PathBuf,
+    run_dir: PathBuf,
+    most: usize,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+enum State {
+    Nowhere,
+    Memory(Memory),
+    Disk(Disk),
+}
+
+/// The lines of a call that has no worker.
+#[derive(Debug)]
+struct Memory {
+    place: Place,
+    lines: Vec<u8>,
+    /// Whether one of them is a warning, or they are too many.
+    has_news: bool,
+}
+
+/// The file of today, and what writes to it.
+#[derive(Debug)]
+struct Disk {
+    today: Arc<Mutex<Today>>,
+    writer: AsideWriter,
+}
+
+static STATE: Mutex<State> = Mutex::new(State::Nowhere);
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Place {
+    fn on_disk(self) -> State {
+        let Some(writer) = AsideWriter::at(&self.folder, &self.run_dir) else {
+            return State::Nowhere;
+        };
+        let begin = move || {
+            let mut today = Today::begin(self.folder, self.most)?;
+            looks::take(&self.run_dir, |lines| today.append(lines));
+            Some(today)
+        };
+        match writer.write(begin) {
+            Some(Some(today)) => State::Disk(Disk { today: Arc::new(Mutex::new(today)), writer }),
+            _ => State::Nowhere,
+        }
+    }
+}
+
+impl Disk {
+    fn write(&self, lines: Vec<u8>) -> std::io::Result<()> {
+        let today = Arc::clone(&self.today);
+        let append = move || {
+            let mut today = today.lock().unwrap_or_else(PoisonError::into_inner);
+            today.append(&lines)
+        };
+        self.writer.write(append).unwrap_or(Ok(()))
+    }
 }
 
 /// Where lines go: into the file of the day that it is now, also after the clock was set back.
@@ -66,45 +185,53 @@ impl Today {
         Some(Self { folder, day, open })
     }
 
-    /// One write(2) a line: calls that log at the same time never mix. The rest of a line that a full
+    /// One write(2) for all: calls that log at the same time never mix. The rest of a line that a full
     /// disk cut would stand there as a line of its own: it is not written.
-    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
+    fn append(&mut self, lines: &[u8]) -> std::io::Result<()> {
         let now = File::of(clock::now());
         if self.day != now {
             self.open = open(&now.path(&self.folder))?;
             self.day = now;
         }
-        self.open.write(&log_line::as_written(line)).map(drop)
+        self.open.write(lines).map(drop)
     }
 }
 
-/// The lines of this process, and what writes them.
+/// The lines of this process.
 #[derive(Debug)]
-struct Lines {
-    today: Arc<Mutex<Today>>,
-    writer: AsideWriter,
-}
+struct Lines;
 
 /// One line on its way.
-struct Line<'a>(&'a Lines);
+struct Line {
+    is_warning: bool,
+}
 
 impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line<'a>;
+    type Writer = Line;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line(self)
+    fn make_writer(&'a self) -> Line {
+        Line { is_warning: true }
+    }
+
+    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Line {
+        Line { is_warning: *meta.level() <= tracing::Level::WARN }
     }
 }
 
-impl Write for Line<'_> {
+impl Write for Line {
     /// All of a line counts as taken, whatever becomes of it.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let (today, text) = (Arc::clone(&self.0.today), line.to_vec());
-        let append = move || {
-            let mut today = today.lock().unwrap_or_else(PoisonError::into_inner);
-            today.append(&text)
-        };
-        self.0.writer.write(append).unwrap_or(Ok(()))?;
+        /// More than a call has to say that finds all as it should be.
+        const MOST: usize = 32 << 10;
+        let text = log_line::as_written(line);
+        match &mut *state() {
+            State::Nowhere => {}
+            State::Memory(memory) => {
+                memory.lines.extend_from_slice(&text);
+                memory.has_news |= self.is_warning || memory.lines.len() > MOST;
+            }
+            State::Disk(disk) => disk.write(text.into_owned())?,
+        }
         Ok(line.len())
     }
 

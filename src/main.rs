@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     }
     match wanted {
         Wanted::Call { word, arguments } => {
-            answered(app::answer(&word, &arguments, &Channel::claim()))
+            answered(app::answer(&word, &arguments, Channel::claim()))
         }
         Wanted::Nothing => {
             answered(watchdog::send(&Channel::claim(), &app::answer_to_nothing().line()))

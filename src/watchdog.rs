@@ -7,10 +7,12 @@
 
 use crate::channel::{self, Channel};
 use crate::flexvolume::reply::{self, Reply};
+use crate::host::faults;
 use crate::host::left_behind::{self, LeftProcess};
-use crate::host::worker::parent::{News, Terms, Worker};
+use crate::host::worker::parent::{self, News, Terms, Worker};
 use crate::host::worker::progress::Progress;
-use crate::model::error::{Error, Kind};
+use crate::host::worker::{self, late};
+use crate::model::error::{Error, Kind, Result};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::wait::WaitStatus;
 use std::collections::BTreeMap;
@@ -73,12 +75,63 @@ pub fn call(
     work: impl FnOnce(),
     given_up: impl FnOnce(&Error),
 ) -> bool {
-    let answer = |error: &Error| subject.failure(error).line();
-    let terms = Terms { at_first: Some(AT_FIRST), grace: GRACE, has_own_signals: true };
-    let started = Worker::start(terms, || {
+    let started = Worker::start(TERMS, || {
         work();
         0
     });
+    attend(channel, subject, started, given_up)
+}
+
+const TERMS: Terms = Terms { at_first: Some(AT_FIRST), grace: GRACE, has_own_signals: true };
+
+/// The same of a call that mostly finds all as it should be: this process does the work itself, until something
+/// that can hang comes, and has a worker from there on, which begins with `first`. `work` answers the line, and
+/// what it does once that is sent.
+#[must_use]
+pub fn look(
+    channel: Channel,
+    subject: &Subject,
+    work: impl FnOnce() -> (String, Box<dyn FnOnce()>),
+    given_up: impl FnOnce(&Error) + 'static,
+    first: fn(),
+) -> bool {
+    // A worker's process never comes back to the end of what it is in.
+    let channel: &'static Channel = Box::leak(Box::new(channel));
+    let files = channel.files();
+    let broken = Error::new(Kind::Bug, "the call's process broke off by a fault of its memory")
+        .hint("the next call goes on from there");
+    if let Some(to) = files.first() {
+        faults::are_answered(*to, subject.failure(&broken).line());
+    }
+    let of_the_worker = subject.clone();
+    let waits = move |started: Result<Worker>| {
+        i32::from(!attend(channel, &of_the_worker, started, given_up))
+    };
+    parent::without_worker(TERMS, &files, Box::new(waits), first);
+    let (line, then) = work();
+    // A reader that is slow is waited for beside signals.
+    if !channel.has_room() {
+        late::may_hang();
+    }
+    if late::end() {
+        faults::are_not_answered();
+        let sent = send(channel, &line);
+        then();
+        return sent;
+    }
+    let _ = worker::out().write_all(line.as_bytes());
+    then();
+    parent::end_of_worker()
+}
+
+/// Waits for the worker of a call, and passes its answer on.
+fn attend(
+    channel: &Channel,
+    subject: &Subject,
+    started: Result<Worker>,
+    given_up: impl FnOnce(&Error),
+) -> bool {
+    let answer = |error: &Error| subject.failure(error).line();
     let mut worker = match started {
         Ok(worker) => worker,
         Err(error) => return send(channel, &answer(&error)),

@@ -6,6 +6,7 @@
 //! calls write nothing there as long as it does: each would leave one more behind.
 
 use super::left_behind::{self, LeftProcess};
+use super::worker::late;
 use nix::unistd::gettid;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -33,6 +34,7 @@ impl AsideWriter {
     /// Begins to write at this place; nothing if an earlier process hangs there, or a thread cannot be had.
     #[must_use]
     pub fn at(place: &Path, run_dir: &Path) -> Option<Self> {
+        late::may_hang();
         let notes = run_dir.join("aside.lock");
         let place = place.display().to_string();
         let left = left_behind::of_lock(&notes);

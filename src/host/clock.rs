@@ -1,5 +1,6 @@
 //! The clock: this moment, the end of a call's time, and the sleep until the next look.
 
+use super::worker::late;
 use crate::model::timestamp::Millis;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -81,6 +82,7 @@ impl Deadline {
     pub fn pause(self, step: Duration) -> bool {
         let nap = step.min(self.remaining());
         if !nap.is_zero() {
+            late::may_hang();
             std::thread::sleep(nap);
         }
         !self.over()

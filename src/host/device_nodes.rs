@@ -6,7 +6,7 @@
 //! in the mount table as a label for people.
 
 use super::locks::{Lock, Locked, Locks};
-use super::worker;
+use super::{at_hand, worker};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::disk::contents::{FsType, places};
@@ -286,5 +286,6 @@ pub fn exclusive_open(device: &Device) -> Result<ExclusiveOpen> {
 /// Whether a link, perhaps through others, leads to this node.
 #[must_use]
 pub fn leads_to(link: &Path, node: &Path) -> bool {
+    let _way = at_hand::reach_link(link);
     std::fs::canonicalize(link).is_ok_and(|target| target == node)
 }

@@ -12,7 +12,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::pauses::Steps;
 use std::fs::{self, File, TryLockError};
-use std::io::Write;
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -111,6 +111,7 @@ pub struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        worker::gives_back(&self.file);
         // Removed while still held: a waiter then locks a file without a name and tries again.
         let _ = fs::remove_file(&self.path);
         // The process that waits for this one has the same lock: closing our file frees nothing.
@@ -192,16 +193,17 @@ impl Locks {
         let deadline = self.patience.map_or(deadline, |patience| deadline.at_most(patience));
         let path = self.folder.join(format!("{id}.lock"));
         let steps = Steps::between(Duration::from_millis(1), Duration::from_millis(50));
-        let mut waits = None;
+        let (mut waits, mut is_late) = (None, false);
         for step in steps {
-            if let Err(error) = files::make_private_folder(&self.folder) {
-                return Ok(Locked::Impossible(error));
-            }
             // std opens every file close-on-exec: children do not keep the lock.
             let file = match files::open_shared(&path) {
                 Ok(file) => file,
-                // The empty folder was removed in between.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !deadline.over() => {
+                // The first lock of all, or the empty folder was removed.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_late => {
+                    is_late = deadline.over();
+                    if let Err(error) = files::make_private_folder(&self.folder) {
+                        return Ok(Locked::Impossible(error));
+                    }
                     continue;
                 }
                 Err(error) => {
@@ -289,6 +291,16 @@ fn is_still_named(file: &File, path: &Path) -> bool {
 fn sign(mut file: &File, operation: &str) {
     let _ = file.set_len(0);
     let _ = file.write_all(format!("process {} ({operation})\n", std::process::id()).as_bytes());
+}
+
+/// The same by the process that has the lock now.
+pub fn sign_anew(mut file: &File) {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    let operation = text.split_once(" (").and_then(|(_, rest)| rest.trim_end().strip_suffix(')'));
+    if let (Ok(_), Some(operation), Ok(())) = (read, operation, file.rewind()) {
+        sign(file, operation);
+    }
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub fn lives(caller: &Caller) -> bool {
 
 /// When a process began; nothing if it has ended.
 fn began(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = super::files::read_proc(&format!("/proc/{pid}/stat")).ok()?;
     state_in(&stat).filter(|(state, _)| !matches!(state, 'Z' | 'X')).map(|(_, began)| began)
 }
 

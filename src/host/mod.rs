@@ -9,6 +9,7 @@
 //! | [`Remounts`] | [`remount::KernelRemounts`] |
 
 pub mod aside;
+pub mod at_hand;
 pub mod census;
 pub mod child;
 pub mod clock;
@@ -17,6 +18,7 @@ mod descriptors;
 pub mod device_nodes;
 pub mod devices;
 pub mod entry;
+pub mod faults;
 pub mod files;
 pub mod filesystems;
 pub mod kernel;
@@ -55,6 +57,7 @@ use crate::model::mount::replacement::{Method, MountIntent, Switched};
 use crate::model::mount::staleness::Presence;
 use crate::model::record::NamespaceSign;
 use child::FileSystemKeeper;
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -89,6 +92,11 @@ pub trait Devices {
     fn are_out_of_sight(&self) -> bool;
     /// Every disk that shows this identity now.
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>>;
+    /// Until what this answers ends, all searches are of one moment: for those who tell of many volumes, and
+    /// do nothing to a disk.
+    fn one_moment(&self) -> Box<dyn Any> {
+        Box::new(())
+    }
     /// An error if the disk of that number is no longer the one that was proven.
     fn check(&self, wanted: &Identity, device: &Device) -> Result<()>;
     /// Holds the disk, and then checks it.

@@ -5,6 +5,7 @@
 //! what ends with the boot lies below the run folder, where no write waits for a disk: under the
 //! load that begins an incident a sync takes as long as the disk likes.
 
+use super::at_hand::{self, Reached};
 use super::{files, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
@@ -14,6 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// The records of this machine.
 #[derive(Debug, Clone)]
@@ -24,6 +26,8 @@ pub struct Records {
     /// The record that was read or written last, and by which files: a call asks for its volume's many
     /// times.
     last: RefCell<Option<(Stamps, VolumeRecord)>>,
+    /// The way to the record that was asked for last.
+    way: Rc<RefCell<Option<(VolumeId, Reached)>>>,
 }
 
 /// By what both files are known again; nothing for one that is not there. Records are replaced, never
@@ -39,6 +43,7 @@ impl Records {
             names: state_dir.join("names"),
             of_the_boot: run_dir.join("boot"),
             last: RefCell::new(None),
+            way: Rc::default(),
         }
     }
 
@@ -105,6 +110,7 @@ impl Records {
     /// told is an error: the caller decides by what it does in doubt.
     pub fn has(&self, id: &VolumeId) -> Result<bool> {
         let path = self.path(id);
+        let _way = at_hand::reach(&path);
         path.try_exists().map_err(|error| Error::io(format!("look at {}", path.display()), &error))
     }
 
@@ -154,13 +160,16 @@ impl Records {
     /// The volume that was last seen under this name.
     #[must_use]
     pub fn named(&self, name: &VolumeName) -> Option<VolumeId> {
-        let text = fs::read_link(self.names.join(name.as_str())).ok()?;
+        let path = self.names.join(name.as_str());
+        let _way = at_hand::reach_link(&path);
+        let text = fs::read_link(path).ok()?;
         VolumeId::parse(text.to_str()?).ok()
     }
 
     /// Every name that was seen here, with its volume.
     #[must_use]
     pub fn names(&self) -> Vec<(VolumeName, VolumeId)> {
+        let _using = worker::uses(&self.names);
         let entries = fs::read_dir(&self.names).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| {
             let name = VolumeName::parse(entry.file_name().to_str()?).ok()?;
@@ -177,6 +186,7 @@ impl Records {
         if serial.len() == id.as_str().len() {
             return Vec::new();
         }
+        let _using = worker::uses(&self.volumes);
         let entries = fs::read_dir(&self.volumes).into_iter().flatten().flatten();
         let ids = entries.filter_map(|entry| {
             VolumeId::parse(entry.file_name().to_str()?.strip_suffix(".json")?).ok()
@@ -201,7 +211,12 @@ impl Records {
     }
 
     fn stamps(&self, id: &VolumeId) -> Stamps {
-        [files::stamp(&self.path(id)), files::stamp(&self.passing_path(id))]
+        let path = self.path(id);
+        let mut way = self.way.borrow_mut();
+        if !way.as_ref().is_some_and(|(of, way)| of == id && way.stays()) {
+            *way = Some((id.clone(), at_hand::reach(&path)));
+        }
+        [files::stamp(&path), files::stamp(&self.passing_path(id))]
     }
 
     fn path(&self, id: &VolumeId) -> PathBuf {

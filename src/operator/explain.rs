@@ -57,7 +57,7 @@ fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
     let query =
         journal::LogQuery { volume: naming::names_of(name, &records), ..Default::default() };
-    let mut entries = journal::story(&config.paths.log_dir, &query).unwrap_or_default().entries;
+    let mut entries = journal::story(&config.paths, &query).unwrap_or_default().entries;
     entries.drain(..entries.len().saturating_sub(LAST));
     // A volume that was mounted and has no disk now: the kernel may have said why.
     kernel_story::with_rows(config, entries)

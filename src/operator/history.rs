@@ -59,7 +59,7 @@ pub(super) fn run(
 fn of(config: &Config, volume: BTreeSet<String>, arguments: &HistoryArguments) -> Result<Story> {
     let query =
         LogQuery { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
-    journal::story(&config.paths.log_dir, &query)
+    journal::story(&config.paths, &query)
 }
 
 /// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.

@@ -1,6 +1,7 @@
 //! The log, read for the calls of a volume or a pod.
 
 use super::timeline::{Ending, Entry, Names, tell};
+use crate::configuration::Paths;
 use crate::host::files;
 use crate::log;
 use crate::model::error::{Error, Result};
@@ -52,10 +53,11 @@ pub(super) struct Older {
 }
 
 /// The story that was asked for.
-pub(super) fn story(folder: &Path, query: &LogQuery) -> Result<Story> {
+pub(super) fn story(paths: &Paths, query: &LogQuery) -> Result<Story> {
+    let folder = &paths.log_dir;
     let (prose, files): (Vec<_>, Vec<_>) =
         files_since(folder, query.since)?.into_iter().partition(|file| file.is_prose);
-    let files: Vec<_> = files.iter().map(|file| file.path(folder)).collect();
+    let files = with_looks(paths, files.iter());
     let is_known = |text: &str, of: &BTreeSet<String>| of.contains(text);
     let mut names = Names::default();
     let mut aliases = query.volume.clone();
@@ -114,10 +116,9 @@ pub(super) fn story(folder: &Path, query: &LogQuery) -> Result<Story> {
 }
 
 /// Which volumes had disks of these names since, as any call of the machine says.
-pub(super) fn claims(folder: &Path, since: Millis, disks: &BTreeSet<&str>) -> Result<Vec<Claim>> {
-    let files = files_since(folder, Some(since))?;
-    let files = files.iter().filter(|file| !file.is_prose);
-    let files: Vec<_> = files.map(|file| file.path(folder)).collect();
+pub(super) fn claims(paths: &Paths, since: Millis, disks: &BTreeSet<&str>) -> Result<Vec<Claim>> {
+    let files = files_since(&paths.log_dir, Some(since))?;
+    let files = with_looks(paths, files.iter().filter(|file| !file.is_prose));
     let wanted: Vec<_> = disks.iter().map(|disk| format!(r#""disk":"{disk}""#)).collect();
     let mut claims = Vec::new();
     each(
@@ -151,12 +152,13 @@ fn older(folder: &Path, prose: &[log::File], names: &BTreeSet<String>) -> Result
 }
 
 /// The last call of every volume, out of the newest part of the log; nothing if it cannot be read.
-pub(super) fn last_calls(folder: &Path) -> Vec<Entry> {
-    let Ok(files) = log::files(folder) else { return Vec::new() };
+pub(super) fn last_calls(paths: &Paths) -> Vec<Entry> {
+    let files = log::files(&paths.log_dir).unwrap_or_default();
     let mut texts = Vec::new();
     let mut room = TAIL;
-    for file in files.iter().rev().filter(|file| !file.is_prose) {
-        let Some(text) = tail(&file.path(folder), room) else { continue };
+    let files = with_looks(paths, files.iter().filter(|file| !file.is_prose));
+    for file in files.iter().rev() {
+        let Some(text) = tail(file, room) else { continue };
         room = room.saturating_sub(text.len() as u64);
         texts.push(text);
         if room == 0 {
@@ -187,6 +189,12 @@ fn tail(path: &Path, room: u64) -> Option<String> {
     // The first line may have lost its beginning.
     let whole = if begin == 0 { 0 } else { text.find('\n').map_or(text.len(), |end| end + 1) };
     Some(text[whole..].to_owned())
+}
+
+/// The files of the log, the oldest first, and what is in memory and not there yet.
+fn with_looks<'a>(paths: &Paths, files: impl Iterator<Item = &'a log::File>) -> Vec<PathBuf> {
+    let looks = log::looks::places(&paths.run_dir);
+    files.map(|file| file.path(&paths.log_dir)).chain(looks).collect()
 }
 
 fn files_since(folder: &Path, since: Option<Millis>) -> Result<Vec<log::File>> {

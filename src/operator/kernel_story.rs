@@ -32,14 +32,14 @@ fn rows(config: &Config, entries: &[Entry]) -> Vec<Entry> {
     let Some(ring) = KernelLog::read() else { return Vec::new() };
     let since = ring.lines.first().map_or(ring.zero, |line| ring.at(line));
     // A name may have become another volume's meanwhile.
-    let others = journal::claims(&config.paths.log_dir, since, &disks).unwrap_or_default();
+    let others = journal::claims(&config.paths, since, &disks).unwrap_or_default();
     rows_of(&ring, &[own, others].concat(), entries)
 }
 
 /// Keeps in our own log what the kernel said of the volume's disks: that outlives the ring, and the boot.
 pub(super) fn keep(config: &Config, id: &VolumeId) {
     let query = LogQuery { volume: BTreeSet::from([id.to_string()]), ..LogQuery::default() };
-    let Ok(story) = journal::story(&config.paths.log_dir, &query) else { return };
+    let Ok(story) = journal::story(&config.paths, &query) else { return };
     let all = with_rows(config, story.entries);
     let last_kept = all.iter().rposition(|entry| !entry.call.is_empty() && entry.op == KERNEL);
     let news = all.iter().skip(last_kept.map_or(0, |place| place + 1));

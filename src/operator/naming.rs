@@ -79,7 +79,7 @@ pub(super) fn volume_to_look_at(
     let found = only_one(text, meant(typed, &known), silence).map(|(one, _)| one.clone());
     found.or_else(|error| {
         let told = || {
-            let calls = journal::last_calls(&config.paths.log_dir);
+            let calls = journal::last_calls(&config.paths);
             calls.iter().any(|entry| entry.volume.as_deref() == Some(text))
         };
         match VolumeId::parse(text) {
@@ -109,7 +109,7 @@ pub(super) fn names_in_the_log(
     {
         return Ok(names(one));
     }
-    let all = journal::story(&config.paths.log_dir, &journal::LogQuery::default());
+    let all = journal::story(&config.paths, &journal::LogQuery::default());
     for entry in all.unwrap_or_default().entries {
         let Some(Ok(id)) = entry.volume.as_deref().map(VolumeId::parse) else { continue };
         let at = known.iter().position(|one| one.id.as_ref() == Some(&id)).unwrap_or_else(|| {

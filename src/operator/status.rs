@@ -56,7 +56,7 @@ pub(super) fn look(
     also: &[VolumeId],
 ) -> Status {
     let Survey { volumes, not_ours, cloud_silence, unseen: more } = driver.surveying.survey(also);
-    let calls = journal::last_calls(&config.paths.log_dir);
+    let calls = journal::last_calls(&config.paths);
     let row = |facts: VolumeFacts| {
         let verdict = judge(&facts);
         let last_call = calls.iter().rev().find(|entry| is_about(entry, &facts)).cloned();

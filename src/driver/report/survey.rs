@@ -84,6 +84,7 @@ impl Surveying<'_> {
     /// Looks at every volume of this machine, and at these ones wherever they are.
     #[must_use]
     pub fn survey(&self, also: &[VolumeId]) -> Survey {
+        let _moment = self.devices.one_moment();
         self.survey_with(self.look_at_cloud(), also)
     }
 
@@ -106,6 +107,7 @@ impl Surveying<'_> {
     }
 
     fn without_cloud(&self, also: &[VolumeId]) -> Vec<VolumeFacts> {
+        let _moment = self.devices.one_moment();
         let silence = Some("not asked".to_owned());
         let cloud = CloudLook { server: None, attached: Vec::new(), silence };
         let mut volumes = self.survey_with(cloud, also).volumes;

@@ -31,7 +31,7 @@ mod timeout;
 mod unowned_namespaces;
 mod visibility;
 
-use super::worker::waiting_process;
+use super::worker::{late, waiting_process};
 use super::{Census, device_nodes};
 use crate::host::clock::Deadline;
 use crate::model::cgroup::Owner;
@@ -99,7 +99,9 @@ impl KernelCensus {
         Self { walks_namespaces: false, ..self }
     }
 
+    /// What is asked of other processes may wait for them: they may hold what it takes, and hang.
     fn proc(&self) -> Result<Arc<Proc>> {
+        late::may_hang();
         Proc::at(&self.proc, self.trusted).map(Arc::new)
     }
 

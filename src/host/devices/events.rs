@@ -5,7 +5,7 @@
 //! namespace other than the host's may get no kernel events. Events can be lost (a full socket
 //! says ENOBUFS), so every wait is short: the caller looks again anyway.
 
-use crate::host::Events;
+use crate::host::{Events, worker};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{
@@ -32,6 +32,7 @@ pub(super) struct DiskEvents {
 impl DiskEvents {
     /// Subscribes to what can be had; what cannot is made up for by looking again.
     pub(super) fn subscribe(by_id: &Path) -> Self {
+        worker::late::may_hang();
         let udevd_runs = Path::new("/run/udev/control").exists();
         Self {
             kernel: kernel_socket().ok(),

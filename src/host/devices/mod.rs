@@ -22,6 +22,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{Doubt, Presence};
+use std::any::Any;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -118,6 +119,10 @@ impl Devices for SysfsDevices {
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
         failpoints::effect("devices.search")?;
         self.sysfs.search(wanted)
+    }
+
+    fn one_moment(&self) -> Box<dyn Any> {
+        self.sysfs.one_moment()
     }
 
     fn check(&self, wanted: &Identity, device: &Device) -> Result<()> {

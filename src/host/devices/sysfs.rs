@@ -2,6 +2,7 @@
 //! hundreds of disks, and every call looks at all of them.
 
 use crate::host::files;
+use crate::host::worker::late;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::shows_a_uuid;
@@ -9,12 +10,15 @@ use crate::model::mount::staleness::Doubt;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
-use std::collections::BTreeSet;
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// The kernel counts a disk's size in these, whatever its own sectors are.
 const SECTOR: u64 = 512;
@@ -29,6 +33,31 @@ const LARGEST: usize = 4096;
 #[derive(Debug, Clone)]
 pub(super) struct Sysfs {
     root: PathBuf,
+    moment: Rc<RefCell<Moment>>,
+}
+
+/// What all disks showed at one moment, as long as somebody asks for that one.
+#[derive(Debug, Default)]
+struct Moment {
+    users: usize,
+    /// By whether it was loop devices or all others that were looked at.
+    seen: BTreeMap<bool, Rc<Disks>>,
+}
+
+/// Disks by their names, and what each of them shows.
+type Disks = Vec<(String, Vec<Shown>)>;
+
+/// Until this ends all looks are of one moment.
+struct OneMoment(Rc<RefCell<Moment>>);
+
+impl Drop for OneMoment {
+    fn drop(&mut self) {
+        let mut moment = self.0.borrow_mut();
+        moment.users -= 1;
+        if moment.users == 0 {
+            moment.seen.clear();
+        }
+    }
 }
 
 /// One disk's folder, open.
@@ -40,7 +69,13 @@ pub(super) struct DiskFolder {
 
 impl Sysfs {
     pub(super) fn at(root: PathBuf) -> Self {
-        Self { root }
+        Self { root, moment: Rc::default() }
+    }
+
+    /// All disks are looked at once, until what this answers ends.
+    pub(super) fn one_moment(&self) -> Box<dyn Any> {
+        self.moment.borrow_mut().users += 1;
+        Box::new(OneMoment(Rc::clone(&self.moment)))
     }
 
     /// Whether there is certainly no list of disks; an error is no such certainty.
@@ -50,6 +85,36 @@ impl Sysfs {
 
     /// Every whole disk that shows the identity.
     pub(super) fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+        let mut found = Vec::new();
+        for (name, shown) in self.disks(wanted)?.iter() {
+            if let Some(proof) = wanted.proven_by(shown)
+                && let Some(folder) = self.disk(name)?
+                && let Some(device) = folder.facts(name, proof)?
+            {
+                found.push(device);
+            }
+        }
+        Ok(found)
+    }
+
+    fn disks(&self, wanted: &Identity) -> Result<Rc<Disks>> {
+        let kind = matches!(wanted, Identity::BackingFile(_));
+        let is_asked_for = {
+            let moment = self.moment.borrow();
+            if let Some(seen) = moment.seen.get(&kind) {
+                return Ok(Rc::clone(seen));
+            }
+            moment.users > 0
+        };
+        let disks = Rc::new(self.disks_now(wanted)?);
+        if is_asked_for {
+            self.moment.borrow_mut().seen.insert(kind, Rc::clone(&disks));
+        }
+        Ok(disks)
+    }
+
+    /// The disks that could show the identity, and what they show.
+    fn disks_now(&self, wanted: &Identity) -> Result<Disks> {
         let block = self.root.join("block");
         let io = |error: std::io::Error| {
             Error::io(format!("look for this machine's disks in {}", block.display()), &error)
@@ -66,15 +131,12 @@ impl Sysfs {
                 continue;
             }
             let shown = shown(all.as_fd(), name, kind_of(name, wanted))?;
-            if let Some(proof) = wanted.proven_by(&shown)
-                && let Some(folder) = self.disk(name)?
-                && let Some(device) = folder.facts(name, proof)?
-            {
-                found.push(device);
+            if !shown.is_empty() {
+                found.push((name.to_owned(), shown));
             }
         }
         // A folder's order is not the same each time; what is said of several is.
-        found.sort_by(|one, other| one.kernel_name.cmp(&other.kernel_name));
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(found)
     }
 
@@ -333,6 +395,9 @@ fn read(folder: impl AsFd, path: &str) -> nix::Result<Option<Vec<u8>>> {
     let mut buffer = [0; LARGEST];
     loop {
         let opened = openat(folder, path, flags, Mode::empty());
+        if is_asked_of_the_disk(path) && opened.is_ok() {
+            late::may_hang();
+        }
         match opened.and_then(|file| nix::unistd::read(&file, &mut buffer)) {
             Ok(length) => return Ok(Some(buffer[..length].to_vec())),
             Err(Errno::EINTR) => {}
@@ -340,6 +405,12 @@ fn read(folder: impl AsFd, path: &str) -> nix::Result<Option<Vec<u8>>> {
             Err(errno) => return Err(errno),
         }
     }
+}
+
+/// A disk of virtio is asked for its serial at each read, and the host may not answer. Of all other disks the
+/// kernel remembers what they said when they came.
+fn is_asked_of_the_disk(path: &str) -> bool {
+    path == "serial" || path.ends_with("/serial") && !path.ends_with("device/serial")
 }
 
 /// Whether it says that there is no such thing. Any other error says nothing about a disk.

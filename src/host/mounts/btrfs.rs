@@ -1,7 +1,7 @@
 //! Which disk a btrfs is on: its mounts show a number of no device, so the kernel is asked.
 
 use crate::host::safe_path::mount_id;
-use crate::host::{files, kernel};
+use crate::host::{files, kernel, worker};
 use crate::model::disk::contents::uuid_text;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
@@ -32,6 +32,7 @@ fn is_ours(mount: &Mount, faces: Faces) -> bool {
 }
 
 fn disk_of(mount: &Mount) -> io::Result<Option<DeviceNumber>> {
+    let _doing = worker::doing(&format_args!("look at {}", mount.target.display()));
     let flags = nix::libc::O_DIRECTORY | nix::libc::O_NOFOLLOW;
     let root = OpenOptions::new().read(true).custom_flags(flags).open(&mount.target)?;
     // What is mounted on top of it is another mount. (Its device number says nothing: each

@@ -12,11 +12,11 @@ mod place;
 mod table;
 
 use self::failure::{Failure, failed};
-use self::table::read_table_with_disks;
+use self::table::{read_table_with_disks, unchanged};
 use super::child::{self, ChildWork, Ended};
 use super::device_nodes::Node;
 use super::{Hidden, MountRequest, Mounts};
-use super::{left_behind, worker};
+use super::{at_hand, left_behind, worker};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
@@ -45,15 +45,18 @@ impl Mounts for KernelMounts {
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
         use std::io::ErrorKind::{NotADirectory, NotFound};
-        let _doing =
-            worker::doing(&format_args!("look at {}", target.root.join(&target.below).display()));
-        let root = fs::canonicalize(&target.root).map_err(|error| {
-            let wrong = place::does_not_answer(&target.root, &error);
-            match error.kind() {
-                NotFound | NotADirectory => Error { kind: Kind::Missing, ..wrong },
-                _ => wrong,
-            }
-        })?;
+        let canonical = || {
+            let path = target.root.join(&target.below);
+            let _doing = worker::doing(&format_args!("look at {}", path.display()));
+            fs::canonicalize(&target.root).map_err(|error| {
+                let wrong = place::does_not_answer(&target.root, &error);
+                match error.kind() {
+                    NotFound | NotADirectory => Error { kind: Kind::Missing, ..wrong },
+                    _ => wrong,
+                }
+            })
+        };
+        let root = at_hand::straight(&target.root).map_or_else(canonical, Ok)?;
         let real = root.join(&target.below);
         place::find(&real)?;
         Ok(real)
@@ -63,10 +66,10 @@ impl Mounts for KernelMounts {
         /// A process that mounts and unmounts beside us is done by then.
         const LOOKS: usize = 3;
         let mut last = None;
-        for _ in 0..LOOKS {
+        for look in 0..LOOKS {
             // The table first: what came since is not in it, and is looked for again. The place is
             // not held meanwhile, for that makes other people's unmounts busy.
-            let table = self.table()?;
+            let table = if look == 0 { unchanged(self.faces) } else { self.table() }?;
             let seen = self.leads_to(folder)?;
             let is_told = |id: u32| table.mounts().iter().any(|mount| mount.id == id);
             let is_torn = seen.is_some_and(|id| !is_told(id));

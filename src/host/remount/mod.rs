@@ -19,6 +19,7 @@ use super::safe_path::Way;
 use super::{Remounts, SwitchRequest};
 use crate::failpoints;
 use crate::host::clock::Deadline;
+use crate::host::worker::late;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, MountIntent, Switched};
@@ -152,6 +153,7 @@ fn aside<T: Send + 'static>(
     deadline: Deadline,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
+    late::may_hang();
     let (sender, receiver) = mpsc::channel();
     let worker = thread::Builder::new()
         .spawn(move || drop(sender.send(work())))

@@ -4,6 +4,7 @@
 use super::namespace::{self, Inside, failed};
 use crate::host::kernel::{MountChange, change_mount};
 use crate::host::safe_path::Way;
+use crate::host::worker::late;
 use crate::model::error::Result;
 use crate::model::mount::replacement::Method;
 use nix::mount::{MsFlags, mount};
@@ -39,6 +40,7 @@ fn alone(attempt: fn() -> Result<Method>) -> Option<Method> {
         propagate(Path::new(STAGE), MsFlags::MS_PRIVATE)?;
         attempt()
     };
+    late::may_hang();
     let tried = thread::Builder::new().spawn(trying).ok()?.join().ok()?;
     tried.inspect_err(|error| tracing::debug!(%error, "a way to replace mounts is not there")).ok()
 }

@@ -2,9 +2,11 @@
 
 use super::activity::{Board, now_in_milliseconds, share};
 use super::caller;
+use super::late::{self, Alone, HeldLock};
 use super::messages::{self, Word};
 use crate::failpoints;
-use crate::host::descriptors::{close_all_but, open_nothing};
+use crate::host::descriptors::{close_all_but, close_range, open_nothing};
+use crate::host::faults;
 use crate::host::left_behind::{self, LeftProcess};
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
@@ -16,8 +18,9 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -160,8 +163,22 @@ impl HeldSignals {
 impl Worker {
     /// Begins to watch, and lets a child do the work; its answer is the exit status. This process
     /// must have one thread only.
-    #[allow(unsafe_code)]
     pub fn start(terms: Terms, work: impl FnOnce() -> i32) -> Result<Self> {
+        let all_but = |line| close_all_but(&std::iter::once(line));
+        if let Some(worker) = Self::split(terms, all_but)? {
+            return Ok(worker);
+        }
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(status) => ended_work(status),
+            // Its status would pass for the work's own.
+            Err(_) => std::process::abort(),
+        }
+    }
+
+    /// Begins to watch, and makes a child that is the worker: nothing is answered there. It `closes` the
+    /// caller's files, and keeps its line.
+    #[allow(unsafe_code)]
+    fn split(terms: Terms, closes: impl FnOnce(RawFd)) -> Result<Option<Self>> {
         caller::note();
         let board = as_result(share())?;
         board.clear();
@@ -181,17 +198,17 @@ impl Worker {
         // SAFETY: there is one thread, so the child may do whatever this process could.
         match as_result(unsafe { fork() })? {
             ForkResult::Child => {
-                let status = begin(parent, workers, terms, &before).map_or(1, |()| work());
-                let _ = messages::send(b'x', &status.to_le_bytes(), None);
-                failpoints::step("worker.said");
-                // SAFETY: ends the process at once; what the parent has open is not dropped here.
-                unsafe { nix::libc::_exit(status) }
+                drop((own, signals));
+                if begin(parent, workers, terms, &before, closes).is_err() {
+                    ended_work(1)
+                }
+                Ok(None)
             }
             ForkResult::Parent { child } => {
                 let began = Instant::now();
                 // It waits, and keeps no folder in use: the worker has the folder.
                 let _ = nix::unistd::chdir("/");
-                Ok(Self {
+                Ok(Some(Self {
                     pid: child,
                     line: Some(own),
                     signals,
@@ -203,8 +220,15 @@ impl Worker {
                     total: terms.at_first.unwrap_or_default(),
                     grace: terms.grace,
                     last: None,
-                })
+                }))
             }
+        }
+    }
+
+    /// It took this lock before it was a process of its own.
+    fn has_lock(&mut self, lock: HeldLock) {
+        if let Ok(file) = lock.file() {
+            self.locks.push(Lock { file, path: lock.path, is_volumes: lock.is_volumes });
         }
     }
 
@@ -480,14 +504,71 @@ impl Worker {
     }
 }
 
+/// What the process does that has a worker now, or can have none; it answers the exit status.
+pub type Waits = Box<dyn FnOnce(Result<Worker>) -> i32>;
+
+/// Begins a call whose work this process does itself, as long as nothing that it does can hang. Of the files
+/// that it was given these and the three streams stay open. When it splits, `waits` is what it does then, and
+/// the worker begins with `first`, and goes on.
+pub fn without_worker(terms: Terms, files: &[RawFd], waits: Waits, first: fn()) {
+    let of_the_caller: Vec<RawFd> = (0..3).chain(files.iter().copied()).collect();
+    close_all_but(&of_the_caller.iter().copied());
+    late::begin(Box::new(move |Alone { locks, total, .. }: Alone| {
+        faults::are_not_answered();
+        let before = super::activity::board();
+        let terms = Terms { at_first: total.or(terms.at_first), ..terms };
+        // Its own files stay open in the middle of the work.
+        let closes = |_| of_the_caller.iter().for_each(|file| close_range(*file, *file));
+        match Worker::split(terms, closes) {
+            Ok(None) => {
+                super::activity::board().takes_over(before);
+                for lock in &locks {
+                    let _ = lock.file().map(|file| crate::host::locks::sign_anew(&file));
+                }
+                first();
+            }
+            Ok(Some(mut worker)) => {
+                locks.into_iter().for_each(|lock| worker.has_lock(lock));
+                leave(waits(Ok(worker)))
+            }
+            Err(error) => leave(waits(Err(error))),
+        }
+    }));
+}
+
+/// The work of a worker is done, or cannot be begun.
+fn ended_work(status: i32) -> ! {
+    let _ = messages::send(b'x', &status.to_le_bytes(), None);
+    failpoints::step("worker.said");
+    leave(status)
+}
+
+/// In a worker that went on with the work of the process that was called: all is done.
+pub fn end_of_worker() -> ! {
+    ended_work(0)
+}
+
+/// Ends the process at once: what another process has, or goes on with, is not dropped here.
+#[allow(unsafe_code)]
+fn leave(status: i32) -> ! {
+    // SAFETY: no code of this process is left to run.
+    unsafe { nix::libc::_exit(status) }
+}
+
 /// In the child, before its work.
-fn begin(parent: Pid, line: OwnedFd, terms: Terms, before: &SigSet) -> nix::Result<()> {
+fn begin(
+    parent: Pid,
+    line: OwnedFd,
+    terms: Terms,
+    before: &SigSet,
+    closes: impl FnOnce(RawFd),
+) -> nix::Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     // The parent may have died before the wish was heard.
     if getppid() != parent {
         return Err(Errno::ESRCH);
     }
-    close_all_but(&std::iter::once(line.as_raw_fd()));
+    closes(line.as_raw_fd());
     open_nothing();
     messages::open(line);
     failpoints::this_is_a_worker();

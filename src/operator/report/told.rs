@@ -49,7 +49,7 @@ impl Told {
         }
         let story = |volume: BTreeSet<String>, since, with_older| {
             let query = LogQuery { volume, pod: None, since, with_older };
-            journal::story(&config.paths.log_dir, &query)
+            journal::story(&config.paths, &query)
         };
         let about_one = sight.meant.is_some();
         let recent =
