@@ -29,6 +29,7 @@ mod adoption;
 mod aftercare;
 mod attacks;
 mod blank;
+mod budgets;
 mod census;
 mod covered;
 mod crash;

@@ -11,6 +11,7 @@
 )]
 
 pub mod browser;
+pub mod counter;
 pub mod disks;
 mod failing_disk;
 pub mod journal;

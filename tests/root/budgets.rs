@@ -1,0 +1,179 @@
+//! What calls ask of the kernel that find all as it should be: counted, and held to a budget each.
+//!
+//! A time wobbles with the machine; what is counted here does not. docs/speed.md has the times.
+
+use crate::support::counter::{Counted, count};
+use crate::support::{DISK, Node};
+use crate::volume::{Call, POD, Volume};
+use nix::libc;
+use nix::mount::{MsFlags, mount};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The most that a call may ask for.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    call: &'static str,
+    /// System calls of all its processes and threads, without those of the loader of its libraries, and three
+    /// more for each disk of the machine that is looked at.
+    calls: usize,
+    /// How often each disk is looked at.
+    looks: usize,
+    /// Page faults, of a debug build: a release has a third of them.
+    faults: usize,
+    /// How often the mount table is read.
+    tables: usize,
+    /// How often each file of the record is read.
+    records: usize,
+}
+
+/// All of them: no child, no second thread, no request, and of a release less than 8 MiB. A mount looks for the disk once more,
+/// right before it would be bound.
+const BUDGETS: [Budget; 6] = [
+    Budget { call: "init", calls: 45, looks: 0, faults: 420, tables: 0, records: 0 },
+    Budget { call: "isattached", calls: 160, looks: 1, faults: 600, tables: 0, records: 1 },
+    Budget { call: "waitforattach", calls: 240, looks: 1, faults: 600, tables: 1, records: 1 },
+    Budget { call: "mountdevice", calls: 260, looks: 1, faults: 600, tables: 1, records: 1 },
+    Budget { call: "mount", calls: 320, looks: 2, faults: 620, tables: 1, records: 1 },
+    Budget { call: "status", calls: 700, looks: 1, faults: 1500, tables: 3, records: 1 },
+];
+const MEMORY: usize = 8 << 10;
+
+/// A node whose run folder is in memory, as it is on a machine.
+fn node() -> Node {
+    let node = Node::new();
+    let run = node.own().join("run");
+    fs::create_dir_all(&run).unwrap();
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("run"), &run, Some("tmpfs"), flags, Some("mode=0700")).unwrap();
+    node
+}
+
+fn counted(program: &Path, node: &Node, call: &Call) -> Counted {
+    let mut command = Command::new(program);
+    command.args(call).env("INCLOUD_DISK_CONFIG", node.config_path());
+    count(command).expect("it was tried before")
+}
+
+/// The driver, and the one without libraries if there is one.
+fn programs() -> Vec<(PathBuf, bool)> {
+    let other = std::env::var_os("INCLOUD_DISK_STATIC").map(PathBuf::from);
+    let is_release =
+        |program: &PathBuf| program.components().any(|part| part.as_os_str() == "release");
+    let all = std::iter::once(PathBuf::from(DISK)).chain(other);
+    all.map(|program| (program.clone(), is_release(&program))).collect()
+}
+
+/// From where its own code begins: before it the loader has brought its libraries in.
+fn of_its_own(counted: &Counted) -> usize {
+    let is_first = |number: i64| number == libc::SYS_rt_sigprocmask || number == libc::SYS_poll;
+    let first = counted.calls.iter().position(|call| is_first(call.number)).unwrap_or_default();
+    counted.calls.len() - first
+}
+
+#[test]
+fn calls_that_find_all_right_ask_for_little() {
+    needs!(mounts, tracer);
+    let node = node();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring_to_pod();
+    let calls: [(&str, Call); 6] = [
+        ("init", vec!["init".to_owned()]),
+        ("isattached", volume.is_attached()),
+        ("waitforattach", volume.wait("")),
+        ("mountdevice", volume.stage()),
+        ("mount", volume.publish(POD)),
+        ("status", vec!["status".to_owned()]),
+    ];
+    let mut wrong = Vec::new();
+    for (program, is_release) in programs() {
+        for (budget, (word, call)) in BUDGETS.iter().zip(&calls) {
+            assert_eq!(budget.call, *word);
+            // What it reads is in memory then, as of a call that comes again. Mounts of other tests make a look
+            // begin anew now and then.
+            let over = (0..5).map(|_| over(budget, &counted(&program, &node, call), is_release));
+            let best = over.min_by_key(Vec::len).unwrap_or_default();
+            wrong.extend(best.into_iter().map(|what| format!("{word}: {what}")));
+        }
+    }
+    volume.take_away();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What is over its budget.
+fn over(budget: &Budget, found: &Counted, is_release: bool) -> Vec<String> {
+    let opened = found.opened();
+    let is_disk = |path: &Path| path.starts_with("/sys") && path.ends_with("loop/backing_file");
+    let disks = opened.keys().filter(|path| is_disk(path)).count();
+    let own = of_its_own(found);
+    println!(
+        "{}{}: {own} calls with {disks} disks, {} faults, {} KiB",
+        budget.call,
+        if is_release { " (release)" } else { "" },
+        found.faults,
+        found.memory,
+    );
+    let mut over = Vec::new();
+    let mut held = |what: &str, is: usize, most: usize| {
+        if is > most {
+            over.push(format!("{what}: {is}, and {most} are allowed"));
+        }
+    };
+    // A debug build of std asks of each file that it closes whether it is open.
+    let closed = found.calls.iter().filter(|call| call.number == libc::SYS_fcntl).count();
+    held("system calls", own - closed, budget.calls + 3 * disks * budget.looks);
+    held("requests", found.sockets(), 0);
+    // A verb has a worker, for it asks other processes.
+    if budget.call != "status" {
+        held("threads", found.threads, 0);
+        held("children", found.children, 0);
+    }
+    for (path, times) in opened {
+        let most = if path.ends_with("mountinfo") {
+            budget.tables
+        } else if path.starts_with("/sys/block") && is_disk(&path) {
+            budget.looks
+        } else if path.starts_with("/") && path.extension().is_some_and(|is| is == "json") {
+            budget.records
+        } else {
+            continue;
+        };
+        held(&format!("times that {} is opened", path.display()), times, most);
+    }
+    held("page faults", usize::try_from(found.faults).unwrap_or_default(), budget.faults);
+    if is_release {
+        held("KiB", usize::try_from(found.memory).unwrap_or_default(), MEMORY);
+    }
+    over
+}
+
+/// A process that does a call's work itself cannot be answered for: whatever it asks of a folder or a file must
+/// need no disk.
+#[test]
+fn a_call_without_a_worker_waits_for_no_disk() {
+    needs!(mounts, tracer);
+    let node = node();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring_to_pod();
+    let calls = [volume.is_attached(), volume.wait(""), volume.stage(), volume.publish(POD)];
+    for call in &calls {
+        let is_alone = |found: &Counted| (found.children, found.threads) == (0, 0);
+        let found = (0..10).map(|_| counted(Path::new(DISK), &node, call)).find(is_alone);
+        let found = found.unwrap_or_else(|| panic!("{call:?} has a worker each time"));
+        let own = found.calls.len() - of_its_own(&found);
+        let mut reached = Vec::new();
+        for one in &found.calls[own..] {
+            let Some(path) = &one.path else { continue };
+            let has_no_disk = ["/proc", "/sys", "/dev"].iter().any(|root| path.starts_with(root))
+                || path.starts_with(node.own().join("run"));
+            if one.number == libc::SYS_openat2 {
+                reached.push(path.clone());
+            }
+            // What a place was reached by is in memory while it is open, and so are the folders above it.
+            let is_reached = reached.iter().any(|place| place.starts_with(path));
+            assert!(has_no_disk || is_reached, "{call:?} asks {one:?}");
+        }
+    }
+    volume.take_away();
+}
