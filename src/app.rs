@@ -57,7 +57,7 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
     let begin = Instant::now();
     if Call::is_look(word) && failpoints::stands_still_nowhere() {
         let of_the_call = subject.clone();
-        let work = || {
+        let do_it = || {
             let (reply, report) = work(word, parsed, &subject, begin);
             let write = move || report.into_iter().for_each(Report::write);
             (reply.line(), Box::new(write) as Box<dyn FnOnce()>)
@@ -66,7 +66,7 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
             let word = word.to_owned();
             move |why: &Error| write_off(&word, &of_the_call, begin, why)
         };
-        return watchdog::look(channel, &subject, work, given_up, log::onto_disk);
+        return watchdog::look(channel, &subject, do_it, given_up, log::onto_disk);
     }
     let do_it = || {
         let (reply, report) = work(word, parsed, &subject, begin);

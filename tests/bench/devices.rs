@@ -72,10 +72,11 @@ fn notice(folder: &Path, nth: u64, waiter: Waiter) -> Duration {
     let image = folder.join("noticed.img");
     fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
     let wanted = Identity::BackingFile(image.clone());
-    let devices = SysfsDevices::default();
-    let mut witness = devices.watch();
+    let mut witness = SysfsDevices::default().watch();
     let (sender, receiver) = mpsc::channel();
     let waiting = std::thread::spawn(move || {
+        // What it remembers of a moment is a thread's own.
+        let devices = SysfsDevices::default();
         sender.send(()).unwrap();
         waiter(&devices, &wanted);
         Instant::now()

@@ -528,7 +528,9 @@ pub fn without_worker(terms: Terms, files: &[RawFd], waits: Waits, first: fn()) 
                 first();
             }
             Ok(Some(mut worker)) => {
-                locks.into_iter().for_each(|lock| worker.has_lock(lock));
+                for lock in locks {
+                    worker.has_lock(lock);
+                }
                 leave(waits(Ok(worker)))
             }
             Err(error) => leave(waits(Err(error))),
