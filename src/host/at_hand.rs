@@ -6,7 +6,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstatfs, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 /// A mount or a rename anywhere on the machine can make a walk begin anew, which this one does not.
@@ -16,10 +16,14 @@ const TRIES: usize = 3;
 pub fn look_for_memory(folder: &Path) {
     if late::is_alone()
         && let Some(Ok(place)) = walk(folder, OFlags::PATH, ResolveFlags::empty())
-        && fstatfs(&place).is_ok_and(|found| found.f_type == nix::libc::TMPFS_MAGIC)
+        && is_memory(&place)
     {
         late::is_in_memory(folder);
     }
+}
+
+fn is_memory(place: impl AsFd) -> bool {
+    fstatfs(place).is_ok_and(|found| found.f_type == nix::libc::TMPFS_MAGIC)
 }
 
 /// Whether there is such a folder.
@@ -106,7 +110,14 @@ pub(super) fn read(path: &Path, most: u64) -> Option<io::Result<Vec<u8>>> {
     // One byte more than it should have: a file that has grown is another one by now.
     let mut bytes = vec![0; length + 1];
     let into = &mut [io::IoSliceMut::new(&mut bytes)];
-    let got = preadv2(&file, into, 0, ReadWriteFlags::NOWAIT).ok()?;
+    let got = match preadv2(&file, into, 0, ReadWriteFlags::NOWAIT) {
+        // A tmpfs does not know the wish, and has no disk.
+        Err(Errno::OPNOTSUPP) if is_memory(&file) => {
+            preadv2(&file, into, 0, ReadWriteFlags::empty())
+        }
+        got => got,
+    };
+    let got = got.ok()?;
     bytes.truncate(got);
     (got == length).then_some(Ok(bytes))
 }
