@@ -18,6 +18,13 @@ const ERRORS_PANIC: u16 = 3;
 const STATE_CLEAN: u16 = 0x1;
 const STATE_ERRORS: u16 = 0x2;
 
+/// How long a block is: what the kernel mounts has at most 64 KiB, and no maker makes longer ones.
+pub(in crate::model::disk::contents) fn block_size(sb: &[u8]) -> Option<u64> {
+    const LARGEST: u32 = 6;
+    let shift = le32(sb, 0x18);
+    (shift <= LARGEST).then(|| 1024 << shift)
+}
+
 /// The superblock of the ext family begins at byte 1024, whatever the block size.
 pub(in crate::model::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
     let sb = head.get(1024..2048)?;
@@ -38,13 +45,18 @@ pub(in crate::model::disk::contents) fn recognise(head: &[u8]) -> Option<Content
     if let Some(wish) = forbidden(sb) {
         return Some(Contents::Foreign(format!("an {kind} whose superblock {wish}")));
     }
+    let Some(block) = block_size(sb) else {
+        return Some(Contents::Foreign(format!(
+            "an {kind} whose superblock has a block size that no ext file system has"
+        )));
+    };
     let high = if incompat & INCOMPAT_64BIT != 0 { u64::from(le32(sb, 0x150)) << 32 } else { 0 };
     let blocks = high | u64::from(le32(sb, 0x4));
     let state = le16(sb, 0x3a);
     Some(Contents::FileSystem(FileSystem {
         kind,
         uuid: uuid_text(&sb[0x68..0x78]),
-        size: blocks.saturating_mul(1024u64.checked_shl(le32(sb, 0x18)).unwrap_or(0)),
+        size: blocks.saturating_mul(block),
         mounts: Some(le16(sb, 0x34)),
         wants_check: state & STATE_CLEAN == 0 || state & STATE_ERRORS != 0,
         asks_for_panic: le16(sb, 0x3c) == ERRORS_PANIC,

@@ -5,6 +5,7 @@
 //! told the same: there the disk is compared with what it makes now.
 
 use super::bytes::{first_not_zero, le16, le32};
+use super::ext;
 use crate::model::disk::file_system::FsType;
 use crate::model::error::Result;
 
@@ -136,12 +137,13 @@ pub struct FirstInodes {
 }
 
 impl FirstInodes {
-    /// Read from the beginning of a finished one.
+    /// Read from the beginning of a finished one; none where a superblock has a block size that no ext
+    /// file system has.
     #[must_use]
     pub fn of(head: &[u8]) -> Option<Self> {
         const FIXED_LENGTH: u16 = 128;
         let sb = head.get(1024..2048).filter(|sb| le16(sb, 0x38) == 0xef53)?;
-        let block = 1024_u64.checked_shl(le32(sb, 0x18))?;
+        let block = ext::block_size(sb)?;
         let groups = usize::try_from((u64::from(le32(sb, 0x14)) + 1) * block).ok()?;
         let table = u64::from(le32(head.get(groups..groups + 12)?, 8)) * block;
         Some(Self { table, length: u64::from(le16(sb, 0x58).max(FIXED_LENGTH)) })
@@ -242,6 +244,28 @@ mod tests {
         assert_eq!(found, Ok(None));
         disk[20000] ^= 1;
         assert_eq!(stranger(FsType::Btrfs, &disk), Some(16384));
+    }
+
+    #[test]
+    fn a_block_size_that_no_ext_has_leads_to_no_inodes() {
+        let mut head = vec![0; 68 * 1024];
+        head[1024 + 0x38..1024 + 0x3a].copy_from_slice(&[0x53, 0xef]);
+        // The first group, and in it the table's block.
+        head[1024 + 0x14..1024 + 0x18].fill(0xff);
+        for shift in [7, 21, 22, 32, 53, 54, 63, 64, u32::MAX] {
+            head[1024 + 0x18..1024 + 0x1c].copy_from_slice(&shift.to_le_bytes());
+            assert_eq!(FirstInodes::of(&head), None, "{shift}");
+        }
+        head[1024 + 0x14..1024 + 0x18].fill(0);
+        let tables = [(0, 1024), (2, 4096), (6, 65536)];
+        for (shift, block) in tables {
+            head[1024 + 0x18..1024 + 0x1c].copy_from_slice(&u32::to_le_bytes(shift));
+            let groups = usize::try_from(block).unwrap();
+            let before = head.clone();
+            head[groups + 8..groups + 12].copy_from_slice(&5_u32.to_le_bytes());
+            assert_eq!(FirstInodes::of(&head).unwrap().table, 5 * block, "{shift}");
+            head = before;
+        }
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn ext(read: &Read<'_>) -> Option<bool> {
     if le32(sb, 0x64) & METADATA_CSUM != 0 {
         return Some(!crc32c(&sb[..0x3fc]) == le32(sb, 0x3fc));
     }
-    let block = 1024u64.checked_shl(le32(sb, 0x18)).filter(|block| *block <= 65_536)?;
+    let block = super::ext::block_size(sb)?;
     let (blocks, first) = (u64::from(le32(sb, 0x4)), u64::from(le32(sb, 0x14)));
     let (per_group, inodes) = (u64::from(le32(sb, 0x20)), u64::from(le32(sb, 0x28)));
     let groups = blocks.checked_sub(first)?.div_ceil(per_group.max(1));
