@@ -11,6 +11,44 @@ fn a_newer_record_is_read_and_its_keys_survive() {
     assert_eq!(again["format"], 9);
 }
 
+/// Without `float_roundtrip` the reader is quick, and one digit off.
+#[test]
+fn a_number_under_an_unknown_key_is_written_as_it_was() {
+    for number in [
+        "0.1",
+        "-0.0",
+        "1.7976931348623157e308",
+        "5e-324",
+        "2.2250738585072014e-308",
+        "9007199254740993.0",
+        "123456789.12345678",
+        "51.24817837550540",
+        "8.98846567431158e307",
+        "0.30000000000000004",
+        "18446744073709551615",
+        "-9223372036854775808",
+    ] {
+        let text = format!(r#"{{"format":9,"volume":"v1","colour":[{number}]}}"#);
+        let record: VolumeRecord = serde_json::from_str(&text).unwrap();
+        let written = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<VolumeRecord>(&written).unwrap(), record, "{number}");
+        let of_colour = |value: &serde_json::Value| value["colour"][0].as_f64().unwrap().to_bits();
+        let read = serde_json::to_value(&record).unwrap();
+        assert_eq!(of_colour(&read), number.parse::<f64>().unwrap().to_bits(), "{number}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_fraction_under_an_unknown_key_is_kept(bits in proptest::prelude::any::<u64>()) {
+        let number = f64::from_bits(bits);
+        proptest::prop_assume!(number.is_finite());
+        let text = format!(r#"{{"volume":"v1","colour":{}}}"#, serde_json::json!(number));
+        let record: VolumeRecord = serde_json::from_str(&text).unwrap();
+        proptest::prop_assert_eq!(record.other["colour"].as_f64().unwrap().to_bits(), bits);
+    }
+}
+
 #[test]
 fn a_consumer_has_it_at_several_folders() {
     let old = r#"{"format": 1, "volume": "v1", "published": {"u-1": "/k/pods/u-1/ours/a"}}"#;
