@@ -4,6 +4,7 @@ use crate::model::cloud::attachment_state::Sharing;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
+use crate::model::secret::Secret;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -125,7 +126,8 @@ impl<'de> serde::Deserialize<'de> for Strings {
                 let mut kept = BTreeMap::new();
                 while let Some(key) = input.next_key::<String>()? {
                     if key.starts_with("kubernetes.io/secret/") {
-                        input.next_value::<serde::de::IgnoredAny>()?;
+                        // A string like each other, which is dropped: what is skipped unread need be none.
+                        input.next_value::<Secret>()?;
                     } else {
                         let value = input.next_value::<String>()?;
                         kept.insert(key, value);
@@ -194,6 +196,9 @@ mod tests {
             r#"{"volumeID":"../hunter2"}"#,
             r#"{"volumeID":"v","kubernetes.io/readwrite":"maybe"}"#,
             r#"{"volumeID":"v","share":"hunter2"}"#,
+            r#"{"volumeID":"v","kubernetes.io/secret/a":["hunter2"]}"#,
+            r#"{"volumeID":"v","kubernetes.io/secret/a":1e999}"#,
+            r#"{"volumeID":"v","kubernetes.io/secret/hunter2":"\ud800"}"#,
             r#"{"volumeID":"v","kubernetes.io/pvOrVolumeName":"a/b"}"#,
         ] {
             let error = Options::parse(text).unwrap_err();
