@@ -1,11 +1,12 @@
 //! The configuration file, read from its text: TOML, unknown keys are errors that name the line.
 
+mod toml_text;
+
 use crate::model::cloud::access::Written;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId};
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, Takeover};
-use crate::model::text::distance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -223,30 +224,14 @@ const LONGEST_DEADLINE: u64 = 86_400;
 /// kubelet stops a `waitforattach` after ten minutes; a call that dies then loses its message.
 const LONGEST_WAIT_FOR_ATTACH: u64 = 540;
 
-/// A key that there is not, with the one that was meant instead of thirty of them.
-fn with_the_near_key(message: &str) -> Option<String> {
-    let (wrong, known) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
-    let near = known.split('`').skip(1).step_by(2).min_by_key(|key| distance(wrong, key))?;
-    let most = wrong.chars().count() / 3;
-    (distance(wrong, near) <= most.clamp(1, 3))
-        .then(|| format!("there is no key `{wrong}`; did you mean `{near}`?"))
-}
-
 impl Config {
-    /// Reads the text of a configuration file; `origin` is named in errors.
+    /// Reads the text of a configuration file; `origin` is named in errors, values never are.
     pub fn parse(text: &str, origin: &str) -> Result<Self> {
         let wrong = |what: String| {
             Error::new(Kind::Config, format!("{origin}: {what}"))
                 .hint("examples/config.toml in the driver's source shows every key")
         };
-        let config: Self = toml::from_str(text).map_err(|error| {
-            let place = error.span().map(|span| {
-                let line = text[..span.start].matches('\n').count() + 1;
-                format!("line {line}: ")
-            });
-            let message = error.message().replace('\n', " ");
-            wrong(place.unwrap_or_default() + &with_the_near_key(&message).unwrap_or(message))
-        })?;
+        let config: Self = toml_text::read(text).map_err(wrong)?;
         config.check().map_err(wrong)?;
         Ok(config)
     }

@@ -17,3 +17,4 @@ pub mod report;
 pub mod secret;
 pub mod text;
 pub mod timestamp;
+pub mod yaml;

@@ -6,6 +6,7 @@
 use super::process::{self, arguments, as_it_sees, flag_of, is_roots, seen_below};
 use crate::host::{files, machine};
 use crate::model::error::errno_text;
+use crate::model::yaml;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::fmt;
@@ -102,7 +103,7 @@ impl KubeletConfiguration {
     /// What a file says takes the place of what was said before.
     fn read(&mut self, process: &Path, path: &Path) -> Result<(), String> {
         let text = as_it_sees(process, path, files::read_text).map_err(|error| errno_text(&error));
-        let read: Self = serde_saphyr::from_str(&text?).map_err(|error| error.to_string())?;
+        let read: Self = yaml::read(&text?)?;
         self.volume_plugin_dir = read.volume_plugin_dir.or(self.volume_plugin_dir.take());
         self.enable_controller_attach_detach =
             read.enable_controller_attach_detach.or(self.enable_controller_attach_detach);
@@ -340,9 +341,11 @@ mod tests {
         assert_eq!(found.root_dir, Path::new("/k"));
         assert_eq!(found.plugin_dir_from, PluginDirSource::Configuration);
         assert!(!found.is_attached_by_controller && found.doubt().is_none());
-        fs::write(&file, ": [").unwrap();
+        fs::write(&file, "staticPodURLHeader:\n  Authorization: [hunter2]\nvolumePluginDir: [")
+            .unwrap();
         let found = only(proc);
-        assert!(found.doubt().is_some());
+        let (_, why) = found.doubt().unwrap();
+        assert!(why.starts_with("line 3: ") && !why.contains("hunter2"), "{why}");
         assert_eq!(found.plugin_dir, Path::new(USUAL_PLUGIN_DIR));
         fs::write(folder.join("cmdline"), "kubelet\0--config=/none\0--volume-plugin-dir=/a/\0")
             .unwrap();

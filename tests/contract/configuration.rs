@@ -50,24 +50,27 @@ fn an_unknown_key_is_named_with_file_and_line() {
 fn a_wrong_value_is_named_with_its_key_or_line() {
     let node = Node::new();
     for (more, word) in [
-        ("[log]\nlevel = \"loud\"", "loud"),
+        ("[log]\nlevel = \"loud\"", "log.level: expected error or warn or info or debug or trace"),
         ("[log]\nmax_files = 0", "log.max_files"),
-        ("[log]\nmax_files = -1", "line"),
-        ("[guard]\nmode = \"maybe\"", "maybe"),
-        ("[heal]\nmode = \"yes\"", "yes"),
+        ("[log]\nmax_files = -1", "log.max_files: out of range"),
+        ("[guard]\nmode = \"maybe\"", "guard.mode: expected enforce or warn or off"),
+        ("[heal]\nmode = \"yes\"", "heal.mode: expected auto or report or off"),
         ("[deadline]\nmount = 0", "deadline.mount"),
-        ("[deadline]\nmount = \"5\"", "line"),
-        ("[deadline]\nmount = 1.5", "line"),
+        ("[deadline]\nmount = \"5\"", "deadline.mount: expected an integer, found a string"),
+        ("[deadline]\nmount = 1.5", "deadline.mount: expected an integer, found a float"),
         ("[deadline]\ndetach = 86401", "deadline.detach"),
         ("[deadline]\nwaitforattach = 541", "deadline.waitforattach"),
-        ("[deadline]\nattach = 99999999999999999999", "line"),
+        (
+            "[deadline]\nattach = 99999999999999999999",
+            "deadline.attach: this number has too many digits",
+        ),
     ] {
         node.configure(more);
         all_name(&node, &[word]);
     }
     for (text, word) in [
-        ("[cloud]\nkind = \"aws\"", "aws"),
-        ("[cloud]\nkind = 7", "line 2"),
+        ("[cloud]\nkind = \"aws\"", "line 2: cloud.kind: expected local or openstack"),
+        ("[cloud]\nkind = 7", "line 2: cloud.kind: expected local or openstack, found an integer"),
         ("[node]\nname = \"a/b\"", "node name"),
         ("[node]\nname = \"\"", "node name"),
         ("[cloud]\nkind = \"local\"\nkind = \"local\"", "line 3"),

@@ -36,14 +36,14 @@ fn options_of(volume: &Value) -> String {
 fn fields_of(section: &str) -> Vec<String> {
     let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
     let error = Config::parse(&format!("{header}not_a_key = 1"), "x").unwrap_err().cause;
-    let Some((_, known)) = error.split_once("unknown field `not_a_key`, expected ") else {
+    let Some((_, known)) = error.split_once("there is no key `not_a_key`; there are ") else {
         return Vec::new();
     };
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// All keys below a section, in full.
-fn keys_below(section: &str) -> Vec<String> {
+pub fn keys_below(section: &str) -> Vec<String> {
     let full = |name: String| if section.is_empty() { name } else { format!("{section}.{name}") };
     let mut all = Vec::new();
     for key in fields_of(section).into_iter().map(full) {

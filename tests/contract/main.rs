@@ -60,5 +60,6 @@ mod roll_out;
 mod secrets;
 mod streams;
 mod terminals;
+mod values_told;
 mod verbs;
 mod walks;

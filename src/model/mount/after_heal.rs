@@ -48,12 +48,12 @@ impl TryFrom<String> for After {
             let all: Vec<_> = WAKEUPS.iter().map(|(known, _)| *known).collect();
             return found
                 .map(|(_, wakeup)| Self::Signal(*wakeup))
-                .ok_or_else(|| format!("{name:?} is none of the signals {}", all.join(", ")));
+                .ok_or_else(|| format!("it names none of the signals {}", all.join(", ")));
         }
         if text.starts_with('/') {
             return Ok(Self::Hook(PathBuf::from(text)));
         }
-        Err(format!("{text:?} is neither signal:NAME nor the full path of a program"))
+        Err("it is neither signal:NAME nor the full path of a program".to_owned())
     }
 }
 

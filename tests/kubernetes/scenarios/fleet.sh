@@ -103,7 +103,7 @@ wrong_from_the_first() {
         expect 'roll-out --dry-run: a first node, then the other' 10 roll_out_says 0 '^node-b$' --dry-run
         expect '... and no node has a pod of it' 1 has_pods ''
         expect 'a wrong configuration: roll-out stops at the first node' 1 roll_out_says 1 'stopped at node-a: its installation'
-        expect '... and says what was refused there' 1 was_told 'invalid type: string "many"'
+        expect '... and says what was refused there' 1 was_told 'log.max_files: expected an integer, found a string'
     else
         apply_overlay openstack
         expect 'node-a has a pod of it' 30 is_pod_on node-a "$(pod_uid_on node-a)"
@@ -149,7 +149,7 @@ wrong_configuration() {
     configured 's/^max_files = .*/max_files = "many"/'
     apply_overlay
     expect 'an upgrade that is refused: roll-out stops at the first node' 1 roll_out_says 1 'stopped at node-a: its installation'
-    expect '... and says what was refused there' 1 was_told 'invalid type: string "many"'
+    expect '... and says what was refused there' 1 was_told 'log.max_files: expected an integer, found a string'
     expect 'node-b has its pod of before' 1 is_pod_on node-b "$before"
     expect 'both have the driver of the image' 1 is_installed
     expect '... and the configuration of before' 1 grep -q '^max_files = 16' "$driver_config"

@@ -4,6 +4,7 @@
 use super::Written;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;
+use crate::model::yaml;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
@@ -106,12 +107,8 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// Where it is wrong, and none of its words: they may be secret.
 fn read(text: &str, origin: &str) -> Result<Value> {
-    serde_saphyr::from_str(text).map_err(|error| {
-        let place = error.location().map(|at| format!("line {}: ", at.line()));
-        wrong(origin, &format!("{}it is no YAML that can be read", place.unwrap_or_default()))
-    })
+    yaml::read(text).map_err(|what| wrong(origin, &what))
 }
 
 fn merge(into: &mut Value, from: Value) {

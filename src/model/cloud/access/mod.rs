@@ -298,9 +298,9 @@ impl Written {
         let wrong = |what: &str| Error::new(Kind::Config, format!("{origin}: {what}"));
         let auth_url = self.auth_url.as_deref().ok_or_else(|| wrong("it names no auth_url"))?;
         Ok(Access {
-            auth_url: versioned(auth_url).map_err(|what| wrong(&what))?,
+            auth_url: versioned(auth_url).map_err(&wrong)?,
             login: self.login().map_err(&wrong)?,
-            interface: interface(self.interface.as_deref()).map_err(|what| wrong(&what))?,
+            interface: interface(self.interface.as_deref()).map_err(&wrong)?,
             region: self.region,
             ca_file: self.ca_file,
             insecure: self.insecure.unwrap_or(false),
@@ -388,11 +388,11 @@ fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
 }
 
 /// The address with `/v3` at its end, however it was written.
-fn versioned(auth_url: &str) -> std::result::Result<String, String> {
+fn versioned(auth_url: &str) -> std::result::Result<String, &'static str> {
     let bare = auth_url.trim().trim_end_matches('/');
     if !is_http(bare) {
         // It is not quoted: a password may stand in it.
-        return Err("auth_url is no http address".to_owned());
+        return Err("auth_url is no http address");
     }
     let root = bare.strip_suffix("/v3").or_else(|| bare.strip_suffix("/v2.0")).unwrap_or(bare);
     Ok(format!("{root}/v3"))
@@ -445,10 +445,10 @@ impl Timeouts {
 }
 
 /// `publicURL` is the old way to write `public`.
-fn interface(word: Option<&str>) -> std::result::Result<Interface, String> {
+fn interface(word: Option<&str>) -> std::result::Result<Interface, &'static str> {
     let Some(word) = word else { return Ok(Interface::Public) };
     let bare = word.to_lowercase();
     let all = [Interface::Public, Interface::Internal, Interface::Admin];
     let known = all.into_iter().find(|one| one.word() == bare.trim_end_matches("url"));
-    known.ok_or_else(|| format!("interface {word:?} is neither public, internal nor admin"))
+    known.ok_or("interface is neither public, internal nor admin")
 }
