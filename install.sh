@@ -64,6 +64,9 @@ disk: a FlexVolume driver for cloud block disks
                             the page of disk report, of the incident too, in a real browser
   ./install.sh test fuzz [--minutes N | --seconds N] [PARSER...]
                             garbage for each parser, guided by the code that it reaches
+  sudo ./install.sh test mutants [--ring unit|root] [--diff [REV]] [--minutes N] [FILE...]
+                            changes guard, heal, formatting and names in some two thousand places,
+                            one at a time, and says which test catches it; only what differs from REV
   sudo ./install.sh test surroundings [TEST...]
                             full, hanging and missing folders; thousands of mounts, processes, disks
   sudo ./install.sh bench [--long] [--brief] [--plots] [--before FILE] [GROUP...]

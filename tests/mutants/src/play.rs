@@ -1,0 +1,329 @@
+//! Runs tests with one mutant or none. What reaches which mutant is seen in a run without any; then a mutant is played
+//! against what reaches it alone.
+
+use crate::listed::Mutant;
+use crate::sandbox;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A program of tests.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Program {
+    pub ring: String,
+    pub path: PathBuf,
+    /// Of what is run with it too.
+    pub version: String,
+}
+
+/// A test, as it was without a mutant.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Reach {
+    pub ring: String,
+    pub test: String,
+    pub passed: bool,
+    pub milliseconds: u64,
+    pub mutants: Vec<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// By this ring's test.
+    Caught {
+        ring: String,
+        test: String,
+    },
+    Survived {
+        tests: usize,
+        of: usize,
+    },
+}
+
+#[derive(Debug)]
+pub struct Player {
+    pub tree: PathBuf,
+    pub scratch: PathBuf,
+    pub in_namespaces: bool,
+}
+
+enum Ended {
+    Passed,
+    /// The tests that failed; none if the program itself died.
+    Failed(Vec<String>),
+    Late,
+}
+
+/// So many tests of a ring for one mutant at once.
+const AT_ONCE: usize = 3;
+
+const VARIABLE: &str = "INCLOUD_DISK_MUTANT";
+const REACHED: &str = "INCLOUD_DISK_MUTANT_REACHED";
+const PROCESSES: &str = "INCLOUD_DISK_MUTANT_PROCESSES";
+
+pub fn tests_of(program: &Program) -> Result<Vec<String>, String> {
+    let output = Command::new(&program.path).args(["--list", "--format", "terse"]).output();
+    let output = output.map_err(|error| format!("{}: {error}", program.path.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+impl Player {
+    fn command(&self, program: &Program) -> Command {
+        let mut command = Command::new(&program.path);
+        command
+            .current_dir(&self.tree)
+            .env("CARGO_MANIFEST_DIR", &self.tree)
+            .env("TMPDIR", &self.scratch);
+        command.env_remove(VARIABLE).env_remove(REACHED).stdin(Stdio::null());
+        if self.in_namespaces
+            && let Ok(link) = fs::read_link("/proc/self/ns/pid")
+            && let Some(number) =
+                link.to_string_lossy().strip_prefix("pid:[").and_then(|rest| rest.strip_suffix(']'))
+        {
+            command.env(PROCESSES, number);
+        }
+        command
+    }
+
+    /// Runs these tests of a program.
+    fn run(&self, mut command: Command, tests: &[&str], limit: Duration) -> Result<Ended, String> {
+        let told = self.scratch.join("told");
+        let file = File::create(&told).map_err(|error| format!("{}: {error}", told.display()))?;
+        let errors = file.try_clone().map_err(|error| error.to_string())?;
+        command.arg("--exact").args(tests).stdout(file).stderr(errors);
+        let mut child = sandbox::spawn(command).map_err(|error| format!("run tests: {error}"))?;
+        let end = Instant::now() + limit;
+        let mut pause = Duration::from_millis(1);
+        let status: Option<ExitStatus> = loop {
+            if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+                break Some(status);
+            }
+            if Instant::now() > end {
+                break None;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        };
+        sandbox::end(&mut child);
+        if self.in_namespaces {
+            sandbox::clean(&self.scratch);
+        }
+        let Some(status) = status else { return Ok(Ended::Late) };
+        let text = String::from_utf8_lossy(&fs::read(&told).unwrap_or_default()).into_owned();
+        let failed: Vec<String> = text
+            .lines()
+            .filter_map(|line| {
+                Some(line.split_once("test ")?.1.strip_suffix(" ... FAILED")?.to_owned())
+            })
+            .filter(|name| tests.contains(&name.as_str()))
+            .collect();
+        // With one thread what a test prints stands between.
+        let listed = || {
+            let after = text.rsplit_once("\nfailures:\n").map_or("", |(_, after)| after);
+            after
+                .lines()
+                .map(|line| line.trim().to_owned())
+                .filter(|name| tests.contains(&name.as_str()))
+                .collect()
+        };
+        Ok(if status.success() {
+            Ended::Passed
+        } else {
+            Ended::Failed(if failed.is_empty() { listed() } else { failed })
+        })
+    }
+
+    /// One test without a mutant, and which mutants it reaches.
+    pub fn reach(&self, program: &Program, test: &str, mutants: u32) -> Result<Reach, String> {
+        let path = self.scratch.join("reached");
+        fs::write(&path, vec![0_u8; mutants as usize + 1]).map_err(|error| error.to_string())?;
+        // Also for what a test starts as another user.
+        sandbox::open_to_all(&path);
+        let mut command = self.command(program);
+        command.env(REACHED, &path);
+        let begin = Instant::now();
+        let ended = self.run(command, &[test], Duration::from_mins(5))?;
+        let took = begin.elapsed();
+        let bytes = fs::read(&path).unwrap_or_default();
+        let reached =
+            (1..=mutants).filter(|number| bytes.get(*number as usize) == Some(&1)).collect();
+        Ok(Reach {
+            ring: program.ring.clone(),
+            test: test.to_owned(),
+            passed: matches!(ended, Ended::Passed),
+            milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            mutants: reached,
+        })
+    }
+
+    /// Plays a mutant against tests of one program, in this order, so many at once.
+    fn play_program(
+        &self,
+        program: &Program,
+        mutant: u32,
+        tests: &[&Reach],
+        at_once: &[usize],
+        order: &mut Order,
+        file: &str,
+    ) -> Result<(usize, Option<String>), String> {
+        let mut played = 0;
+        let mut step = 0;
+        while played < tests.len() {
+            let some = at_once.get(step).or(at_once.last()).copied().unwrap_or(1);
+            step += 1;
+            let chunk = &tests[played..tests.len().min(played + some)];
+            let names: Vec<&str> = chunk.iter().map(|one| one.test.as_str()).collect();
+            let took = chunk.iter().map(|one| one.milliseconds).sum::<u64>();
+            let limit = Duration::from_secs(30) + Duration::from_millis(took * 5);
+            let run = |names: &[&str]| {
+                let mut command = self.command(program);
+                command.env(VARIABLE, mutant.to_string());
+                if program.ring != "lib" {
+                    command.args(["--test-threads", "3"]);
+                }
+                self.run(command, names, limit)
+            };
+            match run(&names)? {
+                Ended::Passed => {}
+                Ended::Late => return Ok((played, Some(format!("{} (no end)", names.join(" "))))),
+                Ended::Failed(failed) if program.ring == "lib" => {
+                    let test = failed
+                        .first()
+                        .cloned()
+                        .unwrap_or_else(|| format!("{} (died)", names.join(" ")));
+                    order.caught(file, &test);
+                    return Ok((played, Some(test)));
+                }
+                Ended::Failed(failed) => {
+                    // On a crowded machine a test fails that waits too long: what is caught is caught again, alone.
+                    let failed = if failed.is_empty() {
+                        names.iter().map(|name| (*name).to_owned()).collect()
+                    } else {
+                        failed
+                    };
+                    for test in failed.iter().take(3) {
+                        if !matches!(run(&[test.as_str()])?, Ended::Passed) {
+                            order.caught(file, test);
+                            return Ok((played, Some(test.clone())));
+                        }
+                    }
+                }
+            }
+            played += chunk.len();
+        }
+        Ok((played, None))
+    }
+
+    /// Plays a mutant against all tests that reach it, for so long at most.
+    pub fn play(
+        &self,
+        programs: &[Program],
+        mutant: &Mutant,
+        reaching: &BTreeMap<u32, Vec<&Reach>>,
+        order: &mut Order,
+        at_most: Duration,
+    ) -> Result<Outcome, String> {
+        let empty = Vec::new();
+        let all = reaching.get(&mutant.number).unwrap_or(&empty);
+        let begin = Instant::now();
+        let mut played = 0;
+        for program in programs {
+            let mut tests: Vec<&Reach> =
+                all.iter().copied().filter(|one| one.ring == program.ring).collect();
+            order.sort(&mut tests, &mutant.file);
+            if program.ring == "lib" {
+                let (some, caught) = self.play_program(
+                    program,
+                    mutant.number,
+                    &tests,
+                    &[6, 24, 100_000],
+                    order,
+                    &mutant.file,
+                )?;
+                played += some;
+                if let Some(test) = caught {
+                    return Ok(Outcome::Caught { ring: program.ring.clone(), test });
+                }
+                continue;
+            }
+            for chunk in tests.chunks(AT_ONCE) {
+                if begin.elapsed() > at_most {
+                    break;
+                }
+                let (some, caught) = self.play_program(
+                    program,
+                    mutant.number,
+                    chunk,
+                    &[AT_ONCE],
+                    order,
+                    &mutant.file,
+                )?;
+                played += some;
+                if let Some(test) = caught {
+                    return Ok(Outcome::Caught { ring: program.ring.clone(), test });
+                }
+            }
+        }
+        Ok(Outcome::Survived { tests: played, of: all.len() })
+    }
+}
+
+/// Which tests are tried first: those that caught others of the file, then those of its module, then those that reach
+/// the fewest.
+#[derive(Debug, Default)]
+pub struct Order {
+    by_file: HashMap<String, HashMap<String, usize>>,
+}
+
+impl Order {
+    pub fn caught(&mut self, file: &str, test: &str) {
+        *self.by_file.entry(file.to_owned()).or_default().entry(test.to_owned()).or_default() += 1;
+    }
+
+    fn sort(&self, tests: &mut [&Reach], file: &str) {
+        let module = file
+            .trim_start_matches("src/")
+            .trim_end_matches(".rs")
+            .trim_end_matches("/mod")
+            .replace('/', "::");
+        let caught = self.by_file.get(file);
+        tests.sort_by_key(|one| {
+            let times = caught.and_then(|tests| tests.get(&one.test)).copied().unwrap_or(0);
+            (
+                std::cmp::Reverse(times),
+                !one.test.starts_with(&module),
+                one.mutants.len(),
+                one.milliseconds,
+            )
+        });
+    }
+}
+
+/// Adds a line to a file.
+pub fn append(path: &Path, value: &impl Serialize) -> Result<(), String> {
+    let mut line = serde_json::to_vec(value).map_err(|error| error.to_string())?;
+    line.push(b'\n');
+    let file = File::options().create(true).append(true).open(path);
+    file.and_then(|mut file| file.write_all(&line))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// All whole lines of files whose names begin so.
+pub fn lines<T: for<'a> Deserialize<'a>>(folder: &Path, begin: &str) -> Vec<T> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin))
+    });
+    paths.sort();
+    let texts = paths.iter().map(|path| fs::read_to_string(path).unwrap_or_default());
+    texts
+        .flat_map(|text| {
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<T>>()
+        })
+        .collect()
+}

@@ -1,0 +1,133 @@
+//! The rooms whose mutants are played, and the tests that are about each.
+
+/// A room: its files, and what the names of its tests begin with in each ring.
+#[derive(Debug)]
+pub struct Room {
+    pub name: &'static str,
+    /// Files, or folders with a slash behind them.
+    pub files: &'static [&'static str],
+    pub tests: &'static [(&'static str, &'static [&'static str])],
+}
+
+pub const ROOMS: [Room; 4] = [
+    Room {
+        name: "guard",
+        files: &["src/driver/guard/"],
+        tests: &[
+            (
+                "root",
+                &[
+                    "guard::",
+                    "refusals::",
+                    "ways_out::",
+                    "ownership::",
+                    "letting_go::",
+                    "leftovers::",
+                    "flush_first::",
+                    "give_up::",
+                    "exclusive_open::",
+                    "foreign::",
+                    "unmount::",
+                    "lost_writes::",
+                    "going_namespaces::",
+                ],
+            ),
+            ("cloud", &["marks::"]),
+            ("contract", &["covered::", "last_word::"]),
+        ],
+    },
+    Room {
+        name: "heal",
+        files: &["src/driver/heal/", "src/host/remount/"],
+        tests: &[(
+            "root",
+            &[
+                "heal::",
+                "half_done_heals::",
+                "killed_heal::",
+                "switch::",
+                "adoption::",
+                "staleness::",
+                "pull::",
+                "yank::",
+                "tend::",
+                "aftercare::",
+                "stories::",
+                "long_checks::",
+                "old_kernel::",
+            ],
+        )],
+    },
+    Room {
+        name: "formatting",
+        files: &[
+            "src/model/disk/formatting.rs",
+            "src/model/disk/contents/",
+            "src/host/filesystems/blank.rs",
+            "src/host/filesystems/leftover.rs",
+            "src/host/filesystems/make.rs",
+            "src/host/filesystems/mod.rs",
+            "src/driver/mount/format.rs",
+            "src/driver/mount/format_consent.rs",
+        ],
+        tests: &[
+            (
+                "root",
+                &[
+                    "blank::",
+                    "formats::",
+                    "mkfs::",
+                    "mkfs_leftovers::",
+                    "signatures::",
+                    "format_verb::",
+                    "corpus::",
+                    "second_opinions::",
+                    "unreadable::",
+                    "wishes::",
+                ],
+            ),
+            ("cloud", &["formats::"]),
+        ],
+    },
+    Room {
+        name: "names",
+        files: &["src/model/ids.rs", "src/model/known_volume.rs", "src/driver/lookup/"],
+        tests: &[
+            (
+                "root",
+                &[
+                    "identity::",
+                    "letters::",
+                    "misleading_names::",
+                    "life::",
+                    "nodes::",
+                    "records::",
+                    "covered::",
+                ],
+            ),
+            ("cloud", &["names::", "attach::", "disagreement::"]),
+            ("contract", &["names::", "misleading_names::", "identity::", "attach::"]),
+        ],
+    },
+];
+
+impl Room {
+    pub fn has(&self, file: &str) -> bool {
+        self.files
+            .iter()
+            .any(|one| if one.ends_with('/') { file.starts_with(one) } else { file == *one })
+    }
+}
+
+/// The room that a file is in.
+pub fn room_of(file: &str) -> Option<&'static Room> {
+    ROOMS.iter().find(|room| room.has(file))
+}
+
+/// Whether a file or folder has mutants that are played.
+pub fn may_have(path: &str) -> bool {
+    let within = |one: &str| {
+        path.starts_with(one) || (one.ends_with('/') && one.starts_with(path)) || one == path
+    };
+    ROOMS.iter().flat_map(|room| room.files).any(|one| within(one))
+}
