@@ -175,6 +175,40 @@ mod tests {
         assert!(!is_uuid("6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4eg"));
     }
 
+    #[test]
+    fn a_name_is_its_id_only_where_both_read_the_same() {
+        let id = VolumeId::parse("vol-1").unwrap();
+        assert!(VolumeName::parse("vol-1").unwrap().is(&id));
+        assert!(!VolumeName::parse("vol-10").unwrap().is(&id));
+    }
+
+    /// What is taken for a UUID speaks for the volume of that id: too little and too much are both wrong.
+    #[test]
+    fn an_id_is_seen_wherever_it_stands() {
+        for text in [
+            "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5",
+            "6f1c2d3e-4a5b-4c6d-8",
+            "scsi-0QEMU_6f1c2d3e-4a5b-4c6d-8",
+            "6F1C2D3E4A5B4C6D8E7F90A1B2C3D4E5",
+            "x6f1c2d3e4a5b4c6d8e7f90a1b2c3d4e5x",
+        ] {
+            assert!(shows_a_uuid(text), "{text}");
+        }
+        for text in [
+            "",
+            "loop3",
+            "6f1c2d3e-4a5b-4c6d-",
+            "6f1c2d3e-4a5b-4c6d08",
+            "6f1c2d3e-4a5b04c6d-8",
+            "6f1c2d3e04a5b-4c6d-8",
+            "6f1c2d3e-4a5b-4c6d-g",
+            "6f1c2d3e4a5b4c6d8e7f90a1b2c3d4e",
+            "6f1c2d3e4a5b4c6d8e7f-90a1b2c3d4e",
+        ] {
+            assert!(!shows_a_uuid(text), "{text}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn what_parses_is_one_path_segment(text in ".*") {

@@ -45,3 +45,33 @@ impl TimeShares {
         if is_others && self.is_on_the_way { limit.at_most(OTHERS_ON_THE_WAY) } else { limit }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nearly that long: what has passed since is less than a second.
+    fn is_about(deadline: Deadline, seconds: u64) -> bool {
+        let left = deadline.remaining();
+        left <= Duration::from_secs(seconds) && left > Duration::from_secs(seconds - 1)
+    }
+
+    #[test]
+    fn a_heal_on_the_way_of_a_call_takes_half_and_keeps_others_short() {
+        let shares = TimeShares::of(Deadline::after(Duration::from_secs(200)), true);
+        assert!(is_about(shares.until, 100));
+        assert_eq!([0, 1, 2].map(|kind| shares.of_one(kind)), EACH);
+        assert!(is_about(shares.of_kind(0), 60));
+        assert!(is_about(shares.of_kind(1), 60));
+        assert!(is_about(shares.of_kind(2), 5), "those who are no pods");
+    }
+
+    #[test]
+    fn a_heal_for_its_own_sake_has_more() {
+        let shares = TimeShares::of(Deadline::after(Duration::from_secs(200)), false);
+        assert!(is_about(shares.until, 150));
+        assert_eq!([0, 1, 2].map(|kind| shares.of_one(kind).as_secs()), [30, 9, 6]);
+        assert!(is_about(shares.of_kind(0), 90));
+        assert!(is_about(shares.of_kind(2), 135), "those who are no pods");
+    }
+}

@@ -252,8 +252,40 @@ mod tests {
         assert!(places.len() < 8192, "{}", places.len());
     }
 
+    /// Worked out by hand: a disk of 26,214,403 blocks, which no number of groups divides.
+    #[test]
+    fn the_groups_of_an_xfs_are_among_the_places() {
+        let places = copies(100 * GIB + 3 * BLOCK);
+        let groups_of = [(13_107_201, 1), (13_107_202, 1), (6_553_600, 3), (6_553_601, 3)];
+        for (blocks, last) in groups_of.into_iter().chain([(819_200, 31), (819_201, 31)]) {
+            assert!(places.contains(&(blocks * BLOCK, BLOCK)), "{blocks}");
+            assert!(places.contains(&(last * blocks * BLOCK, BLOCK)), "{last} times {blocks}");
+        }
+        // In a partition with a MiB before it and one behind it, which has 26,213,891 blocks.
+        for blocks in [6_553_472, 6_553_473] {
+            assert!(places.contains(&(MIB + blocks * BLOCK, BLOCK)), "{blocks}");
+            assert!(places.contains(&(MIB + 3 * blocks * BLOCK, BLOCK)), "3 times {blocks}");
+        }
+        // A group is at most a TiB less one block.
+        let places = copies(3 * TIB);
+        for group in 1..=3 {
+            let at = group * (TIB - BLOCK);
+            assert!(at + 2 * BLOCK > 3 * TIB || places.contains(&(at, 2 * BLOCK)), "{group}");
+        }
+    }
+
+    #[test]
+    fn the_old_ends_of_a_disk_that_grew_are_among_the_places() {
+        let places = copies(3 * TIB);
+        for gib in [1, 2, 50, 1024, 1110, 3010] {
+            assert!(places.contains(&(gib * GIB - 64 * KIB, BLOCK)), "{gib} GiB: a RAID");
+            assert!(places.contains(&(gib * GIB - 12 * KIB, 12 * KIB)), "{gib} GiB: a GPT");
+        }
+    }
+
     #[test]
     fn every_stretch_gets_a_place_of_its_own() {
+        assert!(stretches(GIB) >= 16_383, "{}", stretches(GIB));
         for size in [GIB, 100 * GIB, TIB] {
             let dice: Vec<u64> = (0..stretches(size) as u64).map(|n| n * 7919).collect();
             let all: Vec<_> = random(size, &dice).collect();

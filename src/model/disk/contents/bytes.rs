@@ -39,3 +39,32 @@ pub fn uuid_text(bytes: &[u8]) -> String {
     let digits = digits_of(bytes);
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_read_as_it_is_written() {
+        let text = "00112233-4455-6677-8899-aabbccddeeff";
+        let bytes = std::array::from_fn(|n| u8::try_from(n * 0x11).unwrap_or(0));
+        assert_eq!(uuid_bytes(text), Some(bytes));
+        assert_eq!(uuid_bytes(&text.to_uppercase()), Some(bytes));
+        assert_eq!(uuid_text(&bytes), text);
+        for other in ["", "0011", "00112233-4455-6677-8899-aabbccddeefg", &format!("{text}0")] {
+            assert_eq!(uuid_bytes(other), None, "{other}");
+        }
+        // As many bytes as a UUID has digits, and not all of them are of ASCII.
+        assert_eq!(uuid_bytes("0011223344556677889äabbccddeefff"), None);
+    }
+
+    #[test]
+    fn the_first_byte_that_is_not_zero_is_found_in_any_block() {
+        let mut bytes = vec![0; 3 * 4096 + 5];
+        assert_eq!(first_not_zero(&bytes), None);
+        for at in [3 * 4096 + 4, 2 * 4096, 4097, 4095, 0] {
+            bytes[at] = 1;
+            assert_eq!(first_not_zero(&bytes), Some(at));
+        }
+    }
+}

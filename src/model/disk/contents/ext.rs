@@ -86,3 +86,81 @@ fn forbidden(sb: &[u8]) -> Option<String> {
         error.cause
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ext4 with a journal, finished and clean, of 1,000 blocks of 4 KiB; and what is different in it.
+    fn disk(changes: &[(usize, &[u8])]) -> Vec<u8> {
+        let mut disk = vec![0; 4096];
+        let usual: [(usize, &[u8]); 8] = [
+            (0x4, &1000_u32.to_le_bytes()),
+            (0x18, &2_u32.to_le_bytes()),
+            (0x2c, &1_u32.to_le_bytes()),
+            (0x34, &7_u16.to_le_bytes()),
+            (0x38, &[0x53, 0xef]),
+            (0x3a, &STATE_CLEAN.to_le_bytes()),
+            (0x5c, &COMPAT_JOURNAL.to_le_bytes()),
+            (0x60, &0x40_u32.to_le_bytes()),
+        ];
+        for (at, bytes) in usual.iter().chain(changes) {
+            disk[1024 + at..][..bytes.len()].copy_from_slice(bytes);
+        }
+        disk
+    }
+
+    fn file_system(changes: &[(usize, &[u8])]) -> FileSystem {
+        match recognise(&disk(changes)) {
+            Some(Contents::FileSystem(found)) => found,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn foreign(changes: &[(usize, &[u8])]) -> String {
+        match recognise(&disk(changes)) {
+            Some(Contents::Foreign(what)) => what,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_superblock_says_which_kind_it_is_and_how_large() {
+        let usual = file_system(&[]);
+        assert_eq!((usual.kind, usual.size, usual.mounts), (FsType::Ext4, 4_096_000, Some(7)));
+        assert_eq!(usual.maker, Maker::Finished);
+        // Any one mark of ext4 is enough, of either set.
+        let none: (usize, &[u8]) = (0x60, &[0; 4]);
+        assert_eq!(file_system(&[(0x60, &0x200_u32.to_le_bytes())]).kind, FsType::Ext4);
+        assert_eq!(file_system(&[none, (0x64, &0x400_u32.to_le_bytes())]).kind, FsType::Ext4);
+        // Marks that older ones have as well: filetype, sparse_super, large_file.
+        assert_eq!(file_system(&[(0x60, &[2, 0]), (0x64, &[3, 0])]).kind, FsType::Ext3);
+        assert!(foreign(&[none, (0x5c, &[0x38, 0])]).contains("ext2"));
+        assert!(foreign(&[(0x60, &[8, 0])]).contains("external journal"));
+        assert_eq!(recognise(&disk(&[(0x38, &[0x53, 0xee])])), None);
+        // The upper half of the number of blocks counts only where the superblock says that it has one.
+        let high: (usize, &[u8]) = (0x150, &[1, 0, 0, 0]);
+        assert_eq!(file_system(&[high]).size, 4_096_000);
+        let both = file_system(&[high, (0x60, &0xc0_u32.to_le_bytes())]);
+        assert_eq!(both.size, ((1 << 32) + 1000) * 4096);
+    }
+
+    #[test]
+    fn a_superblock_says_how_it_was_left() {
+        let state = |state: u16| file_system(&[(0x3a, &state.to_le_bytes())]).wants_check;
+        assert_eq!([0, 1, 2, 3, 4, 5].map(state), [true, false, true, true, true, false]);
+        assert!(!file_system(&[]).asks_for_panic);
+        assert!(file_system(&[(0x3c, &[3, 0])]).asks_for_panic);
+        assert_eq!(file_system(&[(0x2c, &[0; 4])]).maker, Maker::Unknown);
+    }
+
+    #[test]
+    fn what_a_superblock_may_not_ask_for_makes_it_a_stranger() {
+        let elsewhere: (usize, &[u8]) = (0xe4, &[1, 8, 0, 0]);
+        assert!(foreign(&[elsewhere]).contains("journal on another device"));
+        // Without a journal nothing is read from that device.
+        assert_eq!(file_system(&[elsewhere, (0x5c, &[0; 4])]).kind, FsType::Ext4);
+        assert!(foreign(&[(0x200, b"journal_path=/dev/vda")]).contains("no volume may have"));
+        assert_eq!(file_system(&[(0x200, b"noatime\0journal_path=/dev/vda")]).kind, FsType::Ext4);
+    }
+}

@@ -88,4 +88,15 @@ mod tests {
         }
         assert_eq!(stretches(&of_marks(GIB)).len(), 2, "a disk's two ends");
     }
+
+    /// In the last whole 64 KiB but one, as the kernel's own code for it counts.
+    #[test]
+    fn an_old_raid_has_its_mark_before_the_last_64_kib() {
+        let small = [(0, None), (63 * KIB, None), (64 * KIB, Some(0)), (127 * KIB, Some(0))];
+        let large = [(128 * KIB, Some(64 * KIB)), (GIB + 512, Some(GIB - 64 * KIB))];
+        for (size, place) in small.into_iter().chain(large) {
+            assert_eq!(old_raid(size), place, "{size}");
+        }
+        assert!(of_marks(GIB).contains(&(GIB - 64 * KIB, BLOCK)));
+    }
 }
