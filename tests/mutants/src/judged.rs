@@ -8,6 +8,9 @@ pub const PAGE: &str = "docs/mutants.md";
 /// Mutants that no unit test catches, but one of a ring.
 pub const BY_RINGS: &str = "tests/mutants/caught_by_rings";
 
+/// Mutants that survived when they were last played, and are not judged yet. A new one fails.
+pub const NOT_JUDGED: &str = "tests/mutants/not_judged";
+
 /// A reason for each mutant's key: the rows of the page that begin with a file, `| file | function | what | reason |`.
 pub fn reasons(tree: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(tree.join(PAGE)).unwrap_or_default();
@@ -38,12 +41,14 @@ pub fn row(file: &str, function: &str, key: &str) -> String {
     format!("| `{file}` | `{}` | `{}` | |", function.replace('|', "\\|"), what.replace('|', "\\|"))
 }
 
-pub fn by_rings(tree: &Path) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(tree.join(BY_RINGS)).unwrap_or_default();
+/// The keys in a file of this folder, one in a line.
+pub fn keys(tree: &Path, file: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(tree.join(file)).unwrap_or_default();
     text.lines().map(str::to_owned).filter(|line| !line.is_empty()).collect()
 }
 
-pub fn keep_by_rings(tree: &Path, keys: &BTreeSet<String>) -> Result<(), String> {
-    let text: String = keys.iter().map(|key| format!("{key}\n")).collect();
-    std::fs::write(tree.join(BY_RINGS), text).map_err(|error| format!("{BY_RINGS}: {error}"))
+pub fn keep(tree: &Path, file: &str, keys: &BTreeSet<String>) -> Result<(), String> {
+    let lines: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let text = if lines.is_empty() { String::new() } else { lines.join("\n") + "\n" };
+    std::fs::write(tree.join(file), text).map_err(|error| format!("{file}: {error}"))
 }

@@ -362,6 +362,7 @@ fn reach(
         .map(|room| room.name)
         .collect();
     let count = u32::try_from(plan.mutants.len()).unwrap_or(u32::MAX);
+    let shards = shards(if in_rings { "rings" } else { "unit" });
     for program in programs {
         let begins: Vec<&str> = rooms::ROOMS
             .iter()
@@ -374,19 +375,20 @@ fn reach(
         let tests = tests
             .into_iter()
             .filter(|test| !in_rings || begins.iter().any(|begin| test.starts_with(begin)));
-        let tests: Vec<String> =
-            tests.filter(|test| !have.contains(&(program.ring.clone(), test.clone()))).collect();
+        // Divided before what is there already is passed over: the other shards write meanwhile.
+        let tests = tests
+            .skip(place)
+            .step_by(shards)
+            .filter(|test| !have.contains(&(program.ring.clone(), test.clone())));
         let file = work
             .join("results")
             .join(format!("reach-{}-{}-{place}.jsonl", program.ring, program.version));
-        for test in
-            tests.iter().skip(place).step_by(if in_rings { SHARDS_OF_RINGS } else { SHARDS })
-        {
+        for test in tests {
             if plan.until.is_some_and(|until| seconds() > until) {
                 println!("time is over: not all tests were looked at");
                 return Ok(());
             }
-            let reach = player.reach(program, test, count)?;
+            let reach = player.reach(program, &test, count)?;
             if !reach.passed {
                 println!("{} {test} fails without a mutant: it is left out", program.ring);
             }
@@ -424,6 +426,8 @@ fn play_all(
             order.caught(one.key.split(": ").next().unwrap_or_default(), test);
         }
     }
+    // Divided before what was played is passed over: the other shards write meanwhile.
+    let shards = shards(if in_rings { "rings" } else { "unit" });
     let todo = plan
         .mutants
         .iter()
@@ -432,8 +436,8 @@ fn play_all(
         .filter(|one| !matches!(by_units.get(&one.key), Some(Outcome::Caught { .. })))
         .collect();
     let todo: Vec<&Mutant> = todo.into_iter().filter(|one| plan.plays(&one.file)).collect();
-    let mine: Vec<&&Mutant> =
-        todo.iter().skip(place).step_by(if in_rings { SHARDS_OF_RINGS } else { SHARDS }).collect();
+    let mine: Vec<&Mutant> =
+        todo.into_iter().filter(|one| one.number as usize % shards == place).collect();
     for (nth, mutant) in mine.iter().enumerate() {
         if plan.until.is_some_and(|until| seconds() > until) {
             return Ok(());
@@ -467,7 +471,8 @@ fn play_all(
 fn tell(wishes: &Wishes, plan: &Plan) -> Result<bool, String> {
     let (units, rings) = (known(&wishes.work, plan, false), known(&wishes.work, plan, true));
     let reasons = judged::reasons(&wishes.from);
-    let mut by_rings = judged::by_rings(&wishes.from);
+    let mut by_rings = judged::keys(&wishes.from, judged::BY_RINGS);
+    let mut not_judged = judged::keys(&wishes.from, judged::NOT_JUDGED);
     let mut rows: BTreeMap<&str, [usize; 8]> = BTreeMap::new();
     let (mut new, mut unplayed) = (Vec::new(), Vec::new());
     for mutant in plan.mutants.iter().filter(|one| plan.plays(&one.file)) {
@@ -489,19 +494,24 @@ fn tell(wishes: &Wishes, plan: &Plan) -> Result<bool, String> {
         if caught(units.get(&mutant.key)) {
             row[3] += 1;
             by_rings.remove(&mutant.key);
+            not_judged.remove(&mutant.key);
         } else if caught(rings.get(&mutant.key))
             || (!wishes.rings && by_rings.contains(&mutant.key))
         {
             row[4] += 1;
             by_rings.insert(mutant.key.clone());
+            not_judged.remove(&mutant.key);
         } else if reasons.contains_key(&mutant.key) {
             row[5] += 1;
+            not_judged.remove(&mutant.key);
         } else {
             let last = if wishes.rings { &rings } else { &units };
             match last.get(&mutant.key) {
                 Some(_) => {
                     row[6] += 1;
-                    new.push(mutant);
+                    if !not_judged.contains(&mutant.key) {
+                        new.push(mutant);
+                    }
                 }
                 None => {
                     row[7] += 1;
@@ -511,7 +521,7 @@ fn tell(wishes: &Wishes, plan: &Plan) -> Result<bool, String> {
         }
     }
     println!(
-        "\n| room | mutants | no program | no branch | caught by unit tests | by rings | survive with a reason | without | not played |"
+        "\n| room | mutants | no program | no branch | caught by unit tests | by rings | survive with a reason | not judged yet | not played |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for (room, numbers) in &rows {
@@ -529,12 +539,10 @@ fn tell(wishes: &Wishes, plan: &Plan) -> Result<bool, String> {
             println!("a reason for what is no mutant: {key}");
         }
         by_rings.retain(|key| here.contains(key.as_str()));
+        not_judged.retain(|key| here.contains(key.as_str()));
     }
     if !new.is_empty() {
-        println!(
-            "\nsurvivors without a reason; each needs a test, or its row in {}:",
-            judged::PAGE
-        );
+        println!("\nnew survivors; each needs a test, or its row in {}:", judged::PAGE);
         for mutant in &new {
             println!("{}", judged::row(&mutant.file, &mutant.function, &mutant.key));
         }
@@ -543,7 +551,10 @@ fn tell(wishes: &Wishes, plan: &Plan) -> Result<bool, String> {
         println!("not played: {}", mutant.key);
     }
     if std::env::var_os("KEEP").is_some_and(|keep| keep == "1") {
-        judged::keep_by_rings(&wishes.from, &by_rings)?;
+        not_judged.extend(new.iter().map(|one| one.key.clone()));
+        judged::keep(&wishes.from, judged::BY_RINGS, &by_rings)?;
+        judged::keep(&wishes.from, judged::NOT_JUDGED, &not_judged)?;
+        return Ok(true);
     }
     Ok(new.is_empty())
 }
