@@ -11,7 +11,7 @@ pub enum Of {
     Longer(&'static str, &'static str, &'static str),
     Milliseconds(&'static str, &'static str),
     Count(&'static str, &'static str, Which),
-    /// How the time grows with the size, over the two largest sizes of the rows whose names have this word.
+    /// How the time of processors grows with the size, over the two largest sizes of the rows whose names have this word.
     Growth(&'static str, &'static str),
     /// The largest of all calls, in crowds too.
     LargestMemory,
@@ -176,11 +176,12 @@ impl Which {
     }
 }
 
-/// Sizes and median times of this driver's rows that are named by a number of these, the smallest first.
+/// Sizes of this driver's rows that are named by a number of these, and the median time of processors that each takes,
+/// which other work on the machine changes little. The smallest first.
 pub fn sizes(figures: &Figures, group: &str, word: &str) -> Vec<(f64, f64)> {
     let rows = figures.rows.iter().filter(|row| row.group == group && row.name.ends_with(word));
     let mut found: Vec<_> =
-        rows.filter_map(|row| Some((size_of(&row.name)?, spread(&row.times)?.middle))).collect();
+        rows.filter_map(|row| Some((size_of(&row.name)?, spread(&row.work)?.middle))).collect();
     found.sort_by(|one, other| one.0.total_cmp(&other.0));
     found
 }

@@ -58,7 +58,7 @@ pub fn write(figures: &Figures) -> Vec<PathBuf> {
         let text = svg(&Plot {
             title,
             x: Axis { name: axis, scale: Scale::Linear },
-            y: Axis { name: "median, ms", scale: Scale::Linear },
+            y: Axis { name: "time of processors, ms", scale: Scale::Linear },
             series,
         });
         let path = folder.join(format!("{file}.svg"));
