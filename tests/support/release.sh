@@ -25,7 +25,7 @@ must_have_its_tag() {
     if [ -z "$tags" ]; then
         say "this commit has no tag: git tag -a v$(source_version) -m $(source_version)"
     elif ! printf '%s\n' "$tags" | grep -qxF "v$(source_version)"; then
-        die "Cargo.toml says $(source_version), and this commit has the tag $(echo $tags): correct one of them"
+        die "Cargo.toml says $(source_version), and this commit has the tag $tags: correct one of them"
     fi
 }
 
