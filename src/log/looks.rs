@@ -39,7 +39,7 @@ pub(super) fn keep(run_dir: &Path, lines: &[u8]) -> Keeping {
     let [_, place] = places(run_dir);
     for _ in 0..3 {
         let Ok(mut file) = open(&place) else { return Keeping::No };
-        // Whoever takes them renames the file first, and then waits for those who write to it.
+        // A call that takes them renames the file first, and then waits for the calls that write to it.
         if file.try_lock_shared().is_err() {
             continue;
         }

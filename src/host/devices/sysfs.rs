@@ -36,7 +36,7 @@ pub(super) struct Sysfs {
     moment: Rc<RefCell<Moment>>,
 }
 
-/// What all disks showed at one moment, as long as somebody asks for that one.
+/// What all disks showed at one moment, as long as a caller asks for that one.
 #[derive(Debug, Default)]
 struct Moment {
     users: usize,
