@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PASSWORD: &str = "c4nary+Pass/word=of&me";
 const IN_ADDRESS: &str = "c4naryInTheAddress";
@@ -202,7 +202,14 @@ fn the_searcher_finds_each_form_of_a_secret() {
     }
     let mut sleeper = Command::new("sleep");
     let mut sleeper = start(sleeper.arg("60").env("LEAK", PASSWORD));
-    let found = found_in_processes(sleeper.id(), &secrets);
+    // The kernel shows its variables a moment after its program has begun.
+    let begin = Instant::now();
+    let found = loop {
+        let found = found_in_processes(sleeper.id(), &secrets);
+        if !found.is_empty() || begin.elapsed() > Duration::from_secs(10) {
+            break found;
+        }
+    };
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     assert!(!found.is_empty(), "the environment of a process");

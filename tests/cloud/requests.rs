@@ -142,7 +142,7 @@ fn a_request_that_never_arrived_is_over_by_itself() {
 #[test]
 fn a_request_is_open_while_the_servers_host_is_busy() {
     let world = World::demo().volume("other", 1);
-    let scene = Scene::of(world.delays(Delays { attaching: 15_000, ..Delays::default() }));
+    let scene = Scene::of(world.delays(Delays { attaching: 10_000, ..Delays::default() }));
     scene.configure("deadline.detach = 2\ndeadline.attach = 60");
     let other = scene.cloud.world().volume_id("other");
     let attach = ["attach".to_owned(), options(&other, "pv-other", ""), "node-b".to_owned()];

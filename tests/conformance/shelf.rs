@@ -18,6 +18,7 @@ use std::fs;
 use std::io::ErrorKind::{AlreadyExists, NotFound};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
 
 #[derive(Debug, Clone)]
@@ -175,8 +176,14 @@ impl<F: Fn(Shelf) -> Box<dyn Cloud>> Subject for OnShelf<F> {
         }
     }
 
+    /// It is changed when its call ends.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(3)
+    }
+
     /// Its own calls never wait; those of a cloud that is built on it may.
     fn hang(&self) -> bool {
+        fs::write(self.folder.path().join("hangs"), "").unwrap();
         true
     }
 }

@@ -29,6 +29,11 @@ pub trait Subject {
         ["node-a", "node-b"].map(|name| NodeName::parse(name).unwrap())
     }
 
+    /// How long a change may take until it is seen.
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
     /// A node that certainly has none, if this cloud could tell.
     fn node_without_server(&self) -> Option<NodeName> {
         None
@@ -159,7 +164,7 @@ fn once(
         if holds(&volume) {
             return Ok(volume);
         }
-        check(begin.elapsed() < PATIENCE, || format!("never {what}: {volume:?}"))?;
+        check(begin.elapsed() < subject.patience(), || format!("never {what}: {volume:?}"))?;
         sleep(Duration::from_millis(20));
     }
 }
@@ -317,7 +322,9 @@ pub fn a_detach_frees_the_volume(subject: &dyn Subject) -> Verdict {
         let begin = Instant::now();
         // The servers' side may be a moment behind.
         while done("mapping", subject.cloud().mapping(&id, server, soon()))? != Mapping::NotMapped {
-            check(begin.elapsed() < PATIENCE, || "detached, and still mapped".to_owned())?;
+            check(begin.elapsed() < subject.patience(), || {
+                "detached, and still mapped".to_owned()
+            })?;
             sleep(Duration::from_millis(20));
         }
     }

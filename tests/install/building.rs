@@ -1,7 +1,7 @@
 //! What is told while something is built, and which test runs: with a toolchain that only seems to be one.
 
-use crate::machine::{Machine, is_same, must, script};
-use crate::support::{DISK, output_of, skip, write_program};
+use crate::machine::{Machine, is_same, must, script, small_driver};
+use crate::support::{output_of, skip, write_program};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -81,8 +81,9 @@ fn a_build_that_takes_long_says_so_and_what_was_built_is_installed() {
     let source = Source::new(&machine);
     let target = source.folder.join("target");
     source.cargo(&format!(
-        "*build*a-host*--release*) /bin/sleep 1; mkdir -p {0}; cp {DISK} {0}/disk ;;",
-        target.join("a-host/release").display()
+        "*build*a-host*--release*) /bin/sleep 1; mkdir -p {0}; cp {1} {0}/disk ;;",
+        target.join("a-host/release").display(),
+        small_driver().display()
     ));
     let machine = machine.with_script(source.folder.join("install.sh"));
     let mut command = source.command(&machine, &["install", "--plugin-dir"]);
@@ -92,7 +93,7 @@ fn a_build_that_takes_long_says_so_and_what_was_built_is_installed() {
     {
         assert!(said.contains(words), "{words}: {said}");
     }
-    assert!(is_same(&machine.driver(), Path::new(DISK)));
+    assert!(is_same(&machine.driver(), small_driver()));
     must(&mut machine.command(["verify"]));
 }
 
@@ -130,9 +131,10 @@ impl Source {
         must(copy.args(["-R", "-t"]).arg(&source.folder));
         let built = source.folder.join("target/a-host/release");
         source.cargo(&format!(
-            "*build*a-host*--release*) mkdir -p {0}; cp {DISK} {0}/disk ;;\n\
+            "*build*a-host*--release*) mkdir -p {0}; cp {1} {0}/disk ;;\n\
              *install*) echo 'no network' >&2; exit 1 ;;",
-            built.display()
+            built.display(),
+            small_driver().display()
         ));
         source.tool("ldd", "echo 'statically linked'");
         source
@@ -200,7 +202,7 @@ fn a_release_is_packed_and_installs_itself() {
     let machine = machine.with_script(release.join("install.sh"));
     let mut install = machine.command(["install", "--plugin-dir"]);
     must(install.arg(machine.plugins()));
-    assert!(is_same(&machine.driver(), Path::new(DISK)));
+    assert!(is_same(&machine.driver(), small_driver()));
 }
 
 /// Who has the public key can tell that a release is the signer's, and that not a byte is another.
@@ -291,7 +293,7 @@ fn an_image_is_made_without_a_daemon() {
     let root = machine.base().join("image-root");
     fs::create_dir(&root).unwrap();
     must(Command::new("tar").arg("-xzf").arg(&layer).arg("-C").arg(&root));
-    assert!(is_same(&root.join("disk"), Path::new(DISK)));
+    assert!(is_same(&root.join("disk"), small_driver()));
     assert_eq!(
         fs::read_to_string(root.join("etc/ssl/certs/ca-certificates.crt")).unwrap(),
         "a certificate\n"

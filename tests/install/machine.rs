@@ -3,7 +3,7 @@
 use crate::support::{DISK, output_of, write_program};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, id};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
@@ -99,7 +99,8 @@ impl Machine {
     /// The real driver, made distinguishable by a name at its end.
     pub fn make_driver(&self, name: &str) -> PathBuf {
         let path = self.base().join(format!("driver-{name}"));
-        write_program(&path, [small_driver(), name.as_bytes()].concat());
+        let small = fs::read(small_driver()).unwrap();
+        write_program(&path, [&small, name.as_bytes()].concat());
         path
     }
 
@@ -150,15 +151,20 @@ impl Machine {
     }
 }
 
-/// The real driver without what debuggers read, so that its many copies are cheap.
-fn small_driver() -> &'static [u8] {
-    static DRIVER: OnceLock<Vec<u8>> = OnceLock::new();
+/// The real driver without what debuggers read, so that its many copies are cheap. All tests have the same
+/// file, which stays beside the build.
+pub fn small_driver() -> &'static Path {
+    static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     DRIVER.get_or_init(|| {
-        let folder = TempDir::with_prefix("incloud-install-").unwrap();
-        let small = folder.path().join("disk");
-        let stripped =
-            output_of(Command::new("sh").args(["-c", "strip -o \"$1\" \"$0\"", DISK]).arg(&small));
-        fs::read(if stripped.status.success() { &small } else { Path::new(DISK) }).unwrap()
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install");
+        fs::create_dir_all(&folder).unwrap();
+        let (small, made) = (folder.join("disk"), folder.join(format!("disk.{}", id())));
+        let told = Command::new("strip").arg("-o").arg(&made).arg(DISK).output();
+        if !told.is_ok_and(|told| told.status.success()) {
+            fs::copy(DISK, &made).unwrap();
+        }
+        fs::rename(made, &small).unwrap();
+        small
     })
 }
 

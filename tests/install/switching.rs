@@ -6,6 +6,7 @@ use crate::watch::Watch;
 use nix::sys::inotify::AddWatchFlags;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use std::{fs, thread};
 
 /// How often everything is switched there and back.
@@ -53,6 +54,8 @@ fn call_until(machine: &Machine, is_over: &AtomicBool) -> usize {
         let text = text_of(&output);
         assert!(text.starts_with(READY) && text.ends_with("}\n"), "call {calls}: {text}");
         calls += 1;
+        // The installs need the processors too.
+        thread::sleep(Duration::from_millis(1));
     }
     calls
 }

@@ -228,7 +228,7 @@ pub fn left_in(message: &str) -> Pid {
     Pid::from_raw(number.last().unwrap_or_else(|| panic!("no process is named: {message}")))
 }
 
-/// btrfs waits for its superblock in a way that a signal ends, and for what follows in one that none
+/// btrfs, and mkfs, wait for their first read in a way that a signal ends, and for what follows in one that none
 /// does: whether the first is still in memory is not for a test to say.
 pub fn takes_a_signal(message: &str) -> bool {
     !message.contains(" hangs")

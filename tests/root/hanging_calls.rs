@@ -327,7 +327,8 @@ fn a_mkfs_that_hangs_is_answered_and_named() {
             message.contains(&format!("mkfs.{kind}")) || message.contains("disk loop"),
             "{message}"
         );
-        let left = (kind != "btrfs" || !takes_a_signal(&message)).then(|| left_in(&message));
+        // What mkfs reads first may be in memory no more, and then a signal ends it in that read.
+        let left = (kind == "ext4" || !takes_a_signal(&message)).then(|| left_in(&message));
         if let Some(left) = left {
             assert_eq!(state_of(left), Some('D'), "{message}");
             let again = Running::start(node.command(&stage)).answer(Duration::from_secs(25));
