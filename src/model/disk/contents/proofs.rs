@@ -198,3 +198,7 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
 fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array(bytes, at))
 }
+
+#[cfg(test)]
+#[path = "proofs_tests.rs"]
+mod tests;

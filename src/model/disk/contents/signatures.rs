@@ -65,7 +65,7 @@ impl Known {
 /// A mark that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model::disk::contents) struct Signature {
-    what: &'static str,
+    pub(in crate::model::disk::contents) what: &'static str,
     pub(in crate::model::disk::contents) offset: u64,
     pub(in crate::model::disk::contents) shape: Shape,
 }
