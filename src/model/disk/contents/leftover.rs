@@ -224,6 +224,66 @@ mod tests {
         }
     }
 
+    /// The sum alone, or the mark alone, is not enough.
+    #[test]
+    fn a_structure_of_another_xfs_is_a_stranger() {
+        let (magic, id, checksum) = XFS[1];
+        let sum = |mut bytes: Vec<u8>| {
+            let sum = checksum_without(&bytes, checksum);
+            bytes[checksum..checksum + 4].copy_from_slice(&sum.to_le_bytes());
+            bytes
+        };
+        let ours = xfs_sector(magic, id, checksum, 512);
+        assert_eq!(stranger(FsType::Xfs, &ours), None);
+        for strange in [0, id] {
+            let mut other = ours.clone();
+            other[strange] ^= 1;
+            assert!(stranger(FsType::Xfs, &sum(other)).is_some(), "{strange}");
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_a_structure_is_looked_at_once() {
+        let (magic, id, checksum) = XFS[0];
+        let mut disk = vec![0; 4096];
+        disk[512..1024].copy_from_slice(&xfs_sector(magic, id, checksum, 512));
+        disk[1100] = 1;
+        let mut reads = Vec::new();
+        let mut read = |at: u64, length: usize| {
+            reads.push((at, length));
+            let at = usize::try_from(at).unwrap();
+            Ok(disk[at..at + length].to_vec())
+        };
+        let found = stranger_by_marks(FsType::Xfs, &UUID, (0, &disk), 4096, &mut read);
+        assert_eq!(found, Ok(Some(1100)));
+        let of_the_first = reads.iter().filter(|(at, length)| (*at, *length) == (512, 512)).count();
+        assert_eq!(of_the_first, 1, "{reads:?}");
+    }
+
+    #[test]
+    fn an_empty_log_is_known_by_all_of_its_bytes() {
+        let mut log = vec![0; 1024];
+        log[..4].copy_from_slice(&[0xfe, 0xed, 0xba, 0xbe]);
+        log[304..320].copy_from_slice(&UUID);
+        log[512..524].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 8, 0xaa, 0x20, 0, 0]);
+        log[524..526].copy_from_slice(&0x556e_u16.to_ne_bytes());
+        assert!(is_empty_log(&log, &UUID));
+        assert_eq!(stranger(FsType::Xfs, &log), None);
+        let with = |at: usize| {
+            let mut log = log.clone();
+            log[at] ^= 1;
+            is_empty_log(&log, &UUID)
+        };
+        for free in [4, 47, 300, 320, 323] {
+            assert!(with(free), "{free}");
+        }
+        for strange in [0, 48, 299, 304, 319, 324, 511, 512, 523, 524, 526, 1023] {
+            assert!(!with(strange), "{strange}");
+        }
+        log.resize(2048, 0);
+        assert!(!is_empty_log(&log, &UUID) && !is_empty_log(&log[..512], &UUID));
+    }
+
     #[test]
     fn a_node_of_btrfs_is_known_from_any_part_of_it() {
         let mut node = vec![7; 16384];
@@ -266,6 +326,33 @@ mod tests {
             assert_eq!(FirstInodes::of(&head).unwrap().table, 5 * block, "{shift}");
             head = before;
         }
+    }
+
+    #[test]
+    fn the_first_inodes_stand_where_the_first_group_says() {
+        let mut head = vec![0; 8192];
+        head[1024 + 0x38..1024 + 0x3a].copy_from_slice(&[0x53, 0xef]);
+        head[1024 + 0x14] = 1;
+        head[1024 + 0x58..1024 + 0x5a].copy_from_slice(&300_u16.to_le_bytes());
+        head[2048 + 8] = 37;
+        let inodes = FirstInodes { table: 37 * 1024, length: 300 };
+        assert_eq!(FirstInodes::of(&head), Some(inodes));
+        let begin = 37 * 1024;
+        for (at, is_checksum) in [
+            (begin + 123, false),
+            (begin + 124, true),
+            (begin + 125, true),
+            (begin + 126, false),
+            (begin + 10 * 300 + 124, true),
+            (begin + 11 * 300 + 124, false),
+            (begin - 300 + 124, false),
+        ] {
+            assert_eq!(inodes.is_checksum(at), is_checksum, "{at}");
+        }
+        head[1024 + 0x58..1024 + 0x5a].fill(0);
+        assert_eq!(FirstInodes::of(&head).map(|inodes| inodes.length), Some(128), "of the oldest");
+        head[1024 + 0x38] = 0;
+        assert_eq!(FirstInodes::of(&head), None, "no ext");
     }
 
     #[test]

@@ -99,6 +99,64 @@ mod tests {
     }
 
     #[test]
+    fn of_unknown_data_the_first_eight_bytes_are_told() {
+        let mut bytes = vec![0; 64];
+        bytes[9..64].fill(0xab);
+        let Some(Contents::Unknown(text)) = unknown(100, &bytes) else { panic!("it is data") };
+        assert!(text.ends_with("at offset 109 (abababababababab)"), "{text}");
+    }
+
+    /// With this number of disks, 64 KiB from the beginning.
+    fn btrfs_of(disks: u64) -> Vec<u8> {
+        let mut bytes = head();
+        let at = |field: usize| 0x1_0000 + field;
+        bytes[at(0x40)..at(0x48)].copy_from_slice(b"_BHRfS_M");
+        bytes[at(0x20)..at(0x30)].fill(0x11);
+        bytes[at(0x70)..at(0x78)].copy_from_slice(&(1_u64 << 32).to_le_bytes());
+        bytes[at(0x88)..at(0x90)].copy_from_slice(&disks.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_btrfs_of_one_disk_is_read_and_one_of_several_is_foreign() {
+        let Contents::FileSystem(found) = judge_head(btrfs_of(1)) else { panic!("it is a btrfs") };
+        assert_eq!((found.kind, found.size), (FsType::Btrfs, 1 << 32));
+        assert_eq!(found.uuid, "11111111-1111-1111-1111-111111111111");
+        let foreign = Contents::Foreign("one of the disks of a btrfs".to_owned());
+        assert_eq!(judge_head(btrfs_of(2)), foreign);
+        assert_eq!(judge_head(btrfs_of(1 << 40)), foreign);
+    }
+
+    #[test]
+    fn an_xfs_whose_log_is_elsewhere_is_foreign() {
+        let xfs = |log: u8, in_progress: u8| {
+            let mut bytes = head();
+            bytes[..4].copy_from_slice(b"XFSB");
+            bytes[55] = log;
+            bytes[126] = in_progress;
+            judge_head(bytes)
+        };
+        assert!(matches!(xfs(1, 0), Contents::FileSystem(found) if found.maker == Maker::Finished));
+        assert!(matches!(xfs(0, 0), Contents::Foreign(text) if text.contains("another device")));
+        let unfinished = |found: &FileSystem| found.maker == Maker::Unfinished;
+        assert!(matches!(xfs(0, 1), Contents::FileSystem(found) if unfinished(&found)));
+    }
+
+    #[test]
+    fn a_container_and_the_file_system_in_it_are_both_named() {
+        let mut bytes = btrfs_of(1);
+        bytes[..6].copy_from_slice(b"LUKS\xba\xbe");
+        let Contents::Foreign(text) = judge_head(bytes) else { panic!("a mark before its data") };
+        assert!(text.contains("and a btrfs;"), "{text}");
+        let mut bytes = head();
+        bytes[..6].copy_from_slice(b"LUKS\xba\xbe");
+        bytes[1024 + 0x38..1024 + 0x3a].copy_from_slice(&0xef53u16.to_le_bytes());
+        bytes[1024 + 0x60] = 0x40;
+        let Contents::Foreign(text) = judge_head(bytes) else { panic!("a mark before its data") };
+        assert!(text.contains("and an ext4;"), "{text}");
+    }
+
+    #[test]
     fn a_byte_in_any_sample_is_data() {
         let mut tail = vec![0; 4096];
         tail[9] = 7;

@@ -89,6 +89,12 @@ mod tests {
         assert_eq!(stretches(&of_marks(GIB)).len(), 2, "a disk's two ends");
     }
 
+    #[test]
+    fn the_edges_are_the_first_sixteen_and_the_last_mib() {
+        assert_eq!(edges(GIB), [(0, 16 * MIB), (GIB - MIB, MIB)]);
+        assert_eq!(edges(512 * KIB), [(0, 512 * KIB); 2], "one that is smaller is read wholly");
+    }
+
     /// In the last whole 64 KiB but one, as the kernel's own code for it counts.
     #[test]
     fn an_old_raid_has_its_mark_before_the_last_64_kib() {

@@ -286,6 +286,21 @@ mod tests {
     }
 
     #[test]
+    fn any_block_of_the_ring_of_zfs_is_found() {
+        for (offset, is_found) in
+            [(128, true), (133, true), (255, true), (127, false), (256, false)]
+        {
+            for mark in ZFS_MARKS {
+                let (size, samples) = disk(offset * 1024, mark);
+                let contents = judge(&Read { size, samples: &samples });
+                let is_zfs =
+                    matches!(&contents, Contents::Foreign(text) if text.contains("a zfs member"));
+                assert_eq!(is_zfs, is_found, "{offset}: {contents:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_file_system_in_a_mirror_is_not_mounted_from_one_half() {
         let (size, mut samples) = disk((8 << 20) - 8192, RAID);
         samples[0].bytes[1024 + 0x38..1024 + 0x3a].copy_from_slice(&0xef53u16.to_le_bytes());
