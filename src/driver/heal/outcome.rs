@@ -123,3 +123,85 @@ pub(in crate::driver) fn still_held(users: &Answer<DeviceUses>) -> Vec<String> {
         Answer::CannotTell(why) => vec![format!("who still holds the dead disk: {why}")],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::Owner;
+    use crate::model::mount::disk_users::Process;
+    use crate::model::mount::mountinfo::{Mount, MountTable};
+
+    fn mount(target: &str) -> Mount {
+        let line = format!("40 30 254:16 / {target} rw - ext4 /dev/vdb rw\n");
+        MountTable::parse(line.as_bytes()).unwrap().mounts()[0].clone()
+    }
+
+    fn healed(outcomes: &[ReplacementOutcome], left: &[&str]) -> Healed {
+        let done = outcomes.iter().map(|one| Switched::new(&mount("/data"), one.clone())).collect();
+        let left = left.iter().map(|&why| why.to_owned()).collect();
+        Healed { places: vec![("this machine".to_owned(), done)], left, ..Healed::default() }
+    }
+
+    #[test]
+    fn what_became_of_mounts_is_counted() {
+        use ReplacementOutcome::{DetachedOnly, Gone, Skipped, Stacked};
+        let skipped = || Skipped("it is covered".to_owned());
+        let all = [
+            ReplacementOutcome::Switched,
+            ReplacementOutcome::Switched,
+            DetachedOnly,
+            Stacked,
+            Gone,
+            skipped(),
+            skipped(),
+        ];
+        let healed = healed(&all, &["one", "two", "three"]);
+        assert_eq!(healed.switched(), 4);
+        assert_eq!(healed.replaced(), 4);
+        assert_eq!(healed.still_there(), 5, "what is left, and what was skipped");
+    }
+
+    #[test]
+    fn a_heal_is_nothing_only_where_nothing_was_done_and_nothing_is_left() {
+        assert!(Healed::default().is_nothing());
+        assert!(!healed(&[], &[]).is_nothing());
+        assert!(!Healed { left: vec!["why".to_owned()], ..Healed::default() }.is_nothing());
+    }
+
+    #[test]
+    fn a_place_names_its_first_mounts_and_who_lives_there() {
+        let with = |count: usize| NamespaceUse {
+            id: None,
+            mounts: (0..count).map(|n| mount(&format!("/data-{n}"))).collect(),
+            beneath: Vec::new(),
+            user: None,
+            processes: Vec::new(),
+            keepers: Vec::new(),
+        };
+        assert_eq!(place_of(&with(1)), "no process at /data-0");
+        let four = "no process at /data-0, /data-1, /data-2, /data-3";
+        assert_eq!(place_of(&with(4)), four);
+        assert_eq!(place_of(&with(6)), format!("{four}, and 2 more"));
+        let (command, owner) = ("postgres".to_owned(), Owner::default());
+        let process = Process { pid: 7, command, owner, user: None };
+        let named = NamespaceUse { processes: vec![process], ..with(1) };
+        assert_eq!(place_of(&named), "7 (postgres) at /data-0");
+    }
+
+    #[test]
+    fn numbers_and_moments_are_told_in_words() {
+        let number = |minor| DeviceNumber { major: 254, minor };
+        assert_eq!(listed(&[number(16), number(32)]), "254:16, 254:32");
+        assert!(lost_since(None).starts_with("writes between an unknown moment, when"));
+        let seen = now();
+        let told = format!("writes between {}, when the disk was last seen, and ", in_full(seen));
+        assert!(lost_since(Some(seen)).starts_with(&told));
+    }
+
+    #[test]
+    fn who_cannot_be_looked_for_is_said() {
+        let why = Answer::CannotTell("no time was left".to_owned());
+        assert_eq!(still_held(&why), ["who still holds the dead disk: no time was left"]);
+        assert!(still_held(&Answer::Told(DeviceUses::default())).is_empty());
+    }
+}

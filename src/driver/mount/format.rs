@@ -366,6 +366,7 @@ pub(in crate::driver) fn not_ours(volume: &Volume, disk: &Device, what: &str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::disk::device::{DeviceNumber, Proof};
 
     #[test]
     fn file_systems_are_named_after_their_volume() {
@@ -375,5 +376,74 @@ mod tests {
         let (one, two) = (file_system_uuid(&id("vol-1")), file_system_uuid(&id("vol-2")));
         assert!(is_uuid(&one) && one != two);
         assert_eq!((&one[14..15], &one[19..20] >= "8"), ("8", true), "{one}");
+        // A later version must find what an earlier one has made.
+        for (name, uuid) in [
+            ("vol-1", "e018a2b7-5283-894f-b081-6f5d90ac4be4"),
+            ("disk.data_7", "69ad0e6c-154f-830b-936f-03fd43221d0c"),
+            ("a", "d228cb69-6f1a-8caf-b891-2b704e4a8964"),
+        ] {
+            assert_eq!(file_system_uuid(&id(name)), uuid);
+        }
+    }
+
+    fn disk(sequence: Option<u64>) -> Device {
+        Device {
+            kernel_name: "vdb".to_owned(),
+            number: DeviceNumber { major: 254, minor: 16 },
+            size: 1 << 30,
+            read_only: false,
+            sequence,
+            proof: Proof::Whole,
+        }
+    }
+
+    fn formatting(disk: &Device) -> Formatting {
+        Formatting {
+            disk: moment(disk),
+            fs_type: "ext4".to_owned(),
+            uuid: "of-the-plan".to_owned(),
+            by_person: false,
+            options: String::new(),
+            seed: None,
+            at: 0,
+        }
+    }
+
+    #[test]
+    fn only_the_same_plugging_in_of_a_disk_has_an_unfinished_format() {
+        let (here, other, uncounted) = (disk(Some(7)), disk(Some(8)), disk(None));
+        let id = VolumeId::parse("v-1").unwrap();
+        let of = |formatting| VolumeRecord { formatting, ..VolumeRecord::new(id.clone()) };
+        let record = of(Some(formatting(&here)));
+        assert_eq!(unfinished_on(&record, &here), record.formatting.as_ref());
+        assert_eq!(unfinished_on(&record, &other), None);
+        assert_eq!(unfinished_on(&of(None), &here), None);
+        let record = of(Some(formatting(&uncounted)));
+        assert_eq!(unfinished_on(&record, &uncounted), None, "another disk may be there");
+    }
+
+    #[test]
+    fn a_file_system_is_finished_unless_it_may_be_the_one_that_was_being_made() {
+        let plan = formatting(&disk(Some(7)));
+        for (maker, uuid, without, with) in [
+            (Maker::Finished, "of-the-plan", true, true),
+            (Maker::Finished, "other", true, true),
+            (Maker::Unknown, "of-the-plan", true, false),
+            (Maker::Unknown, "other", true, true),
+            (Maker::Unfinished, "of-the-plan", false, false),
+            (Maker::Unfinished, "other", false, false),
+        ] {
+            let found = FileSystem {
+                kind: FsType::Ext4,
+                uuid: uuid.to_owned(),
+                size: 1 << 30,
+                mounts: None,
+                wants_check: false,
+                asks_for_panic: false,
+                maker,
+            };
+            let is_finished = [None, Some(&plan)].map(|plan| finished(&found, plan));
+            assert_eq!(is_finished, [without, with], "{maker:?}, {uuid}");
+        }
     }
 }
