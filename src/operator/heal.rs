@@ -69,7 +69,7 @@ pub(super) fn run(
             "{left} on the lost disk, for the reasons above; the timer goes on with what can be moved"
         ));
     }
-    let now = driver.surveying.verdict_here(id).filter(|now| now.health.harms());
+    let now = driver.surveying.verdict_after_heal(id).filter(|now| now.health.harms());
     if let Some(now) = now {
         text += &as_it_is_now(&now);
         // Mounts that no heal can move, as those of a btrfs, are no success.

@@ -1,12 +1,12 @@
 //! Mount namespaces that go in the middle of a call, and others that get their numbers.
 
-use crate::checks::{nothing_is_left, number_of};
+use crate::checks::{eventually, nothing_is_left, number_of};
 use crate::crash::interrupted_at;
 use crate::heal::goes_on;
 use crate::scene::{Scene, scene};
 use crate::support::disks::table_of;
 use crate::support::pods::{Container, Order, Plan};
-use crate::support::{Answer, Node};
+use crate::support::{Answer, Node, spawn};
 use crate::volume::{Call, Volume};
 use incloud_disk::model::mount::mountinfo::Mount;
 use serde_json::json;
@@ -174,4 +174,32 @@ fn a_namespace_that_comes_in_the_middle_of_a_heal_is_visited() {
     container.write("/data/log", Duration::from_millis(2));
     goes_on(&mut container, 3);
     volume.ends_with(&pod, container);
+}
+
+/// What goes after it could not be healed, and before that is told, is not told: a process that was killed
+/// a moment ago is seen for as long as the kernel takes it down.
+#[test]
+fn a_namespace_that_goes_before_it_is_told_as_left_is_not_told() {
+    needs!(pods, seams);
+    let Scene { node, volume, pod, container } = scene().idle().start();
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    // No way leads into a container then.
+    let mut heal = node.command(volume.attach());
+    heal.env("INCLOUD_DISK_SWITCH", "stack");
+    let held = node.own().join("held");
+    heal.env("INCLOUD_DISK_SEAM", format!("heal.left=hold:{}", held.display()));
+    let (mut child, output) = spawn(heal);
+    eventually("the heal has something left", || {
+        held.exists() || child.try_wait().unwrap().is_some()
+    });
+    assert!(held.exists(), "it ended: {}", Answer::finish(child, output).text);
+    container.die();
+    fs::remove_file(&held).unwrap();
+    let answer = Answer::finish(child, output);
+    assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+    assert!(!node.log().contains("still on the dead disk"), "{}", node.log());
+    assert!(node.log().contains("no way to replace this mount"), "{}", node.log());
+    node.must(volume.unpublish(pod.uid()));
+    volume.take_away();
+    nothing_is_left(&node, &[&volume]);
 }

@@ -15,6 +15,7 @@ use crate::driver::heal::time_shares::{EACH, TimeShares};
 use crate::driver::ownership::Ownership;
 use crate::failpoints;
 use crate::host::Census;
+use crate::host::census::NAMESPACE_GOES_WITHIN;
 use crate::host::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -85,6 +86,8 @@ fn in_order(mut all: Vec<NamespaceUse>, consumers: &BTreeSet<ConsumerId>) -> Vec
 #[derive(Default)]
 struct Replacing {
     healed: Healed,
+    /// Which of its places is which namespace.
+    visited: Vec<(usize, NamespaceId)>,
     /// The namespaces of which it is not known what they have.
     unknown: Vec<NamespaceId>,
     /// Why something of a namespace was left at the last try.
@@ -95,6 +98,19 @@ struct Replacing {
 impl Replacing {
     fn is_left(&mut self, one: &NamespaceUse, why: &str) {
         self.why.insert(one.id, why.to_owned());
+    }
+
+    /// What could not be replaced, and is in none of the namespaces that a later look found, is not there any more.
+    fn has_gone_but(&mut self, still: &[NamespaceUse]) {
+        let is_there = |id: &NamespaceId| still.iter().any(|one| one.id == Some(*id));
+        for (place, _) in self.visited.iter().filter(|(_, id)| !is_there(id)) {
+            let Some((_, done)) = self.healed.places.get_mut(*place) else { continue };
+            for one in done {
+                if matches!(one.outcome, ReplacementOutcome::Skipped(_)) {
+                    one.outcome = ReplacementOutcome::Gone;
+                }
+            }
+        }
     }
 }
 
@@ -161,16 +177,34 @@ impl Replacement<'_> {
             if visits.is_empty() && round == 0 && stale.is_all_known {
                 break;
             }
-            let census = shares.part(0.25);
-            next = match self.census.namespaces_in_time(&stale.dead, &consumers, census) {
-                Answer::Told(uses) => uses.namespaces,
-                Answer::CannotTell(_) => break,
+            let look = || {
+                let census = shares.part(0.25);
+                match self.census.namespaces_in_time(&stale.dead, &consumers, census) {
+                    Answer::Told(uses) => Some(uses.namespaces),
+                    Answer::CannotTell(_) => None,
+                }
             };
-            let is_all_tried = next.iter().all(|one| tried.contains(&one.id));
-            if next.is_empty() || (is_all_tried && !replacing.progress) || shares.until.over() {
+            let is_all_tried =
+                |next: &[NamespaceUse]| next.iter().all(|one| tried.contains(&one.id));
+            let Some(found) = look() else { break };
+            next = found;
+            // What cannot be replaced is told as left if it is there still at a second look.
+            if !next.is_empty() && is_all_tried(&next) && !replacing.progress {
+                failpoints::step("heal.left");
+                if !shares.until.pause(NAMESPACE_GOES_WITHIN) {
+                    break;
+                }
+                let Some(found) = look() else { break };
+                next = found;
+                if is_all_tried(&next) {
+                    break;
+                }
+            }
+            if next.is_empty() || shares.until.over() {
                 break;
             }
         }
+        replacing.has_gone_but(&next);
         let Replacing { mut healed, unknown, why, .. } = replacing;
         self.recovery.is_switched(id, again, unknown);
         let still = next.iter().map(|one| {
@@ -237,6 +271,7 @@ impl Replacement<'_> {
                     tell(id, &place, &done);
                     replacing.progress |=
                         done.iter().any(|one| one.outcome == ReplacementOutcome::Switched);
+                    replacing.visited.extend(part.id.map(|id| (replacing.healed.places.len(), id)));
                     replacing.healed.places.push((place.clone(), done));
                 }
                 // The mounts that change too much are found by halves.

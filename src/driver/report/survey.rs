@@ -11,6 +11,7 @@ use crate::driver::lookup::lost_disks::users_of_lost;
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
 use crate::driver::report::holders::file_user;
+use crate::host::census::NAMESPACE_GOES_WITHIN;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::records::Records;
@@ -104,6 +105,17 @@ impl Surveying<'_> {
     pub fn verdict_here(&self, id: &VolumeId) -> Option<Verdict> {
         let volumes = self.without_cloud(std::slice::from_ref(id));
         volumes.iter().find(|facts| facts.id.as_ref() == Some(id)).map(health::judge)
+    }
+
+    /// The same after a heal: what stands on a lost disk is told if it stands there still at a second look.
+    #[must_use]
+    pub fn verdict_after_heal(&self, id: &VolumeId) -> Option<Verdict> {
+        let now = self.verdict_here(id)?;
+        let is_off = matches!(now.health, Health::Stale | Health::Dead);
+        if is_off && self.deadline.pause(NAMESPACE_GOES_WITHIN) {
+            return self.verdict_here(id);
+        }
+        Some(now)
     }
 
     fn without_cloud(&self, also: &[VolumeId]) -> Vec<VolumeFacts> {
