@@ -1,6 +1,7 @@
 //! The clock: this moment, the end of a call's time, and the sleep until the next look.
 
 use super::worker::late;
+use crate::model::pauses;
 use crate::model::timestamp::Millis;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -89,13 +90,17 @@ impl Deadline {
     }
 }
 
-/// Between three quarters and five quarters of a pause, so that many callers do not come back at
-/// once.
+/// A pause that differs from call to call.
 #[must_use]
 pub fn jittered(pause: Duration) -> Duration {
+    pauses::jittered(pause, share())
+}
+
+/// A number from 0 to 1 that differs from call to call.
+#[must_use]
+pub fn share() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let share = f64::from(now.subsec_nanos() % 1000) / 2000.0;
-    pause.mul_f64(0.75 + share)
+    f64::from(now.subsec_nanos() % 1000) / 1000.0
 }
 
 #[cfg(test)]

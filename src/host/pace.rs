@@ -2,17 +2,11 @@
 //! that comes too early is a request for nothing, one that comes too late is time lost.
 
 use super::files;
+use crate::model::cloud::asking::usual;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// So many of the last times count.
-const LAST: usize = 64;
-
-/// This part of them was as quick or quicker. Most others had to wait for something else as well: a
-/// server's host does one thing after the other, and a storm must not make every later look late.
-const QUICK: usize = 10;
 
 /// A change that the cloud makes after it has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,18 +37,14 @@ impl Pace {
     /// How long the change takes when nothing else is in its way.
     #[must_use]
     pub fn usual(&self, change: Change) -> Option<Duration> {
-        let mut times = self.seen().remove(&change)?;
-        times.sort_unstable();
-        times.get(times.len() / QUICK).copied().map(Duration::from_millis)
+        usual::usual(self.seen().get(&change)?).map(Duration::from_millis)
     }
 
     /// The change was seen to be through after this time.
     pub fn took(&self, change: Change, time: Duration) {
         let mut seen = self.seen();
         let times = seen.entry(change).or_default();
-        times.push(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        let surplus = times.len().saturating_sub(LAST);
-        times.drain(..surplus);
+        usual::add(times, u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         // Of two processes at once one is forgotten.
         let json = serde_json::to_vec(&seen).unwrap_or_default();
         if let Err(error) = files::replace(&self.path, &json) {
@@ -86,7 +76,7 @@ mod tests {
             pace.took(Change::Detach, Duration::from_millis(900 * n));
         }
         assert!(pace.usual(Change::Detach).unwrap() < Duration::from_secs(5));
-        for _ in 0..LAST {
+        for _ in 0..usual::LAST {
             pace.took(Change::Attach, Duration::from_millis(20));
         }
         assert_eq!(pace.usual(Change::Attach), Some(Duration::from_millis(20)));

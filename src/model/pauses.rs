@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+/// Between three quarters and five quarters of a pause, by a share from 0 to 1, so that many callers do
+/// not come back at once.
+#[must_use]
+pub fn jittered(pause: Duration, share: f64) -> Duration {
+    pause.mul_f64(0.75 + share / 2.0)
+}
+
 /// Growing steps between two looks at something that takes its time.
 #[derive(Debug, Clone)]
 pub struct Steps {

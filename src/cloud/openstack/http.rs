@@ -10,8 +10,8 @@ use super::limiter::{Lane, Limiter};
 use crate::host::clock::{Deadline, jittered};
 use crate::host::worker;
 use crate::model::cloud::access::Access;
+use crate::model::cloud::asking::again::{Next, Tried, Tries};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::pauses::Steps;
 use crate::model::secret::Secret;
 use reqwest::blocking::{Client, Response};
 use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -22,9 +22,6 @@ use std::time::{Duration, SystemTime};
 
 pub(super) use reqwest::Method;
 use reqwest::Url;
-
-/// A pause that a service asks for is kept up to this long; longer ones become a failure.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// One request.
 pub(super) struct Request<'a> {
@@ -100,14 +97,15 @@ impl Http {
         let mut last: Option<Error> = None;
         // What the service itself said is worth more than that it says nothing any more.
         let mut said: Option<Error> = None;
-        for step in Steps::between(Duration::from_millis(250), Duration::from_secs(5)) {
+        let mut tries = Tries::of(request.is_repeatable);
+        loop {
             let leave = match self.limiter.enter(&asked, lane, deadline) {
                 Ok(leave) => leave,
                 Err(busy) => return Err(reason(said, last).unwrap_or(busy)),
             };
             let sent = self.once(request, deadline)?;
             drop(leave);
-            let pause = match sent {
+            let (became, outcome) = match sent {
                 Sent::Answer(response) => {
                     self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
@@ -116,38 +114,32 @@ impl Http {
                     let answer = read(request, response, &self.secrets, until)?;
                     let failure = (status >= 500).then(|| failed(request.service, &answer).cause);
                     self.limiter.report(&asked, failure.as_deref());
-                    let may_repeat = status == 429
-                        || (status == 503 && asked_for.is_some())
-                        || (request.is_repeatable && status >= 500);
-                    if !may_repeat {
-                        return Ok(answer);
-                    }
-                    said = Some(failed(request.service, &answer));
-                    last = None;
-                    if let Some(pause) = asked_for.filter(|pause| !pause.is_zero()) {
-                        if pause > LONGEST_PAUSE || pause > deadline.remaining() {
-                            return Ok(answer);
-                        }
-                        self.limiter.pause(pause);
-                        pause
-                    } else {
-                        step
-                    }
+                    (Tried::Answered { status, asked_for }, Ok(answer))
                 }
                 Sent::Failed(error) => {
                     self.limiter.report(&asked, Some(&error.cause));
-                    last = Some(error);
-                    step
+                    (Tried::NotReached, Err(error))
                 }
                 Sent::Unknown(error) => {
                     self.limiter.report(&asked, Some(&error.cause));
-                    if !request.is_repeatable {
-                        return Err(error);
-                    }
-                    last = Some(error);
-                    step
+                    (Tried::Unknown, Err(error))
                 }
             };
+            let pause = match tries.after(became, deadline.remaining()) {
+                Next::Nothing => return outcome,
+                Next::Again(pause) => pause,
+                Next::AgainTogether(pause) => {
+                    self.limiter.pause(pause);
+                    pause
+                }
+            };
+            match outcome {
+                Ok(answer) => {
+                    said = Some(failed(request.service, &answer));
+                    last = None;
+                }
+                Err(error) => last = Some(error),
+            }
             tracing::debug!(
                 service = request.service,
                 ?pause,

@@ -6,22 +6,17 @@
 
 use crate::host::clock::{Deadline, since_boot};
 use crate::host::files::{self, LockedFile};
+use crate::model::cloud::asking::places::Capacity;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the first of those who wait sleeps between two looks; those behind it sleep longer.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
-const LONGEST_LOOK: Duration = Duration::from_millis(100);
-
 /// A queue.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     folder: PathBuf,
-    at_once: usize,
-    /// Work that takes longer than this no longer counts: one slow host must not stop the others.
-    counts_for: Option<Duration>,
+    room: Capacity,
 }
 
 /// A place in a queue, given back when it is dropped. Without a file where no queue can be kept.
@@ -41,13 +36,8 @@ impl Drop for Ticket {
 }
 
 impl Queue {
-    pub(super) fn in_folder(folder: PathBuf, at_once: usize) -> Self {
-        Self { folder, at_once, counts_for: None }
-    }
-
-    /// The same queue, in which work counts for so long only.
-    pub(super) fn counting_for(self, counts_for: Duration) -> Self {
-        Self { counts_for: Some(counts_for), ..self }
+    pub(super) fn in_folder(folder: PathBuf, room: Capacity) -> Self {
+        Self { folder, room }
     }
 
     /// Waits for its turn; nothing if the deadline passes first.
@@ -65,9 +55,7 @@ impl Queue {
                 let _ = fs::write(&path, since_boot().as_millis().to_string());
                 return Some(ticket);
             }
-            let behind = u32::try_from(before.len().saturating_sub(self.at_once) + 1);
-            let nap = LOOK_AGAIN.saturating_mul(behind.unwrap_or(u32::MAX)).min(LONGEST_LOOK);
-            if !deadline.pause(nap) {
+            if !deadline.pause(self.room.nap(before.len())) {
                 return None;
             }
         }
@@ -98,7 +86,7 @@ impl Queue {
     /// Whether fewer of those before wait or work than may be at once.
     fn has_room(&self, before: &[u64]) -> bool {
         let counting = before.iter().filter(|one| self.counts(&self.folder.join(one.to_string())));
-        counting.take(self.at_once).count() < self.at_once
+        self.room.is_free(counting.map(|_| ()))
     }
 
     fn counts(&self, path: &Path) -> bool {
@@ -108,10 +96,12 @@ impl Queue {
             let _ = fs::remove_file(path);
             return false;
         }
-        let Some(limit) = self.counts_for else { return true };
+        if self.room.counts_for.is_none() {
+            return true;
+        }
         let began = fs::read_to_string(path).ok().and_then(|text| text.parse().ok());
         let age = began.map(|began: u64| since_boot().saturating_sub(Duration::from_millis(began)));
-        age.is_none_or(|age| age < limit)
+        self.room.counts(age)
     }
 }
 
@@ -127,6 +117,10 @@ fn numbers_in(folder: &Path) -> Vec<u64> {
 mod tests {
     use super::*;
 
+    fn room(at_once: usize) -> Capacity {
+        Capacity { at_once, counts_for: None }
+    }
+
     fn soon() -> Deadline {
         Deadline::after(Duration::from_millis(40))
     }
@@ -138,7 +132,7 @@ mod tests {
     #[test]
     fn no_more_than_so_many_are_in() {
         let folder = tempfile::tempdir().unwrap();
-        let queue = Queue::in_folder(folder.path().join("q"), 2);
+        let queue = Queue::in_folder(folder.path().join("q"), room(2));
         let (one, two) = (queue.enter(soon()), queue.enter(soon()));
         assert!(one.is_some() && two.is_some() && queue.enter(soon()).is_none());
         drop(one);
@@ -151,7 +145,7 @@ mod tests {
     #[test]
     fn who_came_first_goes_first() {
         let folder = tempfile::tempdir().unwrap();
-        let queue = Queue::in_folder(folder.path().join("q"), 1);
+        let queue = Queue::in_folder(folder.path().join("q"), room(1));
         let first = queue.enter(long()).unwrap();
         let order = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -174,8 +168,8 @@ mod tests {
     #[test]
     fn work_that_takes_too_long_no_longer_counts() {
         let folder = tempfile::tempdir().unwrap();
-        let queue = Queue::in_folder(folder.path().join("q"), 1);
-        let queue = queue.counting_for(Duration::from_millis(30));
+        let room = Capacity { counts_for: Some(Duration::from_millis(30)), ..room(1) };
+        let queue = Queue::in_folder(folder.path().join("q"), room);
         let _hangs = queue.enter(soon()).unwrap();
         assert!(queue.enter(long()).is_some());
     }
@@ -183,7 +177,7 @@ mod tests {
     #[test]
     fn the_ticket_of_a_killed_process_holds_up_no_one() {
         let folder = tempfile::tempdir().unwrap();
-        let queue = Queue::in_folder(folder.path().join("q"), 1);
+        let queue = Queue::in_folder(folder.path().join("q"), room(1));
         fs::create_dir_all(folder.path().join("q")).unwrap();
         fs::write(folder.path().join("q/1"), "waits").unwrap();
         assert!(queue.enter(soon()).is_some());
@@ -195,7 +189,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let queue = Queue::in_folder(file.join("q"), 1);
+        let queue = Queue::in_folder(file.join("q"), room(1));
         let _one = queue.enter(soon()).unwrap();
         assert!(queue.enter(soon()).is_some());
     }

@@ -9,6 +9,7 @@ use super::catalog::RegionEndpoints;
 use crate::host::clock::{Deadline, seconds};
 use crate::host::files::{self, LockedFile};
 use crate::model::cloud::access::Access;
+use crate::model::cloud::asking::session;
 use crate::model::hexadecimal::digits_of;
 use crate::model::secret::Secret;
 use serde::{Deserialize, Serialize};
@@ -16,12 +17,6 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// A token must last this much longer to be used, or a quarter of its life where that is less.
-const MARGIN: u64 = 90;
-
-/// Another process that logs in is waited for this long; then we log in ourselves.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A token and what came with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,8 +78,8 @@ impl Tokens {
             return None;
         }
         let kept: Kept = serde_json::from_reader(file).ok()?;
-        let margin = if kept.life == 0 { MARGIN } else { MARGIN.min(kept.life / 4) };
-        if kept.format != 2 || kept.expires < seconds() + margin || kept.places.is_empty() {
+        let is_usable = session::is_usable(kept.expires, kept.life, seconds());
+        if kept.format != 2 || !is_usable || kept.places.is_empty() {
             return None;
         }
         let Kept { expires, life, places, .. } = kept;
@@ -122,7 +117,7 @@ impl Tokens {
         let path = self.path.with_extension("lock");
         let opened = files::open_shared(&path);
         let Ok(file) = opened else { return Turn { _file: None } };
-        let until = deadline.at_most(PATIENCE);
+        let until = deadline.at_most(session::waits_for_login(deadline.remaining()));
         while file.try_lock().is_err() {
             if !until.pause(Duration::from_millis(10)) {
                 return Turn { _file: None };
@@ -150,6 +145,7 @@ fn name_of(access: &Access) -> String {
 mod tests {
     use super::*;
     use crate::model::cloud::access::Written;
+    use crate::model::cloud::asking::session::MARGIN;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 

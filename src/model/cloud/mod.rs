@@ -1,6 +1,7 @@
 //! Facts and rules of clouds.
 
 pub mod access;
+pub mod asking;
 pub mod attachment_state;
 pub mod gcfg;
 pub mod iso9660;

@@ -1,0 +1,38 @@
+//! Whether a kept token is still used, and how long another process is waited for that logs in.
+
+use std::time::Duration;
+
+/// A token must last this much longer to be used, or a quarter of its life where that is less.
+pub const MARGIN: u64 = 90;
+
+/// Another process that logs in is waited for this long; then we log in ourselves.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether a token is used that ends then and had this life when it was new, 0 where that is not
+/// known; in seconds.
+#[must_use]
+pub fn is_usable(expires: u64, life: u64, now: u64) -> bool {
+    let margin = if life == 0 { MARGIN } else { MARGIN.min(life / 4) };
+    expires >= now + margin
+}
+
+/// How long a call waits for another one's login.
+#[must_use]
+pub fn waits_for_login(left: Duration) -> Duration {
+    left.min(PATIENCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_near_its_end_is_not_used() {
+        for (expires, life, usable) in
+            [(1090, 3600, true), (1089, 3600, false), (1015, 60, true), (1014, 60, false)]
+        {
+            assert_eq!(is_usable(expires, life, 1000), usable, "{expires} {life}");
+        }
+        assert!(is_usable(1090, 0, 1000) && !is_usable(1089, 0, 1000), "a life that is not known");
+    }
+}
