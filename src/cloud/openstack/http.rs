@@ -11,6 +11,7 @@ use crate::host::clock::{Deadline, jittered};
 use crate::host::worker;
 use crate::model::cloud::access::Access;
 use crate::model::cloud::asking::again::{Next, Tried, Tries};
+use crate::model::cloud::asking::gate::Heard;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;
 use reqwest::blocking::{Client, Response};
@@ -82,6 +83,11 @@ impl Http {
         &self.access
     }
 
+    /// Whether the cloud sent nothing away lately, and no service is left alone.
+    pub(super) fn cloud_is_well(&self) -> bool {
+        self.limiter.cloud_is_well()
+    }
+
     /// By how many seconds the services' clock was ahead of ours with their last answer.
     pub(super) fn ahead(&self) -> Option<i64> {
         self.ahead.get()
@@ -103,35 +109,36 @@ impl Http {
                 Ok(leave) => leave,
                 Err(busy) => return Err(reason(said, last).unwrap_or(busy)),
             };
-            let sent = self.once(request, deadline)?;
+            let (sent, outcome) = (leave.sent(), self.once(request, deadline)?);
             drop(leave);
-            let (became, outcome) = match sent {
+            let report = |heard| self.limiter.report(&asked, heard, sent);
+            let (became, outcome) = match outcome {
                 Sent::Answer(response) => {
                     self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
                     let until = deadline.at_most(self.patience(request));
                     let answer = read(request, response, &self.secrets, until)?;
-                    let failure = (status >= 500).then(|| failed(request.service, &answer).cause);
-                    self.limiter.report(&asked, failure.as_deref());
+                    match status {
+                        429 => report(Heard::Full),
+                        500.. => report(Heard::Failure(&failed(request.service, &answer).cause)),
+                        _ => report(Heard::Answer),
+                    }
                     (Tried::Answered { status, asked_for }, Ok(answer))
                 }
                 Sent::Failed(error) => {
-                    self.limiter.report(&asked, Some(&error.cause));
+                    report(Heard::Failure(&error.cause));
                     (Tried::NotReached, Err(error))
                 }
                 Sent::Unknown(error) => {
-                    self.limiter.report(&asked, Some(&error.cause));
+                    report(Heard::Failure(&error.cause));
                     (Tried::Unknown, Err(error))
                 }
             };
             let pause = match tries.after(became, deadline.remaining()) {
                 Next::Nothing => return outcome,
-                Next::Again(pause) => pause,
-                Next::AgainTogether(pause) => {
-                    self.limiter.pause(pause);
-                    pause
-                }
+                Next::Again(pause) => jittered(pause),
+                Next::AgainTogether(pause) => self.limiter.refused(pause, sent),
             };
             match outcome {
                 Ok(answer) => {
@@ -146,7 +153,7 @@ impl Http {
                 reason = last.as_ref().or(said.as_ref()).map(|e| e.cause.as_str()),
                 "asking again"
             );
-            if !deadline.pause(jittered(pause)) {
+            if !deadline.pause(pause) {
                 break;
             }
         }

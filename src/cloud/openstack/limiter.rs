@@ -6,13 +6,14 @@
 //! state is one small file, changed under its lock in microseconds. Without a folder to write there
 //! is no limit: a call is worth more than its manners.
 
-use super::queue::{Queue, Ticket};
-use crate::host::clock::{Deadline, since_boot_awake};
+use super::queue::{Queue, Ticket, number_of_call};
+use crate::host::clock::{Deadline, share, since_boot_awake};
 use crate::host::files;
 use crate::model::cloud::access::Limits;
-use crate::model::cloud::asking::gate::{Booked, Gate, LOOK_AGAIN, millis};
+use crate::model::cloud::asking::gate::{Booked, CallTime, Gate, Heard, LOOK_AGAIN, millis};
 use crate::model::cloud::asking::places::Capacity;
 use crate::model::error::{Error, Kind};
+use std::cell::Cell;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,24 +30,38 @@ pub enum Lane<'a> {
     Change(&'a str),
 }
 
-/// The limiter.
+/// The limiter, as one call has it.
 #[derive(Debug, Clone)]
 pub struct Limiter {
     folder: PathBuf,
     limits: Limits,
+    /// Older calls have lower numbers, and go first.
+    call: u64,
+    has_asked: Cell<bool>,
 }
 
 /// Leave to make one request; given back when dropped.
 #[derive(Debug)]
 pub struct Leave {
     _tickets: [Option<Ticket>; 2],
+    /// When it was given, by the gate's clock.
+    sent: f64,
+}
+
+impl Leave {
+    /// When it was given: what is heard of the request says how the service does since then.
+    #[must_use]
+    pub fn sent(&self) -> f64 {
+        self.sent
+    }
 }
 
 impl Limiter {
     /// The limiter whose state is in this folder.
     #[must_use]
     pub fn in_folder(folder: &Path, limits: Limits) -> Self {
-        Self { folder: folder.to_path_buf(), limits }
+        let (folder, call) = (folder.to_path_buf(), number_of_call());
+        Self { folder, limits, call, has_asked: Cell::new(false) }
     }
 
     /// Waits for its turn to ask a service, which is named with its host. An error if the deadline
@@ -57,6 +72,47 @@ impl Limiter {
         lane: Lane<'_>,
         deadline: Deadline,
     ) -> std::result::Result<Leave, Error> {
+        loop {
+            self.wait_until_open(service, deadline)?;
+            // Who waits here holds no place that another service could use.
+            let tickets = self.queue_up(service, lane, deadline)?;
+            let patience = |gate: &Gate| gate.patience(self.time_of(deadline), self.limits);
+            let booked =
+                self.change(|gate, now| gate.book(service, now, self.limits, patience(gate)));
+            match booked.unwrap_or(Booked::After(Duration::ZERO)) {
+                Booked::After(wait) => {
+                    std::thread::sleep(wait);
+                    self.has_asked.set(true);
+                    tickets.iter().flatten().for_each(Ticket::works);
+                    return Ok(Leave { _tickets: tickets, sent: now() });
+                }
+                Booked::TooLate => return Err(self.too_late(service)),
+                // The next one that asks is the probe, or finds that another's went well.
+                Booked::Closed(..) => {}
+            }
+        }
+    }
+
+    /// Waits while a service is left alone.
+    fn wait_until_open(&self, service: &str, deadline: Deadline) -> std::result::Result<(), Error> {
+        while let Some(Some((wait, why))) = self.change(|gate, now| gate.closed(service, now)) {
+            if wait >= deadline.remaining() || !deadline.pause(wait.min(LOOK_AGAIN)) {
+                return Err(Error::new(
+                    Kind::Busy,
+                    format!("{service} is left alone for {} s: {why}", wait.as_secs() + 1),
+                )
+                .hint("it is asked again after that"));
+            }
+        }
+        Ok(())
+    }
+
+    fn queue_up(
+        &self,
+        service: &str,
+        lane: Lane<'_>,
+        deadline: Deadline,
+    ) -> std::result::Result<[Option<Ticket>; 2], Error> {
         let full = || {
             let what = match lane {
                 Lane::Read => "requests of this machine are under way".to_owned(),
@@ -65,56 +121,66 @@ impl Limiter {
             Error::new(Kind::Busy, format!("{service} was not asked: too many {what}"))
                 .hint("it is asked again with the next call")
         };
-        let at_once = self.limits.at_once;
-        let queue = |name: &str, room| Queue::in_folder(self.folder.join(name), room);
+        let of_gate = self.change(|gate, _| {
+            (gate.at_once(self.limits), gate.patience(self.time_of(deadline), self.limits))
+        });
+        let (at_once, patience) = of_gate.unwrap_or((self.limits.at_once, deadline.remaining()));
+        let until = deadline.at_most(patience);
+        let queue = |name: &str, room| Queue::in_folder(self.folder.join(name), room, self.call);
         let all = Capacity { at_once, counts_for: Some(COUNTS_FOR) };
-        let tickets = match lane {
-            Lane::Read => [None, Some(queue("reads", all).enter(deadline).ok_or_else(full)?)],
+        Ok(match lane {
+            Lane::Read => [None, Some(queue("reads", all).enter(until).ok_or_else(full)?)],
             Lane::Change(what) => {
                 // Half of them, so that two servers whose hosts hang leave room for a third.
-                let half = Capacity { at_once: at_once.div_ceil(2), counts_for: None };
+                let half = Capacity { at_once: self.limits.at_once.div_ceil(2), counts_for: None };
                 let own = queue(&format!("changes-of-{}", file_name(what)), half);
-                let own = own.enter(deadline).ok_or_else(full)?;
-                [Some(own), Some(queue("changes", all).enter(deadline).ok_or_else(full)?)]
+                let own = own.enter(until).ok_or_else(full)?;
+                [Some(own), Some(queue("changes", all).enter(until).ok_or_else(full)?)]
             }
+        })
+    }
+
+    fn time_of(&self, deadline: Deadline) -> CallTime {
+        let (left, total) = (deadline.remaining(), deadline.total());
+        CallTime { left, total, has_asked: self.has_asked.get() }
+    }
+
+    /// The row is too long.
+    fn too_late(&self, service: &str) -> Error {
+        let rate = self.change(|gate, _| (!gate.cloud_has_room()).then(|| gate.rate(self.limits)));
+        let error = match rate.flatten() {
+            Some(rate) => Error::new(
+                Kind::Busy,
+                format!(
+                    "{service} was not asked: the cloud had no room, and takes {rate:.2} requests a second of this machine now"
+                ),
+            ),
+            None => Error::new(
+                Kind::Busy,
+                format!("{service} was not asked: this machine has asked too much"),
+            ),
         };
-        loop {
-            let patience = deadline.remaining();
-            let booked = self.change(|gate, now| gate.book(service, now, self.limits, patience));
-            match booked.unwrap_or(Booked::After(Duration::ZERO)) {
-                Booked::After(wait) => {
-                    std::thread::sleep(wait);
-                    return Ok(Leave { _tickets: tickets });
-                }
-                Booked::TooLate => {
-                    return Err(Error::new(
-                        Kind::Busy,
-                        format!("{service} was not asked: this machine has asked too much"),
-                    )
-                    .hint("openstack.limits has the rate; it is asked again with the next call"));
-                }
-                // The next one that asks is the probe, or finds that another's went well.
-                Booked::Closed(wait, why) => {
-                    if wait >= patience || !deadline.pause(wait.min(LOOK_AGAIN)) {
-                        return Err(Error::new(
-                            Kind::Busy,
-                            format!("{service} is left alone for {} s: {why}", wait.as_secs() + 1),
-                        )
-                        .hint("it is asked again after that"));
-                    }
-                }
-            }
-        }
+        error.hint("openstack.limits has the rate; it is asked again with the next call")
     }
 
-    /// Tells how a request to a service went: failures in a row add up, an answer ends the row.
-    pub fn report(&self, service: &str, failure: Option<&str>) {
-        let _ = self.change(|gate, now| gate.report(service, failure, now));
+    /// Whether the cloud sent nothing away lately, and no service is left alone.
+    #[must_use]
+    pub fn cloud_is_well(&self) -> bool {
+        self.change(|gate, _| gate.is_well()).unwrap_or(true)
     }
 
-    /// A service asked for a pause: every process keeps it.
-    pub fn pause(&self, pause: Duration) {
-        let _ = self.change(|gate, now| gate.pause(pause, now, self.limits));
+    /// Tells how a request to a service went that was sent then: failures in a row add up, an answer ends
+    /// the row.
+    pub fn report(&self, service: &str, heard: Heard<'_>, sent: f64) {
+        let _ =
+            self.change(|gate, now| gate.report(service, heard, sent, now, self.limits, share()));
+    }
+
+    /// The cloud had no room for a request that was sent then, and wants a pause: every process keeps the
+    /// one that is answered, and asks less often from then on.
+    pub fn refused(&self, pause: Duration, sent: f64) -> Duration {
+        self.change(|gate, now| gate.refused(pause, sent, now, self.limits, share()))
+            .unwrap_or(pause)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Gate, f64) -> T) -> Option<T> {
@@ -123,9 +189,9 @@ impl Limiter {
         file.lock().ok()?;
         // One that is too long is torn as well, and written anew.
         let text = files::read_rest(&mut file, files::LONGEST, 0).unwrap_or_default();
-        let now = millis(since_boot_awake());
+        let now = now();
         let mut gate: Gate = serde_json::from_slice(&text).unwrap_or_default();
-        if !gate.is_possible(now) {
+        if !gate.is_possible(now, self.limits) {
             gate = Gate::default();
         }
         let result = change(&mut gate, now);
@@ -141,6 +207,10 @@ impl Limiter {
 fn file_name(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     text.chars().take(100).map(|c| if plain(c) { c } else { '_' }).collect()
+}
+
+fn now() -> f64 {
+    millis(since_boot_awake())
 }
 
 #[cfg(test)]
@@ -164,14 +234,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let limiter = Limiter::in_folder(folder.path(), LIMITS);
         for _ in 0..FAILURES_TO_OPEN {
-            limiter.report(NOVA, Some("connection refused"));
+            limiter.report(NOVA, Heard::Failure("connection refused"), now());
         }
         let refused = limiter.enter(NOVA, Lane::Read, soon()).unwrap_err();
         assert!(refused.cause.contains("Nova") && refused.cause.contains("connection refused"));
         assert!(limiter.enter("Cinder at cinder", Lane::Read, soon()).is_ok());
-        limiter.report("Cinder at cinder", None);
+        limiter.report("Cinder at cinder", Heard::Answer, now());
         assert!(limiter.enter(NOVA, Lane::Read, soon()).is_err());
-        limiter.report(NOVA, None);
+        limiter.report(NOVA, Heard::Answer, now());
         assert!(limiter.enter(NOVA, Lane::Read, long()).is_ok());
     }
 
@@ -196,7 +266,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let limiter = Limiter::in_folder(folder.path(), LIMITS);
         let old = "{\"due\":1.0,\"failures\":9,\"open_until\":1e12}";
-        for text in ["{", "", "{\"due\":1e300}", "null", old] {
+        let later = "{\"rate\":0.05,\"cut\":1e12}";
+        for text in ["{", "", "{\"due\":1e300}", "null", old, later] {
             std::fs::write(folder.path().join("limiter"), text).unwrap();
             assert!(limiter.enter(NOVA, Lane::Read, long()).is_ok(), "{text}");
         }

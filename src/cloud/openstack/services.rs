@@ -260,7 +260,7 @@ impl Services {
         let session = if let Some(session) = self.tokens.kept() {
             session
         } else {
-            let _turn = self.tokens.turn(deadline);
+            let _turn = self.tokens.turn(deadline, || self.http.cloud_is_well());
             // The process that had the turn before has logged in meanwhile.
             if let Some(session) = self.tokens.kept() {
                 session

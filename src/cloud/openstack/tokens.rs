@@ -109,18 +109,22 @@ impl Tokens {
     }
 
     /// Waits for the turn to log in, so that many processes cost one login. A holder that hangs
-    /// is not waited for for ever.
-    pub(super) fn turn(&self, deadline: Deadline) -> Turn {
+    /// is not waited for to the end of the call, unless the cloud is not well: then one login more would not be quicker.
+    pub(super) fn turn(&self, deadline: Deadline, cloud_is_well: impl Fn() -> bool) -> Turn {
         if files::make_private_folder(&self.folder).is_err() {
             return Turn { _file: None };
         }
         let path = self.path.with_extension("lock");
         let opened = files::open_shared(&path);
         let Ok(file) = opened else { return Turn { _file: None } };
-        let until = deadline.at_most(session::waits_for_login(deadline.remaining()));
+        let share = session::waits_for_login(deadline.remaining(), deadline.total());
+        let mut until = deadline.at_most(share);
         while file.try_lock().is_err() {
             if !until.pause(Duration::from_millis(10)) {
-                return Turn { _file: None };
+                if cloud_is_well() || deadline.over() {
+                    return Turn { _file: None };
+                }
+                until = deadline;
             }
         }
         Turn { _file: Some(LockedFile::of(file)) }
@@ -174,7 +178,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (one, two) = (access("a"), access("b"));
         let tokens = Tokens::below(folder.path(), &one);
-        let _turn = tokens.turn(Deadline::after(Duration::from_secs(1)));
+        let _turn = tokens.turn(Deadline::after(Duration::from_secs(1)), || true);
         let session = session(3600);
         tokens.keep(&session);
         assert_eq!(tokens.kept(), Some(session));
@@ -188,10 +192,27 @@ mod tests {
     }
 
     #[test]
+    fn another_login_is_waited_for_to_the_end_where_the_cloud_is_not_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = Tokens::below(folder.path(), &access("a"));
+        let _holder = tokens.turn(Deadline::after(Duration::from_secs(1)), || true);
+        for is_well in [true, false] {
+            let deadline = Deadline::after(Duration::from_millis(300));
+            let asked = std::cell::Cell::new(0);
+            let _turn = tokens.turn(deadline, || {
+                asked.set(asked.get() + 1);
+                is_well
+            });
+            assert!(asked.get() > 0);
+            assert!(if is_well { asked.get() == 1 } else { deadline.over() }, "{asked:?}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_trusted_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = Tokens::below(folder.path(), &access("a"));
-        let _turn = tokens.turn(Deadline::after(Duration::from_secs(1)));
+        let _turn = tokens.turn(Deadline::after(Duration::from_secs(1)), || true);
         tokens.keep(&session(MARGIN - 10));
         assert!(tokens.kept().is_none(), "near its end");
         tokens.keep(&Session { life: 60, ..session(50) });

@@ -68,6 +68,8 @@ impl Tries {
                     _ if !may_repeat => Next::Nothing,
                     Some(pause) if pause > LONGEST_PAUSE || pause > left => Next::Nothing,
                     Some(pause) => Next::AgainTogether(pause),
+                    // It has no room, and does not say for how long.
+                    None if status == 429 => Next::AgainTogether(step),
                     None => Next::Again(step),
                 }
             }
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!(after(answered(429, Some(60)), LONG), shared);
         assert_eq!(after(answered(429, Some(61)), LONG), Next::Nothing);
         assert_eq!(after(answered(429, Some(9)), Duration::from_secs(8)), Next::Nothing);
-        let step = Next::Again(Duration::from_millis(250));
+        let step = Next::AgainTogether(Duration::from_millis(250));
         assert_eq!(after(answered(429, Some(0)), LONG), step, "no pause was asked for");
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// A token must last this much longer to be used, or a quarter of its life where that is less.
 pub const MARGIN: u64 = 90;
 
-/// Another process that logs in is waited for this long; then we log in ourselves.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A call keeps this part of its time to log in itself, where the one before it does not come back.
+const OWN_SHARE: u32 = 6;
 
 /// Whether a token is used that ends then and had this life when it was new, 0 where that is not
 /// known; in seconds.
@@ -16,15 +16,24 @@ pub fn is_usable(expires: u64, life: u64, now: u64) -> bool {
     expires >= now + margin
 }
 
-/// How long a call waits for another one's login.
+/// How long a call waits for another one's login, which takes minutes where a cloud comes back after an outage.
+/// Where the cloud is not well it waits to its end: one more login would not be quicker.
 #[must_use]
-pub fn waits_for_login(left: Duration) -> Duration {
-    left.min(PATIENCE)
+pub fn waits_for_login(left: Duration, total: Duration) -> Duration {
+    left.saturating_sub(total / OWN_SHARE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_login_is_waited_for_until_there_is_just_time_for_an_own_one() {
+        let of = |left, total| {
+            waits_for_login(Duration::from_secs(left), Duration::from_secs(total)).as_secs()
+        };
+        assert_eq!([of(180, 180), of(40, 180), of(20, 180), of(30, 30)], [150, 10, 0, 25]);
+    }
 
     #[test]
     fn a_token_near_its_end_is_not_used() {
