@@ -52,6 +52,7 @@ mod places;
 mod plots;
 mod promises;
 mod purity;
+mod recovery;
 mod refusals_page;
 mod refusals_told;
 mod replies;

@@ -101,6 +101,34 @@ fn largest(plot: &Plot<'_>, of: impl Fn(&(f64, f64)) -> f64) -> f64 {
     if largest > 0.0 { largest * 1.04 } else { 1.0 }
 }
 
+/// Where the legend hides least: the upper left, unless lines go there and not to another corner.
+fn emptiest_corner(plot: &Plot<'_>) -> SeriesLabelPosition {
+    let place = |axis: Axis<'_>, value: f64, most: f64| match axis.scale {
+        Scale::Linear => value / most,
+        Scale::Tenfold { least } => (value.max(least) / least).log10() / (most / least).log10(),
+    };
+    let (right, top) = (largest(plot, |point| point.0), largest(plot, |point| point.1));
+    let points = plot.series.iter().flat_map(|series| &series.points);
+    let places: Vec<_> =
+        points.map(|(x, y)| (place(plot.x, *x, right), place(plot.y, *y, top))).collect();
+    let hidden = |is_left: bool, is_upper: bool| {
+        let is_there = |(x, y): &&(f64, f64)| {
+            (if is_left { *x < 0.35 } else { *x > 0.65 })
+                && (if is_upper { *y > 0.6 } else { *y < 0.4 })
+        };
+        places.iter().filter(is_there).count()
+    };
+    [
+        (SeriesLabelPosition::UpperLeft, hidden(true, true)),
+        (SeriesLabelPosition::LowerRight, hidden(false, false)),
+        (SeriesLabelPosition::LowerLeft, hidden(true, false)),
+        (SeriesLabelPosition::UpperRight, hidden(false, true)),
+    ]
+    .into_iter()
+    .min_by_key(|(_, hidden)| *hidden)
+    .map_or(SeriesLabelPosition::UpperLeft, |(corner, _)| corner)
+}
+
 fn draw<X, Y>(plot: &Plot<'_>, x: X, y: Y, text: &mut String)
 where
     X: AsRangedCoord<Value = f64>,
@@ -147,7 +175,7 @@ where
     if plot.series.len() > 1 {
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(emptiest_corner(plot))
             .margin(8)
             .background_style(PAPER.0.mix(0.85))
             .label_font(ink(14.0))
