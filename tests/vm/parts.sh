@@ -24,7 +24,7 @@ kernels='5.10:bullseye 6.1:bookworm 6.12:bookworm-backports newest:trixie-backpo
 
 # What the guest needs of a kernel.
 modules='virtio_pci virtio_blk virtio_net virtio_console virtio_scsi sd_mod nvme ext4 xfs loop overlay
-    dm_mod crc32c_generic crc32c_intel'
+    dm_mod dm_multipath dm_round_robin crc32c_generic crc32c_intel'
 
 say() { printf '    %s\n' "$*"; }
 die() {
@@ -95,8 +95,11 @@ thin_out() {
 # kernel_once NAME SUITE
 kernel_once() {
     folder=$cache/kernel-$1
+    # One that was unpacked when other modules were wanted lacks some of these.
+    wanted=$(echo "$modules" | tr -s ' \n' ' ')
+    has=$(cat "$folder/wanted" 2>/dev/null) || has=''
     # A kernel is looked for again after a day.
-    if [ -n "$(find "$folder/version" -mtime -1 2>/dev/null)" ]; then
+    if [ "$has" = "$wanted" ] && [ -n "$(find "$folder/version" -mtime -1 2>/dev/null)" ]; then
         return 0
     fi
     # shellcheck disable=SC2046 # a suite or none
@@ -104,7 +107,7 @@ kernel_once() {
     package=$(apt_cache_here depends linux-image-cloud-amd64 2>/dev/null |
         sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
     version=${package#linux-image-}
-    if [ "$version" = "$(cat "$folder/version" 2>/dev/null)" ] && [ -n "$version" ]; then
+    if [ "$has" = "$wanted" ] && [ "$version" = "$(cat "$folder/version" 2>/dev/null)" ] && [ -n "$version" ]; then
         touch "$folder/version"
         return 0
     fi
@@ -134,6 +137,7 @@ kernel_once() {
     done
     keep_modules "$folder" "$version"
     rm -rf "$folder/all"
+    printf '%s\n' "$wanted" >"$folder/wanted"
     printf '%s\n' "$version" >"$folder/version"
 }
 
