@@ -9,6 +9,7 @@ use crate::driver::call_counts::CallCounts;
 use crate::driver::{self, Driver, Ports};
 use crate::host::census::KernelCensus;
 use crate::host::clock::Deadline;
+use crate::host::device_mapper::KernelMaps;
 use crate::host::devices::SysfsDevices;
 use crate::host::filesystems::KernelFileSystems;
 use crate::host::locks::Locks;
@@ -100,6 +101,7 @@ fn with_driver_that_counts<T>(
     let ports = Ports {
         cloud: cloud.as_ref(),
         devices: &devices,
+        maps: &KernelMaps::default(),
         file_systems: &KernelFileSystems::below(&config.paths.run_dir),
         mounts: &KernelMounts { faces: setting.faces },
         records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),

@@ -31,6 +31,7 @@ use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::known_volumes::KnownVolumes;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::Memory;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::mount::expand::Expansion;
 use crate::driver::mount::format::Formatter;
 use crate::driver::mount::format_consent::FormatConsent;
@@ -98,6 +99,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let &Ports {
         cloud,
         devices,
+        maps,
         file_systems,
         mounts,
         records,
@@ -124,7 +126,9 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let attachments = Attachments { cloud, answers, pace, deadline };
     let locking = Locking { cloud, devices, locks, operation, deadline };
     let disks = Disks { cloud, devices, records, this_node, deadline, attachments: &attachments };
-    let numbers = DiskNumbers { cloud, devices, mounts, records, census, disks: &disks };
+    let own_maps = OwnMaps { maps, deadline };
+    let numbers =
+        DiskNumbers { cloud, devices, mounts, records, census, disks: &disks, own_maps: &own_maps };
     let memory = Memory { file_systems, records, faces, face, locks, operation, deadline };
     let volumes = Volumes { cloud, devices, mounts, records, deadline, memory: &memory };
     let known = KnownVolumes {
@@ -209,6 +213,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         refusals: &refusals,
         free_disks: &free_disks,
         copies: &copies,
+        own_maps: &own_maps,
     };
     let diagnosis = Diagnosis {
         mounts,
@@ -366,6 +371,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         let_go_volumes: &let_go_volumes,
         guard: &guard,
         recovery: &recovery,
+        own_maps: &own_maps,
     };
     let expansion = Expansion {
         cloud,
@@ -390,6 +396,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         free_disks: &free_disks,
         marks: &marks,
         recovery: &recovery,
+        own_maps: &own_maps,
     };
     let requests = OpenRequests { cloud, deadline, volumes: &volumes };
     let takeovers = Takeovers { cloud, takeover, deadline, attachments: &attachments };
@@ -426,6 +433,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         recovery: &recovery,
         requests: &requests,
         takeovers: &takeovers,
+        own_maps: &own_maps,
     };
     let disk_wait = DiskWait {
         cloud,
@@ -464,6 +472,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         volumes: &volumes,
         places: &places,
         let_go_volumes: &let_go_volumes,
+        own_maps: &own_maps,
     };
     let usage = Usage { cloud, devices, mounts, records, census, faces, ownership: &ownership };
     work(&Driver {

@@ -5,7 +5,7 @@ mod no_host;
 use crate::cloud::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
 use crate::host::clock::Deadline;
 use crate::host::{
-    Devices, Events, FileSystems, Held, Hidden, MountRequest, Mounts, NewFileSystem,
+    Devices, Events, FileSystems, Held, Hidden, Maps, MountRequest, Mounts, NewFileSystem,
 };
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use crate::model::disk::contents::{Contents, FsType};
@@ -17,6 +17,7 @@ use crate::model::mount::layout::Target;
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::Presence;
+use crate::model::shield::own_map::OwnMap;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -292,6 +293,24 @@ pub(super) struct NoHost;
 
 fn nothing<T>() -> Result<T> {
     Err(Error::new(Kind::Host, "this machine is made up"))
+}
+
+impl Maps for NoHost {
+    fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
+        Ok(None)
+    }
+
+    fn volumes(&self) -> Result<Vec<VolumeId>> {
+        Ok(Vec::new())
+    }
+
+    fn end_wait(&self, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 impl FileSystems for NoHost {

@@ -7,7 +7,7 @@ use crate::host::locks::Locks;
 use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
-use crate::host::{Census, Devices, FileSystems, Mounts, Processes, Remounts};
+use crate::host::{Census, Devices, FileSystems, Maps, Mounts, Processes, Remounts};
 use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
@@ -22,6 +22,8 @@ pub struct Ports<'a> {
     pub cloud: &'a dyn Cloud,
     /// Disks of this machine.
     pub devices: &'a dyn Devices,
+    /// Maps of the driver's own over them.
+    pub maps: &'a dyn Maps,
     /// What stands on them.
     pub file_systems: &'a dyn FileSystems,
     /// Where they are mounted.

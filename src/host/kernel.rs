@@ -41,6 +41,10 @@ mod requests {
     // NS_MNT_GET_NEXT and NS_MNT_GET_PREV, Linux 6.12
     nix::ioctl_read!(next_mount_namespace, 0xb7, 11, super::MountNamespaceInfo);
     nix::ioctl_read!(previous_mount_namespace, 0xb7, 12, super::MountNamespaceInfo);
+    /// linux/dm-ioctl.h: `_IOWR(DM_IOCTL, command, struct dm_ioctl)`
+    pub(super) const fn device_mapper(command: u8) -> nix::libc::Ioctl {
+        nix::request_code_readwrite!(0xfd, command, super::DEVICE_MAPPER_HEADER)
+    }
 }
 
 /// `struct xfs_fsop_geom_v1`; only the first fields matter here.
@@ -217,8 +221,31 @@ impl LoopStatus {
     }
 }
 
+/// The size of `struct dm_ioctl`, which every message to device mapper begins with.
+pub const DEVICE_MAPPER_HEADER: usize = 312;
+
+/// A number of that header's: the third says how long the message is.
+const LENGTH_IN_HEADER: std::ops::Range<usize> = 12..16;
+
+/// Sends a message to device mapper, and has its answer in its place.
+pub fn device_mapper(control: &File, command: u8, message: &mut [u8]) -> Result<()> {
+    let told = message.get(LENGTH_IN_HEADER).and_then(|four| four.try_into().ok());
+    let told = told.map(u32::from_ne_bytes).ok_or(Errno::EINVAL)?;
+    let length = u32::try_from(message.len()).map_err(|_| Errno::EINVAL)?;
+    if told != length || message.len() < DEVICE_MAPPER_HEADER {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the kernel reads and writes no more than the length that the message tells of itself, which
+    // is the slice's, as was just checked; we hold it exclusively until the call returns.
+    let answer = unsafe {
+        libc::ioctl(control.as_raw_fd(), requests::device_mapper(command), message.as_mut_ptr())
+    };
+    Errno::result(answer).map(drop)
+}
+
 /// The kernel's `new_decode_dev`: 12 bits of the major number amid 20 of the minor one.
-fn unpacked(packed: u64) -> DeviceNumber {
+#[must_use]
+pub fn unpacked(packed: u64) -> DeviceNumber {
     let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     DeviceNumber {
         major: part((packed & 0xf_ff00) >> 8),
@@ -398,6 +425,22 @@ mod tests {
         assert_eq!(std::mem::size_of::<BtrfsInfo>(), 1024);
         assert_eq!(std::mem::size_of::<LoopStatus>(), 232);
         assert_eq!(std::mem::size_of::<MountNamespaceInfo>(), 16);
+    }
+
+    #[test]
+    fn a_message_that_lies_about_its_length_is_not_sent() {
+        let file = File::open("/dev/null").unwrap();
+        let mut message = vec![0; DEVICE_MAPPER_HEADER];
+        let mut told = |length: u32, room: usize| {
+            message.resize(room, 0);
+            message[LENGTH_IN_HEADER].copy_from_slice(&length.to_ne_bytes());
+            device_mapper(&file, 0, &mut message)
+        };
+        assert_eq!(told(400, DEVICE_MAPPER_HEADER), Err(Errno::EINVAL));
+        assert_eq!(told(100, 100), Err(Errno::EINVAL));
+        // The kernel has it, and this is no device mapper.
+        assert_eq!(told(400, 400), Err(Errno::ENOTTY));
+        assert_eq!(device_mapper(&file, 0, &mut []), Err(Errno::EINVAL));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! | [`Mounts`] | [`mounts::KernelMounts`] |
 //! | [`Census`] | [`census::KernelCensus`] |
 //! | [`Remounts`] | [`remount::KernelRemounts`] |
+//! | [`Maps`] | [`device_mapper::KernelMaps`] |
 
 pub mod aside;
 pub mod at_hand;
@@ -15,6 +16,7 @@ pub mod child;
 pub mod clock;
 mod confinement;
 mod descriptors;
+pub mod device_mapper;
 pub mod device_nodes;
 pub mod devices;
 pub mod entry;
@@ -56,6 +58,7 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Method, MountIntent, Switched};
 use crate::model::mount::staleness::Presence;
 use crate::model::record::NamespaceSign;
+use crate::model::shield::own_map::OwnMap;
 use child::FileSystemKeeper;
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -127,6 +130,19 @@ pub trait Devices {
     fn rescan(&self, device: &Device) -> Result<()>;
     /// Removes what a killed call left for this volume in `/dev`.
     fn tidy(&self, id: &VolumeId);
+}
+
+/// Maps of the driver's own, through which volumes may be mounted.
+pub trait Maps {
+    /// The volume's map, if this machine has one.
+    fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>>;
+    /// The volumes that have one.
+    fn volumes(&self) -> Result<Vec<VolumeId>>;
+    /// What waits in the volume's map fails, and so does all that comes while it has no disk.
+    fn end_wait(&self, volume: &VolumeId) -> Result<()>;
+    /// Removes the volume's map; false if there is none. An error of the kind
+    /// [`Kind::Busy`](crate::model::error::Kind::Busy) if it is open.
+    fn remove(&self, volume: &VolumeId, deadline: Deadline) -> Result<bool>;
 }
 
 /// File systems on disks.

@@ -15,6 +15,7 @@ pub mod policy;
 pub mod record;
 pub mod report;
 pub mod secret;
+pub mod shield;
 pub mod text;
 pub mod timestamp;
 pub mod yaml;

@@ -54,6 +54,13 @@ impl System {
         kubelet::running(&self.proc)
     }
 
+    /// Whether the kernel gives up when a process waits for very long.
+    #[must_use]
+    pub fn panics_at_hung_tasks(&self) -> bool {
+        let text = fs::read_to_string(self.proc.join("sys/kernel/hung_task_panic"));
+        text.is_ok_and(|text| !matches!(text.trim(), "" | "0"))
+    }
+
     /// A path of the machine, where it is.
     #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {

@@ -178,6 +178,11 @@ fn disk(page: &mut Page, facts: &VolumeFacts) {
         DiskFact::Ambiguous { why, .. } => page.plain("is", &format!("not certain: {why}")),
         DiskFact::Unseen { why } => page.plain("is", &format!("unknown: {why}")),
     }
+    if let Some(map) = &facts.map {
+        let on = map.path.map(|path| format!(", on {path}")).unwrap_or_default();
+        let (name, number, words) = (&map.name, map.number, map.state.words());
+        page.plain("map", &format!("{name} ({number}){on}; it {words}"));
+    }
     if let Some(text) = if_blank(facts) {
         page.plain("if blank", &text);
     }

@@ -27,6 +27,7 @@ fn facts(id: &str) -> VolumeFacts {
             shows_whole_id: true,
             shows: Vec::new(),
         }),
+        map: None,
         cloud: CloudFact::Known(CloudView {
             status: VolumeStatus::new(VolumePhase::Attached, "in-use"),
             size: 1,

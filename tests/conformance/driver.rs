@@ -10,6 +10,7 @@ use incloud_disk::driver::{self, Driver, Outcome, Ports, Volume};
 use incloud_disk::flexvolume::FACE;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::host::clock::Deadline;
+use incloud_disk::host::device_mapper::KernelMaps;
 use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::host::filesystems::KernelFileSystems;
 use incloud_disk::host::locks::Locks;
@@ -35,6 +36,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
     let ports = Ports {
         cloud,
         devices: &SysfsDevices::default(),
+        maps: &KernelMaps::default(),
         file_systems: &KernelFileSystems::below(path),
         mounts: &KernelMounts { faces: Faces::default() },
         records: &Records::below(&path.join("state"), &path.join("run")),

@@ -66,11 +66,12 @@ pub const MAY_NAME: [(&str, &[&str]); 17] = [
 
 /// Adapters that the driver must not know: it works through the ports. Its tests may, for they
 /// wire it themselves.
-const NOT_FOR_THE_DRIVER: [&str; 10] = [
+const NOT_FOR_THE_DRIVER: [&str; 11] = [
     "cloud::local",
     "cloud::openstack",
     "cloud::unconfigured",
     "host::census",
+    "host::device_mapper",
     "host::devices",
     "host::filesystems",
     "host::remount",

@@ -493,6 +493,10 @@ impl Patient {
         command
             .env("INCLOUD_DISK_ROOT", &self.root)
             .env("INCLOUD_DISK_PROC", self.root.join("proc"));
+        // Else the maps of this machine are looked at, which has none.
+        if self.root.join("sys").exists() {
+            command.env("INCLOUD_DISK_SYSFS", self.root.join("sys"));
+        }
         let output = command.output().unwrap();
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
         let findings = found["findings"].as_array().unwrap().clone();
@@ -596,6 +600,13 @@ fn the_doctor_finds_what_is_wrong_with_the_machine() {
     patient.shows("systemd", "warning", "is not enabled");
     patient.file("etc/systemd/system/timers.target.wants/incloud-disk-heal.timer", "");
     patient.shows("systemd", "ok", "incloud-disk-heal.timer");
+    let has_maps = || patient.findings().iter().any(|one| one["check"] == "maps");
+    patient.file("sys/block/dm-1/dm/uuid", "LVM-of-another\n");
+    assert!(!has_maps());
+    patient.file("sys/block/dm-0/dm/uuid", "incloud_disk-v-1\n");
+    patient.shows("maps", "warning", "is away what uses it waits: v-1");
+    patient.file("proc/sys/kernel/hung_task_panic", "1\n");
+    patient.shows("maps", "warning", "panics when a process waits for long");
 
     patient.node.configure("[metrics]\ntextfile = \"/nowhere/at/all.prom\"");
     patient.shows("metrics", "warning", "/nowhere/at");

@@ -47,6 +47,7 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
         let ports = Ports {
             cloud: &cloud,
             devices: &devices,
+            maps: &NoHost,
             file_systems: &NoHost,
             mounts: &NoHost,
             records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),

@@ -11,6 +11,7 @@ use crate::driver::lookup::attachment_view::{Asking, Attachments, Trust, after_a
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::Outcome;
 use crate::failpoints;
 use crate::host::clock::Deadline;
@@ -54,6 +55,7 @@ pub struct Detaching<'a> {
     pub(in crate::driver) recovery: &'a Recovery<'a>,
     pub(in crate::driver) requests: &'a OpenRequests<'a>,
     pub(in crate::driver) takeovers: &'a Takeovers<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Detaching<'_> {
@@ -129,6 +131,10 @@ impl Detaching<'_> {
         state: CloudVolume,
         force: Force,
     ) -> Result<Outcome> {
+        if force == Force::Yes && node == self.this_node {
+            // Its mounts die, as they would without a map: that is what the person was told.
+            self.own_maps.end_wait(id)?;
+        }
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
         let (outcome, state) = self.make_detached(state, server, node, force)?;
         self.attachments.forget_answers(id);

@@ -18,6 +18,7 @@ use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::ownership::words::{file_use, kernel_use, named, way_to_end_users};
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
@@ -53,6 +54,7 @@ pub(in crate::driver) struct Guard<'a> {
     pub(in crate::driver) refusals: &'a Refusals<'a>,
     pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) copies: &'a LeakedCopies<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Guard<'_> {
@@ -61,6 +63,10 @@ impl Guard<'_> {
     /// seen (a controller's container) the orchestrator's own order of calls is all there is.
     pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<UsersSeen> {
         if self.policy.mode == GuardMode::Off {
+            // A disk that leaves under a map makes what uses the map wait; an unused one waits for none.
+            if let Err(error) = self.own_maps.take_off(id) {
+                tracing::info!(volume = %id, %error, "the volume's map stays");
+            }
             return Ok(UsersSeen::Yes);
         }
         let disk = match self.disks.find_disk(id) {
@@ -102,6 +108,7 @@ impl Guard<'_> {
         }
         let is_told =
             self.free_disks.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
+        self.own_maps.take_off(id)?;
         Ok(if is_told { UsersSeen::Yes } else { UsersSeen::No })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::cloud::Cloud;
 use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::host::machine::boot_id;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts, device_nodes};
@@ -23,6 +24,7 @@ pub(in crate::driver) struct DiskNumbers<'a> {
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) census: &'a dyn Census,
     pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl DiskNumbers<'_> {
@@ -43,6 +45,8 @@ impl DiskNumbers<'_> {
             if let Ok(Some(disk)) = self.disks.find_disk(id) {
                 numbers.insert(disk.number);
             }
+            // While it waits it shows no serial, and its mounts are the volume's all the same.
+            numbers.extend(self.own_maps.number_of(id));
         }
         numbers.into_iter().collect()
     }

@@ -8,3 +8,4 @@ pub mod known_volumes;
 pub(in crate::driver) mod locking;
 pub(in crate::driver) mod lost_disks;
 pub(in crate::driver) mod memory;
+pub(in crate::driver) mod own_maps;

@@ -6,6 +6,7 @@ use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::ownership::words;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
@@ -43,6 +44,7 @@ pub struct Releasing<'a> {
     pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Releasing<'_> {
@@ -56,6 +58,10 @@ impl Releasing<'_> {
             .iter()
             .map(|mount| format!("the mount at {}", mount.target.display()))
             .collect();
+        if let Some(map) = self.own_maps.seen(id) {
+            let (name, words) = (&map.kernel_name, map.state().words());
+            all.push(format!("what waits in the map {name}, which {words}"));
+        }
         let numbers = self.numbers.numbers_of(Some(id), &[]);
         match self.census.device_users(&numbers) {
             Answer::Told(users) => all.extend(words::all_of(&users)),
@@ -69,6 +75,8 @@ impl Releasing<'_> {
     /// Unmounts the volume everywhere in this namespace, pods first, whatever uses it elsewhere.
     pub fn release(&self, id: &VolumeId) -> Result<Released> {
         let _lock = self.locking.lock_alone(id)?;
+        // What waits has no end else: neither an unmount nor a process that is killed.
+        self.own_maps.end_wait(id)?;
         self.recovery.end_leftovers(id);
         let mut released = Released::default();
         let mut mounts = self.numbers.own_mounts(id)?;
@@ -110,6 +118,8 @@ impl Releasing<'_> {
         self.marks.unmark_mounted(id);
         if let DiskState::Held(why) = self.free_disks.state_of_all(&disks, &[], Duration::ZERO) {
             released.held = Some(why);
+        } else if let Err(error) = self.own_maps.take_off(id) {
+            released.held = Some(error.cause);
         }
         Ok(released)
     }

@@ -11,6 +11,7 @@ use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::{Outcome, VolumeRef};
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::failpoints;
@@ -97,6 +98,7 @@ pub struct Unmounting<'a> {
     pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) guard: &'a Guard<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Unmounting<'_> {
@@ -179,6 +181,9 @@ impl Unmounting<'_> {
             }
             MountRole::Consumer(_) => DisksToFree::default(),
         };
+        if let (MountRole::Stage, Some(id), true) = (role, &id, is_mounted) {
+            self.own_maps.must_not_wait(id)?;
+        }
         let outcome = self.unmount_guarded(&folder, id.as_ref(), role)?;
         if matches!(role, MountRole::Stage) {
             let disks = (to_free.disks.as_slice(), to_free.numbers.as_slice());
@@ -191,6 +196,12 @@ impl Unmounting<'_> {
                 self.free_disks.must_be_free(id.as_ref(), &to_free.disks, &to_free.numbers)
             }
             MountRole::Consumer(_) => Ok(false),
+        };
+        let is_free = match (role, &id) {
+            (MountRole::Stage, Some(id)) => {
+                is_free.and_then(|is_free| self.own_maps.take_off(id).map(|()| is_free))
+            }
+            _ => is_free,
         };
         if let (Some(id), Ok(_)) = (&id, &is_free) {
             self.refusals.end_refusals(id, &[role.tear_down()]);

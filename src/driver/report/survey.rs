@@ -8,6 +8,7 @@ use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
 use crate::driver::report::holders::file_user;
@@ -26,7 +27,7 @@ use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
-    CloudFact, Disk, DiskFact, LinkFact, MountFact, RecordFact, Role, VolumeFacts,
+    CloudFact, Disk, DiskFact, LinkFact, MapFact, MountFact, RecordFact, Role, VolumeFacts,
 };
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
@@ -79,6 +80,7 @@ pub struct Surveying<'a> {
     pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
     pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Surveying<'_> {
@@ -146,6 +148,7 @@ impl Surveying<'_> {
         ids.extend(records.iter().map(|record| record.volume.clone()));
         ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));
         ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
+        ids.extend(self.own_maps.volumes());
         ids.extend(table.mounts().iter().filter_map(|mount| self.volume_in(mount)));
         let mut disks: BTreeMap<VolumeId, DiskFact> =
             ids.iter().map(|id| (id.clone(), self.disk_fact(id))).collect();
@@ -375,6 +378,7 @@ impl Surveying<'_> {
             name,
             identity: wanted.map(|wanted| wanted.to_string()).unwrap_or_default(),
             disk,
+            map: id.and_then(|id| self.own_maps.seen(id)).map(MapFact::from),
             cloud,
             users_of_lost_disk: Vec::new(),
             unseen_users: None,
@@ -562,4 +566,5 @@ fn is_here(facts: &VolumeFacts) -> bool {
         || facts.record.staged.is_some()
         || facts.record.is_formatting
         || facts.lock.is_some()
+        || facts.map.is_some()
 }

@@ -107,7 +107,8 @@ impl SysfsDevices {
         let Some(folder) = self.sysfs.numbered(number)? else { return Ok(None) };
         // A loop device stays when its image is taken away; under a mount it gets no other.
         let is_pulled = folder.kernel_name().starts_with("loop") && folder.shown()?.is_empty();
-        Ok((!is_pulled).then_some(folder))
+        let is_gone = is_pulled || self.sysfs.is_dead_map(&folder)?;
+        Ok((!is_gone).then_some(folder))
     }
 }
 
@@ -145,6 +146,11 @@ impl Devices for SysfsDevices {
 
     fn presence(&self, number: DeviceNumber, wanted: &Identity) -> Result<Presence> {
         let Some(folder) = self.living(number)? else { return Ok(Presence::Absent) };
+        if let (Some(map), Identity::Serial(volume)) = (folder.own_map()?, wanted)
+            && map.uuid.volume() != volume
+        {
+            return Ok(Presence::Other(format!("the map of volume {}", map.uuid.volume())));
+        }
         let shown = folder.shown()?;
         if wanted.proven_by(&shown).is_none() && !shown.is_empty() {
             let words: Vec<_> = shown.iter().map(ToString::to_string).collect();
@@ -170,7 +176,12 @@ impl Devices for SysfsDevices {
         let Some(folder) = self.sysfs.disk(name)? else {
             return Ok(Some(format!("{name} is gone")));
         };
-        if let Some(Doubt { state, way }) = folder.halted()? {
+        if let Some(map) = self.sysfs.map_that_waits_for(&folder)? {
+            let Doubt { state, way, .. } = sysfs::waits(&map, "waits for its disk");
+            let way = way.map(|way| format!(" ({way})")).unwrap_or_default();
+            return Ok(Some(format!("{state}, and {name} may be that{way}")));
+        }
+        if let Some(Doubt { state, way, .. }) = folder.halted()? {
             let way = way.map(|way| format!(" ({way})")).unwrap_or_default();
             return Ok(Some(format!("{state}: the kernel gives it no work{way}")));
         }
@@ -448,6 +459,89 @@ mod tests {
         assert!(objection("b").unwrap().contains("dm-0 (mpatha)"));
         assert_eq!(objection("c"), None);
         assert!(objection("d").unwrap().contains("size 0"));
+    }
+
+    /// A map with this UUID over a disk that is there, or was.
+    fn map(root: &Path, name: &str, number: &str, uuid: &str, over: &str) {
+        disk(root, name, number, &[("dm/uuid", &format!("{uuid}\n")), ("dm/suspended", "0\n")]);
+        let slaves = root.join("block").join(name).join("slaves");
+        fs::create_dir_all(&slaves).unwrap();
+        let disk = root.join("block").join(over);
+        std::os::unix::fs::symlink(&disk, slaves.join(over)).unwrap();
+        if disk.exists() {
+            fs::create_dir_all(disk.join("holders").join(name)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_disk_under_its_volumes_own_map_is_used_through_that() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdb", "254:16", &[("serial", "v1")]);
+        map(root.path(), "dm-0", "253:0", "incloud_disk-v1", "vdb");
+        disk(root.path(), "vdc", "254:32", &[("serial", "v2")]);
+        map(root.path(), "dm-1", "253:1", "incloud_disk-v1", "vdc");
+        disk(root.path(), "vdd", "254:48", &[("serial", "v3")]);
+        map(root.path(), "dm-2", "253:2", "LVM-v3", "vdd");
+        let devices = devices(root.path());
+        let found = only(&devices, &serial("v1"));
+        assert_eq!((found.kernel_name.as_str(), found.number.minor), ("dm-0", 0));
+        devices.check(&serial("v1"), &found).unwrap();
+        assert_eq!(devices.presence(found.number, &serial("v1")).unwrap(), Presence::Own);
+        assert_eq!(devices.objection(&found).unwrap(), None);
+        let shown = devices.shown_by(found.number).unwrap().unwrap();
+        assert_eq!(
+            serial("v1").proven_by(&shown),
+            Some(Proof::Whole),
+            "it shows what its disk does"
+        );
+        // Another volume's map, and what is no map of ours, are in the way.
+        for (id, holder) in [("v2", "dm-1"), ("v3", "dm-2")] {
+            let found = only(&devices, &serial(id));
+            assert!(found.kernel_name.starts_with("vd"), "{found:?}");
+            assert!(devices.objection(&found).unwrap().unwrap().contains(holder));
+        }
+        // A map is held by its UUID, and proven by its disk alone.
+        fs::write(root.path().join("block/vdb/serial"), "other").unwrap();
+        assert_eq!(devices.search(&serial("v1")).unwrap(), []);
+        assert!(devices.check(&serial("v1"), &found).unwrap_err().cause.contains("other"));
+    }
+
+    #[test]
+    fn a_map_without_its_disk_waits_and_is_not_gone() {
+        let root = tempfile::tempdir().unwrap();
+        map(root.path(), "dm-0", "253:0", "incloud_disk-v1", "vdb");
+        let devices = devices(root.path());
+        let number: DeviceNumber = "253:0".parse().unwrap();
+        assert_eq!(devices.search(&serial("v1")).unwrap(), []);
+        assert!(!devices.is_gone(number).unwrap());
+        let Presence::Halted(doubt) = devices.presence(number, &serial("v1")).unwrap() else {
+            panic!("it waits");
+        };
+        assert!(doubt.is_pause && doubt.state.contains("dm-0, the map of volume v1, waits"));
+        assert!(doubt.way.unwrap().contains("disk release v1"));
+        let other = devices.presence(number, &serial("v2")).unwrap();
+        assert_eq!(other, Presence::Other("the map of volume v1".to_owned()));
+        // The disk is back, and nothing is mounted from it beside what waits.
+        disk(root.path(), "vdc", "254:32", &[("serial", "v1")]);
+        disk(root.path(), "vdd", "254:48", &[("serial", "v2")]);
+        let back = only(&devices, &serial("v1"));
+        assert_eq!(back.kernel_name, "vdc");
+        let objection = devices.objection(&back).unwrap().unwrap();
+        assert!(objection.contains("dm-0") && objection.contains("vdc may be that"), "{objection}");
+        assert_eq!(devices.objection(&only(&devices, &serial("v2"))).unwrap(), None);
+    }
+
+    #[test]
+    fn a_suspended_map_is_given_no_work() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdb", "254:16", &[("serial", "v1")]);
+        map(root.path(), "dm-0", "253:0", "incloud_disk-v1", "vdb");
+        fs::write(root.path().join("block/dm-0/dm/suspended"), "1\n").unwrap();
+        let devices = devices(root.path());
+        let found = only(&devices, &serial("v1"));
+        assert!(devices.objection(&found).unwrap().unwrap().contains("is suspended"));
+        let presence = devices.presence(found.number, &serial("v1")).unwrap();
+        assert!(matches!(presence, Presence::Halted(doubt) if doubt.is_pause));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What disks show of themselves in sysfs, read with few system calls: a machine may have
 //! hundreds of disks, and every call looks at all of them.
 
-use crate::host::files;
+use crate::host::device_mapper::seen::{self, SeenMap};
 use crate::host::worker::late;
+use crate::host::{device_mapper, files};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::shows_a_uuid;
@@ -63,6 +64,7 @@ impl Drop for OneMoment {
 /// One disk's folder, open.
 pub(super) struct DiskFolder {
     descriptor: OwnedFd,
+    sysfs: PathBuf,
     path: PathBuf,
     kernel_name: String,
 }
@@ -83,18 +85,41 @@ impl Sysfs {
         matches!(self.root.join("block").try_exists(), Ok(false))
     }
 
-    /// Every whole disk that shows the identity.
+    /// Every whole disk that shows the identity. One that is under the volume's own map is used through
+    /// that, and not otherwise.
     pub(super) fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
         let mut found = Vec::new();
         for (name, shown) in self.disks(wanted)?.iter() {
-            if let Some(proof) = wanted.proven_by(shown)
-                && let Some(folder) = self.disk(name)?
-                && let Some(device) = folder.facts(name, proof)?
-            {
-                found.push(device);
+            let Some(proof) = wanted.proven_by(shown) else { continue };
+            let Some(mut folder) = self.disk(name)? else { continue };
+            if let Some(map) = folder.map_over(wanted)? {
+                let Some(over) = self.disk(&map.kernel_name)? else { continue };
+                folder = over;
             }
+            found.extend(folder.facts(&folder.kernel_name(), proof)?);
         }
         Ok(found)
+    }
+
+    /// A map that has no disk, and waits for one that shows what this disk does.
+    pub(super) fn map_that_waits_for(&self, disk: &DiskFolder) -> Result<Option<SeenMap>> {
+        let mut maps = seen::maps(&self.root)?;
+        maps.retain(|map| map.disk.is_none());
+        if maps.is_empty() {
+            return Ok(None);
+        }
+        let shown = disk.shown()?;
+        Ok(maps.into_iter().find(|map| {
+            let volume = map.uuid.volume();
+            let wanted = Identity::Serial(volume.clone());
+            wanted.proven_by(&shown).is_some() && !device_mapper::fails(&self.root, volume)
+        }))
+    }
+
+    /// Whether this is a map of ours whose requests fail, for its disk is gone.
+    pub(super) fn is_dead_map(&self, folder: &DiskFolder) -> Result<bool> {
+        let without = folder.own_map()?.filter(|map| map.disk.is_none());
+        Ok(without.is_some_and(|map| device_mapper::fails(&self.root, map.uuid.volume())))
     }
 
     fn disks(&self, wanted: &Identity) -> Result<Rc<Disks>> {
@@ -152,7 +177,7 @@ impl Sysfs {
     }
 
     pub(super) fn disk(&self, kernel_name: &str) -> Result<Option<DiskFolder>> {
-        DiskFolder::open(&self.root.join("block").join(kernel_name))
+        DiskFolder::open(&self.root, &self.root.join("block").join(kernel_name))
     }
 
     /// An error where sysfs cannot be seen: then nothing is known to be gone.
@@ -165,14 +190,14 @@ impl Sysfs {
 
     /// The folder of the device of this number, whole disk or not.
     pub(super) fn numbered(&self, number: DeviceNumber) -> Result<Option<DiskFolder>> {
-        DiskFolder::open(&self.root.join("dev/block").join(number.to_string()))
+        DiskFolder::open(&self.root, &self.root.join("dev/block").join(number.to_string()))
     }
 }
 
 impl DiskFolder {
     /// Nothing if there is no such disk. That it could not be looked for is an error: a
     /// caller that takes a disk for gone gives its mounts up.
-    fn open(path: &Path) -> Result<Option<Self>> {
+    fn open(sysfs: &Path, path: &Path) -> Result<Option<Self>> {
         let failed =
             |error: &std::io::Error| Error::io(format!("look at {}", path.display()), error);
         let descriptor = match File::open(path) {
@@ -188,7 +213,8 @@ impl DiskFolder {
             Err(error) => return Err(failed(&error)),
         };
         let kernel_name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Some(Self { descriptor, path: path.to_path_buf(), kernel_name }))
+        let (sysfs, path) = (sysfs.to_path_buf(), path.to_path_buf());
+        Ok(Some(Self { descriptor, sysfs, path, kernel_name }))
     }
 
     pub(super) fn kernel_name(&self) -> String {
@@ -199,9 +225,34 @@ impl DiskFolder {
         &self.path
     }
 
-    /// Everything that the disk shows of itself.
+    /// What it is as a map of ours; nothing if it is none.
+    pub(super) fn own_map(&self) -> Result<Option<SeenMap>> {
+        seen::map_called(&self.sysfs, &self.kernel_name)
+    }
+
+    /// The map of this very volume that holds the disk, if nothing else does.
+    fn map_over(&self, wanted: &Identity) -> Result<Option<SeenMap>> {
+        let Identity::Serial(volume) = wanted else { return Ok(None) };
+        let holders = self.entries("holders")?;
+        let [holder] = holders.as_slice() else { return Ok(None) };
+        let map = seen::map_called(&self.sysfs, holder)?;
+        let is_its = |map: &SeenMap| {
+            map.uuid.volume() == volume && map.disk.as_ref() == Some(&self.kernel_name)
+        };
+        Ok(map.filter(is_its))
+    }
+
+    /// Everything that the disk shows of itself; of a map of ours, what its disk shows.
     pub(super) fn shown(&self) -> Result<Vec<Shown>> {
         let name = self.kernel_name();
+        if let Some(map) = self.own_map()? {
+            let Some(disk) = map.disk else { return Ok(Vec::new()) };
+            let path = self.sysfs.join("block").join(disk);
+            return Ok(match Self::open(&self.sysfs, &path)? {
+                Some(disk) if !disk.kernel_name.starts_with("dm-") => disk.shown()?,
+                _ => Vec::new(),
+            });
+        }
         let files = if name.starts_with("loop") { LOOP } else { serial_files(&name) };
         let all = files.iter().map(|file| read_shown(self.descriptor.as_fd(), file, file));
         all.filter_map(Result::transpose).collect()
@@ -243,12 +294,21 @@ impl DiskFolder {
     /// The state of a disk that the kernel has, and gives no work to, and what ends that.
     pub(super) fn halted(&self) -> Result<Option<Doubt>> {
         let works = if self.kernel_name.starts_with("nvme") { "live" } else { "running" };
+        if let Some(map) = self.own_map()? {
+            let is_suspended = self.text("dm/suspended")?.is_some_and(|text| text == "1");
+            let what = match (&map.disk, is_suspended) {
+                (None, _) => "waits for its disk, which is gone",
+                (Some(_), true) => "is suspended",
+                (Some(_), false) => return Ok(None),
+            };
+            return Ok(Some(waits(&map, what)));
+        }
         let state = self.text("device/state")?.filter(|state| state != works);
         let is_suspended = self.text("dm/suspended")?.is_some_and(|text| text == "1");
         let state = state.or_else(|| is_suspended.then(|| "suspended".to_owned()));
         let Some(state) = state else { return Ok(None) };
         let state = format!("{} is {state}", self.kernel_name);
-        Ok(Some(Doubt { state, way: self.way_out(is_suspended) }))
+        Ok(Some(Doubt { state, way: self.way_out(is_suspended), is_pause: false }))
     }
 
     /// The one place that says what gives a disk work again, or takes it away for good: each kind
@@ -300,6 +360,19 @@ impl DiskFolder {
             Ok(bytes) => Ok(bytes.map(|bytes| trimmed(&bytes))),
             Err(errno) => Err(unread(&self.path.join(file), errno)),
         }
+    }
+}
+
+/// The one place that says what a map of ours that waits is, and what ends that.
+pub(super) fn waits(map: &SeenMap, what: &str) -> Doubt {
+    let volume = map.uuid.volume();
+    Doubt {
+        state: format!("{}, the map of volume {volume}, {what}", map.kernel_name),
+        way: Some(format!(
+            "disk release {volume} ends the wait with errors, and unmounts it; disk detach --force \
+             {volume} ends it and leaves the mounts, which a heal moves when the disk is back"
+        )),
+        is_pause: true,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::mountinfo::Mount;
 use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
+use crate::model::shield::map_uuid::MapUuid;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -190,6 +191,9 @@ impl KernelUse {
     pub fn ended_by(&self) -> String {
         match self {
             Self::Holder { device, name, kind } => {
+                if let Some(map) = MapUuid::parse(kind) {
+                    return format!("disk release {}", map.volume());
+                }
                 let name = plain(Path::new(name));
                 match kind.split('-').next() {
                     _ if device.starts_with("md") => format!("mdadm --stop /dev/{device}"),
@@ -267,6 +271,17 @@ pub struct DeviceUses {
 mod tests {
     use super::*;
     use crate::model::ids::ConsumerId;
+
+    #[test]
+    fn each_kind_of_map_has_its_own_end() {
+        let ended_by = |kind: &str| {
+            let (device, name) = ("dm-0".to_owned(), "a".to_owned());
+            KernelUse::Holder { device, name, kind: kind.to_owned() }.ended_by()
+        };
+        assert_eq!(ended_by("incloud_disk-v-1"), "disk release v-1");
+        assert_eq!(ended_by("LVM-v-1"), "lvchange -an /dev/mapper/a");
+        assert_eq!(ended_by("incloud_disk-"), "dmsetup remove a");
+    }
 
     #[test]
     fn a_process_is_named_by_what_is_known_of_it() {

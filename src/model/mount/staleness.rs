@@ -12,13 +12,15 @@ pub struct Doubt {
     pub state: String,
     /// What a person can do about a disk of that kind, who knows more.
     pub way: Option<String>,
+    /// Whether it is certain that what is asked of it waits, and is not lost.
+    pub is_pause: bool,
 }
 
 impl Doubt {
     /// One that is ended by nothing but time.
     #[must_use]
     pub fn new(state: &str) -> Self {
-        Self { state: state.to_owned(), way: None }
+        Self { state: state.to_owned(), way: None, is_pause: false }
     }
 }
 
@@ -104,6 +106,7 @@ impl MountVerdict {
     pub fn hint(&self, number: DeviceNumber) -> Option<String> {
         match self {
             Self::Healthy | Self::Stale | Self::Waiting => None,
+            Self::NotProvenDead(Doubt { way: Some(way), is_pause: true, .. }) => Some(way.clone()),
             Self::NotProvenDead(doubt) => {
                 let way = doubt.way.as_deref().unwrap_or(
                     "it ends when the disk answers or the kernel takes it away; until then restart \

@@ -10,6 +10,7 @@ use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::staleness::{Here, MountVerdict};
 use crate::model::report::tear_down::TearDown;
+use crate::model::shield::own_map::{MapState, OwnMap};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -24,6 +25,9 @@ pub struct VolumeFacts {
     pub identity: String,
     /// Its disk on this machine.
     pub disk: DiskFact,
+    /// The map of the driver's own over that, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<MapFact>,
     /// What the cloud says.
     pub cloud: CloudFact,
     /// Its mounts, in all mount namespaces that could be seen.
@@ -123,6 +127,33 @@ impl Disk {
             sequence: device.sequence,
             shows_whole_id: device.proof == Proof::Whole,
             shows,
+        }
+    }
+}
+
+/// A map of device mapper through which the volume is used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MapFact {
+    /// The kernel's name.
+    pub name: String,
+    /// Its number.
+    pub number: DeviceNumber,
+    /// What becomes of a read or a write.
+    pub state: MapState,
+    /// The number of the disk that it has or had; nothing if that could not be told.
+    pub path: Option<DeviceNumber>,
+    /// How often it is open.
+    pub opened: u32,
+}
+
+impl From<OwnMap> for MapFact {
+    fn from(map: OwnMap) -> Self {
+        Self {
+            state: map.state(),
+            path: map.table.map(|table| table.path),
+            name: map.kernel_name,
+            number: map.number,
+            opened: map.opened,
         }
     }
 }

@@ -3,10 +3,10 @@
 //! [`staleness`], as the heal does.
 
 use crate::model::disk::device::DeviceNumber;
-use crate::model::mount::staleness;
+use crate::model::mount::staleness::{self, Doubt, MountVerdict};
 use crate::model::report::facts::{
-    CloudFact, DiskFact, HolderFact, LetGoFact, MountFact, MountedOn, PodFact, ProcessFact, Role,
-    VolumeFacts,
+    CloudFact, DiskFact, HolderFact, LetGoFact, MapFact, MountFact, MountedOn, PodFact,
+    ProcessFact, Role, VolumeFacts,
 };
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::several;
@@ -177,6 +177,17 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
         None => "; no disk of this machine shows the volume's identity".to_owned(),
     };
     let because = format!("{} is mounted from {number}, and {verdict}{now}", place.display());
+    if let MountVerdict::NotProvenDead(Doubt { state, is_pause: true, .. }) = &verdict {
+        return Some(Ruling {
+            health: Health::Ambiguous,
+            consequence: format!(
+                "Reads and writes wait, and none has failed: {state}. This version of the driver puts no disk under a map: the one that made it does, or a person ends the wait."
+            ),
+            because,
+            next: hint,
+            command: None,
+        });
+    }
     Some(Ruling {
         health: Health::Ambiguous,
         consequence: format!("A disk is mounted that may be the wrong one: {because}."),
@@ -545,6 +556,9 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
             refusal.reason
         ));
     }
+    if let Some(map) = &facts.map {
+        notes.push(told_of_map(map));
+    }
     if facts.record.is_formatting {
         notes.push(
             "a format of it was begun and not finished: the next mount of its disk goes on"
@@ -552,6 +566,18 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
         );
     }
     notes
+}
+
+/// `it is used through the map dm-0 (253:0) on 254:16, which works; open 1 time`.
+fn told_of_map(map: &MapFact) -> String {
+    let on = map.path.map(|path| format!(" on {path}")).unwrap_or_default();
+    let opened = several(usize::try_from(map.opened).unwrap_or(usize::MAX), "time", "times");
+    format!(
+        "it is used through the map {} ({}){on}, which {}; open {opened}",
+        map.name,
+        map.number,
+        map.state.words()
+    )
 }
 
 /// The name that a command on the next line can take.

@@ -4,8 +4,9 @@ use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{Doubt, Here, MountVerdict, Presence, judge as judge_mount};
 use crate::model::report::facts::{
-    CloudView, Disk, LetGoFact, PodFact, ProcessFact, RecordFact, RefusalFact,
+    CloudView, Disk, LetGoFact, MapFact, PodFact, ProcessFact, RecordFact, RefusalFact,
 };
+use crate::model::shield::own_map::MapState;
 
 fn disk(number: &str) -> DiskFact {
     DiskFact::Proven(Disk {
@@ -30,6 +31,7 @@ fn facts(disk: DiskFact, mounts: Vec<MountFact>) -> VolumeFacts {
         name: None,
         identity: "serial v1".to_owned(),
         disk,
+        map: None,
         cloud: CloudFact::Unknown { why: "it does not answer".to_owned() },
         mounts,
         unseen_mounts: None,
@@ -148,9 +150,29 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
         ["/p is mounted from 7:1", "now belongs to another disk (serial v2)", "vdc (7:2)", "lsblk"];
     is(&other, Health::Ambiguous, &words);
     let way = Some("echo 1 > /sys/x removes it".to_owned());
-    let halted = MountVerdict::NotProvenDead(Doubt { state: "vdc is offline".to_owned(), way });
+    let halted = MountVerdict::NotProvenDead(Doubt { way, ..Doubt::new("vdc is offline") });
     let halted = facts(disk("7:1"), vec![mount(Role::Pod, halted)]);
     is(&halted, Health::Ambiguous, &["not proven dead (vdc is offline)", "/sys/x"]);
+}
+
+#[test]
+fn a_map_that_waits_is_a_pause_and_says_what_ends_it() {
+    let way = Some("disk release v1 ends the wait".to_owned());
+    let doubt = Doubt { way, is_pause: true, ..Doubt::new("dm-0 waits for its disk") };
+    let mounts = vec![mount(Role::Global, MountVerdict::NotProvenDead(doubt))];
+    let mut seen = facts(DiskFact::None, mounts);
+    seen.map = Some(MapFact {
+        name: "dm-0".to_owned(),
+        number: "7:1".parse().unwrap(),
+        state: MapState::WaitsForDisk,
+        path: Some("254:16".parse().unwrap()),
+        opened: 1,
+    });
+    let words = ["Reads and writes wait", "none has failed", "disk release v1 ends the wait"];
+    let verdict = is(&seen, Health::Ambiguous, &words);
+    assert!(!verdict.consequence.unwrap().contains("wrong one"), "it is the right disk");
+    let note = &verdict.notes[0];
+    assert!(note.contains("dm-0 (7:1) on 254:16, which waits for its disk"), "{note}");
 }
 
 /// What the heal would do, and what people see, are one rule.

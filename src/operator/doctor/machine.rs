@@ -5,6 +5,7 @@ use crate::host::machine;
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::replacement::{Method, Propagation};
 use crate::model::report::finding::Finding;
+use crate::model::text::several;
 use crate::node::system::{self, System};
 use std::path::Path;
 
@@ -150,6 +151,33 @@ fn kernel(method: Method) -> Finding {
             "a kernel from 4.11 on replaces them cleanly",
         ),
     }
+}
+
+/// Volumes that a later version of the driver has mounted through maps, told where there are any.
+pub(super) fn maps(driver: &Driver<'_>, system: &System) -> Option<Finding> {
+    const CHECK: &str = "maps";
+    let volumes = match driver.ports.maps.volumes() {
+        Ok(volumes) if volumes.is_empty() => return None,
+        Ok(volumes) => volumes,
+        Err(error) => return Some(Finding::not_looked_at(CHECK, error)),
+    };
+    let names: Vec<_> = volumes.iter().map(ToString::to_string).collect();
+    let panics = if system.panics_at_hung_tasks() {
+        "; and this kernel panics when a process waits for long (kernel.hung_task_panic)"
+    } else {
+        ""
+    };
+    Some(Finding::warning(
+        CHECK,
+        format!(
+            "{} mounted through a map of device mapper, which this version of the driver neither \
+             makes nor puts on a disk that came back: while its disk is away what uses it waits{panics}: {}",
+            several(names.len(), "volume is", "volumes are"),
+            names.join(", ")
+        ),
+        "nothing while their disks are there: the map goes when the pods have ended. What waits is \
+         ended by disk release",
+    ))
 }
 
 pub(super) fn sight(driver: &Driver<'_>) -> Finding {

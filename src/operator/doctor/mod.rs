@@ -70,6 +70,7 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
             cloud::look(driver),
             volumes(driver, configured),
             marks(driver, running).into_iter().collect(),
+            machine::maps(driver, &system).into_iter().collect(),
         ]
         .concat())
     });

@@ -1,0 +1,174 @@
+//! Maps of this driver's own, by device mapper's commands. The way to them is the kernel's alone: no program
+//! of LVM or multipath is called, and none of them has to be installed.
+
+mod control;
+mod flags;
+mod message;
+pub(in crate::host) mod seen;
+
+use self::control::Control;
+use crate::failpoints;
+use crate::host::Maps;
+use crate::host::clock::Deadline;
+use crate::model::disk::device::Device;
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::shield::map_uuid::MapUuid;
+use crate::model::shield::own_map::{MapState, OwnMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The kernel counts in these.
+const SECTOR: u64 = 512;
+
+/// How long a map is waited for that a process which looks at new disks (udev) has open for a moment.
+const LETS_GO: Duration = Duration::from_secs(2);
+
+/// Maps of this machine.
+#[derive(Debug, Clone)]
+pub struct KernelMaps {
+    sysfs: PathBuf,
+}
+
+impl Default for KernelMaps {
+    fn default() -> Self {
+        Self { sysfs: failpoints::folder("INCLOUD_DISK_SYSFS", "/sys") }
+    }
+}
+
+impl KernelMaps {
+    /// Puts a map over a disk, which must be proven: from here on the volume is there.
+    pub fn cover(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
+        let uuid = uuid_of(volume)?;
+        let control = Control::of(&uuid)?;
+        control.create()?;
+        failpoints::step("map.created");
+        let made = self.switch(volume, disk);
+        if made.is_err() {
+            let _ = control.remove();
+        }
+        made
+    }
+
+    /// Puts another disk under a map, which must be proven to be the same one with the same on it: what
+    /// waits in the map goes there.
+    pub fn switch(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
+        let uuid = uuid_of(volume)?;
+        let control = Control::of(&uuid)?;
+        let told = control.told()?.ok_or_else(|| missing(&uuid))?;
+        let sectors = disk.size / SECTOR;
+        // The kernel finds out amid the swap, and leaves the map suspended.
+        if sectors == 0 || sectors < told.sectors {
+            return Err(Error::new(
+                Kind::Host,
+                format!(
+                    "{} has {sectors} sectors, and the map {uuid} has {}",
+                    disk.kernel_name, told.sectors
+                ),
+            ));
+        }
+        let sectors = if told.sectors == 0 { sectors } else { told.sectors };
+        control.load(sectors, disk.number, disk.read_only)?;
+        failpoints::step("map.loaded");
+        control.swap()?;
+        let now = self.map_of(volume)?.ok_or_else(|| missing(&uuid))?;
+        let is_on_disk = now.table.is_some_and(|table| table.path == disk.number);
+        if now.state() != MapState::Works || !is_on_disk || now.has_second_table {
+            let words = now.state().words();
+            return Err(Error::new(
+                Kind::Host,
+                format!("the map {uuid} was put on {}, and {words}", disk.kernel_name),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Maps for KernelMaps {
+    fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>> {
+        let Some(uuid) = MapUuid::of(volume) else { return Ok(None) };
+        // A machine without maps of ours is not asked: that would load the module.
+        let seen = seen::maps(&self.sysfs)?.into_iter().find(|seen| seen.uuid == uuid);
+        let Some(seen) = seen else { return Ok(None) };
+        let Some(told) = Control::of(&uuid)?.told()? else { return Ok(None) };
+        Ok(Some(OwnMap {
+            volume: volume.clone(),
+            kernel_name: seen.kernel_name,
+            number: told.number,
+            opened: told.opened,
+            is_suspended: told.is_suspended,
+            has_second_table: told.has_second_table,
+            table: told.table,
+            status: told.status,
+            has_disk: seen.disk.is_some(),
+        }))
+    }
+
+    fn volumes(&self) -> Result<Vec<VolumeId>> {
+        Ok(seen::maps(&self.sysfs)?.into_iter().map(|seen| seen.uuid.volume().clone()).collect())
+    }
+
+    fn end_wait(&self, volume: &VolumeId) -> Result<()> {
+        let Some(map) = self.map_of(volume)? else { return Ok(()) };
+        if matches!(map.state(), MapState::Fails | MapState::NeverBegan) {
+            return Ok(());
+        }
+        let uuid = uuid_of(volume)?;
+        let control = Control::of(&uuid)?;
+        // A table that was loaded would be swapped in by the resume: the disk of that one was proven by a
+        // call that is gone.
+        if map.has_second_table {
+            control.clear()?;
+        }
+        if map.is_suspended {
+            // Without a second table it goes on as it was. A target that is suspended takes no words.
+            control.swap()?;
+        }
+        control.tell("fail_if_no_path")
+    }
+
+    fn remove(&self, volume: &VolumeId, deadline: Deadline) -> Result<bool> {
+        if self.map_of(volume)?.is_none() {
+            return Ok(false);
+        }
+        let uuid = uuid_of(volume)?;
+        let control = Control::of(&uuid)?;
+        let until = deadline.at_most(LETS_GO);
+        loop {
+            match control.remove() {
+                Ok(()) => {
+                    return Ok(true);
+                }
+                Err(error)
+                    if error.kind == Kind::Busy && until.pause(Duration::from_millis(20)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Whether what is asked of this map fails and does not wait: then its disk's number is as good as gone. What
+/// cannot be told is no such answer.
+pub(in crate::host) fn fails(sysfs: &Path, volume: &VolumeId) -> bool {
+    // Only the machine's own maps can be asked.
+    if sysfs != Path::new("/sys") {
+        return false;
+    }
+    let maps = KernelMaps { sysfs: sysfs.to_path_buf() };
+    match maps.map_of(volume) {
+        Ok(map) => map.is_some_and(|map| map.state() == MapState::Fails),
+        Err(error) => {
+            tracing::debug!(%volume, %error, "how the volume's map is cannot be told");
+            false
+        }
+    }
+}
+
+fn uuid_of(volume: &VolumeId) -> Result<MapUuid> {
+    MapUuid::of(volume)
+        .ok_or_else(|| Error::bad_call(format!("the id of volume {volume} is too long for a map")))
+}
+
+fn missing(uuid: &MapUuid) -> Error {
+    Error::new(Kind::Missing, format!("there is no map {uuid}"))
+}
