@@ -35,6 +35,8 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["init"] => guest::become_systemd(),
         ["agent"] => guest::serve(),
+        ["database", folder] => guest::run_database(folder),
+        ["check-database", folder] => guest::check_database(folder),
         ["forward", port] => host::forward::run(port),
         _ => play::run(&arguments),
     }

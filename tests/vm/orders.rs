@@ -16,6 +16,12 @@ pub(crate) enum Ask {
     Read { path: PathBuf },
     /// Looks at all disks.
     Disks,
+    /// Puts a map of the driver's own over the volume's disk.
+    Cover { volume: String },
+    /// Puts the volume's disk, which came back, under its map.
+    Switch { volume: String },
+    /// What waits in maps fails; those that nothing has open are removed.
+    EndMaps,
     /// Starts a container of a pod, which sees these folders at those places.
     Start { name: String, pod: String, sees: Vec<(PathBuf, PathBuf)> },
     /// Tells a container to do something.
@@ -42,6 +48,10 @@ pub(crate) enum Said {
     Started {
         pid: u32,
     },
+    /// How long the switch of a map took.
+    Switched {
+        took: Duration,
+    },
     Told(Report),
     Text(String),
     Disks(Vec<Disk>),
@@ -57,6 +67,8 @@ pub(crate) struct Disk {
     pub(crate) number: String,
     /// All that it shows of a serial, on whatever bus.
     pub(crate) serial: String,
+    /// The kernel's name of the one disk that it is made of, if that is there.
+    pub(crate) below: Option<String>,
 }
 
 /// What became of a request.

@@ -1,5 +1,6 @@
 //! The agent: reads what is wanted from a virtio-serial port, does it, answers.
 
+use super::maps;
 use crate::orders::{Answer, Ask, CHANNEL, Disk, Said};
 use crate::support::pods::{Container, Naming, Order, Pod};
 use std::collections::BTreeMap;
@@ -92,6 +93,9 @@ impl Agent {
                 Ok(Said::Text(String::from_utf8_lossy(&text).into_owned()))
             }
             Ask::Disks => Ok(Said::Disks(disks())),
+            Ask::Cover { volume } => maps::cover(&volume).map(|()| Said::Done),
+            Ask::Switch { volume } => maps::switch(&volume).map(|took| Said::Switched { took }),
+            Ask::EndMaps => maps::end().map(|()| Said::Done),
             Ask::Start { name, pod, sees } => Ok(self.start(name, pod, sees)),
             Ask::Tell { name, order } => self.tell(&name, &order),
             Ask::End { name } => {
@@ -141,7 +145,13 @@ fn disk(folder: &Path) -> Disk {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // virtio-blk, NVMe, SCSI.
     let serials = ["serial", "device/serial", "device/vpd_pg80"].map(read);
-    Disk { name, number: read("dev"), serial: serials.join(" ").trim().to_owned() }
+    let below = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
+    let below: Vec<_> = below.filter(|entry| entry.path().join("dev").exists()).collect();
+    let below = match below.as_slice() {
+        [one] => Some(one.file_name().to_string_lossy().into_owned()),
+        _ => None,
+    };
+    Disk { name, number: read("dev"), serial: serials.join(" ").trim().to_owned(), below }
 }
 
 fn run(argv: &[String], limit: Duration) -> Answer {

@@ -2,8 +2,11 @@
 //! what the test on the outside wants done.
 
 mod agent;
+mod database;
 mod first;
 mod home;
+mod maps;
 
 pub(crate) use agent::serve;
+pub(crate) use database::{check as check_database, run as run_database};
 pub(crate) use first::become_systemd;

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 /// Where this program is in the guest.
-const PROGRAM: &str = "/usr/lib/incloud-disk-vm/vm";
+pub(crate) const PROGRAM: &str = "/usr/lib/incloud-disk-vm/vm";
 
 /// The driver in the guest.
 pub(crate) const DRIVER: &str =

@@ -10,6 +10,7 @@ mod late;
 mod letters;
 mod mounts;
 mod restart;
+mod shield;
 mod unasked;
 mod usual;
 
@@ -46,7 +47,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 15] = [
+pub(crate) const ALL: [Scenario; 17] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -60,6 +61,8 @@ pub(crate) const ALL: [Scenario; 15] = [
     letters::SWAPPED,
     letters::CROSSED,
     letters::STRANGER,
+    shield::KEPT,
+    shield::RELEASED,
     install::SCENARIO,
     restart::SCENARIO,
 ];

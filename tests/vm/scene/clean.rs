@@ -13,7 +13,7 @@ const UNMOUNT: &str = "awk '$5 ~ \"^/var/lib/kubelet/|^/run/incloud-disk/|^/run/
 
 /// What must not be there any more: disks but the machine's own, and mounts of volumes. And what
 /// must be, whatever a scenario did to it: what install.sh put there for udev and systemd.
-const LEFT: &str = "ls /sys/block | grep -vE '^(loop|ram|dm-|sr|fd)' | grep -vx vda; \
+const LEFT: &str = "ls /sys/block | grep -vE '^(loop|ram|sr|fd)' | grep -vx vda; \
     grep -E ' /var/lib/kubelet/' /proc/self/mountinfo; ls /dev/incloud-disk 2>/dev/null; \
     [ -e /etc/udev/rules.d/90-incloud-disk.rules ] && systemctl is-active -q incloud-disk-heal.timer || \
     echo 'no trigger'; true";
@@ -30,7 +30,11 @@ impl Scene<'_> {
     /// After it, whatever became of it.
     pub(crate) fn clean(&mut self) -> Result<(), String> {
         self.machine.ask(&Ask::EndAll)?;
+        // What waits in a map would hang an unmount; and what is mounted keeps the map.
+        self.machine.ask(&Ask::EndMaps)?;
+        self.end_databases()?;
         self.machine.shell(UNMOUNT)?;
+        self.machine.ask(&Ask::EndMaps)?;
         self.machine.plug.set_delay(Duration::ZERO);
         let idle = self.machine.cloud.wait_idle();
         for disk in self.machine.plug.plugged() {

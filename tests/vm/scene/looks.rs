@@ -118,8 +118,13 @@ impl Scene<'_> {
         place: &str,
     ) -> Outcome<(String, String)> {
         let number = self.mount_at(container, place)?[2].clone();
-        let disk = self.disks()?.into_iter().find(|disk| disk.number == number);
-        Ok((number, disk.map(|disk| disk.serial).unwrap_or_default()))
+        let disks = self.disks()?;
+        let mut disk = disks.iter().find(|disk| disk.number == number);
+        // A map shows no serial, and its disk does.
+        if let Some(below) = disk.and_then(|disk| disk.below.as_ref()) {
+            disk = disks.iter().find(|disk| disk.name == *below);
+        }
+        Ok((number, disk.map(|disk| disk.serial.clone()).unwrap_or_default()))
     }
 
     /// How many lines a container's log has on the file system that is at a place of the host.

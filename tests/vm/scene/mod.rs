@@ -3,11 +3,14 @@
 
 mod clean;
 mod console;
+mod database;
 mod kubelet;
 mod looks;
+mod maps;
 mod pods;
 mod systemd;
 
+pub(crate) use database::NO_WRITE_FAILS;
 pub(crate) use kubelet::Reply;
 pub(crate) use looks::POD_HAS_ITS_DISK;
 pub(crate) use pods::Running;

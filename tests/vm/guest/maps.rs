@@ -1,0 +1,52 @@
+//! Maps of the driver's own, made and switched as a driver does it that mounts through them: by the
+//! driver's own code.
+
+use incloud_disk::host::clock::Deadline;
+use incloud_disk::host::device_mapper::KernelMaps;
+use incloud_disk::host::devices::SysfsDevices;
+use incloud_disk::host::{Devices, Maps};
+use incloud_disk::model::disk::device::{Device, Identity};
+use incloud_disk::model::ids::VolumeId;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub(super) fn cover(volume: &str) -> Result<(), String> {
+    for module in ["dm-mod", "dm-multipath", "dm-round-robin"] {
+        let done = Command::new("/sbin/modprobe").arg(module).output();
+        let done = done.map_err(|error| format!("modprobe: {error}"))?;
+        if !done.status.success() {
+            let text = String::from_utf8_lossy(&done.stderr).into_owned();
+            return Err(format!("modprobe {module}: {text}"));
+        }
+    }
+    let (id, disk) = disk_of(volume)?;
+    KernelMaps::default().cover(&id, &disk).map_err(|error| error.to_string())
+}
+
+pub(super) fn switch(volume: &str) -> Result<Duration, String> {
+    let begun = Instant::now();
+    let (id, disk) = disk_of(volume)?;
+    KernelMaps::default().switch(&id, &disk).map_err(|error| error.to_string())?;
+    Ok(begun.elapsed())
+}
+
+/// Whatever a scenario left.
+pub(super) fn end() -> Result<(), String> {
+    let maps = KernelMaps::default();
+    for volume in maps.volumes().map_err(|error| error.to_string())? {
+        maps.end_wait(&volume).map_err(|error| error.to_string())?;
+        let _ = maps.remove(&volume, Deadline::after(Duration::from_millis(100)));
+    }
+    Ok(())
+}
+
+/// The disk itself, which must be under no map.
+fn disk_of(volume: &str) -> Result<(VolumeId, Device), String> {
+    let id = VolumeId::parse(volume).map_err(|error| error.to_string())?;
+    let wanted = Identity::Serial(id.clone());
+    let found = SysfsDevices::default().search(&wanted).map_err(|error| error.to_string())?;
+    match found.as_slice() {
+        [one] if !one.kernel_name.starts_with("dm-") => Ok((id, one.clone())),
+        all => Err(format!("{wanted} is shown by {all:?}")),
+    }
+}

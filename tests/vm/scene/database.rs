@@ -1,0 +1,71 @@
+//! A database that keeps its files open, in a folder of the guest.
+
+use super::{Outcome, Scene};
+use crate::host::image::PROGRAM;
+use std::time::Duration;
+
+/// The check that a shield is about.
+pub(crate) const NO_WRITE_FAILS: &str = "no write of the database has failed";
+
+/// How soon it must confirm something.
+const SOON: Duration = Duration::from_secs(20);
+
+impl Scene<'_> {
+    pub(crate) fn database_starts(&mut self, folder: &str) -> Outcome {
+        let folder = format!("{folder}/database");
+        self.machine.shell(&format!(
+            "rm -f /run/database.*; mkdir {folder}; setsid {PROGRAM} database {folder} </dev/null >/dev/null 2>&1 &"
+        ))?;
+        self.database_goes_on("the database confirms records")
+    }
+
+    /// What it has confirmed so far.
+    pub(crate) fn confirmed(&mut self) -> Outcome<u64> {
+        let text = self.machine.shell("tail -n 1 /run/database.confirmed 2>/dev/null || true")?;
+        Ok(text.trim().parse().unwrap_or(0))
+    }
+
+    pub(crate) fn database_goes_on(&mut self, check: &str) -> Outcome {
+        let before = self.confirmed()?;
+        self.check_soon(check, SOON, |scene| {
+            let now = scene.confirmed()?;
+            Ok((now > before + 3, format!("{before}, then {now}")))
+        })
+    }
+
+    /// It has not stopped, whatever it waits for.
+    pub(crate) fn no_write_has_failed(&mut self) -> Outcome {
+        let stopped = self.machine.shell("cat /run/database.stopped 2>/dev/null || true")?;
+        let confirmed = self.confirmed()?;
+        let saw =
+            if stopped.is_empty() { format!("{confirmed} confirmed") } else { stopped.clone() };
+        self.check(NO_WRITE_FAILS, stopped.is_empty(), saw)
+    }
+
+    /// It stops at an error, as each program does that looks at its errors.
+    pub(crate) fn database_stops(&mut self, check: &str) -> Outcome {
+        self.check_soon(check, SOON, |scene| {
+            let stopped = scene.machine.shell("cat /run/database.stopped 2>/dev/null || true")?;
+            Ok((!stopped.is_empty(), stopped))
+        })
+    }
+
+    pub(crate) fn database_ends(&mut self) -> Outcome {
+        self.end_databases()?;
+        Ok(())
+    }
+
+    pub(super) fn end_databases(&mut self) -> Result<(), String> {
+        let line = format!(
+            "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q '^{PROGRAM} database' \\
+             && kill -9 ${{p#/proc/}}; done; sleep 0.3; true"
+        );
+        self.machine.shell(&line).map(drop)
+    }
+
+    pub(crate) fn database_is_whole(&mut self, folder: &str) -> Outcome {
+        let argv = [PROGRAM, "check-database", &format!("{folder}/database")];
+        let (code, text) = self.machine.run(&argv, Duration::from_secs(60))?;
+        self.check("each confirmed record is there", code == Some(0), text.trim())
+    }
+}
