@@ -290,6 +290,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         recovery: &recovery,
         replacement: &replacement,
         notification: &notification,
+        own_maps: &own_maps,
     };
     let sweep = Sweep {
         cloud,
@@ -341,6 +342,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         healing: &healing,
         sole_writer: &sole_writer,
         formatter: &formatter,
+        own_maps: &own_maps,
     };
     let publishing = Publishing {
         mounts,

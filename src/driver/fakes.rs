@@ -308,6 +308,10 @@ impl Maps for NoHost {
         Ok(())
     }
 
+    fn try_again(&self, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
     fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
         Ok(false)
     }

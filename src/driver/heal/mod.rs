@@ -29,6 +29,7 @@ use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::{Volume, moment};
 use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
 use crate::failpoints;
@@ -70,6 +71,7 @@ pub struct Healing<'a> {
     pub(in crate::driver) recovery: &'a Recovery<'a>,
     pub(in crate::driver) replacement: &'a Replacement<'a>,
     pub(in crate::driver) notification: &'a Notification<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Healing<'_> {
@@ -126,6 +128,9 @@ impl Healing<'_> {
         mode: HealMode,
         disk: Option<&Device>,
     ) -> Result<Healed> {
+        if mode == HealMode::Auto {
+            self.own_maps.try_again(id);
+        }
         let done = self.heal(id, mode, disk);
         if let Ok(healed) = &done
             && healed.switched() > 0

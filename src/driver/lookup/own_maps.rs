@@ -6,7 +6,7 @@ use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::shield::own_map::OwnMap;
+use crate::model::shield::own_map::{MapState, OwnMap};
 
 /// Maps of volumes.
 pub(in crate::driver) struct OwnMaps<'a> {
@@ -80,10 +80,175 @@ impl OwnMaps<'_> {
         }
     }
 
+    /// What a call left that was killed before anything used its map, and a map that has lost its disk and that
+    /// nothing uses: in the way of the disk, and of no worth.
+    pub(in crate::driver) fn tidy(&self, id: &VolumeId) {
+        let Some(map) = self.seen(id) else { return };
+        if map.opened > 0 || map.state() == MapState::Works {
+            return;
+        }
+        let (name, words) = (&map.kernel_name, map.state().words());
+        match self.maps.remove(id, self.deadline) {
+            Ok(_) => {
+                tracing::info!(volume = %id, map = name, words, "a map that nothing uses was removed");
+            }
+            Err(error) => tracing::warn!(volume = %id, map = name, words, %error, "the map stays"),
+        }
+    }
+
+    /// A map that waits although its disk is there goes on: after a request that failed once, and after a
+    /// change that was not finished. The disk never left this machine.
+    pub(in crate::driver) fn try_again(&self, id: &VolumeId) {
+        let Some(map) = self.seen(id) else { return };
+        if !matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
+            return;
+        }
+        let (name, words) = (&map.kernel_name, map.state().words());
+        match self.maps.try_again(id) {
+            Ok(()) => {
+                let now = self.seen(id).map(|map| map.state().words());
+                tracing::warn!(volume = %id, map = name, was = words, now, "the map was told to go on");
+            }
+            Err(error) => {
+                tracing::warn!(volume = %id, map = name, words, %error, "the map could not be told to go on");
+            }
+        }
+    }
+
     /// What waits in the volume's map fails, as it would without a map. A person wants it so.
     pub(in crate::driver) fn end_wait(&self, id: &VolumeId) -> Result<()> {
         let Some(map) = self.maps.map_of(id)? else { return Ok(()) };
         tracing::warn!(volume = %id, map = map.kernel_name, state = map.state().words(), "what waits in the volume's map fails from here on");
         self.maps.end_wait(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::shield::table_line::{StatusLine, TableLine};
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    /// One map, and what is done to it.
+    struct OneMap {
+        map: RefCell<Option<OwnMap>>,
+        done: RefCell<Vec<&'static str>>,
+    }
+
+    impl Maps for OneMap {
+        fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
+            Ok(self.map.borrow().clone())
+        }
+
+        fn volumes(&self) -> Result<Vec<VolumeId>> {
+            Ok(self.map.borrow().iter().map(|map| map.volume.clone()).collect())
+        }
+
+        fn end_wait(&self, _: &VolumeId) -> Result<()> {
+            self.done.borrow_mut().push("end");
+            Ok(())
+        }
+
+        fn try_again(&self, _: &VolumeId) -> Result<()> {
+            self.done.borrow_mut().push("again");
+            Ok(())
+        }
+
+        fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
+            let opened = self.map.borrow().as_ref().map_or(0, |map| map.opened);
+            if opened > 0 {
+                return Err(Error::new(Kind::Busy, "it is open"));
+            }
+            self.done.borrow_mut().push("remove");
+            Ok(self.map.take().is_some())
+        }
+    }
+
+    fn id() -> VolumeId {
+        VolumeId::parse("v-1").unwrap()
+    }
+
+    /// A map that is open so often; whether its disk is there, takes requests, and what finds none waits.
+    fn map(opened: u32, has_disk: bool, is_active: bool, is_queueing: bool) -> OwnMap {
+        let path = DeviceNumber { major: 254, minor: 16 };
+        OwnMap {
+            volume: id(),
+            kernel_name: "dm-0".to_owned(),
+            number: DeviceNumber { major: 253, minor: 0 },
+            opened,
+            is_suspended: false,
+            has_second_table: false,
+            table: Some(TableLine { path, is_queueing }),
+            status: Some(StatusLine { path, is_active }),
+            has_disk,
+        }
+    }
+
+    /// What is done to a map.
+    fn done<T>(
+        map: Option<OwnMap>,
+        what: impl FnOnce(&OwnMaps<'_>) -> T,
+    ) -> (T, Vec<&'static str>) {
+        let maps = OneMap { map: RefCell::new(map), done: RefCell::default() };
+        let deadline = Deadline::after(Duration::from_secs(1));
+        let answer = what(&OwnMaps { maps: &maps, deadline });
+        (answer, maps.done.into_inner())
+    }
+
+    #[test]
+    fn a_map_goes_when_nothing_uses_it_and_is_named_when_something_does() {
+        let take_off = |map| done(map, |maps| maps.take_off(&id()));
+        assert_eq!(take_off(None), (Ok(()), vec![]));
+        assert_eq!(take_off(Some(map(0, true, true, true))), (Ok(()), vec!["remove"]));
+        let (refused, nothing) = take_off(Some(map(2, true, true, true)));
+        let error = refused.unwrap_err();
+        assert_eq!((error.kind, nothing), (Kind::Refused, vec![]));
+        assert!(error.cause.contains("it is open 2 times"), "{error}");
+        // Without a disk it keeps none.
+        assert_eq!(take_off(Some(map(1, false, false, false))), (Ok(()), vec![]));
+    }
+
+    #[test]
+    fn an_unmount_that_would_wait_is_refused_and_no_other() {
+        let must_not_wait = |map| done(map, |maps| maps.must_not_wait(&id())).0;
+        assert_eq!(must_not_wait(None), Ok(()));
+        assert_eq!(must_not_wait(Some(map(1, true, true, true))), Ok(()));
+        assert_eq!(must_not_wait(Some(map(1, false, false, false))), Ok(()), "it fails at once");
+        for waits in [map(1, false, true, true), map(1, true, false, true)] {
+            let suspended = OwnMap { is_suspended: true, ..waits.clone() };
+            for waits in [waits, suspended] {
+                let error = must_not_wait(Some(waits)).unwrap_err();
+                assert_eq!(error.kind, Kind::Refused);
+                assert!(error.hint.unwrap().contains("disk release v-1"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_in_use_or_works_is_not_tidied_away() {
+        let tidy = |map| done(map, |maps| maps.tidy(&id())).1;
+        let never_began = OwnMap { table: None, status: None, ..map(0, false, false, false) };
+        assert_eq!(tidy(Some(never_began)), ["remove"]);
+        assert_eq!(tidy(Some(map(0, false, true, true))), ["remove"]);
+        assert_eq!(tidy(Some(map(0, true, true, true))), Vec::<&str>::new());
+        assert_eq!(tidy(Some(map(1, false, true, true))), Vec::<&str>::new());
+        assert_eq!(tidy(None), Vec::<&str>::new());
+    }
+
+    /// A disk that came back is another matter: it may have been written elsewhere.
+    #[test]
+    fn only_a_disk_that_never_left_is_tried_again() {
+        let again = |map| done(Some(map), |maps| maps.try_again(&id())).1;
+        assert_eq!(again(map(1, true, false, true)), ["again"]);
+        assert_eq!(again(OwnMap { is_suspended: true, ..map(1, false, true, true) }), ["again"]);
+        for left_alone in [
+            map(1, true, true, true),
+            map(1, false, true, true),
+            map(1, false, false, true),
+            map(1, true, false, false),
+        ] {
+            assert_eq!(again(left_alone), Vec::<&str>::new());
+        }
     }
 }

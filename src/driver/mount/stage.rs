@@ -12,6 +12,7 @@ use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::{Memory, staged};
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::mount::format::{DiskHolds, Formatter, file_system_uuid, not_ours};
 use crate::driver::mount::sole_writer::SoleWriter;
 use crate::driver::operation::{Outcome, Volume, moment};
@@ -70,6 +71,7 @@ pub struct Staging<'a> {
     pub(in crate::driver) healing: &'a Healing<'a>,
     pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
     pub(in crate::driver) formatter: &'a Formatter<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Staging<'_> {
@@ -98,6 +100,7 @@ impl Staging<'_> {
         let folder = self.mounts.real_path(&target.0)?;
         self.guard.wanted_again(&volume.id, &[TearDown::Unstage, TearDown::Detach]);
         self.recovery.end_leftovers(&volume.id);
+        self.own_maps.tidy(&volume.id);
         let disk = self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
         let unhealed = self.healing.heal_on_the_way(&volume.id, &disk);
         let look = self.mounts.standing_at(&folder)?;

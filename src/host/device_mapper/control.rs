@@ -120,6 +120,7 @@ impl<'a> Control<'a> {
     /// Nothing if there is no such map.
     fn ask(&self, command: Command, flags: u32) -> Result<Option<Message>> {
         let mut message = self.message(flags).map_err(|errno| self.failed("ask for", errno))?;
+        let _doing = worker::doing(&format_args!("ask for the map {}", self.uuid));
         match kernel::device_mapper(&self.file, command as u8, message.bytes()) {
             Ok(()) => Ok(Some(message)),
             Err(Errno::ENXIO) => Ok(None),

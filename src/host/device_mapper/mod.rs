@@ -41,7 +41,18 @@ impl KernelMaps {
     pub fn cover(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
-        control.create()?;
+        // One without a table is what a killed call left; newer kernels show it nowhere in sysfs.
+        match control.told()? {
+            None => control.create()?,
+            Some(told) if told.sectors == 0 && told.opened == 0 => {}
+            Some(told) => {
+                let opened = told.opened;
+                return Err(Error::new(
+                    Kind::Host,
+                    format!("there is a map {uuid} already, and it is open {opened} times"),
+                ));
+            }
+        }
         failpoints::step("map.created");
         let made = self.switch(volume, disk);
         if made.is_err() {
@@ -115,16 +126,21 @@ impl Maps for KernelMaps {
         }
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
-        // A table that was loaded would be swapped in by the resume: the disk of that one was proven by a
-        // call that is gone.
-        if map.has_second_table {
-            control.clear()?;
-        }
-        if map.is_suspended {
-            // Without a second table it goes on as it was. A target that is suspended takes no words.
-            control.swap()?;
-        }
+        go_on(&control, &map)?;
         control.tell("fail_if_no_path")
+    }
+
+    fn try_again(&self, volume: &VolumeId) -> Result<()> {
+        let Some(map) = self.map_of(volume)? else { return Ok(()) };
+        let uuid = uuid_of(volume)?;
+        let control = Control::of(&uuid)?;
+        go_on(&control, &map)?;
+        match map.status {
+            Some(status) if map.has_disk && !status.is_active => {
+                control.tell(&format!("reinstate_path {}", status.path))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn remove(&self, volume: &VolumeId, deadline: Deadline) -> Result<bool> {
@@ -147,21 +163,49 @@ impl Maps for KernelMaps {
     }
 }
 
-/// Whether what is asked of this map fails and does not wait: then its disk's number is as good as gone. What
-/// cannot be told is no such answer.
-pub(in crate::host) fn fails(sysfs: &Path, volume: &VolumeId) -> bool {
+/// Ends what a call left that was killed amid a change. A table that it had loaded would be swapped in by the
+/// resume: the disk of that one was proven by a call that is gone. Without it the map goes on as it was.
+fn go_on(control: &Control<'_>, map: &OwnMap) -> Result<()> {
+    if map.has_second_table {
+        control.clear()?;
+    }
+    // A target that is suspended takes no words.
+    if map.is_suspended { control.swap() } else { Ok(()) }
+}
+
+/// Makes the volume's map as large as its disk is now.
+pub(in crate::host) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
+    let control = Control::of(uuid)?;
+    let told = control.told()?.ok_or_else(|| missing(uuid))?;
+    let sectors = disk.size / SECTOR;
+    let is_on_disk = told.table.is_some_and(|table| table.path == disk.number);
+    if sectors <= told.sectors || !is_on_disk || told.is_suspended {
+        return Ok(());
+    }
+    control.load(sectors, disk.number, disk.read_only)?;
+    control.swap()
+}
+
+/// What becomes of a request to the volume's map, as far as that can be told.
+pub(in crate::host) fn state_of(sysfs: &Path, volume: &VolumeId) -> Option<MapState> {
     // Only the machine's own maps can be asked.
     if sysfs != Path::new("/sys") {
-        return false;
+        return None;
     }
     let maps = KernelMaps { sysfs: sysfs.to_path_buf() };
     match maps.map_of(volume) {
-        Ok(map) => map.is_some_and(|map| map.state() == MapState::Fails),
+        Ok(map) => map.map(|map| map.state()),
         Err(error) => {
             tracing::debug!(%volume, %error, "how the volume's map is cannot be told");
-            false
+            None
         }
     }
+}
+
+/// Whether what is asked of this map fails and does not wait: then its disk's number is as good as gone. What
+/// cannot be told is no such answer.
+pub(in crate::host) fn fails(sysfs: &Path, volume: &VolumeId) -> bool {
+    state_of(sysfs, volume) == Some(MapState::Fails)
 }
 
 fn uuid_of(volume: &VolumeId) -> Result<MapUuid> {

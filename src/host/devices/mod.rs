@@ -14,7 +14,7 @@ mod udev;
 
 use self::events::DiskEvents;
 use self::sysfs::{DiskFolder, Sysfs};
-use super::{Devices, Events, Held, device_nodes, kernel, mount_tables};
+use super::{Devices, Events, Held, device_mapper, device_nodes, kernel, mount_tables};
 use crate::failpoints;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
@@ -223,15 +223,15 @@ impl Devices for SysfsDevices {
                 Error::io(format!("resize {}", device.kernel_name), &errno.into())
             });
         }
-        // SCSI disks must be told to look; virtio and NVMe disks notice by themselves.
-        match self.sysfs.disk(&device.kernel_name)? {
-            Some(folder) if folder.has("device/rescan") => {
-                let path = folder.path().join("device/rescan");
-                fs::write(&path, "1")
-                    .map_err(|error| Error::io(format!("write {}", path.display()), &error))
-            }
-            _ => Ok(()),
+        let folder = self.sysfs.disk(&device.kernel_name)?;
+        if let Some(map) = folder.as_ref().map(DiskFolder::own_map).transpose()?.flatten() {
+            let Some(name) = &map.disk else { return Ok(()) };
+            let Some(folder) = self.sysfs.disk(name)? else { return Ok(()) };
+            look_again(Some(&folder))?;
+            let Some(disk) = folder.facts(name, device.proof)? else { return Ok(()) };
+            return device_mapper::grow(&map.uuid, &disk);
         }
+        look_again(folder.as_ref())
     }
 
     fn tidy(&self, id: &VolumeId) {
@@ -268,6 +268,18 @@ impl Devices for SysfsDevices {
     #[cfg(not(feature = "udev"))]
     fn udev_says(&self, _: &Identity) -> Vec<String> {
         Vec::new()
+    }
+}
+
+/// SCSI disks must be told to look at their size; virtio and `NVMe` disks notice by themselves.
+fn look_again(folder: Option<&DiskFolder>) -> Result<()> {
+    match folder {
+        Some(folder) if folder.has("device/rescan") => {
+            let path = folder.path().join("device/rescan");
+            fs::write(&path, "1")
+                .map_err(|error| Error::io(format!("write {}", path.display()), &error))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -539,7 +551,7 @@ mod tests {
         fs::write(root.path().join("block/dm-0/dm/suspended"), "1\n").unwrap();
         let devices = devices(root.path());
         let found = only(&devices, &serial("v1"));
-        assert!(devices.objection(&found).unwrap().unwrap().contains("is suspended"));
+        assert!(devices.objection(&found).unwrap().unwrap().contains("is suspended, for a change"));
         let presence = devices.presence(found.number, &serial("v1")).unwrap();
         assert!(matches!(presence, Presence::Halted(doubt) if doubt.is_pause));
     }

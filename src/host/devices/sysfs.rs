@@ -8,6 +8,7 @@ use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::shows_a_uuid;
 use crate::model::mount::staleness::Doubt;
+use crate::model::shield::own_map::MapState;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -94,7 +95,10 @@ impl Sysfs {
             let Some(mut folder) = self.disk(name)? else { continue };
             if let Some(map) = folder.map_over(wanted)? {
                 let Some(over) = self.disk(&map.kernel_name)? else { continue };
-                folder = over;
+                // One that was not finished is none: what has the disk is then its holder.
+                if over.text("size")?.is_some_and(|size| size != "0") {
+                    folder = over;
+                }
             }
             found.extend(folder.facts(&folder.kernel_name(), proof)?);
         }
@@ -297,9 +301,12 @@ impl DiskFolder {
         if let Some(map) = self.own_map()? {
             let is_suspended = self.text("dm/suspended")?.is_some_and(|text| text == "1");
             let what = match (&map.disk, is_suspended) {
-                (None, _) => "waits for its disk, which is gone",
-                (Some(_), true) => "is suspended",
-                (Some(_), false) => return Ok(None),
+                (None, _) => MapState::WaitsForDisk.words(),
+                (Some(_), true) => MapState::Suspended.words(),
+                (Some(_), false) => match device_mapper::state_of(&self.sysfs, map.uuid.volume()) {
+                    Some(state) if state.waits() => state.words(),
+                    _ => return Ok(None),
+                },
             };
             return Ok(Some(waits(&map, what)));
         }
