@@ -36,6 +36,8 @@ fn main() -> ExitCode {
         ["init"] => guest::become_systemd(),
         ["agent"] => guest::serve(),
         ["database", folder] => guest::run_database(folder),
+        ["cover", volume] => guest::cover_by_a_process(volume),
+        ["switch", volume] => guest::switch_by_a_process(volume),
         ["check-database", folder] => guest::check_database(folder),
         ["forward", port] => host::forward::run(port),
         _ => play::run(&arguments),

@@ -7,8 +7,27 @@ use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::host::{Devices, Maps};
 use incloud_disk::model::disk::device::{Device, Identity};
 use incloud_disk::model::ids::VolumeId;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+
+/// The same by a process of its own, which can be killed at a step.
+pub(crate) fn cover_by_a_process(volume: &str) -> ExitCode {
+    ended(cover(volume))
+}
+
+pub(crate) fn switch_by_a_process(volume: &str) -> ExitCode {
+    ended(switch(volume).map(drop))
+}
+
+fn ended(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 pub(super) fn cover(volume: &str) -> Result<(), String> {
     for module in ["dm-mod", "dm-multipath", "dm-round-robin"] {

@@ -10,3 +10,4 @@ mod maps;
 pub(crate) use agent::serve;
 pub(crate) use database::{check as check_database, run as run_database};
 pub(crate) use first::become_systemd;
+pub(crate) use maps::{cover_by_a_process, switch_by_a_process};

@@ -47,7 +47,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 17] = [
+pub(crate) const ALL: [Scenario; 21] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -63,6 +63,10 @@ pub(crate) const ALL: [Scenario; 17] = [
     letters::STRANGER,
     shield::KEPT,
     shield::RELEASED,
+    shield::FORCED,
+    shield::KILLED,
+    shield::GROWS,
+    shield::FAILED_ONCE,
     install::SCENARIO,
     restart::SCENARIO,
 ];

@@ -1,11 +1,11 @@
 //! A volume that is mounted through a map of the driver's own, as a later version leaves it to this one: its
 //! disk is pulled out and comes back, and what a database has open goes on.
 
-use super::usual::{WIDELY, is_itself, sign};
+use super::usual::{Life, WIDELY, is_itself, sign};
 use super::{Kernels, POD, Scenario, Setting};
 use crate::host::machine::NODE;
 use crate::host::plug::Bus;
-use crate::scene::{NO_WRITE_FAILS, Outcome, Scene, Volume};
+use crate::scene::{BYTES, NO_WRITE_FAILS, Outcome, POD_HAS_ITS_DISK, Scene, Volume};
 use std::time::Duration;
 
 /// How often the disk goes and comes.
@@ -34,6 +34,50 @@ pub(super) const RELEASED: Scenario = Scenario {
     controls: Kernels::One,
     play: released,
 };
+
+pub(super) const FORCED: Scenario = Scenario {
+    name: "map-forced",
+    about: "a person detaches a volume under a map by force: its mounts die, and are healed as without a map",
+    settings: EACH_FILE_SYSTEM,
+    control: POD_HAS_ITS_DISK,
+    controls: Kernels::One,
+    play: forced,
+};
+
+pub(super) const KILLED: Scenario = Scenario {
+    name: "map-killed",
+    about: "what was to make or to switch a map was killed: what is left is no harm, and goes",
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::All)],
+    control: WAIT_IS_OVER,
+    controls: Kernels::One,
+    play: killed,
+};
+
+pub(super) const GROWS: Scenario = Scenario {
+    name: "map-grows",
+    about: "a volume under a map grows: the map, too",
+    settings: &[
+        ("ext4", Bus::VirtioBlk, Kernels::All),
+        ("xfs", Bus::VirtioBlk, Kernels::One),
+        ("ext4", Bus::VirtioScsi, Kernels::One),
+    ],
+    control: GROWN,
+    controls: Kernels::One,
+    play: grows,
+};
+
+pub(super) const FAILED_ONCE: Scenario = Scenario {
+    name: "map-failed-once",
+    about: "a disk under a map fails requests for a while and never leaves: a heal lets the map go on",
+    settings: &[("ext4", Bus::VirtioScsi, Kernels::All)],
+    control: GOES_ON,
+    controls: Kernels::One,
+    play: failed_once,
+};
+
+const GROWN: &str = "the file system has the new size";
+
+const GOES_ON: &str = "the database goes on";
 
 const WAIT_IS_OVER: &str = "the database's wait is over";
 
@@ -83,7 +127,7 @@ fn pauses(scene: &mut Scene<'_>) -> Outcome {
             not_mounted_beside(scene, &data)?;
         }
         scene.switch(&data)?;
-        scene.database_goes_on("the database goes on")?;
+        scene.database_goes_on(GOES_ON)?;
         scene.no_write_has_failed()?;
         is_itself(scene, &data, POD)?;
     }
@@ -144,6 +188,131 @@ fn released(scene: &mut Scene<'_>) -> Outcome {
     let left = scene.map_now()?;
     scene.check("no map is left", left.is_none(), format!("{left:?}"))?;
     is_itself(scene, &data, POD)?;
+    scene.database_is_whole(&data.pod(POD))?;
+    scene.down(&data, &[POD])
+}
+
+fn forced(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure("", "heal.mode = \"off\"")?;
+    let (data, letter) = covered(scene, true)?;
+    let pod = scene.start("pod", &data, POD)?;
+    scene.pod_begins(&pod, "/data", &data)?;
+    let life = Life { data, letter, pod };
+    scene.detach_by_force(&life.data)?;
+    life.disk_is_pulled_out(scene)?;
+    scene.database_stops("the database has its error, and does not wait")?;
+    scene.attach(&life.data)?;
+    life.has_its_disk(scene)?;
+    life.has_another_letter(scene)?;
+    scene.database_is_whole(&life.data.pod(POD))?;
+    life.ends(scene)?;
+    let left = scene.map_now()?;
+    scene.check("no map is left", left.is_none(), format!("{left:?}"))
+}
+
+fn killed(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure("", "heal.mode = \"off\"")?;
+    // Before it had a table, which newer kernels show nowhere: it is made as if there was none.
+    let data = scene.volume("data-0")?;
+    scene.attach(&data)?;
+    scene.letter(&data)?;
+    scene.killed_at("map.created", "cover", &data)?;
+    scene.cover(&data)?;
+    // Before the table was its own: the map goes, and the disk itself is mounted.
+    for (pv, with_a_map) in [("data-0", true), ("data-1", false)] {
+        let data = if with_a_map { data.clone() } else { scene.volume(pv)? };
+        if !with_a_map {
+            scene.attach(&data)?;
+            scene.letter(&data)?;
+            scene.killed_at("map.loaded", "cover", &data)?;
+            let left = scene.map_now()?.unwrap_or_default();
+            scene.check("its map is left", left.starts_with("dm-"), left)?;
+        }
+        let device = scene.wait(&data, "")?;
+        scene.stage(&data, &device)?;
+        let has_map = scene.map_now()?.is_some();
+        let saw = format!("a map: {has_map}");
+        scene.check("a map that is whole is used, and no other", has_map == with_a_map, saw)?;
+        scene.publish(&data, POD)?;
+        scene.down(&data, &[POD])?;
+        let left = scene.map_now()?;
+        scene.check("no map is left", left.is_none(), format!("{left:?}"))?;
+    }
+    // Amid a switch: the disk that was loaded is not the map's, until a switch is whole.
+    let (data, _) = covered(scene, true)?;
+    goes_and_comes(scene, &data)?;
+    scene.killed_at("map.loaded", "switch", &data)?;
+    scene.no_write_has_failed()?;
+    scene.switch(&data)?;
+    scene.database_goes_on(GOES_ON)?;
+    goes_and_comes(scene, &data)?;
+    scene.killed_at("map.loaded", "switch", &data)?;
+    let before = scene.confirmed()?;
+    if !scene.is_control {
+        scene.verb(&["release", &data.id])?;
+    }
+    scene.database_stops(WAIT_IS_OVER)?;
+    let now = scene.confirmed()?;
+    let saw = format!("{before}, then {now}");
+    scene.check("nothing went to the disk that was loaded", now == before, saw)?;
+    scene.machine.shell(&format!("rmdir {} {} || true", data.pod(POD), data.global()))?;
+    scene.up(&data, POD, "")?;
+    let left = scene.map_now()?;
+    scene.check("no map is left", left.is_none(), format!("{left:?}"))?;
+    scene.database_is_whole(&data.pod(POD))?;
+    scene.down(&data, &[POD])
+}
+
+fn goes_and_comes(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    scene.console_detaches(data, NODE)?;
+    let gone = scene.letter_now(data)?;
+    scene.check("the disk is pulled out", gone.is_none(), format!("{gone:?}"))?;
+    scene.console_attaches(data, NODE)?;
+    scene.letter(data).map(drop)
+}
+
+fn grows(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure("", "")?;
+    let (data, _) = covered(scene, true)?;
+    let device = scene.wait(&data, "")?;
+    if !scene.is_control {
+        scene.grow(&data, POD, &device, 2 * BYTES)?;
+    }
+    let size = format!("stat -f -c '%b %S' {}", data.pod(POD));
+    scene.check_soon(GROWN, Duration::from_secs(5), |scene| {
+        let text = scene.machine.shell(&size)?;
+        let numbers: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let bytes: u64 = numbers.iter().product();
+        Ok((bytes > BYTES + BYTES / 2, format!("{} MiB", bytes >> 20)))
+    })?;
+    scene.database_goes_on(GOES_ON)?;
+    scene.no_write_has_failed()?;
+    // It is one map still, and a switch knows its new size.
+    goes_and_comes(scene, &data)?;
+    scene.switch(&data)?;
+    scene.database_goes_on(GOES_ON)?;
+    scene.database_ends()?;
+    scene.database_is_whole(&data.pod(POD))?;
+    scene.down(&data, &[POD])
+}
+
+fn failed_once(scene: &mut Scene<'_>) -> Outcome {
+    let off = "heal.mode = \"off\"";
+    scene.configure("", off)?;
+    let (data, letter) = covered(scene, true)?;
+    let state = format!("/sys/block/{letter}/device/state");
+    scene.machine.shell(&format!("echo offline >{state}"))?;
+    std::thread::sleep(AWAY);
+    scene.no_write_has_failed()?;
+    scene.machine.shell(&format!("echo running >{state}"))?;
+    if !scene.is_control {
+        // Where the timer or udev's event was not faster.
+        let said = scene.verb(&["heal", &data.id])?;
+        scene.row("heal said", said.trim().to_owned(), true);
+    }
+    scene.database_goes_on(GOES_ON)?;
+    scene.no_write_has_failed()?;
+    scene.database_ends()?;
     scene.database_is_whole(&data.pod(POD))?;
     scene.down(&data, &[POD])
 }

@@ -1,6 +1,7 @@
 //! Maps of the driver's own, as a driver makes and switches them that mounts through them.
 
 use super::{Outcome, Scene, Stop, Volume};
+use crate::host::image::PROGRAM;
 use crate::orders::{Ask, Said};
 use std::time::Duration;
 
@@ -20,6 +21,14 @@ impl Scene<'_> {
             }
             other => Err(Stop::Broken(format!("the agent said {other:?}"))),
         }
+    }
+
+    /// A process that makes or switches the map is killed at a step.
+    pub(crate) fn killed_at(&mut self, step: &str, what: &str, volume: &Volume) -> Outcome {
+        let line = format!("INCLOUD_DISK_SEAM={step}=kill {PROGRAM} {what} {}", volume.id);
+        let (code, text) = self.machine.run(&["/bin/sh", "-c", &line], Duration::from_secs(60))?;
+        let check = format!("a process that was to {what} it is killed at {step}");
+        self.check(&check, code != Some(0), format!("{code:?} {text}"))
     }
 
     /// The kernel's name of the guest's one map.
