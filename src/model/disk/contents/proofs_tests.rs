@@ -14,7 +14,7 @@ struct Disk(Vec<ReadSample>);
 impl Disk {
     /// With bytes that are no pattern, so that a sum over other bytes is another one.
     fn new() -> Self {
-        let noise = (0..SIZE).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8 | 0x80);
+        let noise = (0..SIZE).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[2] | 0x80);
         Self(vec![ReadSample { offset: 0, bytes: noise.collect() }])
     }
 
@@ -73,7 +73,7 @@ fn sum_of_raid(bytes: &[u8], is_big: bool) -> u32 {
         four[..chunk.len()].copy_from_slice(chunk);
         sum += u128::from(if is_big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) });
     }
-    ((sum % (1 << 32) + (sum >> 32)) % (1 << 32)) as u32
+    u32::try_from((sum % (1 << 32) + (sum >> 32)) % (1 << 32)).unwrap()
 }
 
 /// All is right, and then each of these things is wrong.
@@ -414,8 +414,8 @@ fn a_mere_mark_counts_where_no_file_can_have_it() {
 /// A container that is whole counts, wherever it stands.
 #[test]
 fn a_whole_container_counts_amid_a_file_system() {
-    let mut disk = summed_ext(0);
     const AT: u64 = 16 * 1024;
+    let mut disk = summed_ext(0);
     disk.put(AT, &[1, 1]);
     disk.put(AT + 8, &1u32.to_be_bytes());
     disk.put(AT + 20, &7u32.to_be_bytes());
