@@ -15,12 +15,13 @@ use crate::driver::heal::time_shares::{EACH, TimeShares};
 use crate::driver::ownership::Ownership;
 use crate::failpoints;
 use crate::host::Census;
-use crate::host::census::NAMESPACE_GOES_WITHIN;
 use crate::host::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mount::disk_users::{Answer, NamespaceId, NamespaceUse};
+use crate::model::mount::disk_users::{
+    Answer, NAMESPACE_GOES_WITHIN, NamespaceId, NamespaceUse,
+};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::ReplacementOutcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -12,7 +12,6 @@ use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
 use crate::driver::report::holders::file_user;
-use crate::host::census::NAMESPACE_GOES_WITHIN;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::records::Records;
@@ -21,7 +20,9 @@ use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::face::Faces;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::mount::disk_users::{Answer, FileUse, NamespaceUse};
+use crate::model::mount::disk_users::{
+    Answer, FileUse, NAMESPACE_GOES_WITHIN, NamespaceUse,
+};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};

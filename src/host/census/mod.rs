@@ -54,11 +54,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long the kernel may show a mount namespace that is being taken down: its last process was killed a moment
-/// ago, or another process looks at it. It lets none in then.
-pub const NAMESPACE_GOES_WITHIN: Duration = Duration::from_millis(200);
 
 /// The census that the kernel gives: `/proc`, the cgroup trees that are mounted, `/sys`.
 #[derive(Debug, Clone)]

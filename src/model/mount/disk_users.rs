@@ -6,6 +6,7 @@ use crate::model::disk::device::DeviceNumber;
 use crate::model::shield::map_uuid::MapUuid;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What was found out, or why nothing could be: then a caller may not take the absence of users for
 /// granted.
@@ -87,6 +88,10 @@ pub struct Holder {
     /// Where the volume is mounted, as the process sees it.
     pub places: Vec<PathBuf>,
 }
+
+/// How long the kernel may show a mount namespace that is being taken down: its last process was killed a moment
+/// ago, or another process looks at it. It lets none in then.
+pub const NAMESPACE_GOES_WITHIN: Duration = Duration::from_millis(200);
 
 /// A mount namespace other than ours in which the file system is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
