@@ -19,9 +19,7 @@ use crate::host::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mount::disk_users::{
-    Answer, NAMESPACE_GOES_WITHIN, NamespaceId, NamespaceUse,
-};
+use crate::model::mount::disk_users::{Answer, NAMESPACE_GOES_WITHIN, NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::ReplacementOutcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -20,9 +20,7 @@ use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::face::Faces;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::mount::disk_users::{
-    Answer, FileUse, NAMESPACE_GOES_WITHIN, NamespaceUse,
-};
+use crate::model::mount::disk_users::{Answer, FileUse, NAMESPACE_GOES_WITHIN, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
