@@ -19,7 +19,7 @@ use nix::fcntl::OFlag;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -131,7 +131,11 @@ impl Report {
         let io = |error: &std::io::Error| Error::io(format!("read {}", taken.display()), error);
         // A killed call may have left what it took: that comes first.
         if !taken.exists() {
-            fs::rename(self.pending(), &taken).map_err(|error| io(&error))?;
+            match fs::rename(self.pending(), &taken) {
+                // Another process took all in between the look and the lock.
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                renamed => renamed.map_err(|error| io(&error))?,
+            }
         }
         let file = files::open_regular(&taken).map_err(|error| io(&error))?;
         // A process that opened it under its old name writes its line before, or finds it renamed.

@@ -13,6 +13,7 @@ use nix::mount::{MsFlags, mount, umount2};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn id_of(pid: u32) -> NamespaceId {
     NamespaceId(std::fs::metadata(format!("/proc/{pid}/ns/mnt")).unwrap().ino())
@@ -165,6 +166,15 @@ fn a_zombie_lives_nowhere() {
     volume.take_away();
 }
 
+/// Tells another thread to end, whatever becomes of this one.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A process that comes and goes while we look is there or not, and never in the way of an answer.
 #[test]
 fn coming_and_going_disturbs_no_answer() {
@@ -174,24 +184,26 @@ fn coming_and_going_disturbs_no_answer() {
     let resident = Plan::outside().seeing(&volume.global(), "/data").start();
     let census = KernelCensus::default();
     let closed = told(census.device_users(&[number])).untold;
-    let is_over = std::sync::atomic::AtomicBool::new(false);
-    let over = std::sync::atomic::Ordering::Relaxed;
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(over) {
+            while !is_over.load(Ordering::Relaxed) {
                 let plan = || Plan::outside().seeing(&volume.global(), "/data").with_children(3);
                 drop(Plan::start_all([plan(), plan(), plan()]));
             }
         });
+        // Also where this one panics: the scope waits for the other.
+        let _ends = Ends(&is_over);
         for _ in 0..100 {
             let found = told(census.device_users(&[number]));
             let residents = found.namespaces.iter().filter(|n| pids_in(n) == [resident.pid()]);
             assert_eq!(residents.count(), 1);
             for untold in &found.untold {
-                assert!(closed.contains(untold), "{untold}");
+                // A call of another test may have a file of a disk that is gone.
+                let is_of_a_dead_disk = untold.to_string().ends_with("input/output error");
+                assert!(is_of_a_dead_disk || closed.contains(untold), "{untold}");
             }
         }
-        is_over.store(true, over);
     });
     drop(resident);
     eventually("all are gone", || namespaces_with(number).namespaces.is_empty());
