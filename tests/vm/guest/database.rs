@@ -1,4 +1,4 @@
-//! A small database in the manner of SQLite with a write-ahead log: it keeps its two files open, a record is
+//! A small database in the manner of `SQLite` with a write-ahead log: it keeps its two files open, a record is
 //! confirmed when its write to the log has reached the disk, and once in a while the log goes into the pages
 //! and begins anew. It stops at the first error.
 
