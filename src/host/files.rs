@@ -232,6 +232,31 @@ pub fn remove_if_there(path: &Path) -> Result<()> {
     }
 }
 
+/// Whether it says that there is no such thing. Any other error says nothing about it.
+#[must_use]
+pub fn is_absence(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV | Errno::ENXIO)
+}
+
+/// The kernel's number of an error.
+#[must_use]
+pub fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(0))
+}
+
+/// The names in a folder; none if there is no such folder. A list that breaks off is an error: what is not named
+/// there is taken for absent.
+pub fn all_names_in(folder: &Path) -> std::result::Result<Vec<String>, Errno> {
+    let names = fs::read_dir(folder).and_then(|entries| {
+        let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(std::io::Result::transpose).collect()
+    });
+    match names.map_err(|error| errno_of(&error)) {
+        Err(errno) if is_absence(errno) => Ok(Vec::new()),
+        names => names,
+    }
+}
+
 /// The names in a folder; none if it cannot be read.
 #[must_use]
 pub fn names_in(folder: &Path) -> Vec<String> {

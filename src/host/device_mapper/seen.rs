@@ -3,7 +3,6 @@
 use crate::host::files;
 use crate::model::error::{Error, Result};
 use crate::model::shield::map_uuid::MapUuid;
-use std::fs;
 use std::path::Path;
 
 /// A map of ours in sysfs.
@@ -25,13 +24,13 @@ pub(in crate::host) fn map_called(sysfs: &Path, kernel_name: &str) -> Result<Opt
     let folder = sysfs.join("block").join(kernel_name);
     let text = files::read_if_there(&folder.join("dm/uuid"))?.unwrap_or_default();
     let Some(uuid) = MapUuid::parse(&text) else { return Ok(None) };
-    let disks = files::names_in(&folder.join("slaves"));
     // The name of a disk that is gone stays; what it leads to does not.
-    let is_held = |disk: &&String| {
-        folder.join("slaves").join(disk).join("holders").join(kernel_name).exists()
+    let is_held = |disk: &String| {
+        let holders = folder.join("slaves").join(disk).join("holders");
+        Ok(listed(&holders)?.iter().any(|holder| holder == kernel_name))
     };
-    let disk = match disks.as_slice() {
-        [one] => Some(one).filter(is_held).cloned(),
+    let disk = match listed(&folder.join("slaves"))?.as_slice() {
+        [one] if is_held(one)? => Some(one.clone()),
         _ => None,
     };
     Ok(Some(SeenMap { uuid, kernel_name: kernel_name.to_owned(), disk }))
@@ -39,25 +38,23 @@ pub(in crate::host) fn map_called(sysfs: &Path, kernel_name: &str) -> Result<Opt
 
 /// All maps of ours.
 pub(in crate::host) fn maps(sysfs: &Path) -> Result<Vec<SeenMap>> {
-    let block = sysfs.join("block");
-    let failed = |error: &std::io::Error| Error::io(format!("read {}", block.display()), error);
-    let mut names = Vec::new();
-    let entries = match fs::read_dir(&block) {
-        // A container may have no sysfs; then nothing is mounted from there either.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(|error| failed(&error))?,
-    };
-    for entry in entries {
-        names.extend(entry.map_err(|error| failed(&error))?.file_name().into_string());
-    }
+    // A container may have no sysfs; then nothing is mounted from there either.
+    let mut names = listed(&sysfs.join("block"))?;
     names.retain(|name| name.starts_with("dm-"));
     names.sort();
     names.iter().filter_map(|name| map_called(sysfs, name).transpose()).collect()
 }
 
+/// What is not seen is taken for absent: so what could not be read is an error.
+fn listed(folder: &Path) -> Result<Vec<String>> {
+    files::all_names_in(folder)
+        .map_err(|errno| Error::io(format!("read {}", folder.display()), &errno.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_map_is_ours_by_its_uuid_and_on_the_disk_that_it_holds() {
@@ -89,5 +86,26 @@ mod tests {
         assert_eq!(map_called(root.path(), "vdb").unwrap(), None);
         assert_eq!(map_called(root.path(), "dm-7").unwrap(), None);
         assert_eq!(maps(Path::new("/nowhere")).unwrap(), []);
+    }
+
+    /// A map without a disk may be dead, and what is dead is replaced.
+    #[test]
+    fn what_cannot_be_read_is_no_map_without_a_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let block = root.path().join("block");
+        for name in ["dm-0", "dm-1"] {
+            fs::create_dir_all(block.join(name).join("dm")).unwrap();
+            fs::write(block.join(name).join("dm/uuid"), "incloud_disk-v-1\n").unwrap();
+        }
+        // No process can walk such a link.
+        let unreadable = |path: &Path| std::os::unix::fs::symlink(path, path).unwrap();
+        unreadable(&block.join("dm-0/slaves"));
+        fs::create_dir_all(block.join("dm-1/slaves/vdb")).unwrap();
+        unreadable(&block.join("dm-1/slaves/vdb/holders"));
+        for name in ["dm-0", "dm-1"] {
+            let told = map_called(root.path(), name);
+            assert!(told.is_err(), "{name}: {told:?}");
+        }
+        assert!(maps(root.path()).is_err());
     }
 }

@@ -2,6 +2,7 @@
 //! hundreds of disks, and every call looks at all of them.
 
 use crate::host::device_mapper::seen::{self, SeenMap};
+use crate::host::files::{errno_of, is_absence};
 use crate::host::worker::late;
 use crate::host::{device_mapper, files};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
@@ -348,18 +349,10 @@ impl DiskFolder {
         self.path.join(file).exists()
     }
 
-    /// The names in a folder of the disk; none if there is no such folder. A list that breaks off is
-    /// an error: what is not named there is taken for absent.
+    /// The names in a folder of the disk; none if there is no such folder.
     pub(super) fn entries(&self, folder: &str) -> Result<Vec<String>> {
         let path = self.path.join(folder);
-        let names = fs::read_dir(&path).and_then(|entries| {
-            let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
-            names.filter_map(std::io::Result::transpose).collect()
-        });
-        match names {
-            Err(error) if is_absence(errno_of(&error)) => Ok(Vec::new()),
-            names => names.map_err(|error| unread(&path, errno_of(&error))),
-        }
+        files::all_names_in(&path).map_err(|errno| unread(&path, errno))
     }
 
     pub(super) fn text(&self, file: &str) -> Result<Option<String>> {
@@ -491,15 +484,6 @@ fn read(folder: impl AsFd, path: &str) -> nix::Result<Option<Vec<u8>>> {
 /// kernel remembers what they said when they came.
 fn is_asked_of_the_disk(path: &str) -> bool {
     path == "serial" || path.ends_with("/serial") && !path.ends_with("device/serial")
-}
-
-/// Whether it says that there is no such thing. Any other error says nothing about a disk.
-fn is_absence(errno: Errno) -> bool {
-    matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV | Errno::ENXIO)
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(0))
 }
 
 fn unread(path: &Path, errno: Errno) -> Error {
