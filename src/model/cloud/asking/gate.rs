@@ -126,7 +126,8 @@ impl Gate {
     pub fn is_possible(&self, now: f64, limits: Limits) -> bool {
         let far = now + FAR + limits.burst * 1000.0 / limits.per_second;
         let are_near = self.services.values().all(|one| one.open_until < far);
-        self.due < far && are_near && self.rate >= 0.0 && self.cut <= now
+        let is_a_rate = self.cloud_has_room() || self.rate >= LEAST_RATE;
+        self.due < far && are_near && is_a_rate && self.cut <= now
     }
 
     /// How many requests per second are made.
@@ -274,8 +275,7 @@ impl Gate {
         share: f64,
     ) -> Duration {
         if sent >= self.cut {
-            let least = LEAST_RATE.min(limits.per_second);
-            self.slow_down((self.rate(limits) * CUT).max(least), now);
+            self.slow_down((self.rate(limits) * CUT).max(LEAST_RATE), now);
             self.refusals = self.refusals.saturating_add(1);
         }
         let times = i32::try_from(self.refusals.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -464,5 +464,10 @@ mod tests {
         assert!(gate.is_possible(5.0, slow), "{gate:?}");
         let later = Gate { cut: 6.0, ..Gate::default() };
         assert!(!later.is_possible(5.0, LIMITS), "another boot's");
+        // As a torn file may have it: a call would wait for longer than any clock can count.
+        for rate in [f64::MIN_POSITIVE, 1e-20, LEAST_RATE / 2.0, -1.0] {
+            let torn = Gate { rate, ..Gate::default() };
+            assert!(!torn.is_possible(5.0, LIMITS), "{rate}");
+        }
     }
 }
