@@ -189,7 +189,14 @@ fn a_heal_killed_at_any_change_is_finished_by_the_next_one() {
             let mut again = node.command(["heal", &machine.volume.id]);
             again.env("INCLOUD_DISK_SWITCH", method.to_string());
             let output = output_of(&mut again);
-            assert!(output.status.success(), "{what}: {output:?}");
+            let is_healed = output.status.success();
+            // Whose mounts they are shows at once, or never.
+            let seen = if is_healed {
+                String::new()
+            } else {
+                node.verb(&["explain", &machine.volume.id]).unwrap_or_else(|error| error)
+            };
+            assert!(is_healed, "{what}: {output:?}\n{seen}\n{}", node.log());
             machine.must_be_as_before(&what);
         }
         machine.take_down();
