@@ -471,6 +471,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         counts,
         deadline,
         disks: &disks,
+        numbers: &numbers,
         volumes: &volumes,
         places: &places,
         let_go_volumes: &let_go_volumes,

@@ -240,3 +240,37 @@ fn a_number_that_was_given_away_is_not_the_volumes() {
     node.must(volume.unstage());
     node.must(volume.detach());
 }
+
+/// The disk that has the number since is gone as well, with its mount: it has another file system.
+#[test]
+fn a_dead_mount_of_a_later_disk_of_the_number_is_not_the_volumes() {
+    needs!(pods);
+    let scene = scene().idle().start();
+    let (node, volume) = (&scene.node, &scene.volume);
+    let number = crate::checks::number_of(&volume.letter());
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    node.must(volume.attach());
+    let remembered = node.verb(&["explain", &volume.id]).unwrap();
+    assert!(remembered.contains(&format!("had numbers  {number}")), "{remembered}");
+    let device = format!("/dev/loop{}", number.minor);
+    let image = node.base().join("strangers.img");
+    let folder = node.base().join("strangers");
+    fs::create_dir(&folder).unwrap();
+    crate::holders::run("truncate", &["--size=64M", image.to_str().unwrap()]);
+    crate::holders::run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+    eventually("the number is free", || {
+        let given = Command::new("losetup").arg(&device).arg(&image).output().unwrap();
+        given.status.success()
+    });
+    crate::holders::run("mount", &[&device, folder.to_str().unwrap()]);
+    let backing = volume.image();
+    let shown = [("loop/backing_file", backing.to_str().unwrap())];
+    // Of the stranger's disk this has nothing, as if it were pulled.
+    let made_up = MadeUp::alone(&scene, &volume.letter(), &shown);
+    let (health, because) = made_up.health(&scene);
+    assert_eq!(health, "ok", "{because}");
+    fs::remove_dir_all(&made_up.root).unwrap();
+    crate::holders::run("umount", &[folder.to_str().unwrap()]);
+    crate::holders::run("losetup", &["--detach", &device]);
+    scene.ends();
+}

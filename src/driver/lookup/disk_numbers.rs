@@ -27,6 +27,17 @@ pub(in crate::driver) struct DiskNumbers<'a> {
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
+/// Whether the mounts of a number that a volume's disk had are the volume's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::driver) enum Claim {
+    /// They say so, or have its file system.
+    Proven,
+    /// They say that they are another volume's, or have another file system.
+    Disproven,
+    /// They show neither.
+    Unknown,
+}
+
 impl DiskNumbers<'_> {
     /// The numbers under which the volume's file system lives: mounted, now, and before its disk
     /// came back under another letter. A number that went to another disk since is not it.
@@ -122,9 +133,7 @@ impl DiskNumbers<'_> {
         }
     }
 
-    /// Whether the mounts of a number are this volume's: they must say so themselves, by the label
-    /// that they were made with. While a mount stands its number belongs to no other disk, so one label
-    /// tells for all mounts of a number.
+    /// Whether the mounts of a number are certainly this volume's.
     pub(in crate::driver) fn stand_for(
         &self,
         id: &VolumeId,
@@ -133,20 +142,36 @@ impl DiskNumbers<'_> {
         others: &[NamespaceUse],
         record: &VolumeRecord,
     ) -> bool {
+        self.claim(id, number, table, others, record) == Claim::Proven
+    }
+
+    /// Whether the mounts of a number are this volume's: they must say so themselves, by the label
+    /// that they were made with. While a mount stands its number belongs to no other disk, so one label
+    /// tells for all mounts of a number.
+    pub(in crate::driver) fn claim(
+        &self,
+        id: &VolumeId,
+        number: DeviceNumber,
+        table: &MountTable,
+        others: &[NamespaceUse],
+        record: &VolumeRecord,
+    ) -> Claim {
         let own: Vec<&Mount> = table.of(number).collect();
         let elsewhere = others.iter().flat_map(|one| &one.mounts);
         let elsewhere = elsewhere.filter(|mount| own.is_empty() && mount.number == number);
         let all = own.iter().copied().chain(elsewhere);
         let mut labelled = all.filter(|mount| device_nodes::is_labelled(mount)).peekable();
         if labelled.peek().is_some() {
-            return labelled.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
+            let is_its = labelled.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
+            return if is_its { Claim::Proven } else { Claim::Disproven };
         }
         // The predecessor's mounts have no label: then only what stands in the folder where this
         // machine staged the volume is its, or what has its file system's id.
-        record.mounted_as().is_some_and(|staged| {
-            own.iter().any(|mount| mount.target == staged.folder)
-                || self.is_file_system(number, &staged.fs_type, &staged.uuid)
-        })
+        let Some(staged) = record.mounted_as() else { return Claim::Unknown };
+        if own.iter().any(|mount| mount.target == staged.folder) {
+            return Claim::Proven;
+        }
+        self.has_file_system(number, &staged.fs_type, &staged.uuid)
     }
 
     fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
@@ -160,11 +185,13 @@ impl DiskNumbers<'_> {
 
     /// Whether the mounts of a dead number are of the file system that the record tells of, by the
     /// id that the kernel keeps of it.
-    fn is_file_system(&self, number: DeviceNumber, fs_type: &str, uuid: &str) -> bool {
+    fn has_file_system(&self, number: DeviceNumber, fs_type: &str, uuid: &str) -> Claim {
         let wanted = FsType::named(fs_type).and_then(|kind| told_by_statfs(kind, uuid));
-        wanted.is_some_and(|wanted| {
-            self.numbers_with(wanted).is_ok_and(|numbers| numbers.contains(&number))
-        })
+        match wanted.map(|wanted| self.numbers_with(wanted)) {
+            Some(Ok(numbers)) if numbers.contains(&number) => Claim::Proven,
+            Some(Ok(_)) => Claim::Disproven,
+            Some(Err(_)) | None => Claim::Unknown,
+        }
     }
 
     pub(in crate::driver) fn numbers_with(&self, told: u64) -> Result<Vec<DeviceNumber>> {

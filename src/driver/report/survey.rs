@@ -5,6 +5,7 @@
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
+use crate::driver::lookup::disk_numbers::{Claim, DiskNumbers};
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::lost_disks::users_of_lost;
@@ -30,6 +31,7 @@ use crate::model::report::facts::{
 };
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -76,6 +78,7 @@ pub struct Surveying<'a> {
     pub(in crate::driver) counts: &'a CallCounts,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
     pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
     pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
@@ -294,7 +297,7 @@ impl Surveying<'_> {
 
     /// Which volume each number belongs to. A disk's number is its volume's; while a mount stands no
     /// other disk gets its number, so one label or one folder tells for all mounts of a number; and
-    /// one that neither names belongs to the volume whose disk had it.
+    /// one that neither names belongs to the volume whose disk had it, unless it has another file system.
     fn owners(
         &self,
         disks: &BTreeMap<VolumeId, DiskFact>,
@@ -325,13 +328,23 @@ impl Surveying<'_> {
                 owners.entry(mount.number).or_insert(owner);
             }
         }
+        let is_mounted = |number: DeviceNumber| {
+            let others = elsewhere.iter().flat_map(|one| &one.mounts);
+            table.mounts().iter().chain(others).any(|mount| mount.number == number)
+        };
         for record in records {
             let wanted = self.cloud.identity(&record.volume);
             for number in record.former_numbers(boot) {
-                // What another disk shows by now has been given away.
+                let Entry::Vacant(owner) = owners.entry(number) else { continue };
+                // What another disk shows by now has been given away. So was a number of which another
+                // file system is mounted: that disk may be gone as well.
                 let presence = self.devices.presence(number, &wanted);
-                if !matches!(presence, Ok(Presence::Other(_))) {
-                    owners.entry(number).or_insert(Owner::Volume(record.volume.clone()));
+                let is_given_away = matches!(presence, Ok(Presence::Other(_)))
+                    || is_mounted(number)
+                        && self.numbers.claim(&record.volume, number, table, elsewhere, record)
+                            == Claim::Disproven;
+                if !is_given_away {
+                    owner.insert(Owner::Volume(record.volume.clone()));
                 }
             }
         }
