@@ -229,10 +229,7 @@ impl VolumeRecord {
     /// Remembers a stage mount, and the disk that it was made from for as long as numbers mean the
     /// same.
     pub fn is_staged(&mut self, staged: Staged) {
-        self.former.retain(|former| former.boot == staged.disk.boot && *former != staged.disk);
-        self.former.push(staged.disk.clone());
-        let surplus = self.former.len().saturating_sub(MOST_FORMER);
-        self.former.drain(..surplus);
+        self.is_mounted_from(staged.disk.clone());
         self.was_mounted = true;
         self.formatting = None;
         self.healing = None;
@@ -241,6 +238,14 @@ impl VolumeRecord {
         self.unstaged = None;
         // The kernel gives the number of a mount that went to the next one.
         self.told_lost_writes = None;
+    }
+
+    /// A mount of this disk is made now, or will be: it may live on in whatever namespace.
+    fn is_mounted_from(&mut self, disk: DiskMoment) {
+        self.former.retain(|former| former.boot == disk.boot && *former != disk);
+        self.former.push(disk);
+        let surplus = self.former.len().saturating_sub(MOST_FORMER);
+        self.former.drain(..surplus);
     }
 
     /// The numbers of the disks that it was mounted from since this boot.
@@ -275,6 +280,13 @@ impl VolumeRecord {
     /// A heal is about to make the file system count this, from what it counts now.
     pub fn is_healing(&mut self, from: Option<u16>, to: Option<u16>) {
         (self.healing_from, self.healing) = (from, to);
+    }
+
+    /// A heal is about to mount this disk. If it is killed when all is moved, nothing else tells of the disk
+    /// later on: the next heal finds nothing to do.
+    pub fn will_be_healed_by(&mut self, disk: DiskMoment, from: Option<u16>, to: Option<u16>) {
+        self.is_mounted_from(disk);
+        self.is_healing(from, to);
     }
 
     /// Whether a heal that was killed explains this count.

@@ -3,7 +3,7 @@
 
 use crate::checks::{eventually, layers_at, nothing_is_left, random_bytes};
 use crate::files;
-use crate::holders::{must_end, state_of};
+use crate::holders::{must_end, must_hang, state_of};
 use crate::support::{Answer, FailingDisk, Node, spawn, with_files};
 use crate::volume::{Call, POD, Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
@@ -15,13 +15,14 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Each call's own deadline.
-pub const DEADLINE: u64 = 3;
+pub const DEADLINE: u64 = 5;
 
-/// The deadline, the moment that a call has for its own words, and a slow machine.
-pub const ANSWERED: Duration = Duration::from_secs(DEADLINE + 2 + 6);
+/// A call that is not answered by then hangs: its deadline, the moment that it has for its own words, and a
+/// machine that stands still for half a minute.
+pub const ANSWERED: Duration = Duration::from_secs(DEADLINE + 2 + 30);
 
-/// What a person waits for a break-glass.
-pub const BROKEN: Duration = Duration::from_secs(25);
+/// The same for a person's break-glass.
+pub const BROKEN: Duration = Duration::from_secs(60);
 
 /// A volume with data whose disk can be made to hang.
 pub struct Scene {
@@ -83,7 +84,7 @@ impl Scene {
     pub fn is_answered(&self, running: Running, words: &[&str]) -> Pid {
         let message = self.is_answered_with(running, words);
         let left = left_in(&message);
-        assert_eq!(state_of(left), Some('D'), "{message}");
+        must_hang(left);
         left
     }
 
@@ -102,9 +103,7 @@ impl Scene {
     /// A later call does not hang beside it, and a person can give the disk up.
     #[track_caller]
     pub fn is_not_begun_again(&self, call: &Call, left: Pid) {
-        let begin = Instant::now();
         let message = self.volume.node.fails(call);
-        assert!(begin.elapsed() < Duration::from_secs(DEADLINE), "{:?}", begin.elapsed());
         let words = format!("an earlier call's process {left} hangs");
         assert!(message.contains(&words) && message.contains("detach --force"), "{message}");
         assert_eq!(self.lefts(), 1, "one more was left behind");
@@ -174,7 +173,10 @@ impl Running {
         let mut command = node.command(call);
         command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
         let running = Self::start(command);
+        let begin = Instant::now();
         eventually("the call is at its step", || held.exists());
+        // Its deadline runs: a failed test shows what of it was left.
+        println!("it came to {step} in {:?}", begin.elapsed());
         (running, held)
     }
 
@@ -196,6 +198,7 @@ impl Running {
 
     /// Its answer, if the process is gone in time and no process has its pipe any more.
     pub fn answer(mut self, limit: Duration) -> Option<Answer> {
+        let begin = Instant::now();
         if !self.ends_within(limit) {
             for pid in children_of(self.pid()) {
                 let told = |name| fs::read_to_string(format!("/proc/{pid}/{name}"));
@@ -211,8 +214,9 @@ impl Running {
             let _ = output.read_to_string(&mut text);
             let _ = done.send(text);
         });
-        let text = read.recv_timeout(Duration::from_secs(2)).ok()?;
+        let text = read.recv_timeout(Duration::from_secs(20)).ok()?;
         drop(child);
+        println!("it answered in {:?}: {}", begin.elapsed(), text.trim_end());
         let json = serde_json::from_str(&text).unwrap_or(serde_json::Value::Null);
         Some(Answer { text, json })
     }
@@ -254,7 +258,7 @@ fn a_mount_that_hangs_is_answered_named_and_not_begun_again() {
             continue;
         }
         let left = left_in(&message);
-        assert_eq!(state_of(left), Some('D'), "{message}");
+        must_hang(left);
         scene.is_not_begun_again(&stage, left);
         scene.answers_again(&stage, left);
         scene.has_its_data();
@@ -276,7 +280,7 @@ fn a_read_that_hangs_is_answered_named_and_not_begun_again() {
         return scene.goes_on(&stage);
     }
     let left = left_in(&message);
-    assert_eq!(state_of(left), Some('D'), "{message}");
+    must_hang(left);
     scene.is_not_begun_again(&stage, left);
     scene.answers_again(&stage, left);
     scene.has_its_data();

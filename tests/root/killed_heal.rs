@@ -93,6 +93,8 @@ impl Machine {
     /// The disk goes and comes back; nothing heals it yet.
     fn lose_the_disk(&mut self) {
         let node = &self.volume.node;
+        let before = self.volume.letter();
+        assert_eq!(number_of(&before), *self.numbers.last().unwrap(), "it has another disk");
         node.configure("[heal]\nmode = \"off\"");
         node.verb(&["local", "yank", &self.volume.id]).unwrap();
         node.must(self.volume.attach());
@@ -117,7 +119,13 @@ impl Machine {
         for (before, now) in self.before.iter().zip(&now) {
             let lost: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
             let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
-            assert_eq!((lost, new), (vec![], vec![]), "{what}");
+            if (&lost, &new) != (&vec![], &vec![]) {
+                let told = self.volume.node.log();
+                panic!(
+                    "{what}: {lost:?} became {new:?}; its disks were {:?}\n{told}",
+                    self.numbers
+                );
+            }
             assert_eq!(before.len(), now.len(), "{what}");
         }
         let (newest, older) = self.numbers.split_last().unwrap();

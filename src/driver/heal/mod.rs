@@ -265,7 +265,9 @@ impl Healing<'_> {
         let untouched = staged.is_some_and(|staged| staged.untouched);
         // A heal that is killed from here on has mounted the file system once more, or has not.
         let counts = self.check.mounts_counted(found, disk, untouched)?;
-        self.records.update(id, |record| record.is_healing(found.mounts, counts))?;
+        self.records.update(id, |record| {
+            record.will_be_healed_by(moment(disk), found.mounts, counts);
+        })?;
         self.disks.prove_again(id, disk)?;
         self.mounts.mount(&MountRequest {
             id,

@@ -259,8 +259,8 @@ impl Recovery<'_> {
     }
 
     /// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
-    /// nothing is known. `again` is whether an earlier one was interrupted: what that changed is
-    /// looked after once more, for only now all of it is in its place.
+    /// nothing is known. `again` is whether an earlier one, or a round of this one, was interrupted: what that
+    /// changed is looked after once more, for only now all of it is in its place.
     pub(in crate::driver) fn is_switched(
         &self,
         id: &VolumeId,

@@ -133,6 +133,7 @@ impl Replacement<'_> {
     ) -> Result<Healed> {
         let consumers = self.ownership.consumers_of(id);
         let mut replacing = Replacing::default();
+        let mut not_reached: Vec<NamespaceId> = Vec::new();
         let mut visits = in_order(stale.elsewhere.clone(), &consumers);
         // Before anything is switched, for as long as may be: what others shared with or followed
         // shows only until then.
@@ -147,7 +148,7 @@ impl Replacement<'_> {
                 Err(error) => {
                     tracing::warn!(volume = %id, %error, "this machine's own mounts are not switched");
                     replacing.healed.left.push(format!("this machine's own mounts: {error}"));
-                    replacing.unknown.extend(self.census.own_namespace().ok());
+                    not_reached.extend(self.census.own_namespace().ok());
                 }
             }
             failpoints::step("heal.own");
@@ -205,7 +206,10 @@ impl Replacement<'_> {
         }
         replacing.has_gone_but(&next);
         let Replacing { mut healed, unknown, why, .. } = replacing;
-        self.recovery.is_switched(id, again, unknown);
+        let is_left = |id: &NamespaceId| next.iter().any(|one| one.id == Some(*id));
+        let (left, reached_later): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_left);
+        not_reached.extend(left);
+        self.recovery.is_switched(id, again || !reached_later.is_empty(), not_reached);
         let still = next.iter().map(|one| {
             let why = why.get(&one.id).map(|why| format!(": {why}")).unwrap_or_default();
             format!("still on the dead disk: {}{why}", place_of(one))
