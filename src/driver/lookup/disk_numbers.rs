@@ -29,7 +29,7 @@ pub(in crate::driver) struct DiskNumbers<'a> {
 
 /// Whether the mounts of a number that a volume's disk had are the volume's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::driver) enum Claim {
+pub(in crate::driver) enum Belonging {
     /// They say so, or have its file system.
     Proven,
     /// They say that they are another volume's, or have another file system.
@@ -142,20 +142,20 @@ impl DiskNumbers<'_> {
         others: &[NamespaceUse],
         record: &VolumeRecord,
     ) -> bool {
-        self.claim(id, number, table, others, record) == Claim::Proven
+        self.belonging(id, number, table, others, record) == Belonging::Proven
     }
 
     /// Whether the mounts of a number are this volume's: they must say so themselves, by the label
     /// that they were made with. While a mount stands its number belongs to no other disk, so one label
     /// tells for all mounts of a number.
-    pub(in crate::driver) fn claim(
+    pub(in crate::driver) fn belonging(
         &self,
         id: &VolumeId,
         number: DeviceNumber,
         table: &MountTable,
         others: &[NamespaceUse],
         record: &VolumeRecord,
-    ) -> Claim {
+    ) -> Belonging {
         let own: Vec<&Mount> = table.of(number).collect();
         let elsewhere = others.iter().flat_map(|one| &one.mounts);
         let elsewhere = elsewhere.filter(|mount| own.is_empty() && mount.number == number);
@@ -163,13 +163,13 @@ impl DiskNumbers<'_> {
         let mut labelled = all.filter(|mount| device_nodes::is_labelled(mount)).peekable();
         if labelled.peek().is_some() {
             let is_its = labelled.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
-            return if is_its { Claim::Proven } else { Claim::Disproven };
+            return if is_its { Belonging::Proven } else { Belonging::Disproven };
         }
         // The predecessor's mounts have no label: then only what stands in the folder where this
         // machine staged the volume is its, or what has its file system's id.
-        let Some(staged) = record.mounted_as() else { return Claim::Unknown };
+        let Some(staged) = record.mounted_as() else { return Belonging::Unknown };
         if own.iter().any(|mount| mount.target == staged.folder) {
-            return Claim::Proven;
+            return Belonging::Proven;
         }
         self.has_file_system(number, &staged.fs_type, &staged.uuid)
     }
@@ -185,12 +185,12 @@ impl DiskNumbers<'_> {
 
     /// Whether the mounts of a dead number are of the file system that the record tells of, by the
     /// id that the kernel keeps of it.
-    fn has_file_system(&self, number: DeviceNumber, fs_type: &str, uuid: &str) -> Claim {
+    fn has_file_system(&self, number: DeviceNumber, fs_type: &str, uuid: &str) -> Belonging {
         let wanted = FsType::named(fs_type).and_then(|kind| told_by_statfs(kind, uuid));
         match wanted.map(|wanted| self.numbers_with(wanted)) {
-            Some(Ok(numbers)) if numbers.contains(&number) => Claim::Proven,
-            Some(Ok(_)) => Claim::Disproven,
-            Some(Err(_)) | None => Claim::Unknown,
+            Some(Ok(numbers)) if numbers.contains(&number) => Belonging::Proven,
+            Some(Ok(_)) => Belonging::Disproven,
+            Some(Err(_)) | None => Belonging::Unknown,
         }
     }
 

@@ -5,7 +5,7 @@
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::lookup::disk_numbers::{Claim, DiskNumbers};
+use crate::driver::lookup::disk_numbers::{Belonging, DiskNumbers};
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::lost_disks::users_of_lost;
@@ -341,8 +341,8 @@ impl Surveying<'_> {
                 let presence = self.devices.presence(number, &wanted);
                 let is_given_away = matches!(presence, Ok(Presence::Other(_)))
                     || is_mounted(number)
-                        && self.numbers.claim(&record.volume, number, table, elsewhere, record)
-                            == Claim::Disproven;
+                        && self.numbers.belonging(&record.volume, number, table, elsewhere, record)
+                            == Belonging::Disproven;
                 if !is_given_away {
                     owner.insert(Owner::Volume(record.volume.clone()));
                 }
