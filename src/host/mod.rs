@@ -61,7 +61,7 @@ use crate::model::record::NamespaceSign;
 use crate::model::shield::own_map::OwnMap;
 use child::FileSystemKeeper;
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -344,8 +344,9 @@ pub trait Census {
     /// Everything that uses one of the file systems or its disk, but this process and this
     /// thread's namespace. It is slower: it looks at every open file of the machine.
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses>;
-    /// The numbers of all ext file systems, in whatever namespace, of which statfs(2) tells this id.
-    fn file_systems_with_id(&self, id: u64) -> Answer<Vec<DeviceNumber>>;
+    /// The id that statfs(2) tells of each ext file system, in whatever namespace; nothing of one that lies
+    /// under another mount or cannot be reached.
+    fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>>;
     /// Opens a namespace that was found, for setns(2).
     fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File>;
     /// By what a namespace that was found is known again; of this thread's own if none.

@@ -2,11 +2,13 @@
 //! where this machine can make one, by a made-up sysfs where it cannot. Where nothing is proven
 //! nothing is touched.
 
-use crate::checks::{eventually, table};
+use crate::checks::{eventually, number_of, table};
 use crate::files;
+use crate::holders::run;
 use crate::scene::{Scene, scene};
-use crate::support::output_of;
+use crate::support::{Node, output_of};
 use crate::volume::Volume;
+use incloud_disk::model::disk::device::DeviceNumber;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -60,7 +62,7 @@ fn two_live_disks_with_one_serial_refuse_everything() {
     let message = scene.node.fails(scene.volume.stage());
     assert!(message.contains("several disks"), "{message}");
     assert_eq!(mounts(&scene), before);
-    crate::holders::run("losetup", &["--detach", &second]);
+    run("losetup", &["--detach", &second]);
     scene.ends();
 }
 
@@ -81,7 +83,7 @@ impl MadeUp {
     /// The same without the volume's disk.
     fn alone(scene: &Scene, name: &str, old: &[(&str, &str)]) -> Self {
         let made_up = Self { root: scene.volume.node.base().join("sys") };
-        let number = crate::checks::number_of(&scene.volume.letter()).to_string();
+        let number = number_of(&scene.volume.letter()).to_string();
         made_up.disk(name, &number, old);
         made_up
     }
@@ -160,7 +162,7 @@ fn what_ends_a_halted_disk_is_what_a_disk_of_that_kind_has() {
     needs!(pods);
     let scene = scene().idle().start();
     let before = mounts(&scene);
-    let number = crate::checks::number_of(&scene.volume.letter());
+    let number = number_of(&scene.volume.letter());
     let remover = |file: &str| format!("echo 1 > /sys/dev/block/{number}/{file} removes it");
     for (name, old, words) in [
         ("sdz", vec![("device/state", "offline"), ("device/delete", "")], remover("device/delete")),
@@ -209,68 +211,83 @@ fn a_disk_that_is_offline_is_not_well() {
     scene.ends();
 }
 
+/// A mounted file system that is no volume's, on a disk that has a number which a volume's disk had.
+struct Stranger {
+    device: String,
+    folder: PathBuf,
+}
+
+impl Stranger {
+    #[track_caller]
+    fn takes(number: DeviceNumber, node: &Node) -> Self {
+        let device = format!("/dev/loop{}", number.minor);
+        let (image, folder) = (node.base().join("strangers.img"), node.base().join("strangers"));
+        fs::create_dir(&folder).unwrap();
+        run("truncate", &["--size=64M", image.to_str().unwrap()]);
+        run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+        // Another test may have been given the number meanwhile, for as long as it lasts.
+        eventually("the number is free", || {
+            let given = Command::new("losetup").arg(&device).arg(&image).output().unwrap();
+            given.status.success()
+        });
+        run("mount", &[&device, folder.to_str().unwrap()]);
+        Self { device, folder }
+    }
+
+    fn goes(self) {
+        run("umount", &[self.folder.to_str().unwrap()]);
+        run("losetup", &["--detach", &self.device]);
+    }
+}
+
+#[track_caller]
+fn remembers(node: &Node, volume: &Volume, number: DeviceNumber) {
+    let remembered = node.verb(&["explain", &volume.id]).unwrap();
+    assert!(remembered.contains(&format!("had numbers  {number}")), "{remembered}");
+}
+
 /// A number that the volume's disk had, and that is a stranger's by now, says nothing of the volume.
 #[test]
 fn a_number_that_was_given_away_is_not_the_volumes() {
     needs!(pods);
     let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
-    let number = crate::checks::number_of(&volume.letter());
+    let number = number_of(&volume.letter());
     // The machine remembers the number and is not told of the unmount.
-    crate::holders::run("umount", &[volume.global().to_str().unwrap()]);
+    run("umount", &[volume.global().to_str().unwrap()]);
     node.verb(&["local", "yank", &volume.id]).unwrap();
-    let remembered = node.verb(&["explain", &volume.id]).unwrap();
-    assert!(remembered.contains(&format!("had numbers  {number}")), "{remembered}");
-    let device = format!("/dev/loop{}", number.minor);
-    let image = node.base().join("strangers.img");
-    let folder = node.base().join("strangers");
-    fs::create_dir(&folder).unwrap();
-    crate::holders::run("truncate", &["--size=64M", image.to_str().unwrap()]);
-    crate::holders::run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
-    // Another test may have been given the number meanwhile, for as long as it lasts.
-    eventually("the number is free", || {
-        let given = Command::new("losetup").arg(&device).arg(&image).output().unwrap();
-        given.status.success()
-    });
-    crate::holders::run("mount", &[&device, folder.to_str().unwrap()]);
+    remembers(&node, &volume, number);
+    let stranger = Stranger::takes(number, &node);
     let told = node.verb(&["status"]).unwrap();
     assert!(!told.to_lowercase().contains("ambiguous"), "{told}");
-    crate::holders::run("umount", &[folder.to_str().unwrap()]);
-    crate::holders::run("losetup", &["--detach", &device]);
+    stranger.goes();
     node.must(volume.unstage());
     node.must(volume.detach());
 }
 
-/// The disk that has the number since is gone as well, with its mount: it has another file system.
+/// The disk that has the number since is gone as well, with its mount: it has another file system. Where that
+/// cannot be seen the mount may be the volume's.
 #[test]
 fn a_dead_mount_of_a_later_disk_of_the_number_is_not_the_volumes() {
     needs!(pods);
     let scene = scene().idle().start();
     let (node, volume) = (&scene.node, &scene.volume);
-    let number = crate::checks::number_of(&volume.letter());
+    let number = number_of(&volume.letter());
     node.verb(&["local", "yank", &volume.id]).unwrap();
     node.must(volume.attach());
-    let remembered = node.verb(&["explain", &volume.id]).unwrap();
-    assert!(remembered.contains(&format!("had numbers  {number}")), "{remembered}");
-    let device = format!("/dev/loop{}", number.minor);
-    let image = node.base().join("strangers.img");
-    let folder = node.base().join("strangers");
-    fs::create_dir(&folder).unwrap();
-    crate::holders::run("truncate", &["--size=64M", image.to_str().unwrap()]);
-    crate::holders::run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
-    eventually("the number is free", || {
-        let given = Command::new("losetup").arg(&device).arg(&image).output().unwrap();
-        given.status.success()
-    });
-    crate::holders::run("mount", &[&device, folder.to_str().unwrap()]);
+    remembers(node, volume, number);
+    let stranger = Stranger::takes(number, node);
     let backing = volume.image();
     let shown = [("loop/backing_file", backing.to_str().unwrap())];
     // Of the stranger's disk this has nothing, as if it were pulled.
     let made_up = MadeUp::alone(&scene, &volume.letter(), &shown);
     let (health, because) = made_up.health(&scene);
     assert_eq!(health, "ok", "{because}");
+    run("mount", &["-t", "tmpfs", "over it", stranger.folder.to_str().unwrap()]);
+    let (health, because) = made_up.health(&scene);
+    assert_eq!(health, "covered", "{because}");
+    run("umount", &[stranger.folder.to_str().unwrap()]);
     fs::remove_dir_all(&made_up.root).unwrap();
-    crate::holders::run("umount", &[folder.to_str().unwrap()]);
-    crate::holders::run("losetup", &["--detach", &device]);
+    stranger.goes();
     scene.ends();
 }

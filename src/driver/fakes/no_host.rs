@@ -14,7 +14,7 @@ use crate::model::mount::disk_users::{
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, MountIntent, Switched};
 use crate::model::record::NamespaceSign;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -53,7 +53,7 @@ impl Census for NoHost {
         Answer::CannotTell("this machine is made up".to_owned())
     }
 
-    fn file_systems_with_id(&self, _: u64) -> Answer<Vec<DeviceNumber>> {
+    fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
         Answer::CannotTell("this machine is made up".to_owned())
     }
 

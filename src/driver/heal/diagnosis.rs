@@ -1,7 +1,7 @@
 //! Which mounts of a volume stand on a dead disk.
 
 use crate::driver::heal::time_shares::TimeShares;
-use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::driver::lookup::disk_numbers::{Belonging, DiskNumbers};
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::ownership::Ownership;
 use crate::host::records::Records;
@@ -78,7 +78,7 @@ impl Diagnosis<'_> {
         let record = self.records.load(id);
         let mut dead = Vec::new();
         for (number, verdict) in all {
-            if !self.numbers.stand_for(id, number, &table, &others, &record) {
+            if self.numbers.belonging(id, number, &table, &others, &record) != Belonging::Proven {
                 continue;
             }
             if !verdict.is_dead() {

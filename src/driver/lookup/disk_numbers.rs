@@ -14,7 +14,7 @@ use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::VolumeRecord;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The numbers under which volumes live and lived.
 pub(in crate::driver) struct DiskNumbers<'a> {
@@ -82,12 +82,14 @@ impl DiskNumbers<'_> {
             .collect();
         let others =
             if unseen.is_empty() { Vec::new() } else { self.in_other_namespaces(&unseen)? };
-        dead.retain(|(number, _)| self.stand_for(id, *number, table, &others, &record));
+        dead.retain(|(number, _)| {
+            self.belonging(id, *number, table, &others, &record) == Belonging::Proven
+        });
         Ok(dead.into_iter().map(|(number, _)| number).collect())
     }
 
     /// What became of each number from which this volume may have been mounted, as far as it matters.
-    /// A number that was the volume's may be another disk's by now: `stand_for` tells.
+    /// A number that was the volume's may be another disk's by now: `belonging` tells.
     pub(in crate::driver) fn verdicts(
         &self,
         id: &VolumeId,
@@ -133,18 +135,6 @@ impl DiskNumbers<'_> {
         }
     }
 
-    /// Whether the mounts of a number are certainly this volume's.
-    pub(in crate::driver) fn stand_for(
-        &self,
-        id: &VolumeId,
-        number: DeviceNumber,
-        table: &MountTable,
-        others: &[NamespaceUse],
-        record: &VolumeRecord,
-    ) -> bool {
-        self.belonging(id, number, table, others, record) == Belonging::Proven
-    }
-
     /// Whether the mounts of a number are this volume's: they must say so themselves, by the label
     /// that they were made with. While a mount stands its number belongs to no other disk, so one label
     /// tells for all mounts of a number.
@@ -187,16 +177,22 @@ impl DiskNumbers<'_> {
     /// id that the kernel keeps of it.
     fn has_file_system(&self, number: DeviceNumber, fs_type: &str, uuid: &str) -> Belonging {
         let wanted = FsType::named(fs_type).and_then(|kind| told_by_statfs(kind, uuid));
-        match wanted.map(|wanted| self.numbers_with(wanted)) {
-            Some(Ok(numbers)) if numbers.contains(&number) => Belonging::Proven,
-            Some(Ok(_)) => Belonging::Disproven,
-            Some(Err(_)) | None => Belonging::Unknown,
+        let (Some(wanted), Ok(ids)) = (wanted, self.ext_ids()) else { return Belonging::Unknown };
+        match ids.get(&number) {
+            Some(told) if *told == wanted => Belonging::Proven,
+            Some(_) => Belonging::Disproven,
+            None => Belonging::Unknown,
         }
     }
 
     pub(in crate::driver) fn numbers_with(&self, told: u64) -> Result<Vec<DeviceNumber>> {
-        match self.census.file_systems_with_id(told) {
-            Answer::Told(numbers) => Ok(numbers),
+        let ids = self.ext_ids()?.into_iter();
+        Ok(ids.filter(|(_, id)| *id == told).map(|(number, _)| number).collect())
+    }
+
+    fn ext_ids(&self) -> Result<BTreeMap<DeviceNumber, u64>> {
+        match self.census.ext_file_system_ids() {
+            Answer::Told(ids) => Ok(ids),
             Answer::CannotTell(why) => Err(Error::new(
                 Kind::Refused,
                 format!("which file systems are mounted cannot be told from here: {why}"),

@@ -328,21 +328,19 @@ impl Surveying<'_> {
                 owners.entry(mount.number).or_insert(owner);
             }
         }
-        let is_mounted = |number: DeviceNumber| {
-            let others = elsewhere.iter().flat_map(|one| &one.mounts);
-            table.mounts().iter().chain(others).any(|mount| mount.number == number)
-        };
+        let others = elsewhere.iter().flat_map(|one| &one.mounts);
+        let mounted: BTreeSet<_> =
+            table.mounts().iter().chain(others).map(|mount| mount.number).collect();
         for record in records {
             let wanted = self.cloud.identity(&record.volume);
-            for number in record.former_numbers(boot) {
+            for number in record.former_numbers(boot).filter(|number| mounted.contains(number)) {
                 let Entry::Vacant(owner) = owners.entry(number) else { continue };
                 // What another disk shows by now has been given away. So was a number of which another
                 // file system is mounted: that disk may be gone as well.
                 let presence = self.devices.presence(number, &wanted);
                 let is_given_away = matches!(presence, Ok(Presence::Other(_)))
-                    || is_mounted(number)
-                        && self.numbers.belonging(&record.volume, number, table, elsewhere, record)
-                            == Belonging::Disproven;
+                    || self.numbers.belonging(&record.volume, number, table, elsewhere, record)
+                        == Belonging::Disproven;
                 if !is_given_away {
                     owner.insert(Owner::Volume(record.volume.clone()));
                 }

@@ -8,29 +8,30 @@ use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::mountinfo::Mount;
 use nix::fcntl::OFlag;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::path::Path;
 
-/// The numbers of all mounted file systems with this id.
-pub(super) fn numbers_with(
-    id: u64,
+/// The id of each mounted file system that tells one.
+pub(super) fn by_number(
     proc: &Proc,
     every: &Namespaces,
-) -> io::Result<Vec<DeviceNumber>> {
-    let mut told: BTreeMap<DeviceNumber, Option<u64>> = BTreeMap::new();
+) -> io::Result<BTreeMap<DeviceNumber, u64>> {
+    let mut told: BTreeMap<DeviceNumber, u64> = BTreeMap::new();
     for namespace in &every.all {
         let is_own = namespace.id == Some(every.own);
         // Others tell nothing by it, and a walk into a user's FUSE may take for ever.
         let mounts =
             namespace.table.mounts().iter().filter(|mount| mount.fs_type.starts_with("ext"));
         for mount in mounts {
-            let known = told.entry(mount.number).or_default();
-            if known.is_none() {
-                *known = id_of(mount, &doors(namespace, is_own), proc)?;
+            if let Entry::Vacant(untold) = told.entry(mount.number)
+                && let Some(id) = id_of(mount, &doors(namespace, is_own), proc)?
+            {
+                untold.insert(id);
             }
         }
     }
-    Ok(told.into_iter().filter(|(_, told)| *told == Some(id)).map(|(number, _)| number).collect())
+    Ok(told)
 }
 
 /// Root folders through which the namespace's paths can be walked.

@@ -50,7 +50,7 @@ use all_namespaces::Haste;
 use namespaces::{Namespace, Namespaces};
 use pod_processes::CgroupTrees;
 use proc::{Proc, Task};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -243,11 +243,11 @@ impl Census for KernelCensus {
         })
     }
 
-    fn file_systems_with_id(&self, id: u64) -> Answer<Vec<DeviceNumber>> {
+    fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
         self.seeing(|proc, _| {
             let every = self.namespaces(proc, &pids(proc)?, &[])?;
             told_whole(&every.later)?;
-            ids::numbers_with(id, proc, &every)
+            ids::by_number(proc, &every)
                 .map_err(|error| Error::io("ask the mounted file systems for their ids", &error))
         })
     }
