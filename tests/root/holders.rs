@@ -83,13 +83,13 @@ pub fn state_of(pid: Pid) -> Option<char> {
     text.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Waits until a process has ended; what it held is free then. It may not have been reaped.
 /// In the kernel a process that waits for a lock may run for a moment, while the lock's owner does.
 #[track_caller]
 pub fn must_hang(pid: Pid) {
     eventually("the process hangs in the kernel", || state_of(pid) == Some('D'));
 }
 
+/// Waits until a process has ended; what it held is free then. It may not have been reaped.
 #[track_caller]
 pub fn must_end(pid: Pid) {
     eventually("the process has ended", || matches!(state_of(pid), None | Some('Z' | 'X')));

@@ -119,13 +119,12 @@ impl Machine {
         for (before, now) in self.before.iter().zip(&now) {
             let lost: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
             let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
-            if (&lost, &new) != (&vec![], &vec![]) {
-                let told = self.volume.node.log();
-                panic!(
-                    "{what}: {lost:?} became {new:?}; its disks were {:?}\n{told}",
-                    self.numbers
-                );
-            }
+            assert!(
+                lost.is_empty() && new.is_empty(),
+                "{what}: {lost:?} became {new:?}; its disks were {:?}\n{}",
+                self.numbers,
+                self.volume.node.log()
+            );
             assert_eq!(before.len(), now.len(), "{what}");
         }
         let (newest, older) = self.numbers.split_last().unwrap();

@@ -1,7 +1,7 @@
 //! The disk of the driver's own files hangs, and not the volume's: that is what is said.
 
 use crate::checks::{eventually, nothing_is_left};
-use crate::hanging::{ANSWERED, Running, hurry, left_in};
+use crate::hanging::{ANSWERED, DEADLINE, Running, hurry, left_in};
 use crate::hanging_calls::Frozen;
 use crate::heal::{goes_on, pull};
 use crate::holders::{must_end, run};
@@ -11,6 +11,7 @@ use crate::volume::{Call, Volume};
 use nix::mount::{MntFlags, umount2};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A file system of its own for a folder of the driver's.
 pub struct Own {
@@ -55,8 +56,10 @@ fn the_disk_of_the_drivers_own_files_is_named_and_not_the_volumes() {
     let disk = volume.letter();
     hurry(&node);
     let frozen = Frozen::at(&own.folder);
+    let begin = Instant::now();
     let running = Running::start(node.command(volume.detach()));
     let answer = running.answer(ANSWERED).expect("an answer");
+    assert!(begin.elapsed() < Duration::from_secs(DEADLINE + 12), "{:?}", begin.elapsed());
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     let message = answer.json["message"].as_str().unwrap().to_owned();
     let folder = own.folder.to_str().unwrap();
