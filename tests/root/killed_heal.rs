@@ -168,6 +168,25 @@ impl Machine {
     }
 }
 
+/// A namespace that one round does not reach is reached by a later one, and nothing of it is left half done.
+#[test]
+fn what_a_round_was_kept_from_is_put_right_by_the_same_heal() {
+    needs!(pods, seams);
+    let node = Node::new();
+    let mut machine = Machine::set_up(&node, true);
+    for visit in 1..=2 {
+        machine.lose_the_disk();
+        let mut heal = node.command(["heal", &machine.volume.id]);
+        heal.env("INCLOUD_DISK_SEAM", format!("heal.reach=fail:{visit}"));
+        let output = output_of(&mut heal);
+        assert!(output.status.success(), "{visit}: {output:?}\n{}", node.log());
+        let failures = node.log().matches("heal.reach was made to fail").count();
+        assert_eq!(failures, visit, "{}", node.log());
+        machine.must_be_as_before(&format!("visit {visit}"));
+    }
+    machine.take_down();
+}
+
 #[test]
 fn a_heal_killed_at_any_change_is_finished_by_the_next_one() {
     needs!(pods, seams, tracer);

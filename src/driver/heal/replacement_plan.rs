@@ -269,6 +269,7 @@ impl Replacement<'_> {
             let part = visit.with(mounts);
             let is_known = std::mem::take(&mut visit.is_known);
             let done = if is_known { Ok(()) } else { self.intend_in(id, &part, fresh, limit) };
+            let done = done.and_then(|()| failpoints::effect("heal.reach"));
             match done.and_then(|()| self.peer_groups.switch_in(group_state, &part, fresh, limit)) {
                 Ok(done) => {
                     tell(id, &place, &done);
