@@ -242,7 +242,8 @@ impl VolumeRecord {
 
     /// A mount of this disk is made now, or will be: it may live on in whatever namespace.
     fn is_mounted_from(&mut self, disk: DiskMoment) {
-        self.former.retain(|former| former.boot == disk.boot && *former != disk);
+        // While a mount stands no other disk has its number: of those that had it only the last one may have any.
+        self.former.retain(|former| former.boot == disk.boot && former.number != disk.number);
         self.former.push(disk);
         let surplus = self.former.len().saturating_sub(MOST_FORMER);
         self.former.drain(..surplus);

@@ -277,7 +277,7 @@ impl Adoption<'_> {
                 }
             }
             for moment in moments {
-                if !record.former.contains(&moment) {
+                if !record.former_numbers(&boot).any(|number| number == moment.number) {
                     record.former.push(moment);
                 }
             }

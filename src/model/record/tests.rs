@@ -139,3 +139,24 @@ fn a_namespace_is_known_by_more_than_its_number() {
     let text = serde_json::to_string(&new).unwrap();
     assert_eq!(serde_json::from_str::<Switching>(&text).unwrap(), new);
 }
+
+/// Heals that fail again and again, on disks that come and go, must not make it forget where mounts stand.
+#[test]
+fn a_number_is_remembered_once_and_the_first_one_is_kept() {
+    let mut record = VolumeRecord::new(VolumeId::parse("v1").unwrap());
+    let disk = |minor: u32, sequence: u64| DiskMoment {
+        number: DeviceNumber { major: 253, minor },
+        sequence: Some(sequence),
+        size: 1,
+        boot: "b".to_owned(),
+    };
+    record.will_be_healed_by(disk(0, 1), None, None);
+    for round in 0..40 {
+        record.will_be_healed_by(disk(16 + 16 * (round % 2), 2 + u64::from(round)), None, None);
+    }
+    let known: Vec<_> =
+        record.former.iter().map(|disk| (disk.number.minor, disk.sequence)).collect();
+    assert_eq!(known, [(0, Some(1)), (16, Some(40)), (32, Some(41))]);
+    record.will_be_healed_by(DiskMoment { boot: "c".to_owned(), ..disk(0, 3) }, None, None);
+    assert_eq!(record.former.len(), 1, "numbers mean nothing after a boot");
+}
