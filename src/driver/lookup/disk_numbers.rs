@@ -149,8 +149,8 @@ impl DiskNumbers<'_> {
         let own: Vec<&Mount> = table.of(number).collect();
         let elsewhere = others.iter().flat_map(|one| &one.mounts);
         let elsewhere = elsewhere.filter(|mount| own.is_empty() && mount.number == number);
-        let all = own.iter().copied().chain(elsewhere);
-        let mut labelled = all.filter(|mount| device_nodes::is_labelled(mount)).peekable();
+        let all: Vec<&Mount> = own.iter().copied().chain(elsewhere).collect();
+        let mut labelled = all.iter().filter(|mount| device_nodes::is_labelled(mount)).peekable();
         if labelled.peek().is_some() {
             let is_its = labelled.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
             return if is_its { Belonging::Proven } else { Belonging::Disproven };
@@ -160,6 +160,10 @@ impl DiskNumbers<'_> {
         let Some(staged) = record.mounted_as() else { return Belonging::Unknown };
         if own.iter().any(|mount| mount.target == staged.folder) {
             return Belonging::Proven;
+        }
+        let is_of_its_kind = |mount: &&Mount| family(&mount.fs_type) == family(&staged.fs_type);
+        if !all.is_empty() && !all.iter().any(is_of_its_kind) {
+            return Belonging::Disproven;
         }
         self.has_file_system(number, &staged.fs_type, &staged.uuid)
     }
@@ -212,6 +216,11 @@ impl DiskNumbers<'_> {
         let table = self.mounts.table();
         table.is_ok_and(|table| table.mounts().iter().any(|one| numbers.contains(&one.disk)))
     }
+}
+
+/// The kernel mounts an ext3 as either of the two.
+fn family(fs_type: &str) -> &str {
+    if fs_type.starts_with("ext") { "ext" } else { fs_type }
 }
 
 /// The mounts that say they are the volume's.
