@@ -15,7 +15,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Each call's own deadline.
-pub const DEADLINE: u64 = 5;
+pub const DEADLINE: u64 = 3;
 
 /// The deadline, the moment that a call has for its own words, and a slow machine.
 pub const ANSWERED: Duration = Duration::from_secs(DEADLINE + 2 + 6);

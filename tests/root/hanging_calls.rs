@@ -320,7 +320,8 @@ fn a_mkfs_that_hangs_is_answered_and_named() {
         node.must(volume.attach());
         make_folder(&volume.global());
         let stage = volume.stage();
-        hurry(&node);
+        // Longer than the blank test takes on such a disk beside other work.
+        node.configure("[deadline]\nmountdevice = 8");
         let message = hangs_in_a_program(&node, &disk, &stage, "stage.format.intent");
         assert!(
             message.contains(&format!("mkfs.{kind}")) || message.contains("disk loop"),
@@ -330,7 +331,7 @@ fn a_mkfs_that_hangs_is_answered_and_named() {
         let left = (kind == "ext4" || !takes_a_signal(&message)).then(|| left_in(&message));
         if let Some(left) = left {
             must_hang(left);
-            let again = Running::start(node.command(&stage)).answer(ANSWERED);
+            let again = Running::start(node.command(&stage)).answer(Duration::from_secs(25));
             let again = again.expect("the process did not end").text;
             assert!(again.contains("Failure") && again.contains(&left.to_string()), "{again}");
         }
@@ -353,7 +354,7 @@ fn hangs_in_a_program(node: &Node, disk: &FailingDisk, call: &Call, step: &str) 
     let (running, held) = Running::held_at(node, call, step);
     disk.hang();
     fs::remove_file(held).unwrap();
-    let answer = running.answer(ANSWERED).expect("the process did not end");
+    let answer = running.answer(Duration::from_secs(25)).expect("the process did not end");
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     answer.json["message"].as_str().unwrap().to_owned()
 }
