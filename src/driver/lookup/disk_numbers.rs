@@ -13,7 +13,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
-use crate::model::record::VolumeRecord;
+use crate::model::record::{Staged, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The numbers under which volumes live and lived.
@@ -135,9 +135,7 @@ impl DiskNumbers<'_> {
         }
     }
 
-    /// Whether the mounts of a number are this volume's: they must say so themselves, by the label
-    /// that they were made with. While a mount stands its number belongs to no other disk, so one label
-    /// tells for all mounts of a number.
+    /// Whether the mounts of a number are this volume's.
     pub(in crate::driver) fn belonging(
         &self,
         id: &VolumeId,
@@ -148,24 +146,10 @@ impl DiskNumbers<'_> {
     ) -> Belonging {
         let own: Vec<&Mount> = table.of(number).collect();
         let elsewhere = others.iter().flat_map(|one| &one.mounts);
-        let elsewhere = elsewhere.filter(|mount| own.is_empty() && mount.number == number);
-        let all: Vec<&Mount> = own.iter().copied().chain(elsewhere).collect();
-        let mut labelled = all.iter().filter(|mount| device_nodes::is_labelled(mount)).peekable();
-        if labelled.peek().is_some() {
-            let is_its = labelled.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
-            return if is_its { Belonging::Proven } else { Belonging::Disproven };
-        }
-        // The predecessor's mounts have no label: then only what stands in the folder where this
-        // machine staged the volume is its, or what has its file system's id.
-        let Some(staged) = record.mounted_as() else { return Belonging::Unknown };
-        if own.iter().any(|mount| mount.target == staged.folder) {
-            return Belonging::Proven;
-        }
-        let is_of_its_kind = |mount: &&Mount| family(&mount.fs_type) == family(&staged.fs_type);
-        if !all.is_empty() && !all.iter().any(is_of_its_kind) {
-            return Belonging::Disproven;
-        }
-        self.has_file_system(number, &staged.fs_type, &staged.uuid)
+        let elsewhere: Vec<_> = elsewhere.filter(|mount| mount.number == number).collect();
+        belonging_of(id, (&own, &elsewhere), record.mounted_as(), || {
+            self.ext_ids().ok()?.remove(&number)
+        })
     }
 
     fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
@@ -174,18 +158,6 @@ impl DiskNumbers<'_> {
             Answer::CannotTell(why) => Err(Error::refused(format!(
                 "who stands on the dead disk cannot be told from here: {why}"
             ))),
-        }
-    }
-
-    /// Whether the mounts of a dead number are of the file system that the record tells of, by the
-    /// id that the kernel keeps of it.
-    fn has_file_system(&self, number: DeviceNumber, fs_type: &str, uuid: &str) -> Belonging {
-        let wanted = FsType::named(fs_type).and_then(|kind| told_by_statfs(kind, uuid));
-        let (Some(wanted), Ok(ids)) = (wanted, self.ext_ids()) else { return Belonging::Unknown };
-        match ids.get(&number) {
-            Some(told) if *told == wanted => Belonging::Proven,
-            Some(_) => Belonging::Disproven,
-            None => Belonging::Unknown,
         }
     }
 
@@ -218,6 +190,38 @@ impl DiskNumbers<'_> {
     }
 }
 
+/// Whether mounts that have one number are this volume's: they must say so themselves, by the label that they were
+/// made with. While a mount stands its number belongs to no other disk, so one label tells for all of them.
+fn belonging_of(
+    id: &VolumeId,
+    (own, elsewhere): (&[&Mount], &[&Mount]),
+    staged: Option<&Staged>,
+    told_id: impl FnOnce() -> Option<u64>,
+) -> Belonging {
+    let all = if own.is_empty() { elsewhere } else { own };
+    let mut labelled = all.iter().filter(|mount| device_nodes::is_labelled(mount)).peekable();
+    if labelled.peek().is_some() {
+        let is_its = labelled.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
+        return if is_its { Belonging::Proven } else { Belonging::Disproven };
+    }
+    // The predecessor's mounts have no label: then only what stands in the folder where this machine staged the
+    // volume is its, or what has the id of its file system, which the kernel keeps also of a dead one.
+    let Some(staged) = staged else { return Belonging::Unknown };
+    if own.iter().any(|mount| mount.target == staged.folder) {
+        return Belonging::Proven;
+    }
+    let is_of_its_kind = |mount: &&Mount| family(&mount.fs_type) == family(&staged.fs_type);
+    if !all.is_empty() && !all.iter().any(is_of_its_kind) {
+        return Belonging::Disproven;
+    }
+    let wanted = FsType::named(&staged.fs_type).and_then(|kind| told_by_statfs(kind, &staged.uuid));
+    match wanted.and_then(|wanted| Some(told_id()? == wanted)) {
+        Some(true) => Belonging::Proven,
+        Some(false) => Belonging::Disproven,
+        None => Belonging::Unknown,
+    }
+}
+
 /// The kernel mounts an ext3 as either of the two.
 fn family(fs_type: &str) -> &str {
     if fs_type.starts_with("ext") { "ext" } else { fs_type }
@@ -246,6 +250,7 @@ pub(in crate::driver) fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::DiskMoment;
 
     #[test]
     fn an_ext_folds_its_uuid() {
@@ -254,5 +259,73 @@ mod tests {
         assert_eq!(told_by_statfs(FsType::Xfs, uuid), None);
         assert_eq!(told_by_statfs(FsType::Ext4, ""), None);
         assert_eq!(told_by_statfs(FsType::Ext4, "08"), None);
+    }
+
+    const UUID: &str = "00010203-0405-0607-0809-0a0b0c0d0e0f";
+    const ITS_ID: u64 = 0x0808_0808_0808_0808;
+
+    fn mounts(lines: &[&str]) -> Vec<Mount> {
+        MountTable::parse(lines.join("\n").as_bytes()).unwrap().mounts().to_vec()
+    }
+
+    /// A mount of 7:1 at this folder, with this file system and source.
+    fn mount(folder: &str, kind: &str, source: &str) -> String {
+        format!("30 1 7:1 / {folder} rw - {kind} {source} rw")
+    }
+
+    fn of(own: &[String], elsewhere: &[String], kind: &str, told: Option<u64>) -> Belonging {
+        let lines = |all: &[String]| mounts(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let (own, elsewhere) = (lines(own), lines(elsewhere));
+        let staged = (!kind.is_empty()).then(|| Staged {
+            folder: "/k/staged".into(),
+            fs_type: kind.to_owned(),
+            uuid: UUID.to_owned(),
+            disk: DiskMoment {
+                number: DeviceNumber { major: 7, minor: 2 },
+                sequence: None,
+                size: 1,
+                boot: String::new(),
+            },
+            options: String::new(),
+            mounts: None,
+            untouched: false,
+        });
+        let id = VolumeId::parse("v1").unwrap();
+        let all = (&own.iter().collect::<Vec<_>>()[..], &elsewhere.iter().collect::<Vec<_>>()[..]);
+        belonging_of(&id, all, staged.as_ref(), || told)
+    }
+
+    #[test]
+    fn a_label_tells_whose_the_mounts_of_a_number_are() {
+        let ours = mount("/a", "ext4", "/dev/incloud-disk/v1");
+        let anothers = mount("/b", "ext4", "/dev/incloud-disk/v2");
+        let bare = mount("/k/staged", "ext4", "/dev/vdb");
+        let one = |mount: &String| vec![mount.clone()];
+        assert_eq!(of(&[bare.clone(), ours.clone()], &[], "", None), Belonging::Proven);
+        assert_eq!(of(&one(&anothers), &[], "ext4", Some(ITS_ID)), Belonging::Disproven);
+        assert_eq!(of(&[], &one(&ours), "", None), Belonging::Proven);
+        assert_eq!(of(&[], &one(&anothers), "ext4", Some(ITS_ID)), Belonging::Disproven);
+        // This machine's own are nearer than those of others, who may name a source as they like.
+        assert_eq!(of(&one(&bare), &one(&anothers), "ext4", None), Belonging::Proven);
+    }
+
+    #[test]
+    fn without_a_label_the_folder_tells_or_the_file_system() {
+        let bare = |folder: &str, kind: &str| vec![mount(folder, kind, "/dev/vdb")];
+        let own = |folder: &str, kind: &str, told| of(&bare(folder, kind), &[], "ext4", told);
+        assert_eq!(of(&bare("/k/staged", "ext4"), &[], "", Some(ITS_ID)), Belonging::Unknown);
+        assert_eq!(own("/k/staged", "ext4", None), Belonging::Proven);
+        assert_eq!(own("/x", "ext4", Some(ITS_ID)), Belonging::Proven);
+        // An ext3 is mounted as either.
+        assert_eq!(own("/x", "ext3", Some(ITS_ID)), Belonging::Proven);
+        assert_eq!(own("/x", "ext4", Some(1)), Belonging::Disproven);
+        assert_eq!(own("/x", "ext4", None), Belonging::Unknown, "it could not be asked");
+        assert_eq!(own("/x", "xfs", None), Belonging::Disproven, "another kind");
+        assert_eq!(of(&bare("/x", "xfs"), &[], "xfs", None), Belonging::Unknown);
+        assert_eq!(of(&bare("/x", "btrfs"), &[], "xfs", None), Belonging::Disproven);
+        // In another namespace a folder is named as its owner likes.
+        assert_eq!(of(&[], &bare("/k/staged", "ext4"), "ext4", Some(1)), Belonging::Disproven);
+        assert_eq!(of(&[], &[], "ext4", Some(ITS_ID)), Belonging::Proven, "seen by its id alone");
+        assert_eq!(of(&[], &[], "ext4", None), Belonging::Unknown);
     }
 }
