@@ -237,6 +237,11 @@ pub fn open_to_read(device: &Device) -> Result<File> {
     open(device, OpenOptions::new().read(true))
 }
 
+/// The disk, open to read past the page cache.
+pub fn open_past_cache(device: &Device) -> Result<File> {
+    open(device, OpenOptions::new().read(true).custom_flags(nix::libc::O_DIRECT))
+}
+
 /// The disk, open to read and write.
 pub fn open_to_write(device: &Device) -> Result<File> {
     open(device, OpenOptions::new().read(true).write(true))

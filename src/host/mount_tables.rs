@@ -54,23 +54,20 @@ fn whole(file: &mut impl Read) -> io::Result<(Vec<u8>, usize)> {
     /// More than the kernel ever gives at once.
     const ROOM: usize = 16 << 10;
     let (mut text, mut pages) = (Vec::new(), 0);
+    let mut page = [0; ROOM];
     loop {
-        let length = text.len();
-        if length as u64 > LONGEST_OF_KERNEL {
+        if text.len() as u64 > LONGEST_OF_KERNEL {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        text.resize(length + ROOM, 0);
-        let got = match file.read(&mut text[length..]) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+        match file.read(&mut page) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
-            Ok(0) => {
-                text.truncate(length);
-                return Ok((text, pages));
+            Ok(0) => return Ok((text, pages)),
+            Ok(got) => {
+                text.extend_from_slice(&page[..got]);
+                pages += 1;
             }
-            Ok(got) => got,
-        };
-        text.truncate(length + got);
-        pages += usize::from(got > 0);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reads a disk that may be blank. Where it is read says [`crate::model::disk::contents::blank`]; here it
 //! is read, in as few seconds as the disk allows, and nothing is kept of what was read.
 
-use super::samples::{sample, sampled, unread};
+use super::place_reader::PlaceReader;
+use super::samples::{sampled, unread};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::confinement;
@@ -12,12 +13,7 @@ use crate::model::error::{Error, Kind, Result};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
-
-/// How many reads the kernel is asked for at once: as many as the queues of most disks hold, so
-/// that a disk far away is not waited for again with each.
-pub(super) const BATCH: usize = 256;
 
 /// How long the fixed places and the copies may take at most. A disk that needs longer is not
 /// called blank.
@@ -42,19 +38,19 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
         return Ok(verdict);
     }
     let fixed: Vec<Extent> = blank::fixed(size).chain(blank::copies(size)).collect();
-    let mut reader = Reader { disk, device, buffer: Vec::new() };
+    let mut reader = PlaceReader::of(disk, device, &fixed);
     let mut done = 0;
     failpoints::effect("filesystems.read").map_err(unread)?;
-    for batch in fixed.chunks(BATCH) {
+    for batch in fixed.chunks(PlaceReader::at_once(&fixed)) {
         if deadline.over() {
             return Err(too_slow(device, done, fixed.len(), deadline));
         }
-        if let Some(data) = reader.first_data(batch)? {
+        if let Some(data) = first_data(&mut reader, batch)? {
             return Ok(data);
         }
         done += batch.len();
     }
-    let found = at_random(size, deadline, |batch| reader.first_data(batch))?;
+    let found = at_random(size, deadline, |batch| first_data(&mut reader, batch))?;
     Ok(found.unwrap_or(Contents::Blank))
 }
 
@@ -70,7 +66,7 @@ pub(super) fn at_random<T>(
         failpoints::effect("filesystems.read").map_err(unread)?;
         let dice = dice(blank::stretches(size))?;
         let round: Vec<Extent> = blank::random(size, &dice).collect();
-        for batch in round.chunks(BATCH) {
+        for batch in round.chunks(PlaceReader::at_once(&round)) {
             if until.over() {
                 return Ok(None);
             }
@@ -82,31 +78,16 @@ pub(super) fn at_random<T>(
     Ok(None)
 }
 
-struct Reader<'a> {
-    disk: &'a File,
-    device: &'a Device,
-    buffer: Vec<u8>,
-}
-
-impl Reader<'_> {
-    /// The first of these places that holds another byte than zero, in words.
-    fn first_data(&mut self, batch: &[Extent]) -> Result<Option<Contents>> {
-        for place in batch {
-            advise(self.disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+/// The first of these places that holds another byte than zero, in words.
+fn first_data(reader: &mut PlaceReader<'_>, batch: &[Extent]) -> Result<Option<Contents>> {
+    reader.announce(batch);
+    for place in batch {
+        if let found @ Some(_) = contents::unknown(place.0, reader.read(*place)?) {
+            return Ok(found);
         }
-        for (offset, length) in batch {
-            self.buffer.resize(usize::try_from(*length).unwrap_or(0), 0);
-            if self.disk.read_exact_at(&mut self.buffer, *offset).is_err() {
-                // Once more, for where exactly it fails.
-                sample(self.disk, self.device, *offset, *length)?;
-            } else if let found @ Some(_) = contents::unknown(*offset, &self.buffer) {
-                return Ok(found);
-            }
-        }
-        // Megabytes that are not asked for again must not crowd out what is.
-        advise(self.disk, (0, 0), PosixFadviseAdvice::POSIX_FADV_DONTNEED);
-        Ok(None)
     }
+    reader.forget();
+    Ok(None)
 }
 
 fn too_slow(device: &Device, done: usize, all: usize, deadline: Deadline) -> Error {

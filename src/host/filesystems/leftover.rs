@@ -1,7 +1,8 @@
 //! Reads a disk whose mkfs was killed: whether another process wrote to it since.
 
-use super::blank::{BATCH, advise, at_random};
+use super::blank::at_random;
 use super::make;
+use super::place_reader::PlaceReader;
 use super::samples::sample;
 use crate::host::clock::Deadline;
 use crate::host::{NewFileSystem, device_nodes, files};
@@ -10,7 +11,6 @@ use crate::model::disk::contents::leftover::{FirstInodes, stranger_by_copy, stra
 use crate::model::disk::contents::{FsType, first_not_zero, places, uuid_bytes};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
-use nix::fcntl::PosixFadviseAdvice;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -35,20 +35,22 @@ pub(super) fn stranger(
     };
     let uuid = uuid_bytes(&plan.uuid)
         .ok_or_else(|| Error::new(Kind::Bug, "a file system is planned without a UUID"))?;
+    // The places that a blank disk is read at, those at random included.
+    let between = blank::fixed(size).chain(blank::copies(size));
+    let places: Vec<Extent> = places::edges(size).into_iter().chain(between).collect();
+    let mut reader = PlaceReader::of(&disk, device, &places);
     let mut read = |at: u64, length: usize| Ok(sample(&disk, device, at, length as u64)?.bytes);
     let mut strange_in = |batch: &[Extent]| -> Result<Option<String>> {
-        for place in batch {
-            advise(&disk, *place, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
-        }
-        for (offset, length) in batch.iter().copied() {
-            let found = read(offset, usize::try_from(length).unwrap_or(0))?;
-            if first_not_zero(&found).is_none() {
+        reader.announce(batch);
+        for place in batch.iter().copied() {
+            let found = reader.read(place)?;
+            if first_not_zero(found).is_none() {
                 continue;
             }
-            let stretch = (offset, found.as_slice());
+            let stretch = (place.0, found);
             let strange = match &copy {
                 Some(copy) => {
-                    stranger_by_copy(stretch, &copy.read(offset, found.len())?, copy.inodes)
+                    stranger_by_copy(stretch, &copy.read(place.0, found.len())?, copy.inodes)
                 }
                 None => stranger_by_marks(kind, &uuid, stretch, size, &mut read)?,
             };
@@ -60,10 +62,7 @@ pub(super) fn stranger(
         }
         Ok(None)
     };
-    // The places that a blank disk is read at, those at random included.
-    let between = blank::fixed(size).chain(blank::copies(size));
-    let places: Vec<Extent> = places::edges(size).into_iter().chain(between).collect();
-    for batch in places.chunks(BATCH) {
+    for batch in places.chunks(PlaceReader::at_once(&places)) {
         if deadline.over() {
             return Err(Error::new(
                 Kind::Timeout,

@@ -6,6 +6,7 @@ mod check;
 mod grow;
 mod leftover;
 mod make;
+mod place_reader;
 mod samples;
 
 use self::check::Checks;

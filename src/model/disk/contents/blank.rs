@@ -14,8 +14,8 @@ const STRIDES: u64 = 16_384;
 /// more than the smallest xfs.
 const WHOLE: u64 = 512 * MIB;
 
-/// How much of such a disk is read in one go.
-const PIECE: u64 = 256 * KIB;
+/// How much of such a disk is read in one go: the kernel makes several requests of it, which are under way together.
+const PIECE: u64 = 4 * MIB;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
