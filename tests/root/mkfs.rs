@@ -214,41 +214,55 @@ fn kill_later(mut call: Child, delay: Duration) -> bool {
 }
 
 #[test]
-fn a_format_killed_at_any_moment_is_finished_by_the_next_call() {
+fn a_format_of_ext4_killed_at_any_moment_is_finished_by_the_next_call() {
     needs!(mounts);
+    killed_at_any_moment("ext4", "64M");
+}
+
+#[test]
+fn a_format_of_xfs_killed_at_any_moment_is_finished_by_the_next_call() {
+    needs!(mounts);
+    killed_at_any_moment("xfs", "16G");
+}
+
+#[test]
+fn a_format_of_btrfs_killed_at_any_moment_is_finished_by_the_next_call() {
+    needs!(mounts);
+    killed_at_any_moment("btrfs", "128M");
+}
+
+fn killed_at_any_moment(fs_type: &'static str, size: &str) {
     let points = points();
-    for (fs_type, size) in [("ext4", "64M"), ("xfs", "16G"), ("btrfs", "128M")] {
-        let node = Node::new();
-        // The shortest of three: a machine that is busy for a moment would put the kills behind the end.
-        let measured = (0..3).map(|_| {
-            let volume = Volume::create(&node, fs_type, size);
-            node.must(volume.attach());
-            make_folder(&volume.global());
-            let (mut call, output) = spawn(node.command(volume.stage()));
-            wait_for_intent(&volume, || call.try_wait().unwrap().is_some());
-            let begin = std::time::Instant::now();
-            let answer = Answer::finish(call, output);
-            let whole = begin.elapsed();
-            assert_eq!(answer.json["status"], "Success", "{}", answer.text);
-            volume.take_away();
-            whole
-        });
-        let whole = measured.min().unwrap();
-        let mut struck = 0;
-        for point in 0..points {
-            let volume = Volume::create(&node, fs_type, size);
-            node.must(volume.attach());
-            make_folder(&volume.global());
-            struck += u32::from(kill_format_after(&volume, whole * point / points));
-            node.must(volume.stage());
-            files::write_synced(&volume.global().join("f"), b"works");
-            assert_eq!(layers_at(&volume.global()), 1, "{fs_type}, point {point}");
-            volume.ends();
-            volume.must_be_sound();
-            fs::remove_file(volume.image()).unwrap();
-        }
-        assert!(struck >= points / 4, "only {struck} calls of {fs_type} were killed in time");
+    let node = Node::new();
+    // The shortest of three: a machine that is busy for a moment would put the kills behind the end.
+    let measured = (0..3).map(|_| {
+        let volume = Volume::create(&node, fs_type, size);
+        node.must(volume.attach());
+        make_folder(&volume.global());
+        let (mut call, output) = spawn(node.command(volume.stage()));
+        wait_for_intent(&volume, || call.try_wait().unwrap().is_some());
+        let begin = std::time::Instant::now();
+        let answer = Answer::finish(call, output);
+        let whole = begin.elapsed();
+        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+        volume.take_away();
+        whole
+    });
+    let whole = measured.min().unwrap();
+    let mut struck = 0;
+    for point in 0..points {
+        let volume = Volume::create(&node, fs_type, size);
+        node.must(volume.attach());
+        make_folder(&volume.global());
+        struck += u32::from(kill_format_after(&volume, whole * point / points));
+        node.must(volume.stage());
+        files::write_synced(&volume.global().join("f"), b"works");
+        assert_eq!(layers_at(&volume.global()), 1, "{fs_type}, point {point}");
+        volume.ends();
+        volume.must_be_sound();
+        fs::remove_file(volume.image()).unwrap();
     }
+    assert!(struck >= points / 4, "only {struck} calls of {fs_type} were killed in time");
 }
 
 /// A killed mkfs may be in its last write: what the first look found unfinished is finished when it

@@ -70,44 +70,64 @@ fn refused_with_a_stranger(volume: &Volume, size: u64, what: &str, round: usize)
 }
 
 #[test]
-fn a_mkfs_killed_at_its_writes_is_finished_unless_the_disk_was_written_to_since() {
+fn a_mkfs_ext4_killed_at_its_writes_is_finished_unless_the_disk_was_written_to_since() {
     needs!(mounts, tracer);
+    killed_at_its_writes("ext4", 64);
+}
+
+#[test]
+fn a_mkfs_ext3_killed_at_its_writes_is_finished_unless_the_disk_was_written_to_since() {
+    needs!(mounts, tracer);
+    killed_at_its_writes("ext3", 64);
+}
+
+#[test]
+fn a_mkfs_xfs_killed_at_its_writes_is_finished_unless_the_disk_was_written_to_since() {
+    needs!(mounts, tracer);
+    killed_at_its_writes("xfs", 320);
+}
+
+#[test]
+fn a_mkfs_btrfs_killed_at_its_writes_is_finished_unless_the_disk_was_written_to_since() {
+    needs!(mounts, tracer);
+    killed_at_its_writes("btrfs", 128);
+}
+
+fn killed_at_its_writes(fs_type: &'static str, size: u64) {
     // `MKFS_KILLS=1`: each write.
     let each = std::env::var_os("MKFS_KILLS").is_some();
-    for (fs_type, size) in [("ext4", 64), ("ext3", 64), ("xfs", 320), ("btrfs", 128)] {
-        let node = Node::new();
-        let (mut number, mut killed) = (1, 0);
-        loop {
-            let volume = Volume::create(&node, fs_type, &format!("{size}M"));
-            node.must(volume.attach());
-            make_folder(&volume.global());
-            let what = format!("mkfs.{fs_type} at write {number}");
-            let was_killed = kill_at_write(&volume, fs_type, number);
-            if was_killed {
-                killed += 1;
-                if number % 3 == 1 || !each {
-                    refused_with_a_stranger(&volume, size << 20, &what, killed);
-                }
-                let told = node.verb(&["format", &volume.id]).unwrap();
-                assert!(
-                    told.contains("and nothing else")
-                        || told.contains("UUID")
-                        || told.contains("all that was read is zero"),
-                    "{what}: {told}"
-                );
-                node.must(volume.stage());
-                assert_eq!(layers_at(&volume.global()), 1, "{what}");
+    let node = Node::new();
+    let (mut number, mut killed) = (1, 0);
+    loop {
+        let volume = Volume::create(&node, fs_type, &format!("{size}M"));
+        node.must(volume.attach());
+        make_folder(&volume.global());
+        let what = format!("mkfs.{fs_type} at write {number}");
+        let was_killed = kill_at_write(&volume, fs_type, number);
+        if was_killed {
+            killed += 1;
+            if number % 3 == 1 || !each {
+                refused_with_a_stranger(&volume, size << 20, &what, killed);
             }
-            volume.ends();
-            volume.must_be_sound();
-            std::fs::remove_file(volume.image()).unwrap();
-            if !was_killed {
-                break;
-            }
-            number += if each { 1 } else { number };
+            let told = node.verb(&["format", &volume.id]).unwrap();
+            assert!(
+                told.contains("and nothing else")
+                    || told.contains("UUID")
+                    || told.contains("all that was read is zero"),
+                "{what}: {told}"
+            );
+            node.must(volume.stage());
+            assert_eq!(layers_at(&volume.global()), 1, "{what}");
         }
-        assert!(killed > 5, "only {killed} of mkfs.{fs_type} were killed");
+        volume.ends();
+        volume.must_be_sound();
+        std::fs::remove_file(volume.image()).unwrap();
+        if !was_killed {
+            break;
+        }
+        number += if each { 1 } else { number };
     }
+    assert!(killed > 5, "only {killed} of mkfs.{fs_type} were killed");
 }
 
 /// Nothing was written yet when the call was killed; what is there is a person's.

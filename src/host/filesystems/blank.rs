@@ -1,7 +1,7 @@
 //! Reads a disk that may be blank. Where it is read says [`crate::model::disk::contents::blank`]; here it
 //! is read, in as few seconds as the disk allows, and nothing is kept of what was read.
 
-use super::place_reader::PlaceReader;
+use super::place_reader::{self, PlaceReader};
 use super::samples::{sampled, unread};
 use crate::failpoints;
 use crate::host::clock::Deadline;
@@ -10,7 +10,6 @@ use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::{self, Contents, Read, places};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::File;
 use std::time::Duration;
@@ -29,7 +28,7 @@ const ROUNDS: usize = 4;
 pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Result<Contents> {
     let size = device.size;
     // What this machine read before may have been written elsewhere since.
-    advise(disk, (0, 0), PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+    place_reader::forget(disk);
     let edges = sampled(disk, device, &places::edges(size))?;
     let judge = || contents::judge(&Read { size, samples: &edges });
     let verdict = confinement::judged(&device.kernel_name, judge)?;
@@ -86,7 +85,8 @@ fn first_data(reader: &mut PlaceReader<'_>, batch: &[Extent]) -> Result<Option<C
             return Ok(found);
         }
     }
-    reader.forget();
+    // Megabytes that are not asked for again must not crowd out what is.
+    place_reader::forget(reader.disk);
     Ok(None)
 }
 
@@ -107,11 +107,4 @@ fn dice(count: usize) -> Result<Vec<u64>> {
         .map_err(|_| Error::new(Kind::Host, "the kernel gives no random numbers"))?;
     let number = |eight: &[u8]| eight.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     Ok(bytes.chunks_exact(size_of::<u64>()).map(number).collect())
-}
-
-/// A length of 0 means: to the end.
-pub(super) fn advise(disk: &File, (offset, length): Extent, advice: PosixFadviseAdvice) {
-    if let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) {
-        let _ = posix_fadvise(disk, offset, length, advice);
-    }
 }

@@ -1,12 +1,11 @@
 //! Reads one place of a disk after the other, into the same memory.
 
-use super::blank::advise;
 use super::samples::sample;
 use crate::host::device_nodes;
 use crate::model::disk::contents::blank::Extent;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
-use nix::fcntl::PosixFadviseAdvice;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -26,7 +25,7 @@ const ALIGNMENT: usize = 4096;
 
 /// A disk that is read at many places.
 pub(super) struct PlaceReader<'a> {
-    disk: &'a File,
+    pub(super) disk: &'a File,
     device: &'a Device,
     /// The same disk, past the page cache; nothing where it cannot be opened so.
     past_cache: Option<File>,
@@ -54,11 +53,6 @@ impl<'a> PlaceReader<'a> {
         }
     }
 
-    /// Lets go of what the kernel keeps of it: megabytes that are not asked for again must not crowd out what is.
-    pub(super) fn forget(&self) {
-        advise(self.disk, (0, 0), PosixFadviseAdvice::POSIX_FADV_DONTNEED);
-    }
-
     /// What stands at a place.
     pub(super) fn read(&mut self, place: Extent) -> Result<&[u8]> {
         let (offset, length) = place;
@@ -79,4 +73,50 @@ impl<'a> PlaceReader<'a> {
 
 fn is_long((_, length): &Extent) -> bool {
     *length > LONG
+}
+
+/// Lets go of what the kernel keeps of a disk in memory.
+pub(super) fn forget(disk: &File) {
+    advise(disk, (0, 0), PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+}
+
+/// A length of 0 means: to the end.
+fn advise(disk: &File, (offset, length): Extent, advice: PosixFadviseAdvice) {
+    if let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) {
+        let _ = posix_fadvise(disk, offset, length, advice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::disk::device::{DeviceNumber, Proof};
+
+    #[test]
+    fn each_place_is_read_as_it_stands_whatever_was_read_before() {
+        let size = 6 * LONG + 512;
+        let bytes: Vec<u8> =
+            (0..size).map(|at| u8::try_from(at * 7 / 512 % 251).unwrap()).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let disk = File::open(file.path()).unwrap();
+        let device = Device {
+            kernel_name: "no-disk".to_owned(),
+            number: DeviceNumber { major: 0, minor: 0 },
+            size,
+            read_only: false,
+            sequence: None,
+            proof: Proof::Whole,
+        };
+        let places = [(0, 4096), (4096, 2 * LONG), (LONG, 12 << 10), (2 * LONG, 4 * LONG + 512)];
+        let mut reader = PlaceReader::of(&disk, &device, &places);
+        assert_eq!((PlaceReader::at_once(&places), PlaceReader::at_once(&places[..1])), (16, 256));
+        for (offset, length) in places {
+            let (begin, end) =
+                (usize::try_from(offset).unwrap(), usize::try_from(offset + length).unwrap());
+            assert_eq!(reader.read((offset, length)).unwrap(), &bytes[begin..end], "{offset}");
+        }
+        let beyond = reader.read((size, 512)).unwrap_err();
+        assert!(beyond.cause.contains("unreadable"), "{beyond}");
+    }
 }
