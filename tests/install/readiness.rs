@@ -33,6 +33,7 @@ impl Node {
                 .unwrap();
             node.places.push(place);
         }
+        hide_kubelets(&node.root().join("proc"));
         copy_program(DISK, node.root().join("usr/disk"));
         node.write("usr/libexec/kubernetes/kubelet-plugins/volume/exec/incloud~disk/disk", SCRIPT);
         node
@@ -122,6 +123,20 @@ impl Node {
             .filter(|name| !["local", ".install.lock"].contains(&name.as_str()))
             .collect();
         assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// A kubelet of the machine that plays the tests has mounts of which this machine knows nothing. What covers it goes
+/// with the folder of processes.
+fn hide_kubelets(proc: &Path) {
+    for process in fs::read_dir(proc).unwrap().flatten().map(|entry| entry.path()) {
+        let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
+        let called = arguments.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        if name.trim_end() == "kubelet" || called.ends_with(b"/kubelet") || called == b"kubelet" {
+            mount(Some("hidden"), &process, Some("tmpfs"), MsFlags::MS_RDONLY, None::<&str>)
+                .unwrap();
+        }
     }
 }
 

@@ -277,6 +277,8 @@ impl<'a> LocalCloud<'a> {
                 break;
             }
         }
+        // Of a pull that was killed while something still held the disk, which then stayed.
+        crate::host::files::remove_if_there(&self.shelf.copy(id))?;
         self.shelf.remove_link(id, disk)
     }
 }
