@@ -39,7 +39,8 @@ fn mount_by_letter(volume: &Volume, pod: &Pod) {
     }
 }
 
-fn forget(node: &Node) {
+/// Nothing is remembered of any volume.
+pub fn forget(node: &Node) {
     for folder in ["state", "run"] {
         let _ = fs::remove_dir_all(node.own().join(folder));
     }

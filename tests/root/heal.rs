@@ -1,6 +1,7 @@
 //! The second half of the incident: the disk is gone, comes back under another number, and running
 //! containers go on without a restart.
 
+use crate::adoption::forget;
 use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
 use crate::crash::kill_at;
 use crate::files;
@@ -129,6 +130,32 @@ fn a_container_is_remembered_over_a_detach() {
     volume.ends_with(&pod, container);
     volume.must_be_sound();
     assert!(!volume.record_path().exists());
+}
+
+/// The record is lost, and only the container has the volume. `status` sees its mount by the label, and the heal that it
+/// names finds it so too.
+#[test]
+fn a_container_that_no_record_knows_is_healed_when_a_person_names_the_volume() {
+    needs!(pods);
+    let Scene { node, volume, pod, mut container } =
+        scene().configured("[guard]\nmode = \"off\"").start();
+    node.must(volume.unpublish(pod.uid()));
+    node.must(volume.unstage());
+    pull(&volume, &mut container);
+    forget(&node);
+    node.must(volume.attach());
+    still_fails(&mut container);
+    // The timer does not look for it each minute.
+    let _ = node.verb(&["heal"]);
+    still_fails(&mut container);
+    let status = node.verb(&["status"]).unwrap_or_else(|said| said);
+    assert!(status.contains("stale") && status.contains("disk heal"), "{status}");
+    let said = node.verb(&["heal", &volume.id]).unwrap();
+    assert!(said.contains("switched     /data"), "{said}");
+    goes_on(&mut container, 5);
+    container.die();
+    node.must(volume.detach());
+    nothing_is_left(&node, &[&volume]);
 }
 
 /// What was mounted is known although kubelet, with the guard off, has unmounted it.

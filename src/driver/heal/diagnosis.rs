@@ -14,6 +14,17 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::staleness::{Here, MountVerdict};
 use crate::model::text::several;
 
+/// Why a volume is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::driver) enum Occasion<'a> {
+    /// A call that has other work to do, and has found the disk.
+    Call(&'a Device),
+    /// The timer, or a disk that came.
+    Sweep,
+    /// A person names it: also what nothing here knows of any more is looked for.
+    Person,
+}
+
 /// What a heal has to do with.
 pub(in crate::driver) struct StaleMounts {
     /// The volume's disk, if it is here.
@@ -46,16 +57,21 @@ impl Diagnosis<'_> {
     pub(in crate::driver) fn examine(
         &self,
         id: &VolumeId,
-        disk: Option<&Device>,
+        occasion: Occasion<'_>,
         shares: TimeShares,
     ) -> Result<Option<StaleMounts>> {
-        let disk = match disk {
-            Some(disk) => Some(disk.clone()),
-            None => self.disks.find_disk(id)?,
+        let disk = match occasion {
+            Occasion::Call(disk) => Some(disk.clone()),
+            Occasion::Sweep | Occasion::Person => self.disks.find_disk(id)?,
         };
         let table = self.mounts.table()?;
         let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
-        let all = self.numbers.verdicts(id, &table, here, |one| *one != MountVerdict::Healthy)?;
+        let labelled = match occasion {
+            Occasion::Person => self.numbers.labelled_elsewhere(id)?,
+            Occasion::Call(_) | Occasion::Sweep => Vec::new(),
+        };
+        let is_unwell = |one: &MountVerdict| *one != MountVerdict::Healthy;
+        let all = self.numbers.verdicts(id, (&table, &labelled), here, is_unwell)?;
         if all.is_empty() {
             return Ok(None);
         }

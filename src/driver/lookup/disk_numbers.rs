@@ -15,6 +15,7 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::{Staged, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// The numbers under which volumes live and lived.
 pub(in crate::driver) struct DiskNumbers<'a> {
@@ -73,7 +74,7 @@ impl DiskNumbers<'_> {
         id: &VolumeId,
         table: &MountTable,
     ) -> Result<Vec<DeviceNumber>> {
-        let mut dead = self.verdicts(id, table, Here::Nothing, MountVerdict::is_dead)?;
+        let mut dead = self.verdicts(id, (table, &[]), Here::Nothing, MountVerdict::is_dead)?;
         let record = self.records.load(id);
         let unseen: Vec<_> = dead
             .iter()
@@ -89,16 +90,18 @@ impl DiskNumbers<'_> {
     }
 
     /// What became of each number from which this volume may have been mounted, as far as it matters.
-    /// A number that was the volume's may be another disk's by now: `belonging` tells.
+    /// A number that was the volume's may be another disk's by now: `belonging` tells. Mounts in other namespaces
+    /// that show the volume's label are asked about where the caller has looked for them.
     pub(in crate::driver) fn verdicts(
         &self,
         id: &VolumeId,
-        table: &MountTable,
+        (table, labelled_elsewhere): (&MountTable, &[DeviceNumber]),
         here: Here,
         matters: impl Fn(&MountVerdict) -> bool,
     ) -> Result<Vec<(DeviceNumber, MountVerdict)>> {
         let record = self.records.load(id);
-        let ours: BTreeSet<_> = labelled(table, id).map(|mount| mount.disk).collect();
+        let labelled = labelled(table, id).map(|mount| mount.disk);
+        let ours: BTreeSet<_> = labelled.chain(labelled_elsewhere.iter().copied()).collect();
         let mut numbers: BTreeSet<_> = record.former_numbers(&boot_id()).collect();
         numbers.extend(&ours);
         let wanted = self.cloud.identity(id);
@@ -150,6 +153,23 @@ impl DiskNumbers<'_> {
         belonging_of(id, (&own, &elsewhere), record.mounted_as(), || {
             self.ext_ids().ok()?.remove(&number)
         })
+    }
+
+    /// The numbers of mounts in other namespaces that show the volume's label: a record may be lost, and it
+    /// remembers so many disks and no more.
+    pub(in crate::driver) fn labelled_elsewhere(&self, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
+        let label = Path::new(device_nodes::FOLDER).join(id.as_str());
+        match self.census.namespaces_of(&[], &label) {
+            Answer::Told(uses) => {
+                let mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
+                let ours =
+                    mounts.filter(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
+                Ok(ours.map(|mount| mount.number).collect())
+            }
+            Answer::CannotTell(why) => Err(Error::refused(format!(
+                "which mounts of the volume stand in other namespaces cannot be told from here: {why}"
+            ))),
+        }
     }
 
     fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
