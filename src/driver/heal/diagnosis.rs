@@ -16,7 +16,7 @@ use crate::model::text::several;
 
 /// Why a volume is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::driver) enum Occasion<'a> {
+pub(in crate::driver) enum HealOccasion<'a> {
     /// A call that has other work to do, and has found the disk.
     Call(&'a Device),
     /// The timer, or a disk that came.
@@ -57,18 +57,18 @@ impl Diagnosis<'_> {
     pub(in crate::driver) fn examine(
         &self,
         id: &VolumeId,
-        occasion: Occasion<'_>,
+        occasion: HealOccasion<'_>,
         shares: TimeShares,
     ) -> Result<Option<StaleMounts>> {
         let disk = match occasion {
-            Occasion::Call(disk) => Some(disk.clone()),
-            Occasion::Sweep | Occasion::Person => self.disks.find_disk(id)?,
+            HealOccasion::Call(disk) => Some(disk.clone()),
+            HealOccasion::Sweep | HealOccasion::Person => self.disks.find_disk(id)?,
         };
         let table = self.mounts.table()?;
         let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
         let labelled = match occasion {
-            Occasion::Person => self.numbers.labelled_elsewhere(id)?,
-            Occasion::Call(_) | Occasion::Sweep => Vec::new(),
+            HealOccasion::Person => self.numbers.labelled_elsewhere(id)?,
+            HealOccasion::Call(_) | HealOccasion::Sweep => Vec::new(),
         };
         let is_unwell = |one: &MountVerdict| *one != MountVerdict::Healthy;
         let all = self.numbers.verdicts(id, (&table, &labelled), here, is_unwell)?;

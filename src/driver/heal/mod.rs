@@ -19,7 +19,7 @@ pub(in crate::driver) mod time_shares;
 
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::diagnosis::{Diagnosis, Occasion, StaleMounts};
+use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion, StaleMounts};
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{Healed, listed, lost_since, plan_of, still_held};
@@ -79,7 +79,7 @@ impl Healing<'_> {
     /// is said. Answers why the volume is as it was, for a caller that then fails for that. The
     /// caller holds the volume's lock.
     pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: &Device) -> Option<String> {
-        match self.counted_heal(id, self.heal_mode, Occasion::Call(disk)) {
+        match self.counted_heal(id, self.heal_mode, HealOccasion::Call(disk)) {
             Ok(healed) if healed.is_nothing() => None,
             Ok(healed) => (!healed.left.is_empty()).then(|| healed.left.join("; ")),
             Err(error) => {
@@ -119,14 +119,14 @@ impl Healing<'_> {
     /// The same because a person wants it, with the volume's lock taken.
     pub fn heal_by_hand(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
         let _lock = self.locking.lock(id)?;
-        self.counted_heal(id, mode, Occasion::Person)
+        self.counted_heal(id, mode, HealOccasion::Person)
     }
 
     pub(super) fn counted_heal(
         &self,
         id: &VolumeId,
         mode: HealMode,
-        occasion: Occasion<'_>,
+        occasion: HealOccasion<'_>,
     ) -> Result<Healed> {
         if mode == HealMode::Auto {
             self.own_maps.try_again(id);
@@ -155,7 +155,7 @@ impl Healing<'_> {
         &self,
         id: &VolumeId,
         mode: HealMode,
-        occasion: Occasion<'_>,
+        occasion: HealOccasion<'_>,
     ) -> Result<Healed> {
         if mode == HealMode::Off {
             return Ok(Healed::default());
@@ -165,7 +165,7 @@ impl Healing<'_> {
             self.recovery.end_leftovers(id);
         }
         let again = mode != HealMode::Report && self.recovery.set_back(id).is_some();
-        let is_on_the_way = matches!(occasion, Occasion::Call(_));
+        let is_on_the_way = matches!(occasion, HealOccasion::Call(_));
         let shares = TimeShares::of(self.deadline, is_on_the_way);
         let Some(mut stale) = self.diagnosis.examine(id, occasion, shares)? else {
             if again {

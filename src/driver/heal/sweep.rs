@@ -3,7 +3,7 @@
 
 use crate::cloud::Cloud;
 use crate::driver::heal::Healing;
-use crate::driver::heal::diagnosis::Occasion;
+use crate::driver::heal::diagnosis::HealOccasion;
 use crate::driver::heal::outcome::Healed;
 use crate::driver::lookup::locking::Locking;
 use crate::host::clock::Deadline;
@@ -92,7 +92,7 @@ impl Sweep<'_> {
                 tell(&id, Err(error));
                 continue;
             }
-            match lock.and_then(|_lock| self.healing.counted_heal(&id, mode, Occasion::Sweep)) {
+            match lock.and_then(|_lock| self.healing.counted_heal(&id, mode, HealOccasion::Sweep)) {
                 Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
                 done => {
                     let done = self.remembered(&id, mode, done);
