@@ -17,25 +17,32 @@ pub(super) struct Makers {
     /// The user who is believed.
     trusted: u32,
     known: Mutex<HashMap<PathBuf, bool>>,
+    /// The trees of each set of controllers, by what is mounted and where.
+    trees: Mutex<HashMap<String, Vec<(PathBuf, PathBuf)>>>,
 }
 
 impl Makers {
     pub(super) fn new(own: MountTable, trusted: u32) -> Self {
-        Self { own, trusted, known: Mutex::default() }
+        Self { own, trusted, known: Mutex::default(), trees: Mutex::default() }
     }
 
     /// Whether a folder and all above it are root's. Where the tree cannot be seen from here its
     /// names are believed: to overlook a pod is worse than to see one too many.
     pub(super) fn is_roots(&self, step: Step<'_>) -> bool {
-        let is_its = |mount: &&Mount| is_tree_of(mount, step.controllers, &self.own);
         let path = Path::new(step.path);
         // From another cgroup namespace paths lead up first.
         if path.components().any(|part| part == Component::ParentDir) {
             return true;
         }
-        let mut trees = self.own.mounts().iter().filter(is_its);
+        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        let trees = trees.entry(step.controllers.to_owned()).or_insert_with(|| {
+            let all = self.own.mounts().iter();
+            let its = all.filter(|mount| is_tree_of(mount, step.controllers, &self.own));
+            its.map(|mount| (mount.root.clone(), mount.target.clone())).collect()
+        });
+        let mut trees = trees.iter();
         let Some((tree, below)) =
-            trees.find_map(|tree| Some((&tree.target, path.strip_prefix(&tree.root).ok()?)))
+            trees.find_map(|(root, target)| Some((target, path.strip_prefix(root).ok()?)))
         else {
             return true;
         };
