@@ -5,3 +5,4 @@ pub mod device;
 pub mod exclusive_open;
 pub mod file_system;
 pub mod formatting;
+pub mod journal;

@@ -6,6 +6,10 @@ use incloud_disk::model::disk::contents::leftover::{
     FirstInodes, stranger_by_copy, stranger_by_marks,
 };
 use incloud_disk::model::disk::contents::{Contents, FsType, Read, ReadSample, judge, places};
+use incloud_disk::model::disk::journal::log_walk::{JOURNAL_SUPERBLOCK, JournalSuperblock, LogWalk};
+use incloud_disk::model::disk::journal::place::{
+    ExtSuperblock, ExtentNode, JournalBlocks, SUPERBLOCK, Stretch,
+};
 
 /// A disk: its size, and bytes at places.
 struct PatchedDisk<'a> {
@@ -98,6 +102,49 @@ pub fn leftover(bytes: &[u8]) {
             assert!(at < head.len() as u64 && head[usize::try_from(at).unwrap()] != 0);
         }
     }
+}
+
+/// The journal of an ext4, as it is read of a disk that came back.
+pub fn journal(bytes: &[u8]) {
+    let Some(disk) = PatchedDisk::of(bytes) else { return };
+    let read = |(at, length): Stretch| {
+        assert!(length <= 1 << 16, "{length} bytes at once");
+        let fits = at.checked_add(length as u64).is_some_and(|end| end <= disk.size);
+        fits.then(|| disk.read(at, length))
+    };
+    let _ = walked(&read);
+}
+
+fn walked(read: &impl Fn(Stretch) -> Option<Vec<u8>>) -> Option<()> {
+    let superblock = ExtSuperblock::parse(&read(SUPERBLOCK)?).ok()?;
+    let _ = superblock.tells_too_little();
+    let block_size = superblock.block_size().ok()?;
+    let descriptor = read(superblock.descriptor().ok()?)?;
+    let inode = read(superblock.inode(&descriptor).ok()?)?;
+    let root = ExtentNode::in_inode(&inode).ok()?;
+    let mut blocks = JournalBlocks::default();
+    blocks.add(&root);
+    for block in root.more.iter().take(4) {
+        let node = read((block.checked_mul(block_size)?, usize::try_from(block_size).ok()?))?;
+        blocks.add(&ExtentNode::parse(&node).ok()?);
+    }
+    let (at, _) = blocks.at(0)?;
+    let journal = JournalSuperblock::parse(&read((at.checked_mul(block_size)?, JOURNAL_SUPERBLOCK))?).ok()?;
+    // What the driver does not read on with.
+    if journal.block_size() != block_size {
+        return None;
+    }
+    let mut walk = LogWalk::of(&journal);
+    let mut taken = 0_u32;
+    while let Some(block) = walk.wants() {
+        let (at, _) = blocks.at(block)?;
+        let block = read((at.checked_mul(block_size)?, usize::try_from(block_size).ok()?))?;
+        walk.take(&block);
+        taken += 1;
+    }
+    let end = walk.end();
+    assert!(u32::try_from(end.beginnings.len()).is_ok_and(|count| count <= taken + 1));
+    Some(())
 }
 
 pub fn config_drive(bytes: &[u8]) {

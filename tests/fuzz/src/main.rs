@@ -33,6 +33,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("sysfs", kernel::sysfs),
     ("disk", disks::disk),
     ("leftover", disks::leftover),
+    ("journal", disks::journal),
     ("config-drive", disks::config_drive),
     ("replies", clouds::replies),
     ("log", told::log),
