@@ -325,6 +325,7 @@ fn stage_options(options: &Options) -> Result<StageOptions> {
         mount_options: options.mount_options.clone(),
         mkfs_options: options.mkfs_options.clone(),
         untouched: options.sharing == Sharing::ReadOnly,
+        shield: options.shield,
         ..StageOptions::for_file_system(&options.fs_type)?
     })
 }

@@ -6,7 +6,7 @@ use crate::model::cloud::access::Written;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId};
 use crate::model::mount::after_heal::After;
-use crate::model::policy::{GuardPolicy, HealMode, Takeover};
+use crate::model::policy::{GuardPolicy, HealMode, ShieldMode, ShieldPolicy, Takeover};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ pub struct Config {
     pub guard: GuardPolicy,
     /// Whether mounts of a disk that came back are repaired.
     pub heal: HealConfig,
+    /// Whether I/O waits for a disk that is away.
+    pub shield: ShieldPolicy,
     /// What is shown to monitoring.
     pub metrics: MetricsConfig,
     /// Seconds per call.
@@ -221,6 +223,9 @@ impl Default for Deadlines {
 /// The longest deadline that can be asked for: a day.
 const LONGEST_DEADLINE: u64 = 86_400;
 
+/// The longest that I/O may be made to wait for a disk: an hour. What waits cannot be killed.
+const LONGEST_PATIENCE: u64 = 3_600;
+
 /// kubelet stops a `waitforattach` after ten minutes; a call that dies then loses its message.
 const LONGEST_WAIT_FOR_ATTACH: u64 = 540;
 
@@ -264,6 +269,13 @@ impl Config {
             return Err(
                 "metrics.textfile must end in .prom: the collector takes no other".to_owned()
             );
+        }
+        if self.shield.patience == 0 || self.shield.patience > LONGEST_PATIENCE {
+            return Err(format!("shield.patience must be from 1 to {LONGEST_PATIENCE} seconds"));
+        }
+        // The same look that heals ends the wait, and a wait that nothing ends is the worst outage.
+        if self.shield.mode == ShieldMode::On && self.heal.mode != HealMode::Auto {
+            return Err("shield.mode \"on\" needs heal.mode \"auto\"".to_owned());
         }
         self.openstack.check()?;
         if self.log.max_files == 0 {
@@ -329,6 +341,10 @@ mod tests {
             ("[deadline]\nmount = 0", "deadline.mount"),
             ("[node]\nname = \"a/b\"", "line 2"),
             ("[log]\nmax_files = 0", "log.max_files"),
+            ("[shield]\npatience = 0", "shield.patience"),
+            ("[shield]\npatience = 3601", "shield.patience"),
+            ("[shield]\nmode = \"auto\"", "line 2"),
+            ("[shield]\nmode = \"on\"\n[heal]\nmode = \"report\"", "needs heal.mode"),
             ("[metrics]\ntextfile = \"/x/disk.txt\"", "metrics.textfile"),
             ("[metrics]\ntextfile = \"disk.prom\"", "metrics.textfile"),
             ("kind = ", "line 1"),

@@ -113,6 +113,7 @@ fn with_driver_that_counts<T>(
         census: &KernelCensus::default().with_faces(setting.faces),
         remounts: &KernelRemounts::default(),
         heal: config.heal.mode,
+        shield: &config.shield,
         after: &config.heal.after,
         processes: &KernelProcesses,
         scratch: &config.paths.run_dir.join("scratch"),

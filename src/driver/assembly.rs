@@ -17,12 +17,14 @@ use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::Healing;
 use crate::driver::heal::adopt::Adoption;
+use crate::driver::heal::covering::Covering;
 use crate::driver::heal::diagnosis::Diagnosis;
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::notify::Notification;
 use crate::driver::heal::peer_groups::PeerGroups;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::heal::replacement_plan::Replacement;
+use crate::driver::heal::returned_disk::ReturnedDisks;
 use crate::driver::heal::sweep::Sweep;
 use crate::driver::lookup::attachment_view::Attachments;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
@@ -111,6 +113,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         census,
         remounts,
         heal: heal_mode,
+        shield,
         after,
         processes,
         scratch,
@@ -273,6 +276,26 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         volumes: &volumes,
         marks: &marks,
     };
+    let returned = ReturnedDisks {
+        devices,
+        maps,
+        records,
+        shield,
+        deadline,
+        disks: &disks,
+        own_maps: &own_maps,
+    };
+    let covering = Covering {
+        cloud,
+        devices,
+        maps,
+        records,
+        shield,
+        heal_mode,
+        deadline,
+        disks: &disks,
+        own_maps: &own_maps,
+    };
     let healing = Healing {
         mounts,
         records,
@@ -290,7 +313,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         recovery: &recovery,
         replacement: &replacement,
         notification: &notification,
-        own_maps: &own_maps,
+        returned: &returned,
     };
     let sweep = Sweep {
         cloud,
@@ -340,6 +363,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         check: &check,
         recovery: &recovery,
         healing: &healing,
+        covering: &covering,
         sole_writer: &sole_writer,
         formatter: &formatter,
         own_maps: &own_maps,
@@ -476,6 +500,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         places: &places,
         let_go_volumes: &let_go_volumes,
         own_maps: &own_maps,
+        shield,
     };
     let usage = Usage { cloud, devices, mounts, records, census, faces, ownership: &ownership };
     work(&Driver {

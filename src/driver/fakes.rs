@@ -11,6 +11,7 @@ use crate::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
+use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::layout::Target;
@@ -296,6 +297,26 @@ fn nothing<T>() -> Result<T> {
 }
 
 impl Maps for NoHost {
+    fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
+        nothing()
+    }
+
+    fn switch(&self, _: &VolumeId, _: &Device) -> Result<()> {
+        nothing()
+    }
+
+    fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
+        nothing()
+    }
+
+    fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
+        nothing()
+    }
+
+    fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
+        nothing()
+    }
+
     fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
         Ok(None)
     }

@@ -11,7 +11,7 @@ use crate::host::{Census, Devices, FileSystems, Maps, Mounts, Processes, Remount
 use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
-use crate::model::policy::{GuardPolicy, HealMode, Takeover};
+use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
 use std::path::Path;
 
 /// What a call works with: ports to the cloud and the machine, and settings.
@@ -46,6 +46,8 @@ pub struct Ports<'a> {
     pub remounts: &'a dyn Remounts,
     /// Whether mounts of a disk that came back are repaired.
     pub heal: HealMode,
+    /// Whether new mounts are made through a map, and how long what waits in one may wait.
+    pub shield: &'a ShieldPolicy,
     /// What is done once they were.
     pub after: &'a After,
     /// Other processes of this machine.

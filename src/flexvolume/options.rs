@@ -4,6 +4,7 @@ use crate::model::cloud::attachment_state::Sharing;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
+use crate::model::policy::ShieldMode;
 use crate::model::secret::Secret;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,6 +38,8 @@ pub struct Options {
     pub mount_options: MountOptions,
     /// What a new file system is made with.
     pub mkfs_options: MkfsOptions,
+    /// Whether it is mounted through a map, if not as configured.
+    pub shield: Option<ShieldMode>,
     /// The pod's namespace and name, where the call is told of it.
     pub pod: Option<String>,
     /// The cloud's region, if it is not the configured one.
@@ -53,6 +56,7 @@ const SHARE: &str = "share";
 const REGION: &str = "region";
 const MOUNT_OPTIONS: &str = "mountOptions";
 const MKFS_OPTIONS: &str = "mkfsOptions";
+const SHIELD: &str = "shield";
 
 impl Options {
     /// Reads the JSON of one argument.
@@ -81,6 +85,12 @@ impl Options {
             Some("read-only") => Sharing::ReadOnly,
             Some(_) => return Err(Error::bad_call("the option share can only be read-only")),
         };
+        let shield = match get(SHIELD) {
+            None => None,
+            Some("on") => Some(ShieldMode::On),
+            Some("off") => Some(ShieldMode::Off),
+            Some(_) => return Err(Error::bad_call("the option shield is neither on nor off")),
+        };
         let region = get(REGION).map(str::to_owned);
         let fs_type = get(FS_TYPE).unwrap_or_default().to_owned();
         let mount_options = MountOptions::parse(get(MOUNT_OPTIONS).unwrap_or_default())?;
@@ -102,6 +112,7 @@ impl Options {
             sharing,
             mount_options,
             mkfs_options,
+            shield,
             pod,
             region,
         })
@@ -161,9 +172,10 @@ mod tests {
             r#"{"kubernetes.io/fsType":"xfs","kubernetes.io/mounterArgs.FsGroup":"1000",
                 "kubernetes.io/pod.name":"p","kubernetes.io/pvOrVolumeName":"pv-1",
                 "kubernetes.io/readwrite":"ro","kubernetes.io/secret/key":"c2VjcmV0",
-                "region":"r","volumeID":"v1"}"#,
+                "region":"r","shield":"on","volumeID":"v1"}"#,
         )
         .unwrap();
+        assert_eq!(options.shield, Some(ShieldMode::On));
         assert_eq!(options.volume.as_str(), "v1");
         assert_eq!(options.name.as_ref().unwrap().as_str(), "pv-1");
         assert_eq!((options.fs_type.as_str(), options.access), ("xfs", AccessMode::ReadOnly));
@@ -196,6 +208,7 @@ mod tests {
             r#"{"volumeID":"../hunter2"}"#,
             r#"{"volumeID":"v","kubernetes.io/readwrite":"maybe"}"#,
             r#"{"volumeID":"v","share":"hunter2"}"#,
+            r#"{"volumeID":"v","shield":"hunter2"}"#,
             r#"{"volumeID":"v","kubernetes.io/secret/a":["hunter2"]}"#,
             r#"{"volumeID":"v","kubernetes.io/secret/a":1e999}"#,
             r#"{"volumeID":"v","kubernetes.io/secret/hunter2":"\ud800"}"#,

@@ -393,6 +393,56 @@ pub fn xfs_grow(root: &File, blocks: u64) -> Result<()> {
     unsafe { requests::xfs_grow(root.as_raw_fd(), &raw const request) }.map(drop)
 }
 
+/// A stretch of a file as the kernel has it in memory; nothing if it is not there. It is not read from a disk:
+/// one that does not answer would be waited for. (`preadv2` with `RWF_NOWAIT` is refused by a map whose disks do
+/// not know such reads, from Linux 6.5 on.)
+pub fn in_memory(file: &File, at: u64, length: usize) -> Result<Option<Vec<u8>>> {
+    /// The most that a pipe takes at once without a wait.
+    const LONGEST: usize = 4096;
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.ok_or(Errno::EINVAL)?;
+    let page = u64::try_from(page).map_err(|_| Errno::EINVAL)?;
+    let begin = at - at % page;
+    let before = usize::try_from(at - begin).map_err(|_| Errno::EINVAL)?;
+    let whole = before.checked_add(length).ok_or(Errno::EINVAL)?;
+    if length == 0 || length > LONGEST {
+        return Err(Errno::EINVAL);
+    }
+    let offset = libc::off_t::try_from(begin).map_err(|_| Errno::EINVAL)?;
+    let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+    // SAFETY: a new place is asked for, which no other code has; it is given back below.
+    let place =
+        unsafe { libc::mmap(std::ptr::null_mut(), whole, read, shared, file.as_raw_fd(), offset) };
+    if place == libc::MAP_FAILED {
+        return Err(Errno::last());
+    }
+    let told = || -> Result<Option<Vec<u8>>> {
+        let mut pages = [0_u8; 3];
+        // SAFETY: 4096 bytes and what is before them in their page are in three pages at most, and each has
+        // a byte there.
+        Errno::result(unsafe { libc::mincore(place, whole, pages.as_mut_ptr()) })?;
+        let count = usize::try_from((whole as u64).div_ceil(page)).map_err(|_| Errno::EINVAL)?;
+        if pages.iter().take(count).any(|one| one & 1 == 0) {
+            return Ok(None);
+        }
+        // By a pipe: what is wrong with such memory is an error of the call then, and no signal.
+        let (output, input) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        // SAFETY: the bytes are within the mapping, which stands until the end of this function.
+        let written = unsafe {
+            libc::write(input.as_raw_fd(), place.cast::<u8>().add(before).cast(), length)
+        };
+        if usize::try_from(Errno::result(written)?) != Ok(length) {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; length];
+        let count = nix::unistd::read(&output, &mut bytes)?;
+        Ok((count == length).then_some(bytes))
+    };
+    let answer = told();
+    // SAFETY: it is the place from above, and nothing refers to it any more.
+    let _ = unsafe { libc::munmap(place, whole) };
+    answer
+}
+
 /// A descriptor of a process (`pidfd_open`, Linux 5.3): it never means another one.
 pub fn pin_process(pid: u32) -> Result<OwnedFd> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::ESRCH)?;
@@ -441,6 +491,23 @@ mod tests {
         // The kernel has it, and this is no device mapper.
         assert_eq!(told(400, 400), Err(Errno::ENOTTY));
         assert_eq!(device_mapper(&file, 0, &mut []), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn what_is_in_memory_is_told_and_nothing_else_is() {
+        use std::io::Write;
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..20_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+        file.write_all(&bytes).unwrap();
+        for (at, length) in [(0, 1), (1024, 1024), (4000, 4096), (4096, 4096), (19_000, 1000)] {
+            let told = in_memory(&file, at as u64, length).unwrap();
+            assert_eq!(told.as_deref(), Some(&bytes[at..at + length]), "{at} {length}");
+        }
+        // A hole that was never read is nowhere.
+        file.set_len(1 << 20).unwrap();
+        assert_eq!(in_memory(&file, 1 << 19, 1024), Ok(None));
+        assert_eq!(in_memory(&file, 0, 4097), Err(Errno::EINVAL));
+        assert_eq!(in_memory(&file, 0, 0), Err(Errno::EINVAL));
     }
 
     #[test]

@@ -45,6 +45,7 @@ use crate::host::clock::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
+use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::after_heal::Wakeup;
@@ -136,6 +137,17 @@ pub trait Devices {
 pub trait Maps {
     /// The volume's map, if this machine has one.
     fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>>;
+    /// Puts a map over the volume's disk, which must be proven: from here on the volume is there.
+    fn cover(&self, volume: &VolumeId, disk: &Device) -> Result<()>;
+    /// Puts another disk under the volume's map, which must be proven to be the same one with the same on it:
+    /// what waits in the map goes there.
+    fn switch(&self, volume: &VolumeId, disk: &Device) -> Result<()>;
+    /// What an ext4 wrote last to this disk, read past all caches.
+    fn journal_on(&self, disk: &Device, deadline: Deadline) -> Result<DiskSight>;
+    /// Keeps in memory what is compared later, of a file system that is mounted through this map, which works.
+    fn keep_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<()>;
+    /// What the kernel has in memory of the file system that is mounted through this map. Nothing waits for its disk.
+    fn journal_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<KernelSight>;
     /// The volumes that have one.
     fn volumes(&self) -> Result<Vec<VolumeId>>;
     /// What waits in the volume's map fails, and so does all that comes while it has no disk.

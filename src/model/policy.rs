@@ -48,6 +48,33 @@ pub enum GuardMode {
     Off,
 }
 
+/// `[shield]`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShieldPolicy {
+    /// Whether new mounts are made through a map that waits while the disk is away.
+    pub mode: ShieldMode,
+    /// Seconds after which such a wait ends, and what waits fails.
+    pub patience: u64,
+}
+
+impl Default for ShieldPolicy {
+    fn default() -> Self {
+        Self { mode: ShieldMode::Off, patience: 300 }
+    }
+}
+
+/// `shield.mode`, and a volume's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShieldMode {
+    /// A disk is mounted itself.
+    #[default]
+    Off,
+    /// It is mounted through a map.
+    On,
+}
+
 /// `heal.mode`
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

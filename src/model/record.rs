@@ -11,6 +11,7 @@ use super::mount::folders_let_go::LetGoes;
 use super::mount::replacement::MountIntent;
 use super::report::refusal::Refusal;
 use super::report::tear_down::{TearDown, by_tear_down};
+use super::timestamp::Uptime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 17] = [
+pub const OF_THE_BOOT: [&str; 18] = [
     "seen",
     "staged",
     "unstaged",
@@ -31,6 +32,7 @@ pub const OF_THE_BOOT: [&str; 17] = [
     "healing_from",
     "switching",
     "not_healed",
+    "map_wait",
     "told_lost_writes",
     "refused",
     REFUSALS,
@@ -87,6 +89,9 @@ pub struct VolumeRecord {
     /// next minute does not say it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_healed: Option<String>,
+    /// Since when its map waits for its disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map_wait: Option<MapWait>,
     /// The mount whose lost writes were told to the tear-down that is under way: it is told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
@@ -272,7 +277,7 @@ impl VolumeRecord {
     pub fn is_healed(&mut self, disk: DiskMoment, uuid: String, mounts: Option<u16>) {
         let Some(before) = self.mounted_as().cloned() else { return };
         let was_staged = self.staged.is_some();
-        self.is_staged(Staged { disk, uuid, mounts, ..before });
+        self.is_staged(Staged { disk, uuid, mounts, first_transaction: None, ..before });
         if !was_staged {
             self.is_unstaged();
         }
@@ -333,6 +338,7 @@ impl VolumeRecord {
             healing_from: None,
             switching: Vec::new(),
             not_healed: None,
+            map_wait: None,
             told_lost_writes: None,
             is_shareable: None,
             is_marked: false,
@@ -351,6 +357,16 @@ impl VolumeRecord {
             other: BTreeMap::new(),
         }
     }
+}
+
+/// The wait of a volume's map for its disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapWait {
+    /// When it was seen first.
+    pub since: Uptime,
+    /// Why the disk that is here was not put under the map.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_switched: Option<String>,
 }
 
 /// Mounts of one mount namespace that a heal changes for a moment.
@@ -456,6 +472,10 @@ pub struct Staged {
     /// Whether nothing might be written to the disk.
     #[serde(default)]
     pub untouched: bool,
+    /// The number of the first transaction that an ext4 made after that, where it is mounted through a map:
+    /// counted on from there, a disk that comes back is known to be as it was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_transaction: Option<u32>,
 }
 
 #[cfg(test)]

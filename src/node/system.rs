@@ -61,6 +61,14 @@ impl System {
         text.is_ok_and(|text| !matches!(text.trim(), "" | "0"))
     }
 
+    /// Whether a file of the machine has these words in a line that is no comment.
+    #[must_use]
+    pub fn tells(&self, path: &str, words: &str) -> bool {
+        let text = fs::read_to_string(self.path(path)).unwrap_or_default();
+        let told = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        text.lines().map(told).any(|line| !line.starts_with('#') && line.contains(words))
+    }
+
     /// A path of the machine, where it is.
     #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {

@@ -1,7 +1,7 @@
 //! `disk heal`: what the calls do by themselves, by hand and with the plan first.
 
 use super::sweep::{HELD, WAITS};
-use super::switched::{notes, word};
+use super::switched::{IS_BACK, notes, word};
 use super::terminal::{hanging, told};
 use crate::driver::Driver;
 use crate::model::error::Result;
@@ -29,6 +29,9 @@ pub(super) fn run(
         text += &told(&format!("{adopted}, of dead disks: {numbers}"));
     }
     let healed = driver.healing.heal_by_hand(id, mode)?;
+    if healed.is_back {
+        text += &told(IS_BACK);
+    }
     for (place, done) in &healed.places {
         text += &told(place);
         for one in done {

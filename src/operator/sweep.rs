@@ -6,7 +6,7 @@
 
 use super::acting::measured;
 use super::kernel_story;
-use super::switched::{notes, word};
+use super::switched::{IS_BACK, notes, word};
 use super::terminal::{self, say};
 use crate::configuration::Config;
 use crate::driver::Driver;
@@ -432,6 +432,9 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
         Err(error) => return vec![format!("volume {id}: not healed: {error}")],
     };
     let mut lines = Vec::new();
+    if healed.is_back {
+        lines.push(format!("volume {id}: {IS_BACK}"));
+    }
     for (place, mounts) in &healed.places {
         // One that went away meanwhile is not told of.
         for one in mounts.iter().filter(|one| one.outcome != ReplacementOutcome::Gone) {

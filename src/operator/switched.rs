@@ -2,6 +2,9 @@
 
 use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 
+/// What is told of a map whose disk came back.
+pub(super) const IS_BACK: &str = "the disk is back under its map, and what waited goes on";
+
 pub(super) fn word(one: &Switched) -> &'static str {
     match one.outcome {
         ReplacementOutcome::Switched => "switched",

@@ -25,7 +25,7 @@ use incloud_disk::model::error::{Kind, Result};
 use incloud_disk::model::face::Faces;
 use incloud_disk::model::ids::{NodeName, VolumeId, VolumeName};
 use incloud_disk::model::mount::after_heal::After;
-use incloud_disk::model::policy::{GuardPolicy, HealMode, Takeover};
+use incloud_disk::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -48,6 +48,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         census: &KernelCensus::default(),
         remounts: &KernelRemounts::default(),
         heal: HealMode::Off,
+        shield: &ShieldPolicy::default(),
         after: &After::Nothing,
         processes: &KernelProcesses,
         scratch: path,

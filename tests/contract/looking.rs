@@ -607,6 +607,19 @@ fn the_doctor_finds_what_is_wrong_with_the_machine() {
     patient.shows("maps", "warning", "is away what uses it waits: v-1");
     patient.file("proc/sys/kernel/hung_task_panic", "1\n");
     patient.shows("maps", "warning", "panics when a process waits for long");
+    let is_asked_for = || patient.findings().iter().any(|one| one["check"] == "shield");
+    assert!(!is_asked_for());
+    patient.node.configure("[shield]\nmode = \"on\"");
+    patient.shows("maps", "warning", "panics when a process waits for long");
+    patient.file("proc/sys/kernel/hung_task_panic", "0\n");
+    patient.shows("maps", "ok", "is away what uses it waits: v-1");
+    patient.shows("shield", "warning", "no dm-multipath");
+    patient.file("sys/module/dm_multipath/refcnt", "0\n");
+    patient.shows("shield", "ok", "wait while their disk is away");
+    patient.file("etc/multipath.conf", "defaults {\n\t# find_multipaths no\n}\n");
+    patient.shows("shield", "ok", "wait while their disk is away");
+    patient.file("etc/multipath.conf", "defaults {\n\tfind_multipaths no\n}\n");
+    patient.shows("shield", "warning", "find_multipaths no");
 
     patient.node.configure("[metrics]\ntextfile = \"/nowhere/at/all.prom\"");
     patient.shows("metrics", "warning", "/nowhere/at");

@@ -17,7 +17,7 @@ use crate::model::error::{Error, Kind};
 use crate::model::face::{Faces, OF_TESTS};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::mount::after_heal::After;
-use crate::model::policy::{GuardPolicy, HealMode, Takeover};
+use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
 use std::time::Duration;
 
 /// Short, so that "wait" ends soon; the driver's own patience follows it.
@@ -61,6 +61,7 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
             after: &After::Nothing,
             processes: &NoHost,
             heal: HealMode::Off,
+            shield: &ShieldPolicy::default(),
             scratch: folder.path(),
             guard: &GuardPolicy::default(),
             operation: "test",

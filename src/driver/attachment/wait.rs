@@ -53,9 +53,9 @@ impl DiskWait<'_> {
         self.disks.report_hint(&volume.id, hint, &disk);
         let link = self.cloud.link(&volume.id);
         let soon = self.deadline.at_most(LOCK_WAIT);
-        let unhealed = match self.locks.take(&volume.id, self.operation, soon) {
-            Ok(Locked::Held(_lock)) => self.healing.heal_on_the_way(&volume.id, &disk),
-            Ok(Locked::Impossible(error)) | Err(error) => Some(error.to_string()),
+        let (disk, unhealed) = match self.locks.take(&volume.id, self.operation, soon) {
+            Ok(Locked::Held(_lock)) => self.healing.heal_on_the_way(&volume.id, disk),
+            Ok(Locked::Impossible(error)) | Err(error) => (disk, Some(error.to_string())),
         };
         self.check_staged(volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;
         Ok(path_of(&disk, &link))

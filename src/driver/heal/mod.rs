@@ -7,6 +7,7 @@
 //! proven and the new one is checked.
 
 pub mod adopt;
+pub(in crate::driver) mod covering;
 pub(in crate::driver) mod diagnosis;
 pub(in crate::driver) mod file_system_check;
 pub(in crate::driver) mod notify;
@@ -14,6 +15,7 @@ pub mod outcome;
 pub(in crate::driver) mod peer_groups;
 pub(in crate::driver) mod recovery;
 pub(in crate::driver) mod replacement_plan;
+pub(in crate::driver) mod returned_disk;
 pub mod sweep;
 pub(in crate::driver) mod time_shares;
 
@@ -25,11 +27,11 @@ use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{Healed, listed, lost_since, plan_of, still_held};
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::heal::replacement_plan::Replacement;
+use crate::driver::heal::returned_disk::ReturnedDisks;
 use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::lost_disks::users_of_lost;
-use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::{Volume, moment};
 use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
 use crate::failpoints;
@@ -71,22 +73,32 @@ pub struct Healing<'a> {
     pub(in crate::driver) recovery: &'a Recovery<'a>,
     pub(in crate::driver) replacement: &'a Replacement<'a>,
     pub(in crate::driver) notification: &'a Notification<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+    pub(in crate::driver) returned: &'a ReturnedDisks<'a>,
 }
 
 impl Healing<'_> {
     /// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
-    /// is said. Answers why the volume is as it was, for a caller that then fails for that. The
-    /// caller holds the volume's lock.
-    pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: &Device) -> Option<String> {
-        match self.counted_heal(id, self.heal_mode, HealOccasion::Call(disk)) {
+    /// is said. Answers the volume's disk, which is another one where this one was put under a map, and why the
+    /// volume is as it was, for a caller that then fails for that. The caller holds the volume's lock.
+    pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: Device) -> (Device, Option<String>) {
+        let disk = if self.returned.look_after(id) {
+            match self.disks.disk(id) {
+                Ok(map) => map,
+                Err(error) => return (disk, Some(error.to_string())),
+            }
+        } else {
+            disk
+        };
+        let done = self.counted_heal(id, self.heal_mode, HealOccasion::Call(&disk));
+        let unhealed = match done.map_err(|error| self.returned.why_it_waits(id, error)) {
             Ok(healed) if healed.is_nothing() => None,
             Ok(healed) => (!healed.left.is_empty()).then(|| healed.left.join("; ")),
             Err(error) => {
                 tracing::warn!(volume = %id, %error, "not healed");
                 Some(error.to_string())
             }
-        }
+        };
+        (disk, unhealed)
     }
 
     /// After an attach to this machine: its disk shows a moment later, and no call may come after it.
@@ -103,7 +115,7 @@ impl Healing<'_> {
             Ok(disk) => {
                 // An attach does not ask for that: it needs no disk.
                 match self.locking.nothing_hangs(&volume.id) {
-                    Ok(()) => drop(self.heal_on_the_way(&volume.id, &disk)),
+                    Ok(()) => drop(self.heal_on_the_way(&volume.id, disk)),
                     Err(error) => tracing::warn!(volume = %volume.id, %error, "not healed"),
                 }
                 if record.staged.is_some() {
@@ -119,18 +131,29 @@ impl Healing<'_> {
     /// The same because a person wants it, with the volume's lock taken.
     pub fn heal_by_hand(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
         let _lock = self.locking.lock(id)?;
-        self.counted_heal(id, mode, HealOccasion::Person)
+        self.look_after(id, mode, HealOccasion::Person)
     }
 
-    pub(super) fn counted_heal(
+    /// The same for a caller that holds the volume's lock, and has not looked for its disk.
+    pub(super) fn look_after(
         &self,
         id: &VolumeId,
         mode: HealMode,
         occasion: HealOccasion<'_>,
     ) -> Result<Healed> {
-        if mode == HealMode::Auto {
-            self.own_maps.try_again(id);
-        }
+        // A plan changes nothing.
+        let is_back = mode == HealMode::Auto && self.returned.look_after(id);
+        let done = self.counted_heal(id, mode, occasion);
+        done.map(|healed| Healed { is_back, ..healed })
+            .map_err(|error| self.returned.why_it_waits(id, error))
+    }
+
+    fn counted_heal(
+        &self,
+        id: &VolumeId,
+        mode: HealMode,
+        occasion: HealOccasion<'_>,
+    ) -> Result<Healed> {
         let done = self.heal(id, mode, occasion);
         if let Ok(healed) = &done
             && healed.switched() > 0

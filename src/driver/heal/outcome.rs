@@ -41,6 +41,8 @@ pub struct Healed {
     pub left: Vec<String>,
     /// Whether that is because its successor is not here yet.
     pub is_waiting: bool,
+    /// Whether the disk was put back under the volume's map, and what waited there goes on.
+    pub is_back: bool,
     /// Whether the look of the minute before said the same.
     pub is_repeated: bool,
     /// Between which moments writes may be lost, if anything was replaced.

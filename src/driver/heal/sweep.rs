@@ -92,7 +92,7 @@ impl Sweep<'_> {
                 tell(&id, Err(error));
                 continue;
             }
-            match lock.and_then(|_lock| self.healing.counted_heal(&id, mode, HealOccasion::Sweep)) {
+            match lock.and_then(|_lock| self.healing.look_after(&id, mode, HealOccasion::Sweep)) {
                 Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
                 done => {
                     let done = self.remembered(&id, mode, done);

@@ -1,5 +1,5 @@
-//! The map of device mapper through which a volume may be mounted. This driver knows maps of its own kind,
-//! takes them off, and ends what waits in them; it makes none.
+//! The map of device mapper through which a volume may be mounted: whether it waits, when it is taken off, what ends
+//! its wait.
 
 use crate::host::Maps;
 use crate::host::clock::Deadline;
@@ -126,6 +126,8 @@ impl OwnMaps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::disk::device::Device;
+    use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
     use crate::model::shield::table_line::{StatusLine, TableLine};
     use std::cell::RefCell;
     use std::time::Duration;
@@ -137,6 +139,26 @@ mod tests {
     }
 
     impl Maps for OneMap {
+        fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
+            unreachable!("it is here")
+        }
+
+        fn switch(&self, _: &VolumeId, _: &Device) -> Result<()> {
+            unreachable!("no disk comes")
+        }
+
+        fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
+            unreachable!("no disk comes")
+        }
+
+        fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
+            unreachable!("no disk comes")
+        }
+
+        fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
+            unreachable!("no disk comes")
+        }
+
         fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
             Ok(self.map.borrow().clone())
         }

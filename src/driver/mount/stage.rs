@@ -6,6 +6,7 @@ use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::Healing;
+use crate::driver::heal::covering::{Covering, MapOverDisk};
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
@@ -26,6 +27,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::layout::StageTarget;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
+use crate::model::policy::ShieldMode;
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::shown;
 use std::path::Path;
@@ -48,6 +50,8 @@ pub struct StageOptions {
     pub mkfs_options: MkfsOptions,
     /// Whether nothing may be written to the disk, because other machines read it.
     pub untouched: bool,
+    /// Whether it is mounted through a map, if not as configured.
+    pub shield: Option<ShieldMode>,
 }
 
 /// Mounts of volumes at their stage folders.
@@ -69,6 +73,7 @@ pub struct Staging<'a> {
     pub(in crate::driver) check: &'a FileSystemCheck<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
     pub(in crate::driver) healing: &'a Healing<'a>,
+    pub(in crate::driver) covering: &'a Covering<'a>,
     pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
     pub(in crate::driver) formatter: &'a Formatter<'a>,
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
@@ -102,11 +107,12 @@ impl Staging<'_> {
         self.recovery.end_leftovers(&volume.id);
         self.own_maps.tidy(&volume.id);
         let disk = self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
-        let unhealed = self.healing.heal_on_the_way(&volume.id, &disk);
+        let (disk, unhealed) = self.healing.heal_on_the_way(&volume.id, disk);
         let look = self.mounts.standing_at(&folder)?;
         let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
         if let Some(mount) = found {
             self.memory.remember_found(&volume.id, &disk, mount);
+            self.covering.note_found(&volume.id, &disk);
             // Containers may have it: what lost its disk is for the heal.
             self.mark_proven(&volume.id, &disk, None, options)?;
             return Ok(Outcome::Already);
@@ -129,12 +135,20 @@ impl Staging<'_> {
         self.mounts.make_folder(&folder)?;
         self.report_hidden(&volume.id, &folder);
         self.disks.prove_again(&volume.id, &disk)?;
+        let wish = (options.shield, options.untouched);
+        let covered = self.covering.cover(&volume.id, &disk, &found, wish)?;
+        let (disk, _held_map) = match &covered {
+            Some(MapOverDisk { map, .. }) => (map.clone(), Some(self.disks.hold(&volume.id, map)?)),
+            None => (disk, None),
+        };
         let mounts = self.check.mounts_counted(&found, &disk, options.untouched)?;
         self.mount_verified(volume, &disk, &found, options, &folder)?;
         let mut staged = staged(&folder, &moment(&disk), found.kind.name(), &found.uuid);
         staged.options = options.mount_options.to_string();
         staged.untouched = options.untouched;
         staged.mounts = mounts;
+        staged.first_transaction =
+            covered.and_then(|covered| self.covering.first_transaction(&volume.id, &covered));
         if let Err(error) = self.memory.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.places.undo_mount(&folder, disk.number, error));

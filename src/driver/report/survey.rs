@@ -15,6 +15,7 @@ use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view
 use crate::driver::report::holders::file_user;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
+use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts, device_nodes};
 use crate::model::disk::device::{DeviceNumber, Shown};
@@ -25,9 +26,11 @@ use crate::model::mount::disk_users::{Answer, FileUse, NAMESPACE_GOES_WITHIN, Na
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
+use crate::model::policy::ShieldPolicy;
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
     CloudFact, Disk, DiskFact, LinkFact, MapFact, MountFact, RecordFact, Role, VolumeFacts,
+    WaitFact,
 };
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
@@ -83,6 +86,7 @@ pub struct Surveying<'a> {
     pub(in crate::driver) places: &'a MountPlaces<'a>,
     pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+    pub(in crate::driver) shield: &'a ShieldPolicy,
 }
 
 impl Surveying<'_> {
@@ -388,7 +392,9 @@ impl Surveying<'_> {
             name,
             identity: wanted.map(|wanted| wanted.to_string()).unwrap_or_default(),
             disk,
-            map: id.and_then(|id| self.own_maps.seen(id)).map(MapFact::from),
+            map: id
+                .and_then(|id| self.own_maps.seen(id))
+                .map(|map| MapFact::new(map, record.and_then(|record| self.wait_fact(record)))),
             cloud,
             users_of_lost_disk: Vec::new(),
             unseen_users: None,
@@ -403,6 +409,13 @@ impl Surveying<'_> {
             links: links.collect(),
             lock: id.and_then(|id| self.locks.holder(id)),
         }
+    }
+
+    fn wait_fact(&self, record: &VolumeRecord) -> Option<WaitFact> {
+        let wait = record.map_wait.as_ref()?;
+        let paused = uptime().since(&wait.since)?.as_secs();
+        let patience_left = self.shield.patience.saturating_sub(paused);
+        Some(WaitFact { paused, patience_left, not_switched: wait.not_switched.clone() })
     }
 
     fn mount_facts(

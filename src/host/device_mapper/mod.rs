@@ -3,6 +3,7 @@
 
 mod control;
 mod flags;
+mod journal;
 mod message;
 pub(in crate::host) mod seen;
 
@@ -11,6 +12,7 @@ use crate::failpoints;
 use crate::host::Maps;
 use crate::host::clock::Deadline;
 use crate::model::disk::device::Device;
+use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::map_uuid::MapUuid;
@@ -36,9 +38,8 @@ impl Default for KernelMaps {
     }
 }
 
-impl KernelMaps {
-    /// Puts a map over a disk, which must be proven: from here on the volume is there.
-    pub fn cover(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
+impl Maps for KernelMaps {
+    fn cover(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
         // One without a table is what a killed call left; newer kernels show it nowhere in sysfs.
@@ -61,9 +62,7 @@ impl KernelMaps {
         made
     }
 
-    /// Puts another disk under a map, which must be proven to be the same one with the same on it: what
-    /// waits in the map goes there.
-    pub fn switch(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
+    fn switch(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
         let told = control.told()?.ok_or_else(|| missing(&uuid))?;
@@ -93,9 +92,19 @@ impl KernelMaps {
         }
         Ok(())
     }
-}
 
-impl Maps for KernelMaps {
+    fn journal_on(&self, disk: &Device, deadline: Deadline) -> Result<DiskSight> {
+        journal::on_disk(disk, deadline)
+    }
+
+    fn keep_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<()> {
+        journal::keep_in_memory(map, disk)
+    }
+
+    fn journal_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<KernelSight> {
+        journal::in_memory(map, disk)
+    }
+
     fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>> {
         let Some(uuid) = MapUuid::of(volume) else { return Ok(None) };
         // A machine without maps of ours is not asked: that would load the module.

@@ -144,11 +144,27 @@ pub struct MapFact {
     pub path: Option<DeviceNumber>,
     /// How often it is open.
     pub opened: u32,
+    /// Its wait for its disk, if it was seen to wait.
+    pub wait: Option<WaitFact>,
 }
 
-impl From<OwnMap> for MapFact {
-    fn from(map: OwnMap) -> Self {
+/// The wait of a map for its disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WaitFact {
+    /// For how many seconds it was seen to wait.
+    pub paused: u64,
+    /// For how many more it will, at most a look of the timer longer.
+    pub patience_left: u64,
+    /// Why the disk that is here was not put under the map.
+    pub not_switched: Option<String>,
+}
+
+impl MapFact {
+    /// As it was seen now.
+    #[must_use]
+    pub fn new(map: OwnMap, wait: Option<WaitFact>) -> Self {
         Self {
+            wait: wait.filter(|_| map.state().waits()),
             state: map.state(),
             path: map.table.map(|table| table.path),
             name: map.kernel_name,

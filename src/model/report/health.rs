@@ -6,7 +6,7 @@ use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::staleness::{self, Doubt, MountVerdict};
 use crate::model::report::facts::{
     CloudFact, DiskFact, HolderFact, LetGoFact, MapFact, MountFact, MountedOn, PodFact,
-    ProcessFact, Role, VolumeFacts,
+    ProcessFact, Role, VolumeFacts, WaitFact,
 };
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::several;
@@ -181,7 +181,8 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
         return Some(Ruling {
             health: Health::Ambiguous,
             consequence: format!(
-                "Reads and writes wait, and none has failed: {state}. This version of the driver puts no disk under a map: the one that made it does, or a person ends the wait."
+                "Reads and writes wait, and none has failed: {state}. {}",
+                what_becomes_of_the_wait(facts)
             ),
             because,
             next: hint,
@@ -195,6 +196,22 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
         next: format!("{hint}. {NOTHING_IS_DONE}"),
         command: None,
     })
+}
+
+/// What ends a pause by itself.
+fn what_becomes_of_the_wait(facts: &VolumeFacts) -> String {
+    let Some(wait) = facts.map.as_ref().and_then(|map| map.wait.as_ref()) else {
+        return "They go on when the disk is back and nothing else wrote to it.".to_owned();
+    };
+    let WaitFact { paused, patience_left, not_switched } = wait;
+    let goes_on = match not_switched {
+        Some(why) => format!("The disk that is here was not put there: {why}."),
+        None => "They go on when the disk is back and nothing else wrote to it.".to_owned(),
+    };
+    format!(
+        "{goes_on} It was seen to wait for {paused} s; in {patience_left} s what waits fails, by \
+         shield.patience, and a heal replaces the mounts."
+    )
 }
 
 fn covered(facts: &VolumeFacts) -> Option<Ruling> {

@@ -4,7 +4,7 @@ use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{Doubt, Here, MountVerdict, Presence, judge as judge_mount};
 use crate::model::report::facts::{
-    CloudView, Disk, LetGoFact, MapFact, PodFact, ProcessFact, RecordFact, RefusalFact,
+    CloudView, Disk, LetGoFact, MapFact, PodFact, ProcessFact, RecordFact, RefusalFact, WaitFact,
 };
 use crate::model::shield::own_map::MapState;
 
@@ -167,12 +167,18 @@ fn a_map_that_waits_is_a_pause_and_says_what_ends_it() {
         state: MapState::WaitsForDisk,
         path: Some("254:16".parse().unwrap()),
         opened: 1,
+        wait: None,
     });
     let words = ["Reads and writes wait", "none has failed", "disk release v1 ends the wait"];
     let verdict = is(&seen, Health::Ambiguous, &words);
     assert!(!verdict.consequence.unwrap().contains("wrong one"), "it is the right disk");
     let note = &verdict.notes[0];
     assert!(note.contains("dm-0 (7:1) on 254:16, which waits for its disk"), "{note}");
+    let not_switched = Some("vdc: it was written elsewhere".to_owned());
+    if let Some(map) = &mut seen.map {
+        map.wait = Some(WaitFact { paused: 70, patience_left: 230, not_switched });
+    }
+    is(&seen, Health::Ambiguous, &["not put there: vdc: it was written", "for 70 s", "in 230 s"]);
 }
 
 /// What the heal would do, and what people see, are one rule.

@@ -71,6 +71,7 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
             volumes(driver, configured),
             marks(driver, running).into_iter().collect(),
             machine::maps(driver, &system).into_iter().collect(),
+            machine::shield(driver, &system).into_iter().collect(),
         ]
         .concat())
     });

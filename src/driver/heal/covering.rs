@@ -1,0 +1,205 @@
+//! Whether a new mount is made through a map that waits while the disk is away, and that map.
+
+use crate::cloud::Cloud;
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::own_maps::OwnMaps;
+use crate::driver::operation::moment;
+use crate::failpoints;
+use crate::host::clock::Deadline;
+use crate::host::records::Records;
+use crate::host::{Devices, Maps};
+use crate::model::disk::contents::{FileSystem, FsType};
+use crate::model::disk::device::{Device, Identity};
+use crate::model::disk::journal::one_moment::{self, Sameness};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::policy::{HealMode, ShieldMode, ShieldPolicy};
+use std::time::Duration;
+
+/// How long a new mount is compared with its disk, which the kernel may write to just then.
+const COMPARED_FOR: Duration = Duration::from_secs(2);
+
+/// New mounts through maps.
+pub(in crate::driver) struct Covering<'a> {
+    pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) maps: &'a dyn Maps,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) shield: &'a ShieldPolicy,
+    pub(in crate::driver) heal_mode: HealMode,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+}
+
+/// A map that is over its disk.
+#[derive(Debug)]
+pub(in crate::driver) struct MapOverDisk {
+    /// The map, as the disk that is mounted.
+    pub(in crate::driver) map: Device,
+    /// The first transaction of what is mounted through it, as far as it is known before the mount.
+    first: Option<u32>,
+    /// Whether it was mounted already: then the kernel goes on counting.
+    was_open: bool,
+}
+
+impl Covering<'_> {
+    /// Puts a map over the disk, if the volume is to have one, and after the file system was found, made or
+    /// checked on the disk itself: a program that reads a disk has no map to wait in. Where it cannot have one
+    /// it is mounted as ever, and that is said.
+    pub(in crate::driver) fn cover(
+        &self,
+        id: &VolumeId,
+        disk: &Device,
+        found: &FileSystem,
+        (wish, untouched): (Option<ShieldMode>, bool),
+    ) -> Result<Option<MapOverDisk>> {
+        if disk.kernel_name.starts_with("dm-") {
+            return self.covered_already(id, disk);
+        }
+        if wish.unwrap_or(self.shield.mode) == ShieldMode::Off || untouched {
+            return Ok(None);
+        }
+        let name = &disk.kernel_name;
+        let first = match self.first_of(id, disk, found) {
+            Ok(first) => first,
+            Err(error) => {
+                tracing::warn!(volume = %id, disk = name, why = error.cause, "mounted without a shield");
+                return Ok(None);
+            }
+        };
+        if let Err(error) = self.maps.cover(id, disk) {
+            self.own_maps.tidy(id);
+            tracing::warn!(volume = %id, disk = name, %error, "mounted without a shield: device mapper makes no map");
+            return Ok(None);
+        }
+        failpoints::step("stage.covered");
+        let map = self.disks.disk(id)?;
+        if !map.kernel_name.starts_with("dm-") {
+            return Err(Error::new(Kind::Host, format!("the map over {name} is not seen")));
+        }
+        tracing::info!(volume = %id, disk = name, map = map.kernel_name, "a map is over the volume's disk");
+        Ok(Some(MapOverDisk { map, first: Some(first), was_open: false }))
+    }
+
+    /// Through a map that is there it is mounted whatever is wished now: beside it, it cannot be.
+    fn covered_already(&self, id: &VolumeId, disk: &Device) -> Result<Option<MapOverDisk>> {
+        let Some(map) = self.own_maps.seen(id).filter(|map| map.number == disk.number) else {
+            return Ok(None);
+        };
+        let record = self.records.load(id);
+        let was_open = map.opened > 0;
+        let first = if was_open {
+            let its = record.mounted_as().filter(|staged| staged.disk == moment(disk));
+            its.and_then(|staged| staged.first_transaction)
+        } else {
+            // What a killed call left: the kernel has not mounted it yet.
+            self.below(id)?.and_then(|below| {
+                let sight = self.maps.journal_on(&below, self.deadline).ok()?;
+                Some(one_moment::first_after_mount(&sight))
+            })
+        };
+        Ok(Some(MapOverDisk { map: disk.clone(), first, was_open }))
+    }
+
+    /// The number of the first transaction after a mount of this disk. An error if the volume can have no map.
+    fn first_of(&self, id: &VolumeId, disk: &Device, found: &FileSystem) -> Result<u32> {
+        let not_with = |why: &str| Err(Error::new(Kind::Host, why));
+        if found.kind != FsType::Ext4 {
+            return not_with(&format!(
+                "whether an {} was written elsewhere cannot be told",
+                found.kind
+            ));
+        }
+        if self.heal_mode != HealMode::Auto {
+            return not_with("heal.mode is not auto, and nothing else would end a wait");
+        }
+        if !matches!(self.cloud.identity(id), Identity::Serial(_)) {
+            return not_with("its disk is known by a file, and not by a serial");
+        }
+        if self.records.load(id).is_shareable == Some(true) {
+            return not_with("the cloud would give the volume to several servers");
+        }
+        Ok(one_moment::first_after_mount(&self.maps.journal_on(disk, self.deadline)?))
+    }
+
+    /// The disk under the volume's map.
+    fn below(&self, id: &VolumeId) -> Result<Option<Device>> {
+        let path = self.own_maps.seen(id).and_then(|map| map.table).map(|table| table.path);
+        path.map_or(Ok(None), |path| self.devices.disk_at(path))
+    }
+
+    /// After the mount: the first transaction, if the kernel's memory and the disk agree on it, as they must when
+    /// the disk is back one day. Where they do not, no disk will be put under the map.
+    pub(in crate::driver) fn first_transaction(
+        &self,
+        id: &VolumeId,
+        covered: &MapOverDisk,
+    ) -> Option<u32> {
+        let MapOverDisk { map, first: Some(first), was_open } = covered else { return None };
+        // What runs writes all the time, and was compared when it was mounted.
+        if *was_open {
+            return Some(*first);
+        }
+        match self.agree(id, map, Some(*first)) {
+            Ok(first) => Some(first),
+            Err(error) => {
+                tracing::warn!(volume = %id, map = map.kernel_name, why = error.cause, "a disk that comes back will not be put under the map");
+                None
+            }
+        }
+    }
+
+    /// The same of a mount that a killed call has made, and not written down.
+    pub(in crate::driver) fn note_found(&self, id: &VolumeId, disk: &Device) {
+        if !disk.kernel_name.starts_with("dm-") {
+            return;
+        }
+        let record = self.records.load(id);
+        let is_untold = record.staged.is_some_and(|staged| {
+            staged.disk == moment(disk) && staged.first_transaction.is_none()
+        });
+        if !is_untold {
+            return;
+        }
+        let noted = self.agree(id, disk, None).and_then(|first| {
+            self.records.update(id, |record| {
+                if let Some(staged) = &mut record.staged {
+                    staged.first_transaction = Some(first);
+                }
+            })
+        });
+        if let Err(error) = noted {
+            tracing::warn!(volume = %id, map = disk.kernel_name, why = error.cause, "a disk that comes back will not be put under the map");
+        }
+    }
+
+    /// The first transaction, by which the disk and the kernel's memory are the same; it is worked out where it is
+    /// not known.
+    fn agree(&self, id: &VolumeId, map: &Device, first: Option<u32>) -> Result<u32> {
+        let below = self.below(id)?.ok_or_else(|| Error::new(Kind::Missing, "its disk is gone"))?;
+        let until = self.deadline.at_most(COMPARED_FOR);
+        let mut before = None;
+        loop {
+            let sight = self.maps.journal_on(&below, self.deadline)?;
+            self.maps.keep_in_memory(map, &sight)?;
+            let kernel = self.maps.journal_in_memory(map, &sight)?;
+            // One that ended between the two looks would be counted on one side alone.
+            let now = kernel.finished.map(|finished| (sight.log.next, finished));
+            let is_still = now == before;
+            before = now;
+            let told =
+                || one_moment::first_of_mounted(&sight, kernel.finished.filter(|_| is_still)?);
+            let why = match first.or_else(told) {
+                Some(first) => match one_moment::compare(&sight, &kernel, first) {
+                    Sameness::Same => return Ok(first),
+                    Sameness::Differs(why) | Sameness::Unknown(why) => why,
+                },
+                None => "which was its first transaction is not told".to_owned(),
+            };
+            if !until.pause(Duration::from_millis(20)) {
+                return Err(Error::new(Kind::Host, why));
+            }
+        }
+    }
+}

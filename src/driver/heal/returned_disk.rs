@@ -1,0 +1,324 @@
+//! A map that waits: the disk that came back is put under it, if nothing else wrote to it meanwhile, and what
+//! waits goes on; or the patience is over, and it fails.
+
+use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::own_maps::OwnMaps;
+use crate::failpoints;
+use crate::host::clock::Deadline;
+use crate::host::machine::uptime;
+use crate::host::records::Records;
+use crate::host::{Devices, Maps};
+use crate::model::disk::device::Device;
+use crate::model::disk::exclusive_open::ExclusiveOpen;
+use crate::model::disk::journal::one_moment::{self, Sameness};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::VolumeId;
+use crate::model::policy::ShieldPolicy;
+use crate::model::record::{MapWait, VolumeRecord};
+use crate::model::shield::own_map::{MapState, OwnMap};
+use std::time::Duration;
+
+/// Disks that came back to their maps.
+pub(in crate::driver) struct ReturnedDisks<'a> {
+    pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) maps: &'a dyn Maps,
+    pub(in crate::driver) records: &'a Records,
+    pub(in crate::driver) shield: &'a ShieldPolicy,
+    pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+}
+
+impl ReturnedDisks<'_> {
+    /// Looks after the volume's map, if it has one; whether a disk was put under it. The caller holds the
+    /// volume's lock.
+    pub(in crate::driver) fn look_after(&self, id: &VolumeId) -> bool {
+        let Some(mut map) = self.own_maps.seen(id) else { return false };
+        if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
+            self.own_maps.try_again(id);
+            let Some(now) = self.own_maps.seen(id) else { return false };
+            map = now;
+        }
+        if !map.state().waits() || map.opened == 0 {
+            self.forget_wait(id);
+            return false;
+        }
+        let wait = self.note_wait(id);
+        let why = match self.put_back(id, &map) {
+            Ok(true) => {
+                let waited = uptime().since(&wait.since).unwrap_or_default().as_secs();
+                tracing::warn!(volume = %id, map = map.kernel_name, waited, "the disk is back under its map: what waited goes on");
+                self.forget_wait(id);
+                return true;
+            }
+            Ok(false) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        self.note_why(id, &map, &wait, why);
+        self.end_of_patience(id, &map, &wait);
+        false
+    }
+
+    /// False if there is no disk to put under the map.
+    fn put_back(&self, id: &VolumeId, map: &OwnMap) -> Result<bool> {
+        if map.has_disk {
+            return Ok(false);
+        }
+        let Some(disk) = self.disks.find_disk(id)?.filter(|disk| disk.size > 0) else {
+            return Ok(false);
+        };
+        let _held = self.disks.hold(id, &disk)?;
+        self.is_as_it_was_left(id, map, &disk)?;
+        self.disks.prove_again(id, &disk)?;
+        failpoints::step("switch.proven");
+        self.maps.switch(id, &disk)?;
+        failpoints::step("switch.done");
+        Ok(true)
+    }
+
+    /// An error if anything may have written to the disk but what is mounted through the map.
+    fn is_as_it_was_left(&self, id: &VolumeId, map: &OwnMap, disk: &Device) -> Result<()> {
+        let doubt = |why: String| Err(Error::new(Kind::Host, why));
+        let name = &disk.kernel_name;
+        let record = self.records.load(id);
+        if record.is_shareable == Some(true) {
+            return doubt("the cloud would give the volume to several servers".to_owned());
+        }
+        if disk.read_only {
+            return doubt(format!("{name} refuses writes"));
+        }
+        if self.devices.exclusive_open(disk)? != ExclusiveOpen::Free {
+            return doubt(format!("something uses {name}"));
+        }
+        let its = record.mounted_as().filter(|staged| staged.disk.number == map.number);
+        let Some(staged) = its else {
+            return doubt("how the volume was mounted is not remembered".to_owned());
+        };
+        let Some(first) = staged.first_transaction else {
+            return doubt("how far its journal was at the mount is not known".to_owned());
+        };
+        let sight = self.maps.journal_on(disk, self.deadline)?;
+        let uuid = sight.superblock.uuid();
+        if uuid != staged.uuid {
+            return doubt(format!("{name} has the file system {uuid}, and not {}", staged.uuid));
+        }
+        let Some(over) = self.devices.disk_at(map.number)? else {
+            return doubt(format!("{} is gone", map.kernel_name));
+        };
+        let kernel = self.maps.journal_in_memory(&over, &sight)?;
+        match one_moment::compare(&sight, &kernel, first) {
+            Sameness::Same => Ok(()),
+            Sameness::Differs(why) | Sameness::Unknown(why) => doubt(format!("{name}: {why}")),
+        }
+    }
+
+    /// Since when it waits: the moment is written down, for the next look is another process's.
+    fn note_wait(&self, id: &VolumeId) -> MapWait {
+        let now = uptime();
+        let known = self.records.load(id).map_wait.filter(|wait| now.since(&wait.since).is_some());
+        known.unwrap_or_else(|| {
+            let wait = MapWait { since: now, not_switched: None };
+            tracing::warn!(volume = %id, patience = self.shield.patience, "the volume's disk is gone, and what is asked of it waits");
+            self.change(id, |record| record.map_wait = Some(wait.clone()));
+            wait
+        })
+    }
+
+    /// Why no disk was put under the map is said once, until it is another reason.
+    fn note_why(&self, id: &VolumeId, map: &OwnMap, wait: &MapWait, why: Option<String>) {
+        if wait.not_switched == why {
+            return;
+        }
+        if let Some(why) = &why {
+            tracing::warn!(volume = %id, map = map.kernel_name, why, "the disk that is here is not put under the map");
+        }
+        self.change(id, |record| {
+            if let Some(wait) = &mut record.map_wait {
+                wait.not_switched = why;
+            }
+        });
+    }
+
+    fn end_of_patience(&self, id: &VolumeId, map: &OwnMap, wait: &MapWait) {
+        let waited = uptime().since(&wait.since).unwrap_or_default();
+        if waited < Duration::from_secs(self.shield.patience) {
+            return;
+        }
+        let (name, waited) = (&map.kernel_name, waited.as_secs());
+        tracing::warn!(volume = %id, map = name, waited, "the patience is over");
+        match self.own_maps.end_wait(id) {
+            Ok(()) => self.forget_wait(id),
+            Err(error) => {
+                tracing::warn!(volume = %id, map = name, %error, "the wait could not be ended");
+            }
+        }
+    }
+
+    /// Of what is not healed because a map waits, why the disk that is here was not put there.
+    pub(in crate::driver) fn why_it_waits(&self, id: &VolumeId, error: Error) -> Error {
+        let wait = self.records.load(id).map_wait;
+        match wait.and_then(|wait| wait.not_switched) {
+            Some(why) => Error {
+                cause: format!("{}; the disk that is here is not put there: {why}", error.cause),
+                ..error
+            },
+            None => error,
+        }
+    }
+
+    fn forget_wait(&self, id: &VolumeId) {
+        if self.records.load(id).map_wait.is_some() {
+            self.change(id, |record| record.map_wait = None);
+        }
+    }
+
+    fn change(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
+        if let Err(error) = self.records.update(id, change) {
+            tracing::warn!(volume = %id, %error, "the wait of the volume's map is not remembered");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices};
+    use crate::driver::lookup::attachment_view::Attachments;
+    use crate::model::disk::device::DeviceNumber;
+    use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
+    use crate::model::ids::NodeName;
+    use crate::model::policy::ShieldMode;
+    use crate::model::shield::table_line::{StatusLine, TableLine};
+    use crate::model::timestamp::Uptime;
+    use std::cell::RefCell;
+
+    const ID: &str = "v-1";
+
+    /// A map that something has open, and what is done to it.
+    struct OneMap {
+        map: OwnMap,
+        done: RefCell<Vec<&'static str>>,
+    }
+
+    impl Maps for OneMap {
+        fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
+            Ok(Some(self.map.clone()))
+        }
+
+        fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
+            unreachable!("it is there")
+        }
+
+        fn switch(&self, _: &VolumeId, _: &Device) -> Result<()> {
+            self.done.borrow_mut().push("switch");
+            Ok(())
+        }
+
+        fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
+            Err(Error::new(Kind::Host, "it cannot be read"))
+        }
+
+        fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
+            Ok(())
+        }
+
+        fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
+            Ok(KernelSight::default())
+        }
+
+        fn volumes(&self) -> Result<Vec<VolumeId>> {
+            Ok(vec![self.map.volume.clone()])
+        }
+
+        fn end_wait(&self, _: &VolumeId) -> Result<()> {
+            self.done.borrow_mut().push("end");
+            Ok(())
+        }
+
+        fn try_again(&self, _: &VolumeId) -> Result<()> {
+            self.done.borrow_mut().push("again");
+            Ok(())
+        }
+
+        fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
+            unreachable!("it is open")
+        }
+    }
+
+    fn map(has_disk: bool) -> OwnMap {
+        let path = DeviceNumber { major: 254, minor: 16 };
+        OwnMap {
+            volume: VolumeId::parse(ID).unwrap(),
+            kernel_name: "dm-0".to_owned(),
+            number: DeviceNumber { major: 253, minor: 0 },
+            opened: 1,
+            is_suspended: false,
+            has_second_table: false,
+            table: Some(TableLine { path, is_queueing: true }),
+            status: Some(StatusLine { path, is_active: true }),
+            has_disk,
+        }
+    }
+
+    /// Looks so often after a map that waits for so long already; answers what was done, and what is remembered.
+    fn looked(
+        (map, devices): (OwnMap, &FakeDevices),
+        waited: Option<u64>,
+        times: usize,
+    ) -> (Vec<&'static str>, Option<MapWait>) {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let id = VolumeId::parse(ID).unwrap();
+        let now = uptime();
+        let since = |ago| Uptime { seconds: now.seconds - ago, ..now.clone() };
+        let wait = waited.map(|ago| MapWait { since: since(ago), not_switched: None });
+        records.update(&id, |record| record.map_wait = wait).unwrap();
+        let deadline = Deadline::after(Duration::from_secs(5));
+        let cloud = &FakeCloud::default();
+        let maps = OneMap { map, done: RefCell::default() };
+        let returned = ReturnedDisks {
+            devices,
+            maps: &maps,
+            records: &records,
+            shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
+            deadline,
+            disks: &Disks {
+                cloud,
+                devices,
+                records: &records,
+                this_node: &NodeName::parse("here").unwrap(),
+                deadline,
+                attachments: &Attachments { cloud, answers: None, pace: None, deadline },
+            },
+            own_maps: &OwnMaps { maps: &maps, deadline },
+        };
+        for _ in 0..times {
+            assert!(!returned.look_after(&id));
+        }
+        (maps.done.into_inner(), records.load(&id).map_wait)
+    }
+
+    #[test]
+    fn a_wait_begins_when_it_is_seen_and_ends_with_the_patience() {
+        let none = FakeDevices::default();
+        let (done, wait) = looked((map(false), &none), None, 2);
+        assert_eq!((done, wait.unwrap().not_switched), (vec![], None));
+        let (done, wait) = looked((map(false), &none), Some(2), 1);
+        assert_eq!((done, wait), (vec!["end"], None));
+    }
+
+    #[test]
+    fn a_map_that_works_has_no_wait() {
+        let (done, wait) = looked((map(true), &FakeDevices::default()), Some(2), 1);
+        assert_eq!((done, wait), (vec![], None));
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_looked_at_is_not_put_under_the_map_and_it_is_said_why() {
+        let disk = FakeDevices::default().with("vdc", 5, ID);
+        let (done, wait) = looked((map(false), &disk), None, 2);
+        let why = wait.unwrap().not_switched.unwrap();
+        assert_eq!(done, Vec::<&str>::new());
+        assert!(why.contains("cannot be opened"), "{why}");
+    }
+}

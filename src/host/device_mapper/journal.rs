@@ -1,0 +1,177 @@
+//! Reads what an ext4 wrote last, from a disk past all caches, and from the kernel's memory without a wait.
+
+use crate::host::clock::Deadline;
+use crate::host::{confinement, device_nodes, files, kernel, worker};
+use crate::model::disk::device::Device;
+use crate::model::disk::journal::log_walk::{JOURNAL_SUPERBLOCK, JournalSuperblock, LogWalk};
+use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
+use crate::model::disk::journal::place::{
+    ExtSuperblock, ExtentNode, JournalBlocks, SUPERBLOCK, Stretch,
+};
+use crate::model::error::{Error, Kind, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// A disk is read past all caches in multiples of this, into memory that begins at one.
+const ALIGNED: usize = 4096;
+
+/// How much of a journal is read at once.
+const AT_ONCE: u32 = 1 << 20;
+
+/// How many of the log's last blocks are looked for in memory.
+const LAST_BLOCKS: usize = 64;
+
+/// A disk that is read past all caches.
+struct Direct<'a> {
+    file: File,
+    disk: &'a Device,
+}
+
+impl Direct<'_> {
+    fn read(&self, (at, length): Stretch) -> Result<Vec<u8>> {
+        let begin = at - at % ALIGNED as u64;
+        let before = usize::try_from(at - begin).unwrap_or(0);
+        let whole = (before + length).next_multiple_of(ALIGNED);
+        let mut memory = vec![0; whole + ALIGNED];
+        let skipped = memory.as_ptr().align_offset(ALIGNED);
+        let aligned = &mut memory[skipped..skipped + whole];
+        self.file.read_exact_at(aligned, begin).map_err(|error| {
+            Error::io(format!("{} is unreadable at offset {begin}", self.disk.kernel_name), &error)
+        })?;
+        Ok(aligned[before..before + length].to_vec())
+    }
+}
+
+/// What was wrong with bytes of a disk.
+fn strange(disk: &Device, why: &str) -> Error {
+    Error::new(Kind::Host, format!("{}: {why}", disk.kernel_name))
+}
+
+/// What an ext4 wrote last to this disk.
+pub(super) fn on_disk(disk: &Device, deadline: Deadline) -> Result<DiskSight> {
+    let file = device_nodes::open_past_cache(disk)?;
+    let _doing = worker::doing(&format_args!("read the journal on {}", disk.kernel_name));
+    let direct = Direct { file, disk };
+    let bytes = direct.read(SUPERBLOCK)?;
+    let (superblock, block_size, place) = confined(disk, || {
+        let superblock = ExtSuperblock::parse(&bytes)?;
+        if let Some(why) = superblock.tells_too_little()? {
+            return Err(why.to_owned());
+        }
+        let (size, place) = (superblock.block_size()?, superblock.descriptor()?);
+        Ok((superblock, size, place))
+    })?;
+    let descriptor = direct.read(place)?;
+    let inode = direct.read(confined(disk, || superblock.inode(&descriptor))?)?;
+    let mut blocks = JournalBlocks::default();
+    let root = confined(disk, || ExtentNode::in_inode(&inode))?;
+    blocks.add(&root);
+    for block in root.more.iter().take(4) {
+        let at = block.checked_mul(block_size).ok_or_else(|| strange(disk, BEYOND))?;
+        let node = direct.read((at, length_of(block_size)))?;
+        blocks.add(&confined(disk, || ExtentNode::parse(&node))?);
+    }
+    let place = |block: u32| {
+        let (at, run) = blocks.at(block)?;
+        Some((at.checked_mul(block_size)?, run))
+    };
+    let (at, _) = place(0).ok_or_else(|| strange(disk, BEYOND))?;
+    let journal_at = (at, JOURNAL_SUPERBLOCK);
+    let bytes = direct.read(journal_at)?;
+    let journal = confined(disk, || JournalSuperblock::parse(&bytes))?;
+    if journal.block_size() != block_size {
+        return Err(strange(disk, "its journal has blocks of another size"));
+    }
+    let mut walk = LogWalk::of(&journal);
+    let mut last_blocks = Vec::new();
+    while let Some(first) = walk.wants() {
+        if deadline.over() {
+            return Err(Error::new(Kind::Timeout, "the journal could not be read in time"));
+        }
+        let (at, run) = place(first).ok_or_else(|| strange(disk, BEYOND))?;
+        let count = run.min(AT_ONCE / u32::try_from(block_size).unwrap_or(AT_ONCE).max(1)).max(1);
+        let bytes = direct.read((at, count as usize * length_of(block_size)))?;
+        let taken = confined(disk, || {
+            let mut taken = Vec::new();
+            while let Some(into) = walk.wants().and_then(|next| next.checked_sub(first))
+                && into < count
+            {
+                let begin = into as usize * length_of(block_size);
+                let block = &bytes[begin..begin + length_of(block_size)];
+                walk.take(block);
+                taken.push((at + begin as u64, block.to_vec()));
+                if walk.wants().is_none() {
+                    // It is the log's end, and none of its blocks.
+                    taken.pop();
+                }
+            }
+            Ok(taken)
+        })?;
+        last_blocks.extend(taken);
+        let surplus = last_blocks.len().saturating_sub(LAST_BLOCKS);
+        last_blocks.drain(..surplus);
+    }
+    Ok(DiskSight { superblock, journal, journal_at, log: walk.end(), last_blocks })
+}
+
+/// Of a journal whose blocks are not listed.
+const BEYOND: &str = "its journal is not where it should be";
+
+fn length_of(block_size: u64) -> usize {
+    usize::try_from(block_size).unwrap_or(ALIGNED)
+}
+
+/// Bytes of a disk are judged where nothing else can be done.
+fn confined<T: Send>(
+    disk: &Device,
+    judge: impl FnOnce() -> std::result::Result<T, String> + Send,
+) -> Result<T> {
+    confinement::judged(&disk.kernel_name, judge)?.map_err(|why| strange(disk, &why))
+}
+
+/// Reads through a map that works what is to be in memory later: from then on it stays there, for the file
+/// system keeps both blocks.
+pub(super) fn keep_in_memory(map: &Device, disk: &DiskSight) -> Result<()> {
+    let file = device_nodes::open_to_read(map)?;
+    for (at, length) in [SUPERBLOCK, disk.journal_at] {
+        file.read_exact_at(&mut vec![0; length], at)
+            .map_err(|error| Error::io(format!("read {}", map.kernel_name), &error))?;
+    }
+    Ok(())
+}
+
+/// What the kernel has in memory of the file system that is mounted from this map. Nothing is read that is not
+/// there: the map may wait for its disk, and a reader would, too.
+pub(super) fn in_memory(map: &Device, disk: &DiskSight) -> Result<KernelSight> {
+    let file = device_nodes::open_to_read(map)?;
+    let name = &map.kernel_name;
+    let inode = disk.superblock.journal_inode().map_err(|why| strange(map, &why))?;
+    let other = disk.last_blocks.iter().find(|(at, block)| {
+        cached(&file, (*at, block.len())).is_some_and(|in_memory| in_memory != *block)
+    });
+    Ok(KernelSight {
+        superblock: cached(&file, SUPERBLOCK),
+        journal: cached(&file, disk.journal_at),
+        finished: finished(Path::new(&format!("/proc/fs/jbd2/{name}-{inode}/info"))),
+        other_block: other.map(|(at, _)| *at),
+    })
+}
+
+/// A stretch of a disk, if it is in memory.
+fn cached(file: &File, (at, length): Stretch) -> Option<Vec<u8>> {
+    kernel::in_memory(file, at, length).unwrap_or_else(|errno| {
+        tracing::debug!(at, length, %errno, "whether it is in memory cannot be told");
+        None
+    })
+}
+
+/// How many transactions the kernel has finished since the mount: `42 transactions (40 requested), …`.
+fn finished(info: &Path) -> Option<u32> {
+    let text = files::read_proc(&info.to_string_lossy()).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let (count, rest) = text.split_once(' ')?;
+    // It has more bits than a transaction's number, which begins anew.
+    let count: u64 = count.parse().ok()?;
+    rest.starts_with("transactions").then_some(u32::try_from(count & u64::from(u32::MAX)).ok()?)
+}
