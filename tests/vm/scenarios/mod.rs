@@ -11,6 +11,7 @@ mod letters;
 mod mounts;
 mod restart;
 mod shield;
+mod shielded;
 mod unasked;
 mod usual;
 
@@ -47,7 +48,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 21] = [
+pub(crate) const ALL: [Scenario; 25] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -67,6 +68,10 @@ pub(crate) const ALL: [Scenario; 21] = [
     shield::KILLED,
     shield::GROWS,
     shield::FAILED_ONCE,
+    shielded::PAUSES,
+    shielded::STRANGERS,
+    shielded::PATIENCE,
+    shielded::INCIDENT,
     install::SCENARIO,
     restart::SCENARIO,
 ];

@@ -12,9 +12,18 @@ const SOON: Duration = Duration::from_secs(20);
 
 impl Scene<'_> {
     pub(crate) fn database_starts(&mut self, folder: &str) -> Outcome {
+        self.database_is_started(folder, "setsid")
+    }
+
+    /// The same with mounts of its own, as a container has them.
+    pub(crate) fn database_starts_apart(&mut self, folder: &str) -> Outcome {
+        self.database_is_started(folder, "setsid unshare --mount")
+    }
+
+    fn database_is_started(&mut self, folder: &str, by: &str) -> Outcome {
         let folder = format!("{folder}/database");
         self.machine.shell(&format!(
-            "rm -f /run/database.*; mkdir {folder}; setsid {PROGRAM} database {folder} </dev/null >/dev/null 2>&1 &"
+            "rm -f /run/database.*; mkdir {folder}; {by} {PROGRAM} database {folder} </dev/null >/dev/null 2>&1 &"
         ))?;
         self.database_goes_on("the database confirms records")
     }

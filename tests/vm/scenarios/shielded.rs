@@ -1,0 +1,339 @@
+//! `shield.mode` is on: the driver mounts through a map of its own, and puts the disk under it that comes back, if
+//! nothing else wrote to it meanwhile.
+
+use super::usual::{is_itself, sign};
+use super::{Kernels, POD, Scenario, Setting};
+use crate::host::machine::NODE;
+use crate::host::plug::Bus;
+use crate::scene::{NO_WRITE_FAILS, Outcome, Scene, Stop, Volume};
+use std::time::{Duration, Instant};
+
+/// How often the disk goes and comes.
+const TIMES: usize = 5;
+
+/// While it is away: long enough for an error to be seen.
+const AWAY: Duration = Duration::from_secs(2);
+
+/// udev's event comes at once; the timer beneath it would take up to a minute.
+const SOON: Duration = Duration::from_secs(40);
+
+const ON_EXT4: &[Setting] = &[("ext4", Bus::VirtioBlk, Kernels::All)];
+
+pub(super) const PAUSES: Scenario = Scenario {
+    name: "shield-pauses",
+    about: "with the shield a disk goes and comes at the cloud's console: a database sees a pause",
+    settings: &[
+        ("ext4", Bus::VirtioBlk, Kernels::All),
+        ("ext4", Bus::VirtioScsi, Kernels::One),
+        ("ext4", Bus::Nvme, Kernels::One),
+    ],
+    control: NO_WRITE_FAILS,
+    controls: Kernels::One,
+    play: pauses,
+};
+
+pub(super) const STRANGERS: Scenario = Scenario {
+    name: "shield-strangers",
+    about: "while its disk is away it is written elsewhere: it is never put under the map",
+    settings: ON_EXT4,
+    control: WAITS_STILL,
+    controls: Kernels::One,
+    play: strangers,
+};
+
+pub(super) const PATIENCE: Scenario = Scenario {
+    name: "shield-patience",
+    about: "a disk that does not come back is waited for as long as the patience is, and no longer",
+    settings: ON_EXT4,
+    control: WAIT_IS_OVER,
+    controls: Kernels::One,
+    play: patience,
+};
+
+pub(super) const INCIDENT: Scenario = Scenario {
+    name: "shield-incident",
+    about: "with the shield and without the guard kubelet takes all down under a database and mounts again: a pause",
+    settings: ON_EXT4,
+    control: NO_WRITE_FAILS,
+    controls: Kernels::One,
+    play: incident,
+};
+
+const WAITS_STILL: &str = "the map waits still";
+
+const WAIT_IS_OVER: &str = "the database's wait is over";
+
+const ON: &str = "shield.mode = \"on\"";
+
+/// Up by kubelet's calls; a database runs on it.
+fn a_database_runs(scene: &mut Scene<'_>, pv: &str) -> Outcome<(Volume, String)> {
+    let data = scene.volume(pv)?;
+    let letter = scene.up(&data, POD, "")?;
+    sign(scene, &data, POD)?;
+    scene.database_starts(&data.pod(POD))?;
+    Ok((data, letter))
+}
+
+fn has_a_map(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    let name = scene.map_now()?.unwrap_or_default();
+    let said = scene.verb(&["explain", &data.id])?;
+    let knows =
+        !name.is_empty() && said.contains(&format!("/dev/{name}")) && said.contains("which works");
+    scene.check("it is mounted through a map of ours", knows, in_lines(&said, "map"))
+}
+
+fn pauses(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(ON, "shield.mode = \"off\"")?;
+    let (data, mut letter) = a_database_runs(scene, "data")?;
+    if !scene.is_control {
+        has_a_map(scene, &data)?;
+    }
+    for _ in 0..TIMES {
+        is_pulled(scene, &data)?;
+        std::thread::sleep(AWAY);
+        scene.no_write_has_failed()?;
+        scene.console_attaches(&data, NODE)?;
+        let begun = Instant::now();
+        let now = scene.letter(&data)?;
+        scene.check("it has another letter", now != letter, format!("{letter}, now {now}"))?;
+        letter = now;
+        goes_on(scene, &data)?;
+        scene.row(
+            "from the cloud's word on",
+            format!("{:.1} s", begun.elapsed().as_secs_f64()),
+            true,
+        );
+        scene.no_write_has_failed()?;
+        is_itself(scene, &data, POD)?;
+    }
+    scene.database_ends()?;
+    scene.database_is_whole(&data.pod(POD))?;
+    ends(scene, &data)
+}
+
+fn incident(scene: &mut Scene<'_>) -> Outcome {
+    let off = "guard.mode = \"off\"";
+    scene.configure(&format!("{ON}\n{off}"), off)?;
+    let data = scene.volume("data")?;
+    let letter = scene.up(&data, POD, "")?;
+    sign(scene, &data, POD)?;
+    scene.database_starts_apart(&data.pod(POD))?;
+    for (call, reply) in [
+        ("unmount", scene.try_unpublish(&data, POD)?),
+        ("unmountdevice", scene.try_unstage(&data)?),
+        ("detach", scene.try_detach(&data)?),
+    ] {
+        scene.check(&format!("nothing holds {call} back"), reply.is_success(), reply.message())?;
+    }
+    let gone = scene.letter_now(&data)?;
+    scene.check("the disk is pulled out", gone.is_none(), format!("{gone:?}"))?;
+    std::thread::sleep(AWAY);
+    scene.no_write_has_failed()?;
+    let now = scene.up(&data, POD, "")?;
+    scene.check("it has another letter", now != letter, format!("{letter}, now {now}"))?;
+    goes_on(scene, &data)?;
+    scene.no_write_has_failed()?;
+    has_a_map(scene, &data)?;
+    is_itself(scene, &data, POD)?;
+    // The next time it is known how far the journal was, though no call was told of that mount's first day.
+    is_pulled(scene, &data)?;
+    std::thread::sleep(AWAY);
+    scene.console_attaches(&data, NODE)?;
+    scene.letter(&data)?;
+    goes_on(scene, &data)?;
+    scene.no_write_has_failed()?;
+    scene.database_ends()?;
+    scene.database_is_whole(&data.pod(POD))?;
+    ends(scene, &data)
+}
+
+fn is_pulled(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    scene.console_detaches(data, NODE)?;
+    let gone = scene.letter_now(data)?;
+    scene.check("the disk is pulled out", gone.is_none(), format!("{gone:?}"))
+}
+
+/// The database confirms records again; where it does not, what the driver says of it is in the row.
+fn goes_on(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    let before = scene.confirmed()?;
+    let id = data.id.clone();
+    scene.check_soon("the database goes on", SOON, move |scene| {
+        let now = scene.confirmed()?;
+        let goes = now > before + 3;
+        let why = if goes { String::new() } else { why_not(scene, &id)? };
+        Ok((goes, format!("{before}, then {now} {why}")))
+    })
+}
+
+/// What the log has of a disk that was not put under its map.
+fn why_not(scene: &mut Scene<'_>, id: &str) -> Outcome<String> {
+    let line = format!(
+        "cat /var/log/incloud-volume/* | grep {id} | grep -E 'not put under|without a shield|will not be put' | tail -n 2"
+    );
+    Ok(scene.machine.shell(&line)?)
+}
+
+fn ends(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    scene.down(data, &[POD])?;
+    let left = scene.map_now()?;
+    scene.check("no map is left", left.is_none(), format!("{left:?}"))
+}
+
+/// What a stranger does to the disk while it is away.
+#[derive(Debug, Clone, Copy)]
+enum Stranger {
+    Mounts,
+    Crashes,
+    Checks,
+    SetsBack,
+}
+
+fn strangers(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(
+        &format!("{ON}\nshield.patience = 12"),
+        &format!("{ON}\nshield.patience = 600"),
+    )?;
+    let all = [Stranger::Mounts, Stranger::Crashes, Stranger::Checks, Stranger::SetsBack];
+    for (number, stranger) in all.into_iter().enumerate() {
+        is_not_taken(scene, &format!("data-{number}"), stranger)?;
+    }
+    Ok(())
+}
+
+fn is_not_taken(scene: &mut Scene<'_>, pv: &str, stranger: Stranger) -> Outcome {
+    let (data, _) = a_database_runs(scene, pv)?;
+    has_a_map_of(scene)?;
+    is_pulled(scene, &data)?;
+    let image = scene.machine.plug.image(&data.id);
+    match stranger {
+        Stranger::Mounts => is_mounted_elsewhere(scene, &data, true)?,
+        Stranger::Crashes => is_mounted_elsewhere(scene, &data, false)?,
+        Stranger::Checks => {
+            let tool = scene
+                .bench
+                .parts
+                .program("guest", "usr/sbin/e2fsck")
+                .arg("-fy")
+                .arg(&image)
+                .output();
+            let output = tool.map_err(|error| error.to_string())?;
+            let saw = String::from_utf8_lossy(&output.stdout).trim().replace('\n', "; ");
+            scene.row("a stranger checks it", saw, true);
+        }
+        Stranger::SetsBack => {
+            let kept = image.with_extension("kept");
+            copy(&image, &kept)?;
+            scene.console_attaches(&data, NODE)?;
+            scene.letter(&data)?;
+            goes_on(scene, &data)?;
+            is_pulled(scene, &data)?;
+            copy(&kept, &image)?;
+            std::fs::remove_file(&kept).map_err(|error| error.to_string())?;
+            scene.row("it is set back to what it was before", "", true);
+        }
+    }
+    let before = scene.confirmed()?;
+    scene.console_attaches(&data, NODE)?;
+    scene.letter(&data)?;
+    if scene.is_control {
+        // As one would that does not look at what is on the disk.
+        scene.switch(&data)?;
+    }
+    std::thread::sleep(Duration::from_secs(5));
+    let now = scene.confirmed()?;
+    scene.no_write_has_failed()?;
+    let why = why_not(scene, &data.id)?;
+    scene.check(
+        WAITS_STILL,
+        now <= before + 3 && !why.is_empty(),
+        format!("{before}, then {now}: {why}"),
+    )?;
+    let said = scene.verb(&["explain", &data.id])?;
+    scene.check(
+        "explain says why",
+        said.contains("written elsewhere")
+            || said.contains("earlier state")
+            || said.contains("begins elsewhere"),
+        in_lines(&said, "put"),
+    )?;
+    // Its end: the next that looks after the patience.
+    std::thread::sleep(Duration::from_secs(10));
+    let said = scene
+        .machine
+        .run(&[crate::host::image::DRIVER, "heal", &data.id], Duration::from_secs(120))?;
+    scene.row("a heal after the patience", format!("{said:?}"), true);
+    scene.database_stops(WAIT_IS_OVER)?;
+    is_itself(scene, &data, POD)?;
+    ends(scene, &data)
+}
+
+fn has_a_map_of(scene: &mut Scene<'_>) -> Outcome {
+    let name = scene.map_now()?;
+    scene.check("a map of ours is there", name.is_some(), format!("{name:?}"))
+}
+
+/// Another server has it for a while: its disk is plugged in here under another serial, and mounted.
+fn is_mounted_elsewhere(scene: &mut Scene<'_>, data: &Volume, ends_well: bool) -> Outcome {
+    let stranger = scene.blank_volume(&format!("stranger-of-{}", data.pv));
+    let (its, ours) = (scene.machine.plug.image(&stranger.id), scene.machine.plug.image(&data.id));
+    std::os::unix::fs::symlink(ours, its).map_err(|error| error.to_string())?;
+    scene.console_attaches(&stranger, NODE)?;
+    let letter = scene.letter(&stranger)?;
+    scene.machine.shell(&format!(
+        "mkdir -p /mnt/stranger; mount -t ext4 /dev/{letter} /mnt/stranger && echo x >/mnt/stranger/was-here && sync -f /mnt/stranger"
+    ))?;
+    if ends_well {
+        scene.machine.shell("umount /mnt/stranger")?;
+    }
+    scene.console_detaches(&stranger, NODE)?;
+    if !ends_well {
+        scene.machine.shell("umount -l /mnt/stranger")?;
+    }
+    scene.row(
+        "a stranger mounts it and writes",
+        if ends_well { "unmounted" } else { "crashed" },
+        true,
+    );
+    Ok(())
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) -> Outcome {
+    let done = std::process::Command::new("cp").arg("--sparse=always").arg(from).arg(to).status();
+    match done {
+        Ok(status) if status.success() => Ok(()),
+        other => Err(Stop::Broken(format!("cp: {other:?}"))),
+    }
+}
+
+fn patience(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(
+        &format!("{ON}\nshield.patience = 5"),
+        &format!("{ON}\nshield.patience = 600"),
+    )?;
+    let (data, _) = a_database_runs(scene, "data")?;
+    has_a_map(scene, &data)?;
+    is_pulled(scene, &data)?;
+    // The clock begins with the first look.
+    let heal = [crate::host::image::DRIVER, "heal", &data.id];
+    let said = scene.machine.run(&heal, Duration::from_secs(120))?;
+    scene.row("a heal", format!("{said:?}"), true);
+    std::thread::sleep(Duration::from_secs(1));
+    scene.no_write_has_failed()?;
+    std::thread::sleep(Duration::from_secs(6));
+    let said = scene.machine.run(&heal, Duration::from_secs(120))?;
+    scene.row("a heal after the patience", format!("{said:?}"), true);
+    scene.database_stops(WAIT_IS_OVER)?;
+    // The disk comes after all: healed as without a shield.
+    scene.console_attaches(&data, NODE)?;
+    scene.letter(&data)?;
+    let said = scene.machine.run(&heal, Duration::from_secs(120))?;
+    scene.row("a heal", format!("{said:?}"), true);
+    is_itself(scene, &data, POD)?;
+    scene.database_is_whole(&data.pod(POD))?;
+    ends(scene, &data)
+}
+
+/// The lines that have a word.
+fn in_lines(text: &str, word: &str) -> String {
+    text.lines().filter(|line| line.contains(word)).map(str::trim).collect::<Vec<_>>().join("; ")
+}
