@@ -394,8 +394,7 @@ pub fn xfs_grow(root: &File, blocks: u64) -> Result<()> {
 }
 
 /// A stretch of a file as the kernel has it in memory; nothing if it is not there. It is not read from a disk:
-/// one that does not answer would be waited for. (`preadv2` with `RWF_NOWAIT` is refused by a map whose disks do
-/// not know such reads, from Linux 6.5 on.)
+/// one that does not answer would be waited for. (`preadv2` with `RWF_NOWAIT` is refused on a multipath map by Linux 7.3.)
 pub fn in_memory(file: &File, at: u64, length: usize) -> Result<Option<Vec<u8>>> {
     /// The most that a pipe takes at once without a wait.
     const LONGEST: usize = 4096;
