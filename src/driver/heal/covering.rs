@@ -4,7 +4,6 @@ use crate::cloud::Cloud;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::moment;
-use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, Maps};
@@ -73,7 +72,6 @@ impl Covering<'_> {
             tracing::warn!(volume = %id, disk = name, %error, "mounted without a shield: device mapper makes no map");
             return Ok(None);
         }
-        failpoints::step("stage.covered");
         let map = self.disks.disk(id)?;
         if !map.kernel_name.starts_with("dm-") {
             return Err(Error::new(Kind::Host, format!("the map over {name} is not seen")));

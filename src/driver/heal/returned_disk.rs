@@ -3,7 +3,6 @@
 
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::own_maps::OwnMaps;
-use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
@@ -70,9 +69,7 @@ impl ReturnedDisks<'_> {
         let _held = self.disks.hold(id, &disk)?;
         self.is_as_it_was_left(id, map, &disk)?;
         self.disks.prove_again(id, &disk)?;
-        failpoints::step("switch.proven");
         self.maps.switch(id, &disk)?;
-        failpoints::step("switch.done");
         Ok(true)
     }
 
