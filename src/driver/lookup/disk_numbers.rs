@@ -164,7 +164,8 @@ impl DiskNumbers<'_> {
                 let mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
                 let ours =
                     mounts.filter(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
-                Ok(ours.map(|mount| mount.number).collect())
+                // A btrfs shows a number there that is no disk's; and it is not healed.
+                Ok(ours.map(|mount| mount.number).filter(|number| number.major != 0).collect())
             }
             Answer::CannotTell(why) => Err(Error::refused(format!(
                 "which mounts of the volume stand in other namespaces cannot be told from here: {why}"
