@@ -200,6 +200,9 @@ fn a_disk_that_the_cloud_does_not_list_here_is_not_mounted() {
 /// The mark of a server that is not running protects nothing.
 #[test]
 fn a_mark_counts_while_its_server_runs() {
+    if !crate::support::is_root_here("a_mark_counts_while_its_server_runs") {
+        return;
+    }
     let scene = Scene::of_immediate();
     let server = scene.server("node-b");
     let set_mark = || {
@@ -392,6 +395,9 @@ fn each_reader_of_a_shared_volume_is_let_go_of_with_a_mark_of_its_own() {
 /// Whose disk was taken by force has no mark any more, and the other reader keeps its own.
 #[test]
 fn a_mark_beside_anothers_goes_with_its_attachment() {
+    if !crate::support::is_root_here("a_mark_beside_anothers_goes_with_its_attachment") {
+        return;
+    }
     let scene = Scene::of_immediate();
     scene.cloud.world().volume_mut("data").multiattach = true;
     let keys = || -> Vec<String> {

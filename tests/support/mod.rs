@@ -307,6 +307,16 @@ pub fn skip(test: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
 }
 
+/// What changes something for a person: to a user who is not root the driver says so.
+#[must_use]
+pub fn is_root_here(test: &str) -> bool {
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root {
+        skip(test, "needs root");
+    }
+    is_root
+}
+
 /// Whether strace is here and may trace, by a program that cannot fail: that ours fails is no reason to skip.
 #[must_use]
 pub fn may_trace(test: &str) -> bool {
