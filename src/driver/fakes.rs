@@ -296,6 +296,74 @@ fn nothing<T>() -> Result<T> {
     Err(Error::new(Kind::Host, "this machine is made up"))
 }
 
+/// One map, and what is done to it.
+pub(in crate::driver) struct FakeMap {
+    map: RefCell<Option<OwnMap>>,
+    pub(in crate::driver) done: RefCell<Vec<&'static str>>,
+}
+
+impl FakeMap {
+    pub(in crate::driver) fn of(map: Option<OwnMap>) -> Self {
+        Self { map: RefCell::new(map), done: RefCell::default() }
+    }
+
+    fn note(&self, what: &'static str) {
+        self.done.borrow_mut().push(what);
+    }
+}
+
+impl Maps for FakeMap {
+    fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
+        Ok(self.map.borrow().clone())
+    }
+
+    fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
+        self.note("cover");
+        Ok(())
+    }
+
+    fn switch(&self, _: &VolumeId, _: &Device) -> Result<()> {
+        self.note("switch");
+        Ok(())
+    }
+
+    fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
+        Err(Error::new(Kind::Host, "it cannot be read"))
+    }
+
+    fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
+        self.note("keep");
+        Ok(())
+    }
+
+    fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
+        Ok(KernelSight::default())
+    }
+
+    fn volumes(&self) -> Result<Vec<VolumeId>> {
+        Ok(self.map.borrow().iter().map(|map| map.volume.clone()).collect())
+    }
+
+    fn end_wait(&self, _: &VolumeId) -> Result<()> {
+        self.note("end");
+        Ok(())
+    }
+
+    fn try_again(&self, _: &VolumeId) -> Result<()> {
+        self.note("again");
+        Ok(())
+    }
+
+    fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
+        let opened = self.map.borrow().as_ref().map_or(0, |map| map.opened);
+        if opened > 0 {
+            return Err(Error::new(Kind::Busy, "it is open"));
+        }
+        self.note("remove");
+        Ok(self.map.take().is_some())
+    }
+}
+
 impl Maps for NoHost {
     fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
         nothing()

@@ -9,6 +9,7 @@
 //! | [`Remounts`] | [`remount::KernelRemounts`] |
 //! | [`Maps`] | [`device_mapper::KernelMaps`] |
 
+mod aligned_memory;
 pub mod aside;
 pub mod at_hand;
 pub mod census;

@@ -4,7 +4,7 @@
 use crate::calls;
 use crate::scene::has_seams;
 use crate::streams::on_a_terminal;
-use crate::support::{Node, copy_program, has, sees_no_volume, skip};
+use crate::support::{Node, copy_program, has, is_root_here, sees_no_volume};
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -269,8 +269,8 @@ fn a_name_of_several_volumes_is_listed_and_nothing_is_done() {
 fn a_verb_that_acts_takes_what_is_known_here_and_no_beginning_that_the_cloud_cannot_confirm() {
     let name =
         "a_verb_that_acts_takes_what_is_known_here_and_no_beginning_that_the_cloud_cannot_confirm";
-    if !nix::unistd::geteuid().is_root() {
-        return skip(name, "needs root");
+    if !is_root_here(name) {
+        return;
     }
     let node = Node::new();
     let _listener = two_remembered(&node);
@@ -369,8 +369,8 @@ fn colour_is_for_people_at_a_terminal() {
 #[test]
 fn only_people_are_told_that_there_is_nothing_to_heal() {
     let (test, node) = ("only_people_are_told_that_there_is_nothing_to_heal", Node::new());
-    if !nix::unistd::geteuid().is_root() {
-        return skip(test, "needs root");
+    if !is_root_here(test) {
+        return;
     }
     assert_eq!(said(&mut node.command(["heal"])), (String::new(), 0));
     let Some((status, shown)) = on_a_terminal(test, &node, "heal") else { return };

@@ -2,7 +2,7 @@
 
 use crate::calls;
 use crate::looking::silent_cloud_with;
-use crate::support::{DISK, Node, copy_program, has, output_of, skip};
+use crate::support::{DISK, Node, copy_program, has, is_root_here, output_of, skip};
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
@@ -109,8 +109,8 @@ fn what_is_there_is_never_overwritten() {
 #[test]
 fn a_report_that_cannot_be_written_leaves_nothing() {
     let name = "a_report_that_cannot_be_written_leaves_nothing";
-    if !nix::unistd::geteuid().is_root() {
-        return skip(name, "needs root");
+    if !is_root_here(name) {
+        return;
     }
     let node = with_a_call();
     let small = node.base().join("small");
@@ -283,8 +283,8 @@ fn a_silent_cloud_is_waited_for_no_longer_than_by_the_other_verbs() {
 #[test]
 fn who_is_not_root_is_told_what_is_not_seen() {
     let name = "who_is_not_root_is_told_what_is_not_seen";
-    if !nix::unistd::geteuid().is_root() {
-        return skip(name, "needs root");
+    if !is_root_here(name) {
+        return;
     }
     let node = with_a_call();
     // Where the driver was built may be closed to others too.

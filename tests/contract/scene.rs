@@ -1,7 +1,7 @@
 //! What the tests look at and prepare by hand: the local cloud's records, trees of files, copies
 //! of the executable, and whether the machine can do what a test needs.
 
-use crate::support::{DISK, Node, leave_the_machines_volumes, skip};
+use crate::support::{DISK, Node, is_root_here, leave_the_machines_volumes, skip};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
@@ -91,8 +91,7 @@ pub fn has_seams(test: &str) -> bool {
 /// Gives this thread, and the children it starts, empty folders in place of these, which no other
 /// process sees. Says whether the test can run.
 pub fn own_mounts(test: &str, folders: &[&str]) -> bool {
-    if !nix::unistd::geteuid().is_root() {
-        skip(test, "needs root");
+    if !is_root_here(test) {
         return false;
     }
     if let Err(errno) = unshare(CloneFlags::CLONE_NEWNS) {

@@ -1,7 +1,7 @@
 //! What wakes the driver when a disk comes back: units of systemd, a rule of udev.
 
 use crate::machine::{Machine, fails, must, names_in, text_of};
-use crate::support::{skip, write_program};
+use crate::support::{is_root_here, skip, write_program};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -289,8 +289,7 @@ fn a_disk() -> Option<PathBuf> {
 
 /// What udev would make of an event, with our rules among its own, in a mount namespace of its own.
 fn udev_says(test: &str, rules: &Path, disk: &Path) -> Option<String> {
-    if !nix::unistd::geteuid().is_root() {
-        skip(test, "needs root");
+    if !is_root_here(test) {
         return None;
     }
     let script = "mount --make-rprivate / && mount -t tmpfs none /run && \

@@ -108,15 +108,20 @@ fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
     volume.must_be_sound();
 }
 
+/// With the guard off kubelet has taken down what it knows of; the container runs, and has the volume.
+fn left_to_its_container() -> Scene {
+    let scene = scene().configured("[guard]\nmode = \"off\"").start();
+    scene.node.must(scene.volume.unpublish(scene.pod.uid()));
+    scene.node.must(scene.volume.unstage());
+    scene
+}
+
 /// The whole log of the incident: kubelet takes everything down, the detach included, and a minute
 /// later it mounts the volume again. A detach forgets a volume, but not whom it leaves behind.
 #[test]
 fn a_container_is_remembered_over_a_detach() {
     needs!(pods);
-    let Scene { node, volume, pod, mut container } =
-        scene().configured("[guard]\nmode = \"off\"").start();
-    node.must(volume.unpublish(pod.uid()));
-    node.must(volume.unstage());
+    let Scene { node, volume, pod, mut container } = left_to_its_container();
     let old = pull(&volume, &mut container);
     node.must(volume.detach());
     node.must(volume.attach());
@@ -137,10 +142,7 @@ fn a_container_is_remembered_over_a_detach() {
 #[test]
 fn a_container_that_no_record_knows_is_healed_when_a_person_names_the_volume() {
     needs!(pods);
-    let Scene { node, volume, pod, mut container } =
-        scene().configured("[guard]\nmode = \"off\"").start();
-    node.must(volume.unpublish(pod.uid()));
-    node.must(volume.unstage());
+    let Scene { node, volume, pod: _pod, mut container } = left_to_its_container();
     pull(&volume, &mut container);
     forget(&node);
     node.must(volume.attach());
@@ -162,10 +164,7 @@ fn a_container_that_no_record_knows_is_healed_when_a_person_names_the_volume() {
 #[test]
 fn another_file_system_is_refused_after_an_unmount_too() {
     needs!(pods);
-    let Scene { node, volume, pod, mut container } =
-        scene().configured("[guard]\nmode = \"off\"").start();
-    node.must(volume.unpublish(pod.uid()));
-    node.must(volume.unstage());
+    let Scene { node, volume, pod: _pod, mut container } = left_to_its_container();
     pull(&volume, &mut container);
     node.must(volume.detach());
     crate::holders::run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);

@@ -411,8 +411,7 @@ fn own_mount_namespace() -> nix::Result<()> {
 /// Gives this thread, and the children it starts, a mount namespace of its own. Says whether the
 /// test can run.
 pub fn private_mounts(test: &str) -> bool {
-    if !nix::unistd::geteuid().is_root() {
-        skip(test, "needs root");
+    if !is_root_here(test) {
         return false;
     }
     if !Path::new("/dev/loop-control").exists() {

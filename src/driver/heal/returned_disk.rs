@@ -179,82 +179,16 @@ impl ReturnedDisks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap};
     use crate::driver::lookup::attachment_view::Attachments;
-    use crate::model::disk::device::DeviceNumber;
-    use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
     use crate::model::ids::NodeName;
     use crate::model::policy::ShieldMode;
-    use crate::model::shield::table_line::{StatusLine, TableLine};
     use crate::model::timestamp::Uptime;
-    use std::cell::RefCell;
 
     const ID: &str = "v-1";
 
-    /// A map that something has open, and what is done to it.
-    struct OneMap {
-        map: OwnMap,
-        done: RefCell<Vec<&'static str>>,
-    }
-
-    impl Maps for OneMap {
-        fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
-            Ok(Some(self.map.clone()))
-        }
-
-        fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
-            unreachable!("it is there")
-        }
-
-        fn switch(&self, _: &VolumeId, _: &Device) -> Result<()> {
-            self.done.borrow_mut().push("switch");
-            Ok(())
-        }
-
-        fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
-            Err(Error::new(Kind::Host, "it cannot be read"))
-        }
-
-        fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
-            Ok(())
-        }
-
-        fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
-            Ok(KernelSight::default())
-        }
-
-        fn volumes(&self) -> Result<Vec<VolumeId>> {
-            Ok(vec![self.map.volume.clone()])
-        }
-
-        fn end_wait(&self, _: &VolumeId) -> Result<()> {
-            self.done.borrow_mut().push("end");
-            Ok(())
-        }
-
-        fn try_again(&self, _: &VolumeId) -> Result<()> {
-            self.done.borrow_mut().push("again");
-            Ok(())
-        }
-
-        fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
-            unreachable!("it is open")
-        }
-    }
-
     fn map(has_disk: bool) -> OwnMap {
-        let path = DeviceNumber { major: 254, minor: 16 };
-        OwnMap {
-            volume: VolumeId::parse(ID).unwrap(),
-            kernel_name: "dm-0".to_owned(),
-            number: DeviceNumber { major: 253, minor: 0 },
-            opened: 1,
-            is_suspended: false,
-            has_second_table: false,
-            table: Some(TableLine { path, is_queueing: true }),
-            status: Some(StatusLine { path, is_active: true }),
-            has_disk,
-        }
+        OwnMap::of_a_test(has_disk, true, true)
     }
 
     /// Looks so often after a map that waits for so long already; answers what was done, and what is remembered.
@@ -272,7 +206,7 @@ mod tests {
         records.update(&id, |record| record.map_wait = wait).unwrap();
         let deadline = Deadline::after(Duration::from_secs(5));
         let cloud = &FakeCloud::default();
-        let maps = OneMap { map, done: RefCell::default() };
+        let maps = FakeMap::of(Some(map));
         let returned = ReturnedDisks {
             devices,
             maps: &maps,

@@ -126,85 +126,16 @@ impl OwnMaps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::disk::device::Device;
-    use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
-    use crate::model::shield::table_line::{StatusLine, TableLine};
-    use std::cell::RefCell;
+    use crate::driver::fakes::FakeMap;
     use std::time::Duration;
-
-    /// One map, and what is done to it.
-    struct OneMap {
-        map: RefCell<Option<OwnMap>>,
-        done: RefCell<Vec<&'static str>>,
-    }
-
-    impl Maps for OneMap {
-        fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
-            unreachable!("it is here")
-        }
-
-        fn switch(&self, _: &VolumeId, _: &Device) -> Result<()> {
-            unreachable!("no disk comes")
-        }
-
-        fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
-            unreachable!("no disk comes")
-        }
-
-        fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
-            unreachable!("no disk comes")
-        }
-
-        fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
-            unreachable!("no disk comes")
-        }
-
-        fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
-            Ok(self.map.borrow().clone())
-        }
-
-        fn volumes(&self) -> Result<Vec<VolumeId>> {
-            Ok(self.map.borrow().iter().map(|map| map.volume.clone()).collect())
-        }
-
-        fn end_wait(&self, _: &VolumeId) -> Result<()> {
-            self.done.borrow_mut().push("end");
-            Ok(())
-        }
-
-        fn try_again(&self, _: &VolumeId) -> Result<()> {
-            self.done.borrow_mut().push("again");
-            Ok(())
-        }
-
-        fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
-            let opened = self.map.borrow().as_ref().map_or(0, |map| map.opened);
-            if opened > 0 {
-                return Err(Error::new(Kind::Busy, "it is open"));
-            }
-            self.done.borrow_mut().push("remove");
-            Ok(self.map.take().is_some())
-        }
-    }
 
     fn id() -> VolumeId {
         VolumeId::parse("v-1").unwrap()
     }
 
-    /// A map that is open so often; whether its disk is there, takes requests, and what finds none waits.
+    /// A map that is open so often.
     fn map(opened: u32, has_disk: bool, is_active: bool, is_queueing: bool) -> OwnMap {
-        let path = DeviceNumber { major: 254, minor: 16 };
-        OwnMap {
-            volume: id(),
-            kernel_name: "dm-0".to_owned(),
-            number: DeviceNumber { major: 253, minor: 0 },
-            opened,
-            is_suspended: false,
-            has_second_table: false,
-            table: Some(TableLine { path, is_queueing }),
-            status: Some(StatusLine { path, is_active }),
-            has_disk,
-        }
+        OwnMap { opened, ..OwnMap::of_a_test(has_disk, is_active, is_queueing) }
     }
 
     /// What is done to a map.
@@ -212,7 +143,7 @@ mod tests {
         map: Option<OwnMap>,
         what: impl FnOnce(&OwnMaps<'_>) -> T,
     ) -> (T, Vec<&'static str>) {
-        let maps = OneMap { map: RefCell::new(map), done: RefCell::default() };
+        let maps = FakeMap::of(map);
         let deadline = Deadline::after(Duration::from_secs(1));
         let answer = what(&OwnMaps { maps: &maps, deadline });
         (answer, maps.done.into_inner())

@@ -1,5 +1,6 @@
 //! Reads what an ext4 wrote last, from a disk past all caches, and from the kernel's memory without a wait.
 
+use crate::host::aligned_memory::{ALIGNMENT, AlignedMemory};
 use crate::host::clock::Deadline;
 use crate::host::{confinement, device_nodes, files, kernel, worker};
 use crate::model::disk::device::Device;
@@ -12,9 +13,6 @@ use crate::model::error::{Error, Kind, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-/// A disk is read past all caches in multiples of this, into memory that begins at one.
-const ALIGNED: usize = 4096;
 
 /// How much of a journal is read at once.
 const AT_ONCE: u32 = 1 << 20;
@@ -30,12 +28,10 @@ struct Direct<'a> {
 
 impl Direct<'_> {
     fn read(&self, (at, length): Stretch) -> Result<Vec<u8>> {
-        let begin = at - at % ALIGNED as u64;
+        let begin = at - at % ALIGNMENT as u64;
         let before = usize::try_from(at - begin).unwrap_or(0);
-        let whole = (before + length).next_multiple_of(ALIGNED);
-        let mut memory = vec![0; whole + ALIGNED];
-        let skipped = memory.as_ptr().align_offset(ALIGNED);
-        let aligned = &mut memory[skipped..skipped + whole];
+        let mut memory = AlignedMemory::default();
+        let aligned = memory.bytes((before + length).next_multiple_of(ALIGNMENT));
         self.file.read_exact_at(aligned, begin).map_err(|error| {
             Error::io(format!("{} is unreadable at offset {begin}", self.disk.kernel_name), &error)
         })?;
@@ -119,7 +115,7 @@ pub(super) fn on_disk(disk: &Device, deadline: Deadline) -> Result<DiskSight> {
 const BEYOND: &str = "its journal is not where it should be";
 
 fn length_of(block_size: u64) -> usize {
-    usize::try_from(block_size).unwrap_or(ALIGNED)
+    usize::try_from(block_size).unwrap_or(ALIGNMENT)
 }
 
 /// Bytes of a disk are judged where nothing else can be done.

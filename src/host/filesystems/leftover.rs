@@ -3,7 +3,8 @@
 use super::blank::at_random;
 use super::make;
 use super::place_reader::PlaceReader;
-use super::samples::sample;
+use super::samples::{sample, unread};
+use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::{NewFileSystem, device_nodes, files};
 use crate::model::disk::contents::blank::{self, Extent};
@@ -62,6 +63,7 @@ pub(super) fn stranger(
         }
         Ok(None)
     };
+    failpoints::effect("filesystems.read").map_err(unread)?;
     for batch in places.chunks(PlaceReader::at_once(&places)) {
         if deadline.over() {
             return Err(Error::new(

@@ -1,6 +1,7 @@
 //! Reads one place of a disk after the other, into the same memory.
 
 use super::samples::sample;
+use crate::host::aligned_memory::AlignedMemory;
 use crate::host::device_nodes;
 use crate::model::disk::contents::blank::Extent;
 use crate::model::disk::device::Device;
@@ -20,16 +21,13 @@ const LONG_AT_ONCE: usize = 16;
 /// taken out again at more than the cost of the read.
 const LONG: u64 = 64 << 10;
 
-/// What such a read's memory and offset must be a multiple of.
-const ALIGNMENT: usize = 4096;
-
 /// A disk that is read at many places.
 pub(super) struct PlaceReader<'a> {
     pub(super) disk: &'a File,
     device: &'a Device,
     /// The same disk, past the page cache; nothing where it cannot be opened so.
     past_cache: Option<File>,
-    room: Vec<u8>,
+    memory: AlignedMemory,
 }
 
 impl<'a> PlaceReader<'a> {
@@ -37,7 +35,7 @@ impl<'a> PlaceReader<'a> {
     pub(super) fn of(disk: &'a File, device: &'a Device, places: &[Extent]) -> Self {
         let has_long = places.iter().any(is_long);
         let past_cache = has_long.then(|| device_nodes::open_past_cache(device).ok()).flatten();
-        Self { disk, device, past_cache, room: Vec::new() }
+        Self { disk, device, past_cache, memory: AlignedMemory::default() }
     }
 
     /// How many of these places are read before the time is looked at.
@@ -56,16 +54,11 @@ impl<'a> PlaceReader<'a> {
     /// What stands at a place.
     pub(super) fn read(&mut self, place: Extent) -> Result<&[u8]> {
         let (offset, length) = place;
-        let length = usize::try_from(length).unwrap_or(0);
-        if self.room.len() < length + ALIGNMENT {
-            self.room = vec![0; length + ALIGNMENT];
-        }
-        let begin = self.room.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        let room = &mut self.room[begin..begin + length];
+        let room = self.memory.bytes(usize::try_from(length).unwrap_or(0));
         let from = self.past_cache.as_ref().filter(|_| is_long(&place)).unwrap_or(self.disk);
         if from.read_exact_at(room, offset).is_err() {
             // Once more, for where exactly it fails.
-            room.copy_from_slice(&sample(self.disk, self.device, offset, length as u64)?.bytes);
+            room.copy_from_slice(&sample(self.disk, self.device, offset, length)?.bytes);
         }
         Ok(room)
     }

@@ -95,13 +95,12 @@ impl MapState {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn map(is_queueing: bool, is_active: bool, has_disk: bool) -> OwnMap {
+impl OwnMap {
+    /// The map of volume `v-1`, open once: whether its disk is there, takes requests, and what finds none waits.
+    pub(crate) fn of_a_test(has_disk: bool, is_active: bool, is_queueing: bool) -> Self {
         let path = DeviceNumber { major: 254, minor: 16 };
-        OwnMap {
-            volume: VolumeId::parse("v-1").unwrap(),
+        Self {
+            volume: VolumeId::parse("v-1").expect("an id"),
             kernel_name: "dm-0".to_owned(),
             number: DeviceNumber { major: 253, minor: 0 },
             opened: 1,
@@ -111,6 +110,15 @@ mod tests {
             status: Some(StatusLine { path, is_active }),
             has_disk,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(is_queueing: bool, is_active: bool, has_disk: bool) -> OwnMap {
+        OwnMap::of_a_test(has_disk, is_active, is_queueing)
     }
 
     #[test]

@@ -79,7 +79,7 @@ const GROWN: &str = "the file system has the new size";
 
 const GOES_ON: &str = "the database goes on";
 
-const WAIT_IS_OVER: &str = "the database's wait is over";
+pub(super) const WAIT_IS_OVER: &str = "the database's wait is over";
 
 /// Attached, under a map, mounted by kubelet's calls; a database runs on it.
 fn covered(scene: &mut Scene<'_>, with_map: bool) -> Outcome<(Volume, String)> {

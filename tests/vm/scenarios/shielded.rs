@@ -1,6 +1,7 @@
 //! `shield.mode` is on: the driver mounts through a map of its own, and puts the disk under it that comes back, if
 //! nothing else wrote to it meanwhile.
 
+use super::shield::WAIT_IS_OVER;
 use super::usual::{is_itself, sign};
 use super::{Kernels, POD, Scenario, Setting};
 use crate::host::machine::NODE;
@@ -58,8 +59,6 @@ pub(super) const INCIDENT: Scenario = Scenario {
 };
 
 const WAITS_STILL: &str = "the map waits still";
-
-const WAIT_IS_OVER: &str = "the database's wait is over";
 
 const ON: &str = "shield.mode = \"on\"";
 
