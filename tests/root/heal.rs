@@ -9,13 +9,14 @@ use crate::scene::{Scene, scene};
 use crate::support::disks::table_of;
 use crate::support::pods::{Container, Naming, Order, Plan, Report};
 use crate::support::tracer::{self, CAN_FORBID, Fate};
-use crate::support::{Node, loop_devices_below, output_of, with_files};
+use crate::support::{DISK, Node, loop_devices_below, output_of, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
 use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::MsFlags;
+use std::process::Command;
 use std::time::Duration;
 
 /// The disk goes without a warning, and every write fails from then on.
@@ -158,6 +159,32 @@ fn a_container_that_no_record_knows_is_healed_when_a_person_names_the_volume() {
     container.die();
     node.must(volume.detach());
     nothing_is_left(&node, &[&volume]);
+}
+
+/// A person in a container without the machine's processes, for instance: who else has the volume cannot be told there.
+#[test]
+fn a_person_who_cannot_see_others_heals_the_machines_own_mounts() {
+    needs!(pods);
+    let Scene { node, volume, pod, mut container } =
+        scene().configured("[heal]\nmode = \"off\"").start();
+    pull(&volume, &mut container);
+    node.must(volume.attach());
+    still_fails(&mut container);
+    node.configure("");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(DISK).args(["heal", &volume.id]);
+    let output = output_of(command.env("INCLOUD_DISK_CONFIG", node.config_path()));
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(text.contains("cannot be told from here"), "{text}");
+    let number = number_of(&volume.letter());
+    for place in [volume.global(), volume.pod(pod.uid())] {
+        assert_eq!(only_mount_at(&place).number, number, "{text}");
+    }
+    still_fails(&mut container);
+    node.verb(&["heal", &volume.id]).unwrap();
+    goes_on(&mut container, 5);
+    volume.ends_with(&pod, container);
+    volume.must_be_sound();
 }
 
 /// What was mounted is known although kubelet, with the guard off, has unmounted it.

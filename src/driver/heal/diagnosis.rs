@@ -21,7 +21,7 @@ pub(in crate::driver) enum HealOccasion<'a> {
     Call(&'a Device),
     /// The timer, or a disk that came.
     Sweep,
-    /// A person names it: also what nothing here knows of any more is looked for.
+    /// A person names it.
     Person,
 }
 
@@ -53,7 +53,8 @@ pub(in crate::driver) struct Diagnosis<'a> {
 impl Diagnosis<'_> {
     /// Which mounts stand on a dead disk of the volume; nothing if none does. An error if a mount of the
     /// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
-    /// Where others cannot be seen the machine's own mounts are told all the same.
+    /// Where others cannot be seen the machine's own mounts are told all the same. For a person also what nothing
+    /// here knows of is looked for, where there is nothing else to do: so that holds up no heal.
     pub(in crate::driver) fn examine(
         &self,
         id: &VolumeId,
@@ -64,14 +65,27 @@ impl Diagnosis<'_> {
             HealOccasion::Call(disk) => Some(disk.clone()),
             HealOccasion::Sweep | HealOccasion::Person => self.disks.find_disk(id)?,
         };
+        let found = self.examine_with(id, disk.as_ref(), &[], shares)?;
+        if found.is_some() || !matches!(occasion, HealOccasion::Person) {
+            return Ok(found);
+        }
+        match self.numbers.labelled_elsewhere(id)?.as_slice() {
+            [] => Ok(None),
+            labelled => self.examine_with(id, disk.as_ref(), labelled, shares),
+        }
+    }
+
+    fn examine_with(
+        &self,
+        id: &VolumeId,
+        disk: Option<&Device>,
+        labelled: &[DeviceNumber],
+        shares: TimeShares,
+    ) -> Result<Option<StaleMounts>> {
         let table = self.mounts.table()?;
-        let here = disk.as_ref().map_or(Here::Nothing, |disk| Here::One(disk.number));
-        let labelled = match occasion {
-            HealOccasion::Person => self.numbers.labelled_elsewhere(id)?,
-            HealOccasion::Call(_) | HealOccasion::Sweep => Vec::new(),
-        };
+        let here = disk.map_or(Here::Nothing, |disk| Here::One(disk.number));
         let is_unwell = |one: &MountVerdict| *one != MountVerdict::Healthy;
-        let all = self.numbers.verdicts(id, (&table, &labelled), here, is_unwell)?;
+        let all = self.numbers.verdicts(id, (&table, labelled), here, is_unwell)?;
         if all.is_empty() {
             return Ok(None);
         }
@@ -98,7 +112,7 @@ impl Diagnosis<'_> {
                 continue;
             }
             if !verdict.is_dead() {
-                return Err(not_replaced(id, number, &verdict, disk.as_ref()));
+                return Err(not_replaced(id, number, &verdict, disk));
             }
             dead.push(number);
         }
@@ -116,6 +130,7 @@ impl Diagnosis<'_> {
             };
         }
         let is_all_known = untold.is_none();
+        let disk = disk.cloned();
         Ok(Some(StaleMounts { disk, dead, own, elsewhere, untold, is_all_known }))
     }
 }
