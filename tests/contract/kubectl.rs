@@ -2,6 +2,8 @@
 //! and no node left out. Two real nodes are asked by the scenario `eyes` of `test kubernetes`.
 
 use crate::support::{output_of, start, write_program};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -380,17 +382,18 @@ fn nothing_is_left_of_one_that_is_ended() {
     let nodes: Vec<_> = (0..20).map(|nth| format!("n{nth}")).collect();
     let nodes: Vec<_> = nodes.iter().map(|node| (node.as_str(), "hangs")).collect();
     for shell in shells() {
-        for (signal, is_to_group, status) in
-            [("INT", true, 130), ("TERM", false, 143), ("HUP", true, 129)]
-        {
+        for (signal, is_to_group, status) in [
+            (Signal::SIGINT, true, 130),
+            (Signal::SIGTERM, false, 143),
+            (Signal::SIGHUP, true, 129),
+        ] {
             let cluster = Cluster::of(&nodes);
             let mut plugin = cluster.begins(&shell, &["status"]);
             let waits =
                 || cluster.processes().iter().filter(|words| *words == "sleep\x0060\x00").count();
             until(|| waits() == 16, || format!("{shell:?}: {:?}", cluster.processes()));
-            let whom = format!("{}{}", if is_to_group { "-" } else { "" }, plugin.id());
-            let kill = Command::new("kill").args(["-s", signal, "--", &whom]).status().unwrap();
-            assert!(kill.success());
+            let pid = i32::try_from(plugin.id()).unwrap();
+            kill(Pid::from_raw(if is_to_group { -pid } else { pid }), signal).unwrap();
             let ended = plugin.wait().unwrap();
             assert_eq!(ended.code(), Some(status), "{shell:?} {signal}");
             cluster.is_left_clean(&format!("{shell:?} {signal}"));

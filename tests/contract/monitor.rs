@@ -3,6 +3,8 @@
 
 use crate::scene::has_seams;
 use crate::support::{Node, output_of, skip, start};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
@@ -46,7 +48,7 @@ fn with_its_worker_killed(node: &Node, words: &[&str]) -> Output {
     let id = asked.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
     let worker = children.split_whitespace().next().unwrap();
-    assert!(Command::new("kill").args(["-KILL", worker]).status().unwrap().success());
+    kill(Pid::from_raw(worker.parse().unwrap()), Signal::SIGKILL).unwrap();
     fs::remove_file(held).unwrap();
     asked.wait_with_output().unwrap()
 }

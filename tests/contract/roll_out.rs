@@ -3,6 +3,8 @@
 //! `test kubernetes`.
 
 use crate::support::{output_of, start, write_program};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -265,8 +267,7 @@ fn where_it_is_ended_nothing_goes_on() {
         assert!(begin.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(5));
     }
-    let ended = Command::new("kill").arg(plugin.id().to_string()).status().unwrap();
-    assert!(ended.success());
+    kill(Pid::from_raw(i32::try_from(plugin.id()).unwrap()), Signal::SIGTERM).unwrap();
     assert_eq!(plugin.wait().unwrap().code(), Some(143));
     assert_eq!(fleet.did(), ["label n1"]);
     assert_eq!(fs::read_dir(fleet.at("scratch")).unwrap().count(), 0);
