@@ -23,9 +23,11 @@ const ON_EXT4: &[Setting] = &[("ext4", Bus::VirtioBlk, Kernels::All)];
 pub(super) const PAUSES: Scenario = Scenario {
     name: "shield-pauses",
     about: "with the shield a disk goes and comes at the cloud's console: a database sees a pause",
-    // A SCSI disk goes amid its requests: once in a while a transaction is on it whose end the kernel waits for,
-    // and then it is not taken.
-    settings: &[("ext4", Bus::VirtioBlk, Kernels::All), ("ext4", Bus::Nvme, Kernels::One)],
+    settings: &[
+        ("ext4", Bus::VirtioBlk, Kernels::All),
+        ("ext4", Bus::VirtioScsi, Kernels::All),
+        ("ext4", Bus::Nvme, Kernels::One),
+    ],
     control: NO_WRITE_FAILS,
     controls: Kernels::One,
     play: pauses,
