@@ -127,7 +127,8 @@ const RELEASE: &str = "\
 Examples:
   disk release pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
   disk release 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5
-  disk release --end-users 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --dry-run";
+  disk release --end-users 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --dry-run
+  disk release --waits";
 
 const HEAL: &str = "\
 The exit status:
@@ -176,10 +177,15 @@ pub enum Verb {
     #[command(after_help = RELEASE)]
     Release {
         /// The volume: an id, a name, a pod or a device, or how an id or name begins
-        volume: TypedVolume,
+        #[arg(required_unless_present = "waits")]
+        volume: Option<TypedVolume>,
         /// Unmount nothing: end processes of ordinary users, outside of pods, that use it
         #[arg(long)]
         end_users: bool,
+        /// Unmount nothing: on the whole machine reads and writes that find no disk fail from now on, and those
+        /// that wait do (shield.mode); the shutdown of the machine calls this
+        #[arg(long, conflicts_with_all = ["volume", "end_users"])]
+        waits: bool,
         /// Only say what would break
         #[arg(long)]
         dry_run: bool,

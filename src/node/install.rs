@@ -9,7 +9,7 @@ use super::site::{OwnProgram, Plugins, Site};
 use super::switch::{self, ForeignShape, NewDriver};
 use super::{
     durable, kept_drivers, maker, pages, plugin_folder, predecessor, readiness, record, trial,
-    trigger,
+    trigger, users,
 };
 use std::path::PathBuf;
 
@@ -28,6 +28,7 @@ pub fn run(site: &Site, own: OwnProgram, brought: &BroughtFiles) -> NodeResult {
         plugin_folder::to_install(site)?
     };
     let mut new = new_driver(site, own)?;
+    must_know_maps(&new)?;
     let _change = switch::begin(site, &plugins)?;
     // Only now: another install may have written one meanwhile.
     let plan = configuring::plan(site, brought)?;
@@ -77,6 +78,7 @@ pub fn roll_back(site: &Site) -> NodeResult {
             kept_drivers::forget_the_one_in_place(site, &plugins)?;
         }
         let mut new = former_driver(site, &plugins, to)?;
+        must_know_maps(&new)?;
         switch::put(site, &plugins, &mut new, |_, _| Ok(()), || Ok(()))?;
     }
     let is_foreign = maker::of(site, &plugins)? == DriverMaker::Foreign;
@@ -85,6 +87,24 @@ pub fn roll_back(site: &Site) -> NodeResult {
         readiness::tell_verdict(site, &plugins);
     }
     Ok(())
+}
+
+/// Refuses a driver that knows no maps while volumes are mounted through them.
+fn must_know_maps(new: &NewDriver) -> NodeResult {
+    // The program that runs knows them.
+    let Some(path) = &new.path else { return Ok(()) };
+    let covered = users::with_maps()?;
+    if covered.is_empty() || trial::knows_maps(path) {
+        return Ok(());
+    }
+    let volumes: Vec<_> = covered.iter().map(|id| format!("the map of volume {id}")).collect();
+    let why = format!(
+        "refused, nothing was changed: {} knows no volumes that are mounted through maps of device mapper \
+         (shield.mode), and would mount their disks beside the maps; move the pods that use these to another node \
+         first (kubectl drain):",
+        new.name
+    );
+    Err(Stop::with_lines(&why, &volumes))
 }
 
 fn nothing_there(site: &Site, plugins: &Plugins) -> Stop {

@@ -60,6 +60,14 @@ pub fn has_heal(driver: &Path) -> bool {
     first_bytes(driver).starts_with(MAGIC) && help()
 }
 
+/// Whether it knows volumes that are mounted through maps of device mapper: one that does not would take their
+/// mounts for another disk's, and mount the disk beside its map.
+#[must_use]
+pub fn knows_maps(driver: &Path) -> bool {
+    let help = || ask(driver, &["release", "--help"]).is_ok_and(|help| help.text.contains("--waits"));
+    first_bytes(driver).starts_with(MAGIC) && help()
+}
+
 /// Refuses what is no driver. The predecessor of this one (`is_before`) may be a script, or answer in
 /// other words.
 pub fn must_be_driver(file: &Path, is_before: bool) -> NodeResult {

@@ -1,6 +1,6 @@
 //! A disk that comes back is healed without a call: udev tells systemd, which starts the driver for
-//! that disk; beneath it a timer. Nothing stays in memory. The timer is enabled by its link, as
-//! `systemctl enable` does, so that images get it too.
+//! that disk; beneath it a timer. When the machine shuts down, a unit ends what waits for a disk. Nothing stays in
+//! memory. Timer and unit are enabled by their links, as `systemctl enable` does, so that images get them too.
 
 use super::console::NodeResult;
 use super::durable;
@@ -14,17 +14,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Units and a rule, as this driver wants them.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("incloud-disk-heal.service", include_str!("../../examples/systemd/incloud-disk-heal.service")),
     (
         "incloud-disk-heal@.service",
         include_str!("../../examples/systemd/incloud-disk-heal@.service"),
     ),
     ("incloud-disk-heal.timer", include_str!("../../examples/systemd/incloud-disk-heal.timer")),
+    (SHUTDOWN, include_str!("../../examples/systemd/incloud-disk-shutdown.service")),
     ("90-incloud-disk.rules", include_str!("../../examples/systemd/90-incloud-disk.rules")),
 ];
 
 const TIMER: &str = "incloud-disk-heal.timer";
+const SHUTDOWN: &str = "incloud-disk-shutdown.service";
+
+/// What is enabled, and which target wants it.
+const ENABLED: [(&str, &str); 2] =
+    [(TIMER, "timers.target.wants"), (SHUTDOWN, "multi-user.target.wants")];
 
 /// How long systemd and udev may take.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -40,10 +46,11 @@ fn place_of(site: &Site, name: &str) -> PathBuf {
     site.at(if is_rule { "/etc/udev/rules.d" } else { "/etc/systemd/system" }).join(name)
 }
 
-/// The link by which the timer is enabled.
+/// What is enabled, and the link by which it is.
 #[must_use]
-pub fn timer_link(site: &Site) -> PathBuf {
-    site.at("/etc/systemd/system/timers.target.wants").join(TIMER)
+pub fn links(site: &Site) -> Vec<(&'static str, PathBuf)> {
+    let units = site.at("/etc/systemd/system");
+    ENABLED.iter().map(|(unit, target)| (*unit, units.join(target).join(unit))).collect()
 }
 
 /// A program of the system: where the person's shell would find it, or in the usual folders.
@@ -93,23 +100,37 @@ pub fn change(site: &Site, plugins: &Plugins) -> NodeResult {
         ));
         return remove(site);
     };
-    if write_files(site, path)? {
+    // One that knows no maps has no waits to end.
+    let ends_waits = site.options.dry_run || trial::knows_maps(&driver);
+    if write_files(site, path, ends_waits)? {
         site.step("triggered");
         tell_systemd(site);
     } else {
         site.step("triggered");
     }
-    if systemd_runs(site) && site.announces("starting the timer") {
-        call("systemctl", &["start", TIMER])?;
+    if !systemd_runs(site) {
+        return Ok(());
+    }
+    for (unit, link) in links(site) {
+        if (link.is_symlink() || site.options.dry_run)
+            && site.announces(&format!("starting {unit}"))
+        {
+            call("systemctl", &["start", unit])?;
+        }
     }
     Ok(())
 }
 
 /// Whether anything was another way before.
-fn write_files(site: &Site, driver: &str) -> NodeResult<bool> {
+fn write_files(site: &Site, driver: &str, ends_waits: bool) -> NodeResult<bool> {
     let mut is_changed = false;
+    let is_wanted = |name: &str| ends_waits || name != SHUTDOWN;
     for (name, text) in FILES {
         let place = place_of(site, name);
+        if !is_wanted(name) {
+            is_changed |= is_taken_away(site, &place)?;
+            continue;
+        }
         let beside = durable::folder_of(&place).join(format!(".{name}.new"));
         let text = for_driver(text, driver);
         if !site.options.dry_run {
@@ -124,25 +145,42 @@ fn write_files(site: &Site, driver: &str) -> NodeResult<bool> {
             durable::replace(&place, &beside, text.as_bytes(), 0o644)?;
         }
     }
-    let link = timer_link(site);
-    if !link.is_symlink() {
-        is_changed = true;
-        if site.announces(&format!("enabling the timer: {}", link.display())) {
-            durable::make_folder(durable::folder_of(&link), 0o755)?;
-            std::os::unix::fs::symlink(format!("../{TIMER}"), &link)
-                .map_err(|error| Error::io(format!("link {}", link.display()), &error))?;
+    for (unit, link) in links(site) {
+        if !is_wanted(unit) {
+            is_changed |= is_taken_away(site, &link)?;
+        } else if !link.is_symlink() {
+            is_changed = true;
+            if site.announces(&format!("enabling {unit}: {}", link.display())) {
+                durable::make_folder(durable::folder_of(&link), 0o755)?;
+                std::os::unix::fs::symlink(format!("../{unit}"), &link)
+                    .map_err(|error| Error::io(format!("link {}", link.display()), &error))?;
+            }
         }
     }
     Ok(is_changed)
 }
 
+/// Whether there was something to remove.
+fn is_taken_away(site: &Site, path: &Path) -> Result<bool> {
+    let is_there = durable::is_there(path);
+    if is_there && site.announces(&format!("removing {}", path.display())) {
+        files::remove_if_there(path)?;
+    }
+    Ok(is_there)
+}
+
 /// In a unit's command a percent sign is doubled.
 fn for_driver(text: &str, driver: &str) -> String {
-    const START: &str = "ExecStart=\"";
+    const BEGINNINGS: [&str; 2] = ["ExecStart=\"", "ExecStop=\""];
     let path = driver.replace('%', "%%");
-    let line = |line: &str| match line.strip_prefix(START).and_then(|rest| rest.split_once('"')) {
-        Some((_, words)) => format!("{START}{path}\"{words}\n"),
-        None => format!("{line}\n"),
+    let words_of = |line: &str, beginning: &str| {
+        Some(line.strip_prefix(beginning)?.split_once('"')?.1.to_owned())
+    };
+    let line = |line: &str| {
+        let mut changed = BEGINNINGS.iter().filter_map(|beginning| {
+            Some(format!("{beginning}{path}\"{}\n", words_of(line, beginning)?))
+        });
+        changed.next().unwrap_or_else(|| format!("{line}\n"))
     };
     text.lines().map(line).collect()
 }
@@ -167,17 +205,23 @@ fn tell_systemd(site: &Site) {
 
 /// Takes units, rule and link away.
 pub fn remove(site: &Site) -> NodeResult {
-    let link = timer_link(site);
+    let links = links(site);
     let places = places(site);
-    if !link.is_symlink() && !places.iter().any(|(_, place)| place.exists()) {
+    let is_any = links.iter().any(|(_, link)| link.is_symlink())
+        || places.iter().any(|(_, place)| place.exists());
+    if !is_any {
         return Ok(());
     }
     if systemd_runs(site) && site.announces("stopping the timer") {
-        // One that does not run, or is not known any more, is stopped.
-        let _ = call("systemctl", &["stop", TIMER]);
+        for (unit, _) in &links {
+            // One that does not run, or is not known any more, is stopped.
+            let _ = call("systemctl", &["stop", unit]);
+        }
     }
     if site.announces("removing what tells the driver of disks") {
-        files::remove_if_there(&link)?;
+        for (_, link) in &links {
+            files::remove_if_there(link)?;
+        }
         for (_, place) in &places {
             files::remove_if_there(place)?;
         }
@@ -199,6 +243,8 @@ mod tests {
         assert_eq!(text.lines().count(), FILES[1].1.lines().count());
         assert_eq!(changed.len(), 1, "{changed:?}");
         assert_eq!(changed[0].0, "ExecStart=\"/a 100%% & c|d/disk\" heal --device /dev/%i");
-        assert_eq!(for_driver(FILES[3].1, "/x"), FILES[3].1);
+        let stopped = for_driver(FILES[3].1, "/x");
+        assert!(stopped.contains("\nExecStop=\"/x\" release --waits\n"), "{stopped}");
+        assert_eq!(for_driver(FILES[4].1, "/x"), FILES[4].1);
     }
 }

@@ -119,9 +119,10 @@ fn of_trigger(site: &Site, record: &record::InstallRecord) -> Vec<String> {
             Err(why) => drift.push(format!("{shown} cannot be compared: {why}")),
         }
     }
-    let link = trigger::timer_link(site);
-    if record.has_trigger() && !link.is_symlink() {
-        drift.push(format!("the timer is not enabled: {} is gone", link.display()));
+    for (unit, link) in trigger::links(site) {
+        if record.checksum_of(unit).is_some() && !link.is_symlink() {
+            drift.push(format!("{unit} is not enabled: {} is gone", link.display()));
+        }
     }
     drift
 }

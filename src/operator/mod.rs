@@ -23,6 +23,7 @@ mod switched;
 mod terminal;
 pub mod timeline;
 mod views;
+mod waits;
 
 use self::acting::recorded;
 use crate::app;
@@ -112,7 +113,9 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
                 release::detach(driver, id, node.as_ref(), dry_run)
             })?
         }
-        Verb::Release { volume, end_users, dry_run } => {
+        // clap wants one, or --waits.
+        Verb::Release { volume: None, dry_run, .. } => waits::end_all(dry_run)?,
+        Verb::Release { volume: Some(volume), end_users, dry_run, .. } => {
             recorded(("release", dry_run), &volume, |driver, id| {
                 if end_users {
                     return release::end_users(driver, id, dry_run);

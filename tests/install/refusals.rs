@@ -1,7 +1,7 @@
 //! What is no driver is refused before anything is changed.
 
-use crate::machine::{Machine, fails, is_same, names_in};
-use crate::support::output_of;
+use crate::machine::{Machine, fails, is_same, must, names_in};
+use crate::support::{output_of, write_program};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -155,4 +155,56 @@ fn without_any_driver_it_is_said_which_were_tried() {
     assert!(said.contains("no driver is here"), "{said}");
     let said = crate::machine::must(&mut machine.command(["uninstall"]));
     assert!(said.contains("nothing is installed here"), "{said}");
+}
+
+/// A driver like this one, of before volumes could be mounted through maps.
+fn driver_without_maps(machine: &Machine) -> PathBuf {
+    let path = machine.make_driver("older");
+    let mut bytes = fs::read(&path).unwrap();
+    let word = b"waits";
+    let mut at = 0;
+    while let Some(found) = bytes[at..].windows(word.len()).position(|bytes| bytes == word) {
+        at += found + word.len();
+        bytes[at - 1] = b'z';
+    }
+    write_program(&path, bytes);
+    path
+}
+
+#[test]
+fn a_driver_that_knows_no_maps_is_refused_while_there_are_some() {
+    let machine = Machine::new();
+    let (older, new) = (driver_without_maps(&machine), machine.make_driver("new"));
+    let sysfs = machine.base().join("sysfs");
+    let map = sysfs.join("block/dm-0");
+    fs::create_dir_all(map.join("slaves")).unwrap();
+    fs::create_dir(map.join("dm")).unwrap();
+    fs::write(map.join("dm/uuid"), "incloud_disk-v-1\n").unwrap();
+    let unit = machine.at("etc/systemd/system/incloud-disk-shutdown.service");
+    machine.installed(&older);
+    machine.installed(&new);
+    assert!(unit.exists());
+    for words in [&["rollback"][..], &["rollback", "--dry-run"], &["uninstall"]] {
+        let said = fails(machine.command(words).env("INCLOUD_DISK_SYSFS", &sysfs));
+        assert!(said.contains("the map of volume v-1"), "{words:?}: {said}");
+        assert!(is_same(&machine.driver(), &new), "{words:?}");
+    }
+    // install.sh runs the program that is brought; what is in its place can put there another one, too.
+    let mut command = Command::new(machine.driver());
+    command.args(["node", "install", "--plugin-dir"]).arg(machine.plugins());
+    command.arg("--binary").arg(&older).env("DESTDIR", machine.base().join("root"));
+    command.env("INSTALL_PROC", machine.proc()).env("INCLOUD_DISK_CONFIG", "/dev/null");
+    let said = fails(command.env("INCLOUD_DISK_SYSFS", &sysfs));
+    assert!(said.contains("knows no volumes that are mounted through maps"), "{said}");
+    assert!(is_same(&machine.driver(), &new) && unit.exists());
+    // One that knows them takes its place.
+    let newer = machine.make_driver("newer");
+    must(machine.put("install", &newer).env("INCLOUD_DISK_SYSFS", &sysfs));
+    // Without a map an older one does, and the unit goes with what it would call.
+    must(&mut machine.command(["rollback", "--to", "2"]));
+    assert!(is_same(&machine.driver(), &older) && !unit.exists());
+    must(&mut machine.command(["verify"]));
+    must(&mut machine.put("install", &newer));
+    assert!(is_same(&machine.driver(), &newer) && unit.exists());
+    must(&mut machine.command(["verify"]));
 }

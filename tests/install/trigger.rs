@@ -6,10 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const UNITS: [&str; 3] =
-    ["incloud-disk-heal.service", "incloud-disk-heal@.service", "incloud-disk-heal.timer"];
+const UNITS: [&str; 4] = [
+    "incloud-disk-heal.service",
+    "incloud-disk-heal@.service",
+    "incloud-disk-heal.timer",
+    "incloud-disk-shutdown.service",
+];
 const RULES: &str = "etc/udev/rules.d/90-incloud-disk.rules";
 const LINK: &str = "etc/systemd/system/timers.target.wants/incloud-disk-heal.timer";
+const SHUTDOWN_LINK: &str =
+    "etc/systemd/system/multi-user.target.wants/incloud-disk-shutdown.service";
 
 /// A way to change a machine behind the script's back.
 type Change = fn(&Machine);
@@ -85,11 +91,13 @@ fn a_path_that_systemd_cannot_run_is_told() {
 
 #[test]
 fn each_difference_is_named() {
-    let changes: [(Change, &str); 4] = [
+    let changes: [(Change, &str); 6] = [
         (|machine| fs::remove_file(unit(machine, UNITS[0])).unwrap(), "is gone"),
         (|machine| fs::remove_file(machine.at(RULES)).unwrap(), "is gone"),
         (|machine| fs::write(unit(machine, UNITS[2]), "[Timer]\n").unwrap(), "is another one"),
-        (|machine| fs::remove_file(machine.at(LINK)).unwrap(), "the timer is not enabled"),
+        (|machine| fs::remove_file(machine.at(LINK)).unwrap(), "timer is not enabled"),
+        (|machine| fs::remove_file(unit(machine, UNITS[3])).unwrap(), "is gone"),
+        (|machine| fs::remove_file(machine.at(SHUTDOWN_LINK)).unwrap(), "service is not enabled"),
     ];
     for (change, wanted) in changes {
         let machine = installed();
@@ -113,7 +121,10 @@ fn uninstall_leaves_nothing_of_it() {
         .filter(|name| name.contains("incloud"))
         .collect();
     assert_eq!(left, Vec::<String>::new());
-    assert!(!machine.at(RULES).exists() && fs::symlink_metadata(machine.at(LINK)).is_err());
+    assert!(!machine.at(RULES).exists());
+    for link in [LINK, SHUTDOWN_LINK] {
+        assert!(fs::symlink_metadata(machine.at(link)).is_err(), "{link}");
+    }
     assert!(unit(&machine, "other.service").exists(), "what is not ours stays");
 }
 
@@ -181,11 +192,13 @@ fn a_running_systemd_is_told() {
         "systemctl daemon-reload",
         "udevadm control --reload",
         "systemctl start incloud-disk-heal.timer",
+        "systemctl start incloud-disk-shutdown.service",
     ];
     assert_eq!(run(machine.put("install", &driver)), all);
     assert_eq!(run(machine.put("install", &driver)), all[2..], "nothing else has changed");
     let stop = "systemctl stop incloud-disk-heal.timer";
-    assert_eq!(run(machine.command(["uninstall"])), [stop, all[0], all[1]]);
+    let stop_other = "systemctl stop incloud-disk-shutdown.service";
+    assert_eq!(run(machine.command(["uninstall"])), [stop, stop_other, all[0], all[1]]);
 }
 
 /// With another root nothing of this machine is touched.
@@ -203,7 +216,7 @@ fn systemd_takes(test: &str, machine: &Machine) {
     let folder = machine.at("etc/systemd/system");
     // An instance, as udev starts it.
     fs::copy(folder.join(UNITS[1]), folder.join("incloud-disk-heal@vdb.service")).unwrap();
-    for name in ["incloud-disk-heal@vdb.service", UNITS[0], UNITS[2]] {
+    for name in ["incloud-disk-heal@vdb.service", UNITS[0], UNITS[2], UNITS[3]] {
         let mut command = Command::new("systemd-analyze");
         let Some(output) = tool(test, command.args(["verify", "--man=no"]).arg(folder.join(name)))
         else {
@@ -307,7 +320,9 @@ fn udev_says(test: &str, rules: &Path, disk: &Path) -> Option<String> {
         }
         assert!(output.status.success(), "{said}");
         let wants = said.lines().find(|line| line.starts_with("SYSTEMD_WANTS="));
-        texts += &format!("{action} {}\n", wants.unwrap_or_default());
+        let runs = said.contains("/bin/systemctl start --no-block incloud-disk-heal.service");
+        let runs = if runs { " all are looked at" } else { "" };
+        texts += &format!("{action} {}{runs}\n", wants.unwrap_or_default());
         let complaints: Vec<_> = said
             .lines()
             .filter(|line| line.contains("90-incloud-disk.rules") && !line.starts_with("Reading"))
@@ -326,7 +341,7 @@ fn udev_starts_the_service_for_a_disk_and_for_nothing_else() {
     let Some(said) = udev_says(test, &rules, &disk) else { return };
     let name = disk.file_name().unwrap().to_str().unwrap();
     let wants = format!("SYSTEMD_WANTS=incloud-disk-heal@{name}.service");
-    assert_eq!(said, format!("add {wants}\nchange {wants}\nremove \n"));
+    assert_eq!(said, format!("add {wants}\nchange {wants}\nremove  all are looked at\n"));
     let other = Path::new("/sys/block/loop0");
     if other.exists() {
         assert_eq!(udev_says(test, &rules, other).unwrap(), "add \nchange \nremove \n");

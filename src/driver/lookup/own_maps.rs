@@ -84,7 +84,7 @@ impl OwnMaps<'_> {
     /// nothing uses: in the way of the disk, and of no worth.
     pub(in crate::driver) fn tidy(&self, id: &VolumeId) {
         let Some(map) = self.seen(id) else { return };
-        if map.opened > 0 || map.state() == MapState::Works {
+        if map.opened > 0 || map.state().works() {
             return;
         }
         let (name, words) = (&map.kernel_name, map.state().words());

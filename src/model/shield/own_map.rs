@@ -35,6 +35,8 @@ pub struct OwnMap {
 pub enum MapState {
     /// It goes to the disk.
     Works,
+    /// The same, and once the disk is gone it fails: a person or the machine's shutdown has ended all waits.
+    WorksUnshielded,
     /// It waits: the disk is gone.
     WaitsForDisk,
     /// It waits: the disk is there, and a request to it failed.
@@ -60,7 +62,8 @@ impl OwnMap {
             _ if self.is_suspended => MapState::Suspended,
             (Some(table), Some(status)) if table.path == status.path => {
                 match (self.has_disk && status.is_active, table.is_queueing) {
-                    (true, _) => MapState::Works,
+                    (true, true) => MapState::Works,
+                    (true, false) => MapState::WorksUnshielded,
                     (false, false) => MapState::Fails,
                     (false, true) if self.has_disk => MapState::WaitsAtPath,
                     (false, true) => MapState::WaitsForDisk,
@@ -79,11 +82,18 @@ impl MapState {
         matches!(self, Self::WaitsForDisk | Self::WaitsAtPath | Self::Suspended | Self::Strange)
     }
 
+    /// Whether it goes to the disk.
+    #[must_use]
+    pub fn works(self) -> bool {
+        matches!(self, Self::Works | Self::WorksUnshielded)
+    }
+
     /// In words that go on from the map's name.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Self::Works => "works",
+            Self::WorksUnshielded => "works, and will not wait for its disk: that was ended",
             Self::WaitsForDisk => "waits for its disk, which is gone",
             Self::WaitsAtPath => "waits, for a request to its disk failed",
             Self::Fails => "fails every request, for its disk is gone",
@@ -123,10 +133,10 @@ mod tests {
 
     #[test]
     fn a_map_is_what_becomes_of_a_request() {
-        use MapState::{Fails, WaitsAtPath, WaitsForDisk, Works};
+        use MapState::{Fails, WaitsAtPath, WaitsForDisk, Works, WorksUnshielded};
         for (is_queueing, is_active, has_disk, state) in [
             (true, true, true, Works),
-            (false, true, true, Works),
+            (false, true, true, WorksUnshielded),
             // Device mapper learns of a loss by the first request.
             (true, true, false, WaitsForDisk),
             (true, false, false, WaitsForDisk),
