@@ -123,7 +123,14 @@ Examples:
   disk detach --force pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
   disk detach --force 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 node-b";
 
+const RELEASE_USAGE: &str = "\
+disk release [--end-users] [--dry-run] <VOLUME>
+       disk release --waits [--dry-run]";
+
 const RELEASE: &str = "\
+With --waits what waits for a disk that is gone fails (shield.mode), and so does what is asked of a
+disk that goes later on, until its volume is mounted again or its next disk is put under its map.
+
 Examples:
   disk release pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
   disk release 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5
@@ -174,7 +181,7 @@ pub enum Verb {
         dry_run: bool,
     },
     /// Unmount a volume everywhere on this machine although pods use it
-    #[command(after_help = RELEASE)]
+    #[command(after_help = RELEASE, override_usage = RELEASE_USAGE)]
     Release {
         /// The volume: an id, a name, a pod or a device, or how an id or name begins
         #[arg(required_unless_present = "waits")]
@@ -182,8 +189,7 @@ pub enum Verb {
         /// Unmount nothing: end processes of ordinary users, outside of pods, that use it
         #[arg(long)]
         end_users: bool,
-        /// Unmount nothing: on the whole machine reads and writes that find no disk fail from now on, and those
-        /// that wait do (shield.mode); the shutdown of the machine calls this
+        /// Unmount nothing: end all waits for disks on this machine, as its shutdown does
         #[arg(long, conflicts_with_all = ["volume", "end_users"])]
         waits: bool,
         /// Only say what would break

@@ -85,8 +85,8 @@ pub fn with_measured_driver<T>(
         }
         done
     });
-    let (refusals, heals) = (counts.refusals(), counts.heals());
-    (done, Sample { refusals, heals, gauges, ..Sample::default() })
+    let (refusals, heals, waits) = (counts.refusals(), counts.heals(), counts.waits());
+    (done, Sample { refusals, heals, waits, gauges, ..Sample::default() })
 }
 
 fn with_driver_that_counts<T>(

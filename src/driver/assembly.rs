@@ -282,6 +282,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         records,
         shield,
         deadline,
+        counts,
         disks: &disks,
         own_maps: &own_maps,
     };

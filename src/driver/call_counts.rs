@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 pub struct CallCounts {
     refusals: RefCell<Vec<&'static str>>,
     heals: RefCell<Vec<(String, u64)>>,
+    waits: RefCell<Vec<&'static str>>,
     healths: RefCell<Option<BTreeMap<String, u64>>>,
 }
 
@@ -24,6 +25,12 @@ impl CallCounts {
         self.heals.borrow().clone()
     }
 
+    /// How waits for a disk ended.
+    #[must_use]
+    pub fn waits(&self) -> Vec<String> {
+        self.waits.borrow().iter().map(|one| (*one).to_owned()).collect()
+    }
+
     /// How many volumes are how well; nothing if the call did not look.
     #[must_use]
     pub fn healths(&self) -> Option<BTreeMap<String, u64>> {
@@ -38,6 +45,11 @@ impl CallCounts {
     /// A tear-down was refused.
     pub(in crate::driver) fn refused(&self, operation: &'static str) {
         self.refusals.borrow_mut().push(operation);
+    }
+
+    /// A wait for a disk has ended: the disk is back under its map, or the patience was over.
+    pub(in crate::driver) fn wait_ended(&self, is_back: bool) {
+        self.waits.borrow_mut().push(if is_back { "returned" } else { "patience" });
     }
 
     /// A heal came to its end; `is_whole` is whether it left nothing.

@@ -1,6 +1,7 @@
 //! A map that waits: the disk that came back is put under it, if nothing else wrote to it meanwhile, and what
 //! waits goes on; or the patience is over, and it fails.
 
+use crate::driver::call_counts::CallCounts;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::host::clock::Deadline;
@@ -24,6 +25,7 @@ pub(in crate::driver) struct ReturnedDisks<'a> {
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) shield: &'a ShieldPolicy,
     pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) counts: &'a CallCounts,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
@@ -47,6 +49,7 @@ impl ReturnedDisks<'_> {
             Ok(true) => {
                 let waited = uptime().since(&wait.since).unwrap_or_default().as_secs();
                 tracing::warn!(volume = %id, map = map.kernel_name, waited, "the disk is back under its map: what waited goes on");
+                self.counts.wait_ended(true);
                 self.forget_wait(id);
                 return true;
             }
@@ -144,7 +147,10 @@ impl ReturnedDisks<'_> {
         let (name, waited) = (&map.kernel_name, waited.as_secs());
         tracing::warn!(volume = %id, map = name, waited, "the patience is over");
         match self.own_maps.end_wait(id) {
-            Ok(()) => self.forget_wait(id),
+            Ok(()) => {
+                self.counts.wait_ended(false);
+                self.forget_wait(id);
+            }
             Err(error) => {
                 tracing::warn!(volume = %id, map = name, %error, "the wait could not be ended");
             }
@@ -213,6 +219,7 @@ mod tests {
             records: &records,
             shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
             deadline,
+            counts: &CallCounts::default(),
             disks: &Disks {
                 cloud,
                 devices,

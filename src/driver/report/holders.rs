@@ -5,6 +5,7 @@ use crate::driver::lookup::lost_disks::users_of_lost;
 use crate::driver::ownership::{Ownership, words};
 use crate::driver::report::facts::refusals_of;
 use crate::host::clock;
+use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::DeviceNumber;
@@ -13,7 +14,7 @@ use crate::model::ids::VolumeName;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, Process, Tie};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
-use crate::model::report::metrics::{Absence, Gauges, LetGone, Refused};
+use crate::model::report::metrics::{Absence, Gauges, LetGone, Refused, WaitingMap};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All users of a volume.
@@ -111,6 +112,7 @@ impl Usage<'_> {
                     since: one.at / 1000,
                 });
             }
+            gauges.waiting.extend(waiting(record, before));
             let of_this_boot = record.former.iter().filter(|former| former.boot == gauges.boot);
             for former in of_this_boot {
                 if is_same_boot && before.left.contains(&former.number.to_string()) {
@@ -165,6 +167,22 @@ impl Usage<'_> {
             }
         }
     }
+}
+
+/// Whether the volume's map waits for its disk.
+fn waiting(record: &VolumeRecord, before: &Gauges) -> Option<WaitingMap> {
+    let wait = record.map_wait.as_ref()?;
+    let now = uptime();
+    let paused = now.since(&wait.since)?;
+    let volume = record.volume.to_string();
+    let known = before.waiting.iter().find(|one| one.volume == volume);
+    let known = known.filter(|_| before.boot == now.boot);
+    Some(WaitingMap {
+        volume,
+        name: record.name.as_ref().map(ToString::to_string).unwrap_or_default(),
+        is_refused: wait.not_switched.is_some(),
+        since: known.map_or_else(|| clock::seconds().saturating_sub(paused.as_secs()), |one| one.since),
+    })
 }
 
 /// Who lives where the volume is mounted, in other namespaces than the machine's.

@@ -14,6 +14,9 @@ pub const CLASSES: [f64; 12] =
 /// refused: a row that comes with its first event is to Prometheus no increase.
 const HEALS: [&str; 3] = ["failed", "healed", "partly"];
 
+/// How a wait for a disk can end without a person: the disk was put under its map, or the patience was over.
+const WAITS: [&str; 2] = ["patience", "returned"];
+
 /// Counters since they were first written on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -28,6 +31,8 @@ pub struct Counters {
     pub heals: BTreeMap<String, u64>,
     /// Mounts that were replaced.
     pub healed_mounts: u64,
+    /// Waits for a disk that have ended, by outcome: `returned`, `patience`.
+    pub waits: BTreeMap<String, u64>,
     /// What calls had to tell and was not counted: torn, or more than can wait.
     pub lost: u64,
     /// What was so at the last look, kept for calls that could not look.
@@ -54,6 +59,8 @@ pub struct Gauges {
     pub stale: BTreeMap<String, u64>,
     /// Volumes with such mounts whose disk is not here under another number either.
     pub absent: Vec<Absence>,
+    /// Volumes whose maps wait for their disks.
+    pub waiting: Vec<WaitingMap>,
     /// How many volumes are how well, by the verdict of `status`; counted by each look of a heal.
     pub healths: BTreeMap<String, u64>,
     /// Tear-downs that are asked for and refused.
@@ -91,6 +98,19 @@ pub struct Absence {
     pub since: u64,
 }
 
+/// A volume whose map waits for its disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingMap {
+    /// Its id.
+    pub volume: String,
+    /// The name of its `PersistentVolume`.
+    pub name: String,
+    /// Whether a disk that shows its serial is here, and was not put under the map: something else may have written to it.
+    pub is_refused: bool,
+    /// When that was first seen, in seconds since 1970.
+    pub since: u64,
+}
+
 /// A folder that kubelet was let go of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is a label of that name")]
@@ -117,6 +137,8 @@ pub struct Sample {
     pub refusals: Vec<String>,
     /// What became of a heal on its way, and how many mounts were replaced.
     pub heals: Vec<(String, u64)>,
+    /// How waits for a disk ended.
+    pub waits: Vec<String>,
     /// What is so after it; nothing if it could not look.
     pub gauges: Option<Gauges>,
 }
@@ -134,6 +156,9 @@ impl Counters {
         for (outcome, mounts) in &sample.heals {
             add(self.heals.entry(outcome.clone()).or_default(), 1);
             add(&mut self.healed_mounts, *mounts);
+        }
+        for outcome in &sample.waits {
+            add(self.waits.entry(outcome.clone()).or_default(), 1);
         }
         if let Some(gauges) = &sample.gauges {
             self.gauges = gauges.clone();
@@ -209,6 +234,14 @@ pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String
     }
     page.family("healed_mounts_total", "counter", "Mounts that were replaced by heals.");
     page.row("healed_mounts_total", &[], &counters.healed_mounts.to_string());
+    page.family(
+        "waits_total",
+        "counter",
+        "Waits for a disk that have ended: returned (the disk is back under its map), patience (it was over).",
+    );
+    for (outcome, count) in with_zeros(WAITS, &counters.waits) {
+        page.row("waits_total", &[("outcome", outcome)], &count.to_string());
+    }
     let gauges = &counters.gauges;
     page.family("volumes", "gauge", "Volumes that this machine remembers.");
     page.row("volumes", &[], &gauges.volumes.to_string());
@@ -221,6 +254,16 @@ pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String
         ("absent", "1 while mounts of the volume wait for its disk, which is gone."),
         "When that was first seen.",
         absent,
+    );
+    let waiting = gauges.waiting.iter().map(|one| (one.labels().to_vec(), one.since));
+    page.state(
+        (
+            "waiting",
+            "1 while the volume's map waits for its disk: gone, or here and refused, for something else may have \
+             written to it.",
+        ),
+        "When that was first seen.",
+        waiting,
     );
     health_rows(&mut page, gauges);
     let refused = gauges.refused.iter().map(|one| (one.labels().to_vec(), one.since));
@@ -249,8 +292,8 @@ fn health_rows(page: &mut Page, gauges: &Gauges) {
     }
 }
 
-fn with_zeros<'a>(
-    names: [&'static str; 3],
+fn with_zeros<'a, const COUNT: usize>(
+    names: [&'static str; COUNT],
     counted: &'a BTreeMap<String, u64>,
 ) -> BTreeMap<&'a str, u64> {
     let zeros = names.into_iter().map(|name| (name, 0));
@@ -272,6 +315,13 @@ impl Refused {
 impl Absence {
     fn labels(&self) -> [(&str, &str); 2] {
         [("volume", &self.volume), ("persistentvolume", &self.name)]
+    }
+}
+
+impl WaitingMap {
+    fn labels(&self) -> [(&str, &str); 3] {
+        let disk = if self.is_refused { "refused" } else { "gone" };
+        [("volume", &self.volume), ("persistentvolume", &self.name), ("disk", disk)]
     }
 }
 
@@ -356,6 +406,7 @@ mod tests {
         counters.add(&Sample {
             refusals: vec!["unpublish".to_owned()],
             heals: vec![("healed".to_owned(), 3)],
+            waits: vec!["returned".to_owned()],
             gauges: Some(Gauges {
                 refused: vec![refused],
                 let_go: vec![LetGone {
@@ -364,6 +415,12 @@ mod tests {
                     pod: "u".to_owned(),
                     pod_name: "shop/orders-0".to_owned(),
                     since: 9,
+                }],
+                waiting: vec![WaitingMap {
+                    volume: "v1".to_owned(),
+                    name: "pv".to_owned(),
+                    is_refused: true,
+                    since: 10,
                 }],
                 absent: vec![Absence { volume: "v".to_owned(), name: "p".to_owned(), since: 8 }],
                 healths: BTreeMap::from([("dead".to_owned(), 1), ("ok".to_owned(), 0)]),
@@ -389,6 +446,10 @@ mod tests {
             "incloud_disk_healed_mounts_total 3",
             "incloud_disk_let_go{volume=\"v1\",persistentvolume=\"pv\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 1",
             "incloud_disk_let_go_since_timestamp_seconds{volume=\"v1\",persistentvolume=\"pv\",pod_uid=\"u\",pod_name=\"shop/orders-0\"} 9",
+            "incloud_disk_waiting{volume=\"v1\",persistentvolume=\"pv\",disk=\"refused\"} 1",
+            "incloud_disk_waiting_since_timestamp_seconds{volume=\"v1\",persistentvolume=\"pv\",disk=\"refused\"} 10",
+            "incloud_disk_waits_total{outcome=\"returned\"} 1",
+            "incloud_disk_waits_total{outcome=\"patience\"} 0",
             "incloud_disk_stale_mounts{volume=\"v\"} 4",
             "incloud_disk_absent{volume=\"v\",persistentvolume=\"p\"} 1",
             "incloud_disk_absent_since_timestamp_seconds{volume=\"v\",persistentvolume=\"p\"} 8",

@@ -48,7 +48,7 @@ pub(crate) struct Machine {
 #[derive(Debug)]
 struct Running {
     channel: Channel,
-    _qemu: Qemu,
+    qemu: Qemu,
 }
 
 impl Machine {
@@ -100,6 +100,12 @@ impl Machine {
         self.start(&bench.parts, volumes_first)
     }
 
+    /// Whether it has shut down, after so long at most.
+    pub(crate) fn goes_down(&mut self, limit: Duration) -> Result<bool, String> {
+        let running = self.running.as_mut().ok_or("the machine does not run")?;
+        Ok(running.qemu.ends_within(limit))
+    }
+
     fn start(&mut self, parts: &Parts, volumes_first: bool) -> Result<(), String> {
         let begun = Instant::now();
         let server = self.cloud.world().server_id(NODE);
@@ -127,7 +133,7 @@ impl Machine {
             other => return Err(format!("the agent began with {other:?}")),
         }
         self.boot = begun.elapsed();
-        self.running = Some(Running { channel, _qemu: qemu });
+        self.running = Some(Running { channel, qemu });
         Ok(())
     }
 

@@ -94,6 +94,22 @@ impl Qemu {
     }
 }
 
+impl Qemu {
+    /// Whether the machine has switched itself off, after so long at most.
+    pub(crate) fn ends_within(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                return true;
+            }
+            if Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
 impl Drop for Qemu {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -48,7 +48,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 25] = [
+pub(crate) const ALL: [Scenario; 26] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -72,6 +72,7 @@ pub(crate) const ALL: [Scenario; 25] = [
     shielded::STRANGERS,
     shielded::PATIENCE,
     shielded::INCIDENT,
+    shielded::SHUTDOWN,
     install::SCENARIO,
     restart::SCENARIO,
 ];

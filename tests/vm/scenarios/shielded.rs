@@ -60,6 +60,21 @@ pub(super) const INCIDENT: Scenario = Scenario {
     play: incident,
 };
 
+pub(super) const SHUTDOWN: Scenario = Scenario {
+    name: "shield-shutdown",
+    about: "the machine shuts down while a database waits for its disk: it comes to its end, and loses nothing confirmed",
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::All)],
+    control: GOES_DOWN,
+    controls: Kernels::One,
+    play: shutdown,
+};
+
+const GOES_DOWN: &str = "the machine comes to its end";
+
+/// How long a shutdown may take: without the unit systemd waits 90 s for each mount, and after that the kernel
+/// without an end.
+const DOWN_WITHIN: Duration = Duration::from_secs(75);
+
 const WAITS_STILL: &str = "the map waits still";
 
 const ON: &str = "shield.mode = \"on\"";
@@ -330,6 +345,33 @@ fn patience(scene: &mut Scene<'_>) -> Outcome {
     is_itself(scene, &data, POD)?;
     scene.database_is_whole(&data.pod(POD))?;
     ends(scene, &data)
+}
+
+fn shutdown(scene: &mut Scene<'_>) -> Outcome {
+    let on = format!("{ON}\nshield.patience = 600");
+    scene.configure(&on, &on)?;
+    let (data, _) = a_database_runs(scene, "data")?;
+    has_a_map(scene, &data)?;
+    if scene.is_control {
+        let drop_in = "/etc/systemd/system/incloud-disk-shutdown.service.d/nothing.conf";
+        scene.machine.put(drop_in, "[Service]\nExecStop=\n")?;
+        scene.machine.shell("systemctl daemon-reload")?;
+    }
+    is_pulled(scene, &data)?;
+    std::thread::sleep(AWAY);
+    scene.no_write_has_failed()?;
+    scene.machine.shell("sync -f /var/lib; systemctl --no-block poweroff")?;
+    let begun = Instant::now();
+    let is_down = scene.machine.goes_down(DOWN_WITHIN)?;
+    scene.check(GOES_DOWN, is_down, format!("{:.1} s", begun.elapsed().as_secs_f64()))?;
+    scene.machine.restart(scene.bench, false)?;
+    scene.configure(&on, &on)?;
+    // What the database had confirmed was on the disk before it went.
+    scene.up(&data, POD, "")?;
+    has_a_map(scene, &data)?;
+    is_itself(scene, &data, POD)?;
+    ends(scene, &data)?;
+    scene.check_image(&data)
 }
 
 /// The lines that have a word.
