@@ -48,7 +48,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 26] = [
+pub(crate) const ALL: [Scenario; 27] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -73,6 +73,7 @@ pub(crate) const ALL: [Scenario; 26] = [
     shielded::PATIENCE,
     shielded::INCIDENT,
     shielded::SHUTDOWN,
+    shielded::KILLED,
     install::SCENARIO,
     restart::SCENARIO,
 ];

@@ -69,6 +69,15 @@ pub(super) const SHUTDOWN: Scenario = Scenario {
     play: shutdown,
 };
 
+pub(super) const KILLED: Scenario = Scenario {
+    name: "shield-killed",
+    about: "what puts a map over a disk, and what puts a disk under its map, is killed at many moments: the next call ends it",
+    settings: ON_EXT4,
+    control: NO_WRITE_FAILS,
+    controls: Kernels::One,
+    play: killed,
+};
+
 const GOES_DOWN: &str = "the machine comes to its end";
 
 /// How long a shutdown may take: without the unit systemd waits 90 s for each mount, and after that the kernel
@@ -372,6 +381,63 @@ fn shutdown(scene: &mut Scene<'_>) -> Outcome {
     is_itself(scene, &data, POD)?;
     ends(scene, &data)?;
     scene.check_image(&data)
+}
+
+/// Moments after which a call is killed, until one ends by itself: the first one of each row is another.
+fn moments(first: u64) -> impl Iterator<Item = Duration> {
+    (0..60).map(move |number| Duration::from_millis(first + 50 * number))
+}
+
+fn killed(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(&format!("{ON}\nshield.patience = 900"), "shield.mode = \"off\"")?;
+    // Nothing else puts right what is killed.
+    scene.machine.shell(
+        "rm /etc/udev/rules.d/90-incloud-disk.rules; udevadm control --reload; systemctl stop incloud-disk-heal.timer",
+    )?;
+    let data = scene.volume("data")?;
+    scene.attach(&data)?;
+    let device = scene.wait(&data, "")?;
+    let mut kills = 0;
+    for moment in moments(10) {
+        if scene.stage_is_killed(&data, &device, moment)? {
+            break;
+        }
+        kills += 1;
+    }
+    scene.row("mountdevice is killed", format!("{kills} times"), true);
+    let device = scene.wait(&data, "")?;
+    scene.stage(&data, &device)?;
+    scene.publish(&data, POD)?;
+    sign(scene, &data, POD)?;
+    scene.database_starts(&data.pod(POD))?;
+    if !scene.is_control {
+        has_a_map(scene, &data)?;
+    }
+    for round in 0..3 {
+        is_pulled(scene, &data)?;
+        std::thread::sleep(AWAY);
+        scene.no_write_has_failed()?;
+        scene.console_attaches(&data, NODE)?;
+        scene.letter(&data)?;
+        let mut kills = 0;
+        let heal = ["heal", data.id.as_str()];
+        for moment in moments(20 + 15 * round) {
+            if scene.is_killed(&heal, moment)? {
+                break;
+            }
+            kills += 1;
+        }
+        scene.row("a heal is killed", format!("{kills} times"), true);
+        let said = scene.verb(&heal)?;
+        scene.row("a heal", said.trim(), true);
+        goes_on(scene, &data)?;
+        scene.no_write_has_failed()?;
+        has_a_map(scene, &data)?;
+        is_itself(scene, &data, POD)?;
+    }
+    scene.database_ends()?;
+    scene.database_is_whole(&data.pod(POD))?;
+    ends(scene, &data)
 }
 
 /// The lines that have a word.

@@ -134,6 +134,31 @@ impl Scene<'_> {
         self.check_image(volume)
     }
 
+    /// kubelet's call that mounts the volume for the machine, killed after a moment as a restart of kubelet kills it.
+    /// Whether it had come to its end before.
+    pub(crate) fn stage_is_killed(
+        &mut self,
+        volume: &Volume,
+        device: &str,
+        after: Duration,
+    ) -> Outcome<bool> {
+        self.machine.shell(&format!("mkdir -p -m 0750 {}", volume.global()))?;
+        self.is_killed(&["mountdevice", &volume.global(), device, &volume.options()], after)
+    }
+
+    /// The same with any call: whether it had come to its end before, with success.
+    pub(crate) fn is_killed(&mut self, arguments: &[&str], after: Duration) -> Outcome<bool> {
+        const LINE: &str = "after=$1; shift; setsid \"$@\" >/dev/null 2>&1 & call=$!; sleep $after; \
+             pkill -KILL -s $call; wait $call";
+        let after = after.as_secs_f64().to_string();
+        let argv: Vec<&str> = ["/bin/bash", "-c", LINE, "-", &after, DRIVER]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        let (code, _) = self.machine.run(&argv, LIMIT)?;
+        Ok(code == Some(0))
+    }
+
     /// kubelet's call to grow a volume that is mounted.
     pub(crate) fn grow(&mut self, volume: &Volume, uid: &str, device: &str, to: u64) -> Outcome {
         let (folder, new, old) = (volume.pod(uid), to.to_string(), super::BYTES.to_string());
