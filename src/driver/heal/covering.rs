@@ -128,7 +128,7 @@ impl Covering<'_> {
     }
 
     /// After the mount: the first transaction, if the kernel's memory and the disk agree on it, as they must when
-    /// the disk is back one day. Where they do not, no disk will be put under the map.
+    /// the disk is back one day. Where they do not, no disk will be put under the map, and it waits for none.
     pub(in crate::driver) fn first_transaction(
         &self,
         id: &VolumeId,
@@ -142,7 +142,7 @@ impl Covering<'_> {
         match self.agree(id, map, Some(*first)) {
             Ok(first) => Some(first),
             Err(error) => {
-                tracing::warn!(volume = %id, map = map.kernel_name, why = error.cause, "a disk that comes back will not be put under the map");
+                self.wait_for_none(id, map, &error);
                 None
             }
         }
@@ -168,7 +168,16 @@ impl Covering<'_> {
             })
         });
         if let Err(error) = noted {
-            tracing::warn!(volume = %id, map = disk.kernel_name, why = error.cause, "a disk that comes back will not be put under the map");
+            self.wait_for_none(id, disk, &error);
+        }
+    }
+
+    /// A wait that only the patience could end is worse than an error at once, which the heal puts right.
+    fn wait_for_none(&self, id: &VolumeId, map: &Device, why: &Error) {
+        let name = &map.kernel_name;
+        tracing::warn!(volume = %id, map = name, why = why.cause, "without a shield: a disk that comes back would not be put under the map");
+        if let Err(error) = self.maps.end_wait(id) {
+            tracing::warn!(volume = %id, map = name, %error, "the map waits all the same");
         }
     }
 
@@ -198,6 +207,54 @@ impl Covering<'_> {
             if !until.pause(Duration::from_millis(20)) {
                 return Err(Error::new(Kind::Host, why));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap};
+    use crate::driver::lookup::attachment_view::Attachments;
+    use crate::model::ids::NodeName;
+    use crate::model::shield::own_map::OwnMap;
+
+    /// The made-up map has a disk whose journal cannot be read.
+    #[test]
+    fn a_map_that_no_disk_would_be_put_under_waits_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let id = VolumeId::parse("v-1").unwrap();
+        let deadline = Deadline::after(Duration::from_secs(5));
+        let devices = &FakeDevices::default().with("dm-0", 5, "v-1");
+        let map = devices.disks[0].0.clone();
+        let cloud = &FakeCloud::default();
+        for (first, was_open, done) in
+            [(Some(7), false, vec!["end"]), (Some(7), true, vec![]), (None, false, vec![])]
+        {
+            let maps = FakeMap::of(Some(OwnMap::of_a_test(true, true, true)));
+            let covering = Covering {
+                cloud,
+                devices,
+                maps: &maps,
+                records: &records,
+                shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
+                heal_mode: HealMode::Auto,
+                deadline,
+                disks: &Disks {
+                    cloud,
+                    devices,
+                    records: &records,
+                    this_node: &NodeName::parse("here").unwrap(),
+                    deadline,
+                    attachments: &Attachments { cloud, answers: None, pace: None, deadline },
+                },
+                own_maps: &OwnMaps { maps: &maps, deadline },
+            };
+            let covered = MapOverDisk { map: map.clone(), first, was_open };
+            let told = covering.first_transaction(&id, &covered);
+            assert_eq!(told, first.filter(|_| was_open));
+            assert_eq!(maps.done.borrow().as_slice(), done);
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct OwnMap {
 pub enum MapState {
     /// It goes to the disk.
     Works,
-    /// The same, and once the disk is gone it fails: a person or the machine's shutdown has ended all waits.
+    /// The same, and once the disk is gone it fails: no disk would be put under it, or all waits were ended.
     WorksUnshielded,
     /// It waits: the disk is gone.
     WaitsForDisk,
@@ -93,7 +93,7 @@ impl MapState {
     pub fn words(self) -> &'static str {
         match self {
             Self::Works => "works",
-            Self::WorksUnshielded => "works, and will not wait for its disk: that was ended",
+            Self::WorksUnshielded => "works, and does not wait when its disk goes",
             Self::WaitsForDisk => "waits for its disk, which is gone",
             Self::WaitsAtPath => "waits, for a request to its disk failed",
             Self::Fails => "fails every request, for its disk is gone",

@@ -191,7 +191,7 @@ fn goes_on(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
 /// What the log has of a disk that was not put under its map.
 fn why_not(scene: &mut Scene<'_>, id: &str) -> Outcome<String> {
     let line = format!(
-        "cat /var/log/incloud-volume/* | grep {id} | grep -E 'not put under|without a shield|will not be put' | tail -n 2"
+        "cat /var/log/incloud-volume/* | grep {id} | grep -E 'not put under|without a shield' | tail -n 2"
     );
     Ok(scene.machine.shell(&line)?)
 }
