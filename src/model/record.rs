@@ -21,7 +21,7 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 18] = [
+pub const OF_THE_BOOT: [&str; 19] = [
     "seen",
     "staged",
     "unstaged",
@@ -33,6 +33,7 @@ pub const OF_THE_BOOT: [&str; 18] = [
     "switching",
     "not_healed",
     "map_wait",
+    "map_intent",
     "told_lost_writes",
     "refused",
     REFUSALS,
@@ -92,6 +93,9 @@ pub struct VolumeRecord {
     /// Since when its map waits for its disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map_wait: Option<MapWait>,
+    /// The mount through a map that was made last, or was about to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map_intent: Option<MapIntent>,
     /// The mount whose lost writes were told to the tear-down that is under way: it is told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
@@ -267,6 +271,15 @@ impl VolumeRecord {
         self.keep_faces();
     }
 
+    /// The first transaction after the last mount through this map, whether or not its call came to its end.
+    #[must_use]
+    pub fn first_through(&self, map: &DiskMoment) -> Option<u32> {
+        let told = self.mounted_as().filter(|staged| staged.disk == *map);
+        let intended = || self.map_intent.as_ref().filter(|intent| intent.map == *map);
+        told.and_then(|staged| staged.first_transaction)
+            .or_else(|| intended().map(|intent| intent.first_transaction))
+    }
+
     /// How the volume was mounted, by what is staged or was last.
     #[must_use]
     pub fn mounted_as(&self) -> Option<&Staged> {
@@ -339,6 +352,7 @@ impl VolumeRecord {
             switching: Vec::new(),
             not_healed: None,
             map_wait: None,
+            map_intent: None,
             told_lost_writes: None,
             is_shareable: None,
             is_marked: false,
@@ -357,6 +371,16 @@ impl VolumeRecord {
             other: BTreeMap::new(),
         }
     }
+}
+
+/// A mount through a map. It is written down before the mount: of one whose call is killed nothing else tells how far
+/// its journal was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapIntent {
+    /// The map, as the disk that is mounted.
+    pub map: DiskMoment,
+    /// The number of the first transaction after the mount.
+    pub first_transaction: u32,
 }
 
 /// The wait of a volume's map for its disk.

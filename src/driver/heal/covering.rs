@@ -12,6 +12,7 @@ use crate::model::disk::device::{Device, Identity};
 use crate::model::disk::journal::one_moment::{self, Sameness};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::record::MapIntent;
 use crate::model::policy::{HealMode, ShieldMode, ShieldPolicy};
 use std::time::Duration;
 
@@ -77,7 +78,8 @@ impl Covering<'_> {
             return Err(Error::new(Kind::Host, format!("the map over {name} is not seen")));
         }
         tracing::info!(volume = %id, disk = name, map = map.kernel_name, "a map is over the volume's disk");
-        Ok(Some(MapOverDisk { map, first: Some(first), was_open: false }))
+        let first = self.intended(id, &map, first);
+        Ok(Some(MapOverDisk { map, first, was_open: false }))
     }
 
     /// Through a map that is there it is mounted whatever is wished now: beside it, it cannot be.
@@ -88,16 +90,27 @@ impl Covering<'_> {
         let record = self.records.load(id);
         let was_open = map.opened > 0;
         let first = if was_open {
-            let its = record.mounted_as().filter(|staged| staged.disk == moment(disk));
-            its.and_then(|staged| staged.first_transaction)
+            record.first_through(&moment(disk))
         } else {
             // What a killed call left: the kernel has not mounted it yet.
             self.below(id)?.and_then(|below| {
                 let sight = self.maps.journal_on(&below, self.deadline).ok()?;
-                Some(one_moment::first_after_mount(&sight))
+                self.intended(id, disk, one_moment::first_after_mount(&sight))
             })
         };
         Ok(Some(MapOverDisk { map: disk.clone(), first, was_open }))
+    }
+
+    /// Writes down that the map is mounted now; answers the first transaction again, if that could be done.
+    fn intended(&self, id: &VolumeId, map: &Device, first_transaction: u32) -> Option<u32> {
+        let intent = MapIntent { map: moment(map), first_transaction };
+        match self.records.update(id, |record| record.map_intent = Some(intent)) {
+            Ok(()) => Some(first_transaction),
+            Err(error) => {
+                tracing::warn!(volume = %id, map = map.kernel_name, %error, "a mount through a map is not written down");
+                None
+            }
+        }
     }
 
     /// The number of the first transaction after a mount of this disk. An error if the volume can have no map.
@@ -134,12 +147,13 @@ impl Covering<'_> {
         id: &VolumeId,
         covered: &MapOverDisk,
     ) -> Option<u32> {
-        let MapOverDisk { map, first: Some(first), was_open } = covered else { return None };
+        let MapOverDisk { map, first, was_open } = covered;
         // What runs writes all the time, and was compared when it was mounted.
         if *was_open {
-            return Some(*first);
+            return *first;
         }
-        match self.agree(id, map, Some(*first)) {
+        let untold = || Error::new(Kind::Host, "how far its journal was before the mount is not known");
+        match first.ok_or_else(untold).and_then(|first| self.agree(id, map, Some(first))) {
             Ok(first) => Some(first),
             Err(error) => {
                 self.wait_for_none(id, map, &error);
@@ -154,13 +168,14 @@ impl Covering<'_> {
             return;
         }
         let record = self.records.load(id);
-        let is_untold = record.staged.is_some_and(|staged| {
+        let is_untold = record.staged.as_ref().is_some_and(|staged| {
             staged.disk == moment(disk) && staged.first_transaction.is_none()
         });
         if !is_untold {
             return;
         }
-        let noted = self.agree(id, disk, None).and_then(|first| {
+        let intended = record.first_through(&moment(disk));
+        let noted = self.agree(id, disk, intended).and_then(|first| {
             self.records.update(id, |record| {
                 if let Some(staged) = &mut record.staged {
                     staged.first_transaction = Some(first);
@@ -230,7 +245,7 @@ mod tests {
         let map = devices.disks[0].0.clone();
         let cloud = &FakeCloud::default();
         for (first, was_open, done) in
-            [(Some(7), false, vec!["end"]), (Some(7), true, vec![]), (None, false, vec![])]
+            [(Some(7), false, vec!["end"]), (Some(7), true, vec![]), (None, false, vec!["end"])]
         {
             let maps = FakeMap::of(Some(OwnMap::of_a_test(true, true, true)));
             let covering = Covering {

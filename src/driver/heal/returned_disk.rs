@@ -94,7 +94,7 @@ impl ReturnedDisks<'_> {
         let Some(staged) = its else {
             return doubt("how the volume was mounted is not remembered".to_owned());
         };
-        let Some(first) = staged.first_transaction else {
+        let Some(first) = record.first_through(&staged.disk) else {
             return doubt("how far its journal was at the mount is not known".to_owned());
         };
         let sight = self.maps.journal_on(disk, self.deadline)?;

@@ -160,3 +160,31 @@ fn a_number_is_remembered_once_and_the_first_one_is_kept() {
     record.will_be_healed_by(DiskMoment { boot: "c".to_owned(), ..disk(0, 3) }, None, None);
     assert_eq!(record.former.len(), 1, "numbers mean nothing after a boot");
 }
+
+#[test]
+fn the_first_transaction_of_a_killed_mount_is_the_one_that_was_intended() {
+    let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+    let of = |minor| DiskMoment {
+        number: DeviceNumber { major: 254, minor },
+        sequence: Some(1),
+        size: 1,
+        boot: "b".to_owned(),
+    };
+    let (map, other) = (of(5), of(6));
+    record.map_intent = Some(MapIntent { map: map.clone(), first_transaction: 7 });
+    assert_eq!(record.first_through(&map), Some(7));
+    assert_eq!(record.first_through(&other), None);
+    record.is_staged(Staged {
+        folder: "/k/global".into(),
+        disk: map.clone(),
+        fs_type: "ext4".to_owned(),
+        uuid: String::new(),
+        options: String::new(),
+        mounts: None,
+        untouched: false,
+        first_transaction: None,
+    });
+    assert_eq!(record.first_through(&map), Some(7), "its call was killed before it looked");
+    record.staged.as_mut().unwrap().first_transaction = Some(9);
+    assert_eq!(record.first_through(&map), Some(9));
+}

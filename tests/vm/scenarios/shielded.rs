@@ -385,7 +385,7 @@ fn shutdown(scene: &mut Scene<'_>) -> Outcome {
 
 /// Moments after which a call is killed, until one ends by itself: the first one of each row is another.
 fn moments(first: u64) -> impl Iterator<Item = Duration> {
-    (0..60).map(move |number| Duration::from_millis(first + 50 * number))
+    (0..30).map(move |number| Duration::from_millis(first + 100 * number))
 }
 
 fn killed(scene: &mut Scene<'_>) -> Outcome {
