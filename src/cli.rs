@@ -129,7 +129,7 @@ disk release [--end-users] [--dry-run] <VOLUME>
 
 const RELEASE: &str = "\
 With --waits what waits for a disk that is gone fails (shield.mode), and so does what is asked of a
-disk that goes later on, until its volume is mounted again or its next disk is put under its map.
+disk that goes later on, until its volume is mounted anew.
 
 Examples:
   disk release pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run

@@ -373,6 +373,31 @@ impl VolumeRecord {
     }
 }
 
+/// What a map waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitCause {
+    /// Its disk, which is gone, or cannot be looked at yet.
+    #[default]
+    Gone,
+    /// A disk to which nothing else wrote: the one that is here is refused.
+    Refused,
+    /// A request that does not fail: the disk is here.
+    Failing,
+}
+
+impl WaitCause {
+    /// In a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Refused => "refused",
+            Self::Failing => "failing",
+        }
+    }
+}
+
 /// A mount through a map. It is written down before the mount: of one whose call is killed nothing else tells how far
 /// its journal was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -388,6 +413,9 @@ pub struct MapIntent {
 pub struct MapWait {
     /// When it was seen first.
     pub since: Uptime,
+    /// What it waits for.
+    #[serde(default)]
+    pub cause: WaitCause,
     /// Why the disk that is here was not put under the map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_switched: Option<String>,

@@ -111,6 +111,9 @@ pub fn change(site: &Site, plugins: &Plugins) -> NodeResult {
     if !systemd_runs(site) {
         return Ok(());
     }
+    if !ends_waits {
+        stop_shutdown(site);
+    }
     for (unit, link) in links(site) {
         if (link.is_symlink() || site.options.dry_run)
             && site.announces(&format!("starting {unit}"))
@@ -158,6 +161,14 @@ fn write_files(site: &Site, driver: &str, ends_waits: bool) -> NodeResult<bool> 
         }
     }
     Ok(is_changed)
+}
+
+/// After systemd was told that the unit is gone: while it is there it is stopped by a shutdown alone. One that does
+/// not run is stopped.
+fn stop_shutdown(site: &Site) {
+    if site.announces(&format!("stopping {SHUTDOWN}")) {
+        let _ = call("systemctl", &["stop", SHUTDOWN]);
+    }
 }
 
 /// Whether there was something to remove.
@@ -213,10 +224,8 @@ pub fn remove(site: &Site) -> NodeResult {
         return Ok(());
     }
     if systemd_runs(site) && site.announces("stopping the timer") {
-        for (unit, _) in &links {
-            // One that does not run, or is not known any more, is stopped.
-            let _ = call("systemctl", &["stop", unit]);
-        }
+        // One that does not run, or is not known any more, is stopped.
+        let _ = call("systemctl", &["stop", TIMER]);
     }
     if site.announces("removing what tells the driver of disks") {
         for (_, link) in &links {
@@ -227,6 +236,9 @@ pub fn remove(site: &Site) -> NodeResult {
         }
     }
     tell_systemd(site);
+    if systemd_runs(site) {
+        stop_shutdown(site);
+    }
     site.step("untriggered");
     Ok(())
 }

@@ -27,48 +27,50 @@ fn end_all_of(maps: &dyn Maps, dry_run: bool) -> Result<String> {
     if volumes.is_empty() {
         return Ok("no volume of this machine has a map, so nothing waits\n".to_owned());
     }
-    let (mut text, mut failed) = (String::new(), Vec::new());
     let until = Deadline::after(CALLS_END);
+    let mut text = String::new();
     for volume in &volumes {
-        let line = match ended(maps, volume, dry_run, until) {
-            Ok(line) => line,
-            Err(error) => {
-                tracing::error!(%volume, %error, "the map could not be told to let nothing wait");
-                failed.push(format!("volume {volume}: {}", error.cause));
-                continue;
-            }
-        };
-        text += &told(&line);
+        let map = maps.map_of(volume)?;
+        let words = map.as_ref().map_or("is gone", |map| map.state().words());
+        text += &told(&format!("volume {volume}: its map {words}"));
+        if let Some(map) = map.filter(|_| !dry_run) {
+            let who = host::machine::who_asks();
+            tracing::warn!(%volume, map = map.kernel_name, was = words, who, "what finds no disk fails from here on");
+        }
     }
-    if failed.is_empty() {
-        return Ok(text + if dry_run { "Nothing was changed.\n" } else { "" });
-    }
-    say(&text);
-    Err(Error::new(Kind::Host, failed.join("; ")))
-}
-
-fn ended(maps: &dyn Maps, volume: &VolumeId, dry_run: bool, until: Deadline) -> Result<String> {
-    let Some(before) = maps.map_of(volume)? else {
-        return Ok(format!("volume {volume}: its map is gone"));
-    };
-    let (name, words) = (&before.kernel_name, before.state().words());
     if dry_run {
-        return Ok(format!("volume {volume}: {name} {words}"));
+        return Ok(text + "Nothing was changed.\n");
     }
-    let who = host::machine::who_asks();
-    tracing::warn!(%volume, map = name, was = words, who, "what finds no disk fails from here on");
+    // A call that changes a map just now puts in a table that waits: so all are looked at until none does.
     loop {
-        maps.end_wait(volume)?;
-        let Some(now) = maps.map_of(volume)? else {
-            return Ok(format!("volume {volume}: its map is gone"));
-        };
-        if matches!(now.state(), MapState::WorksUnshielded | MapState::Fails | MapState::NeverBegan) {
-            return Ok(format!(
-                "volume {volume}: {name} {words}; from here on nothing waits in it"
-            ));
+        let waiting: Vec<_> = maps
+            .volumes()?
+            .into_iter()
+            .filter_map(|volume| may_wait(maps, &volume).map(|why| format!("volume {volume}: {why}")))
+            .collect();
+        if waiting.is_empty() {
+            return Ok(text + "from here on nothing waits in them\n");
         }
         if !until.pause(Duration::from_millis(100)) {
-            return Err(Error::new(Kind::Busy, format!("{name} still {}", now.state().words())));
+            say(&text);
+            return Err(Error::new(Kind::Host, waiting.join("; ")));
         }
+    }
+}
+
+/// Why something may wait in the volume's map, after it was told to let nothing wait; nothing if it is sure that
+/// nothing did before this look either.
+fn may_wait(maps: &dyn Maps, volume: &VolumeId) -> Option<String> {
+    let waits = |state| {
+        !matches!(state, MapState::WorksUnshielded | MapState::Fails | MapState::NeverBegan)
+    };
+    match maps.map_of(volume) {
+        Ok(map) => {
+            let map = map.filter(|map| waits(map.state()))?;
+            let ended = maps.end_wait(volume).err();
+            let why = ended.map_or_else(String::new, |error| format!(": {}", error.cause));
+            Some(format!("{} {}{why}", map.kernel_name, map.state().words()))
+        }
+        Err(error) => Some(error.cause),
     }
 }

@@ -198,7 +198,7 @@ fn a_running_systemd_is_told() {
     assert_eq!(run(machine.put("install", &driver)), all[2..], "nothing else has changed");
     let stop = "systemctl stop incloud-disk-heal.timer";
     let stop_other = "systemctl stop incloud-disk-shutdown.service";
-    assert_eq!(run(machine.command(["uninstall"])), [stop, stop_other, all[0], all[1]]);
+    assert_eq!(run(machine.command(["uninstall"])), [stop, all[0], all[1], stop_other]);
 }
 
 /// With another root nothing of this machine is touched.

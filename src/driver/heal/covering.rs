@@ -39,7 +39,7 @@ pub(in crate::driver) struct MapOverDisk {
     pub(in crate::driver) map: Device,
     /// The first transaction of what is mounted through it, as far as it is known before the mount.
     first: Option<u32>,
-    /// Whether it was mounted already: then the kernel goes on counting.
+    /// Whether it was mounted already, somewhere: then the kernel goes on counting.
     was_open: bool,
 }
 
@@ -87,14 +87,20 @@ impl Covering<'_> {
         let Some(map) = self.own_maps.seen(id).filter(|map| map.number == disk.number) else {
             return Ok(None);
         };
-        let record = self.records.load(id);
-        let was_open = map.opened > 0;
+        let sight = self.below(id)?.and_then(|below| {
+            let sight = self.maps.journal_on(&below, self.deadline);
+            sight.map_err(|error| tracing::debug!(volume = %id, %error, "no journal")).ok()
+        });
+        // udev opens each new map for a moment: only a journal at work tells that it is mounted.
+        let was_open = match &sight {
+            Some(sight) => self.maps.journal_in_memory(disk, sight)?.finished.is_some(),
+            None => map.opened > 0,
+        };
         let first = if was_open {
-            record.first_through(&moment(disk))
+            self.records.load(id).first_through(&moment(disk))
         } else {
             // What a killed call left: the kernel has not mounted it yet.
-            self.below(id)?.and_then(|below| {
-                let sight = self.maps.journal_on(&below, self.deadline).ok()?;
+            sight.and_then(|sight| {
                 self.intended(id, disk, one_moment::first_after_mount(&sight))
             })
         };

@@ -41,7 +41,7 @@ use crate::host::records::Records;
 use crate::host::{Census, Devices, MountRequest, Mounts};
 use crate::model::disk::contents::FileSystem;
 use crate::model::disk::device::Device;
-use crate::model::error::Result;
+use crate::model::error::{Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mount_options::MountOptions;
@@ -90,7 +90,7 @@ impl Healing<'_> {
             disk
         };
         let done = self.counted_heal(id, self.heal_mode, HealOccasion::Call(&disk));
-        let unhealed = match done.map_err(|error| self.returned.why_it_waits(id, error)) {
+        let unhealed = match done {
             Ok(healed) if healed.is_nothing() => None,
             Ok(healed) => (!healed.left.is_empty()).then(|| healed.left.join("; ")),
             Err(error) => {
@@ -145,7 +145,6 @@ impl Healing<'_> {
         let is_back = mode == HealMode::Auto && self.returned.look_after(id);
         let done = self.counted_heal(id, mode, occasion);
         done.map(|healed| Healed { is_back, ..healed })
-            .map_err(|error| self.returned.why_it_waits(id, error))
     }
 
     fn counted_heal(
@@ -154,7 +153,14 @@ impl Healing<'_> {
         mode: HealMode,
         occasion: HealOccasion<'_>,
     ) -> Result<Healed> {
-        let done = self.heal(id, mode, occasion);
+        let done = match self.heal(id, mode, occasion) {
+            // Nothing failed: what is asked of the volume waits, and so does the heal.
+            Err(error) if error.kind == Kind::Refused && self.returned.waits(id) => {
+                let left = vec![self.returned.why_it_waits(id, error).to_string()];
+                Ok(Healed { left, is_waiting: true, ..Healed::default() })
+            }
+            done => done,
+        };
         if let Ok(healed) = &done
             && healed.switched() > 0
         {

@@ -14,9 +14,17 @@ use crate::model::disk::journal::one_moment::{self, Sameness};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::ShieldPolicy;
-use crate::model::record::{MapWait, VolumeRecord};
+use crate::model::record::{MapWait, VolumeRecord, WaitCause};
 use crate::model::shield::own_map::{MapState, OwnMap};
 use std::time::Duration;
+
+/// What came of a try to put a disk under its map.
+enum PutBack {
+    Done,
+    NoDisk,
+    /// Something else may have written to it: why.
+    Refused(String),
+}
 
 /// Disks that came back to their maps.
 pub(in crate::driver) struct ReturnedDisks<'a> {
@@ -34,99 +42,148 @@ impl ReturnedDisks<'_> {
     /// Looks after the volume's map, if it has one; whether a disk was put under it. The caller holds the
     /// volume's lock.
     pub(in crate::driver) fn look_after(&self, id: &VolumeId) -> bool {
-        let Some(mut map) = self.own_maps.seen(id) else { return false };
-        if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
-            self.own_maps.try_again(id);
-            let Some(now) = self.own_maps.seen(id) else { return false };
-            map = now;
-        }
-        if !map.state().waits() || map.opened == 0 {
-            self.forget_wait(id);
-            return false;
-        }
-        let wait = self.note_wait(id);
-        let why = match self.put_back(id, &map) {
-            Ok(true) => {
+        let Some((map, wait)) = self.waiting(id) else { return false };
+        let (cause, why) = match self.put_back(id, &map) {
+            Ok(PutBack::Done) => {
                 let waited = uptime().since(&wait.since).unwrap_or_default().as_secs();
                 tracing::warn!(volume = %id, map = map.kernel_name, waited, "the disk is back under its map: what waited goes on");
                 self.counts.wait_ended(true);
                 self.forget_wait(id);
                 return true;
             }
-            Ok(false) => None,
-            Err(error) => Some(error.to_string()),
+            Ok(PutBack::NoDisk) => (WaitCause::Gone, None),
+            Ok(PutBack::Refused(why)) => (WaitCause::Refused, Some(why)),
+            Err(error) => (WaitCause::Gone, Some(error.to_string())),
         };
-        self.note_why(id, &map, &wait, why);
+        self.note_why(id, &map, &wait, (cause, why));
         self.end_of_patience(id, &map, &wait);
         false
     }
 
-    /// False if there is no disk to put under the map.
-    fn put_back(&self, id: &VolumeId, map: &OwnMap) -> Result<bool> {
-        if map.has_disk {
-            return Ok(false);
+    /// The part of it that reads no disk: where a process hangs that reads one, the wait must have its end all the
+    /// same.
+    pub(in crate::driver) fn keep_time(&self, id: &VolumeId) {
+        if let Some((map, wait)) = self.waiting(id) {
+            self.end_of_patience(id, &map, &wait);
         }
-        let Some(disk) = self.disks.find_disk(id)?.filter(|disk| disk.size > 0) else {
-            return Ok(false);
-        };
-        let _held = self.disks.hold(id, &disk)?;
-        self.is_as_it_was_left(id, map, &disk)?;
-        self.disks.prove_again(id, &disk)?;
-        self.maps.switch(id, &disk)?;
-        Ok(true)
     }
 
-    /// An error if anything may have written to the disk but what is mounted through the map.
-    fn is_as_it_was_left(&self, id: &VolumeId, map: &OwnMap, disk: &Device) -> Result<()> {
-        let doubt = |why: String| Err(Error::new(Kind::Host, why));
+    /// Whether the volume's map waits, for whatever.
+    pub(in crate::driver) fn waits(&self, id: &VolumeId) -> bool {
+        self.own_maps.seen(id).is_some_and(|map| map.state().waits())
+    }
+
+    /// The map, if it waits for its disk, and since when. One that waits at its disk is told to go on.
+    fn waiting(&self, id: &VolumeId) -> Option<(OwnMap, MapWait)> {
+        let map = match self.maps.map_of(id) {
+            Ok(Some(map)) => map,
+            Ok(None) => {
+                self.forget_wait(id);
+                return None;
+            }
+            Err(error) => {
+                tracing::debug!(volume = %id, %error, "whether the volume has a map cannot be told");
+                return None;
+            }
+        };
+        if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
+            // A request that fails each time waits as well: only a look that finds it working ends this wait.
+            let wait = self.note_wait(id, &map, WaitCause::Failing);
+            self.own_maps.try_again(id);
+            let now = self.own_maps.seen(id)?;
+            if now.state() == MapState::WaitsForDisk {
+                return Some((now, wait));
+            }
+            self.end_of_patience(id, &now, &wait);
+            return None;
+        }
+        if map.state() == MapState::Fails && map.has_disk {
+            // Its patience was over: as without a map, the next request is tried.
+            self.own_maps.try_again(id);
+        }
+        if !map.state().waits() || map.opened == 0 {
+            self.forget_wait(id);
+            return None;
+        }
+        let wait = self.note_wait(id, &map, WaitCause::Gone);
+        Some((map, wait))
+    }
+
+    fn put_back(&self, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
+        if map.has_disk {
+            return Ok(PutBack::NoDisk);
+        }
+        let Some(disk) = self.disks.find_disk(id)?.filter(|disk| disk.size > 0) else {
+            return Ok(PutBack::NoDisk);
+        };
+        let _held = self.disks.hold(id, &disk)?;
+        if let Some(why) = self.why_not(id, map, &disk)? {
+            return Ok(PutBack::Refused(why));
+        }
+        self.disks.prove_again(id, &disk)?;
+        self.maps.switch(id, &disk)?;
+        Ok(PutBack::Done)
+    }
+
+    /// Why anything else may have written to the disk than what is mounted through the map. An error where this
+    /// cannot be looked at just now.
+    fn why_not(&self, id: &VolumeId, map: &OwnMap, disk: &Device) -> Result<Option<String>> {
         let name = &disk.kernel_name;
         let record = self.records.load(id);
         if record.is_shareable == Some(true) {
-            return doubt("the cloud would give the volume to several servers".to_owned());
+            return Ok(Some("the cloud would give the volume to several servers".to_owned()));
         }
         if disk.read_only {
-            return doubt(format!("{name} refuses writes"));
+            return Ok(Some(format!("{name} refuses writes")));
         }
         if self.devices.exclusive_open(disk)? != ExclusiveOpen::Free {
-            return doubt(format!("something uses {name}"));
+            return Err(Error::new(Kind::Busy, format!("something uses {name}")));
         }
         let its = record.mounted_as().filter(|staged| staged.disk.number == map.number);
         let Some(staged) = its else {
-            return doubt("how the volume was mounted is not remembered".to_owned());
+            return Ok(Some("how the volume was mounted is not remembered".to_owned()));
         };
         let Some(first) = record.first_through(&staged.disk) else {
-            return doubt("how far its journal was at the mount is not known".to_owned());
+            return Ok(Some("how far its journal was at the mount is not known".to_owned()));
         };
         let sight = self.maps.journal_on(disk, self.deadline)?;
         let uuid = sight.superblock.uuid();
         if uuid != staged.uuid {
-            return doubt(format!("{name} has the file system {uuid}, and not {}", staged.uuid));
+            return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
         }
-        let Some(over) = self.devices.disk_at(map.number)? else {
-            return doubt(format!("{} is gone", map.kernel_name));
-        };
+        let over = self.devices.disk_at(map.number)?;
+        let over = over.ok_or_else(|| {
+            Error::new(Kind::Missing, format!("{} is gone", map.kernel_name))
+        })?;
         let kernel = self.maps.journal_in_memory(&over, &sight)?;
         match one_moment::compare(&sight, &kernel, first) {
-            Sameness::Same => Ok(()),
-            Sameness::Differs(why) | Sameness::Unknown(why) => doubt(format!("{name}: {why}")),
+            Sameness::Same => Ok(None),
+            Sameness::Differs(why) | Sameness::Unknown(why) => Ok(Some(format!("{name}: {why}"))),
         }
     }
 
     /// Since when it waits: the moment is written down, for the next look is another process's.
-    fn note_wait(&self, id: &VolumeId) -> MapWait {
+    fn note_wait(&self, id: &VolumeId, map: &OwnMap, cause: WaitCause) -> MapWait {
         let now = uptime();
         let known = self.records.load(id).map_wait.filter(|wait| now.since(&wait.since).is_some());
         known.unwrap_or_else(|| {
-            let wait = MapWait { since: now, not_switched: None };
-            tracing::warn!(volume = %id, patience = self.shield.patience, "the volume's disk is gone, and what is asked of it waits");
+            let wait = MapWait { since: now, cause, not_switched: None };
+            let (name, state) = (&map.kernel_name, map.state().words());
+            tracing::warn!(volume = %id, map = name, state, patience = self.shield.patience, "what is asked of the volume waits");
             self.change(id, |record| record.map_wait = Some(wait.clone()));
             wait
         })
     }
 
     /// Why no disk was put under the map is said once, until it is another reason.
-    fn note_why(&self, id: &VolumeId, map: &OwnMap, wait: &MapWait, why: Option<String>) {
-        if wait.not_switched == why {
+    fn note_why(
+        &self,
+        id: &VolumeId,
+        map: &OwnMap,
+        wait: &MapWait,
+        (cause, why): (WaitCause, Option<String>),
+    ) {
+        if (wait.cause, &wait.not_switched) == (cause, &why) {
             return;
         }
         if let Some(why) = &why {
@@ -134,7 +191,7 @@ impl ReturnedDisks<'_> {
         }
         self.change(id, |record| {
             if let Some(wait) = &mut record.map_wait {
-                wait.not_switched = why;
+                (wait.cause, wait.not_switched) = (cause, why);
             }
         });
     }
@@ -197,6 +254,33 @@ mod tests {
         OwnMap::of_a_test(has_disk, true, true)
     }
 
+    fn with(
+        maps: &FakeMap,
+        devices: &FakeDevices,
+        records: &Records,
+        work: impl FnOnce(&ReturnedDisks<'_>),
+    ) {
+        let deadline = Deadline::after(Duration::from_secs(5));
+        let cloud = &FakeCloud::default();
+        work(&ReturnedDisks {
+            devices,
+            maps,
+            records,
+            shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
+            deadline,
+            counts: &CallCounts::default(),
+            disks: &Disks {
+                cloud,
+                devices,
+                records,
+                this_node: &NodeName::parse("here").unwrap(),
+                deadline,
+                attachments: &Attachments { cloud, answers: None, pace: None, deadline },
+            },
+            own_maps: &OwnMaps { maps, deadline },
+        });
+    }
+
     /// Looks so often after a map that waits for so long already; answers what was done, and what is remembered.
     fn looked(
         (map, devices): (OwnMap, &FakeDevices),
@@ -208,31 +292,15 @@ mod tests {
         let id = VolumeId::parse(ID).unwrap();
         let now = uptime();
         let since = |ago| Uptime { seconds: now.seconds - ago, ..now.clone() };
-        let wait = waited.map(|ago| MapWait { since: since(ago), not_switched: None });
+        let cause = WaitCause::Gone;
+        let wait = waited.map(|ago| MapWait { since: since(ago), cause, not_switched: None });
         records.update(&id, |record| record.map_wait = wait).unwrap();
-        let deadline = Deadline::after(Duration::from_secs(5));
-        let cloud = &FakeCloud::default();
         let maps = FakeMap::of(Some(map));
-        let returned = ReturnedDisks {
-            devices,
-            maps: &maps,
-            records: &records,
-            shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
-            deadline,
-            counts: &CallCounts::default(),
-            disks: &Disks {
-                cloud,
-                devices,
-                records: &records,
-                this_node: &NodeName::parse("here").unwrap(),
-                deadline,
-                attachments: &Attachments { cloud, answers: None, pace: None, deadline },
-            },
-            own_maps: &OwnMaps { maps: &maps, deadline },
-        };
-        for _ in 0..times {
-            assert!(!returned.look_after(&id));
-        }
+        with(&maps, devices, &records, |returned| {
+            for _ in 0..times {
+                assert!(!returned.look_after(&id));
+            }
+        });
         (maps.done.into_inner(), records.load(&id).map_wait)
     }
 
@@ -243,6 +311,33 @@ mod tests {
         assert_eq!((done, wait.unwrap().not_switched), (vec![], None));
         let (done, wait) = looked((map(false), &none), Some(2), 1);
         assert_eq!((done, wait), (vec!["end"], None));
+    }
+
+    #[test]
+    fn a_request_that_fails_each_time_is_waited_for_as_long_as_the_patience_is() {
+        let at_path = OwnMap::of_a_test(true, false, true);
+        let none = FakeDevices::default();
+        let (done, wait) = looked((at_path.clone(), &none), None, 1);
+        assert_eq!((done, wait.unwrap().cause), (vec!["again"], WaitCause::Failing));
+        let (done, wait) = looked((at_path, &none), Some(2), 1);
+        assert_eq!((done, wait), (vec!["again", "end"], None));
+        // After that it is no wait any more, and each look lets the next request try.
+        let (done, wait) = looked((OwnMap::of_a_test(true, false, false), &none), Some(1), 1);
+        assert_eq!((done, wait), (vec!["again"], None));
+    }
+
+    #[test]
+    fn a_map_that_is_gone_has_no_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let id = VolumeId::parse(ID).unwrap();
+        let (since, cause) = (uptime(), WaitCause::Gone);
+        let wait = Some(MapWait { since, cause, not_switched: None });
+        records.update(&id, |record| record.map_wait = wait).unwrap();
+        with(&FakeMap::of(None), &FakeDevices::default(), &records, |returned| {
+            assert!(!returned.look_after(&id));
+        });
+        assert_eq!(records.load(&id).map_wait, None);
     }
 
     #[test]

@@ -89,6 +89,9 @@ impl Sweep<'_> {
             // One that hangs is said, and the others do not wait for it.
             if let (Ok(_), Err(error)) = (&lock, self.locking.nothing_hangs(&id)) {
                 swept.is_hanging = true;
+                if mode == HealMode::Auto {
+                    self.healing.returned.keep_time(&id);
+                }
                 tell(&id, Err(error));
                 continue;
             }

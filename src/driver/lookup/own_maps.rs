@@ -100,7 +100,8 @@ impl OwnMaps<'_> {
     /// change that was not finished. The disk never left this machine.
     pub(in crate::driver) fn try_again(&self, id: &VolumeId) {
         let Some(map) = self.seen(id) else { return };
-        if !matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
+        let fails_there = map.state() == MapState::Fails && map.has_disk;
+        if !matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) && !fails_there {
             return;
         }
         let (name, words) = (&map.kernel_name, map.state().words());
@@ -194,12 +195,12 @@ mod tests {
     fn only_a_disk_that_never_left_is_tried_again() {
         let again = |map| done(Some(map), |maps| maps.try_again(&id())).1;
         assert_eq!(again(map(1, true, false, true)), ["again"]);
+        assert_eq!(again(map(1, true, false, false)), ["again"], "its wait was ended");
         assert_eq!(again(OwnMap { is_suspended: true, ..map(1, false, true, true) }), ["again"]);
         for left_alone in [
             map(1, true, true, true),
             map(1, false, true, true),
             map(1, false, false, true),
-            map(1, true, false, false),
         ] {
             assert_eq!(again(left_alone), Vec::<&str>::new());
         }

@@ -180,7 +180,7 @@ fn waiting(record: &VolumeRecord, before: &Gauges) -> Option<WaitingMap> {
     Some(WaitingMap {
         volume,
         name: record.name.as_ref().map(ToString::to_string).unwrap_or_default(),
-        is_refused: wait.not_switched.is_some(),
+        disk: wait.cause.word().to_owned(),
         since: known.map_or_else(|| clock::seconds().saturating_sub(paused.as_secs()), |one| one.since),
     })
 }

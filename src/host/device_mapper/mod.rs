@@ -192,7 +192,12 @@ pub(in crate::host) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
         return Ok(());
     }
     control.load(sectors, disk.number, disk.read_only)?;
-    control.swap()
+    control.swap()?;
+    // A new table waits. One that did not, for no disk would be put under it, must not from here on.
+    if told.table.is_some_and(|table| !table.is_queueing) {
+        control.tell("fail_if_no_path")?;
+    }
+    Ok(())
 }
 
 /// What becomes of a request to the volume's map, as far as that can be told.

@@ -105,8 +105,8 @@ pub struct WaitingMap {
     pub volume: String,
     /// The name of its `PersistentVolume`.
     pub name: String,
-    /// Whether a disk that shows its serial is here, and was not put under the map: something else may have written to it.
-    pub is_refused: bool,
+    /// What it waits for: its disk is `gone`, or here and `refused` or `failing`.
+    pub disk: String,
     /// When that was first seen, in seconds since 1970.
     pub since: u64,
 }
@@ -259,8 +259,8 @@ pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String
     page.state(
         (
             "waiting",
-            "1 while the volume's map waits for its disk: gone, or here and refused, for something else may have \
-             written to it.",
+            "1 while the volume's map waits. Its disk is gone, refused (something else may have written to it) or \
+             failing (requests to it fail, and are sent again).",
         ),
         "When that was first seen.",
         waiting,
@@ -320,8 +320,7 @@ impl Absence {
 
 impl WaitingMap {
     fn labels(&self) -> [(&str, &str); 3] {
-        let disk = if self.is_refused { "refused" } else { "gone" };
-        [("volume", &self.volume), ("persistentvolume", &self.name), ("disk", disk)]
+        [("volume", &self.volume), ("persistentvolume", &self.name), ("disk", &self.disk)]
     }
 }
 
@@ -419,7 +418,7 @@ mod tests {
                 waiting: vec![WaitingMap {
                     volume: "v1".to_owned(),
                     name: "pv".to_owned(),
-                    is_refused: true,
+                    disk: "refused".to_owned(),
                     since: 10,
                 }],
                 absent: vec![Absence { volume: "v".to_owned(), name: "p".to_owned(), since: 8 }],
