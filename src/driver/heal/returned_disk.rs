@@ -137,7 +137,7 @@ impl ReturnedDisks<'_> {
             return Ok(Some(format!("{name} refuses writes")));
         }
         if self.devices.exclusive_open(disk)? != ExclusiveOpen::Free {
-            return Err(Error::new(Kind::Busy, format!("something uses {name}")));
+            return Err(Error::new(Kind::Host, format!("something uses {name}")));
         }
         let its = record.mounted_as().filter(|staged| staged.disk.number == map.number);
         let Some(staged) = its else {
