@@ -2,11 +2,13 @@
 //!
 //! A time wobbles with the machine; what is counted here does not. docs/speed.md has the times.
 
-use crate::support::counter::{Counted, count};
+use crate::scene::{Scene, scene};
+use crate::support::counter::{Counted, KernelCall, count};
 use crate::support::{DISK, Node};
 use crate::volume::{Call, POD, Volume};
 use nix::libc;
 use nix::mount::{MsFlags, mount};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -200,4 +202,38 @@ fn a_call_without_a_worker_waits_for_no_disk() {
         }
     }
     volume.take_away();
+}
+
+/// The threads of a call that stay in this machine's namespace; others read the tables of those that they enter.
+fn that_stay(counted: &Counted) -> impl Fn(&&KernelCall) -> bool {
+    let enters = |call: &&KernelCall| {
+        let kind = u64::from(libc::CLONE_NEWNS.unsigned_abs());
+        call.number == libc::SYS_setns && call.arguments[1] & kind != 0
+    };
+    let gone: BTreeSet<i32> =
+        counted.calls.iter().filter(enters).map(|call| call.process).collect();
+    move |call| !gone.contains(&call.process)
+}
+
+/// How often this machine's own mount table is read from its beginning.
+fn readings(counted: &Counted) -> usize {
+    let is_own = |call: &&KernelCall| {
+        let path = call.path.as_deref();
+        call.opens && path.is_some_and(|path| path.ends_with("thread-self/mountinfo"))
+    };
+    counted.calls.iter().filter(that_stay(counted)).filter(is_own).count()
+}
+
+/// A question of the census reads the table once, and the guard looks anew only where it must: before it has the lock, with
+/// it, by the census, to judge what that found, and at the end for the way out that it tells.
+#[test]
+fn a_guard_that_refuses_reads_its_own_mount_table_five_times() {
+    needs!(pods, tracer);
+    let Scene { node, volume, pod, container } = scene().idle().start();
+    // Now and then another test's mounts make it look once more.
+    let found = (0..5).map(|_| counted(Path::new(DISK), &node, &volume.unstage()));
+    let found: Vec<_> = found.inspect(|one| assert!(one.text.contains("still run"))).collect();
+    let least = found.iter().map(readings).min();
+    volume.ends_with(&pod, container);
+    assert_eq!(least, Some(5));
 }

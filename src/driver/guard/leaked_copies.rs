@@ -18,6 +18,7 @@ use crate::model::error::{Kind, Result};
 use crate::model::face::Faces;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
+use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
@@ -117,6 +118,8 @@ impl LeakedCopies<'_> {
             self.refusals.passed(id, tear_down);
             return Ok(Ok(()));
         }
+        // Read after the namespaces, and with each look at them again: a folder that was mounted in between is
+        // no claim of those who see it.
         let table = self.mounts.table()?;
         let record = id.map(|id| self.records.load(id));
         let machine = Machine::new(self.faces, &table, record.as_ref(), numbers);
@@ -213,7 +216,7 @@ impl LeakedCopies<'_> {
             return Ok(());
         }
         if outcome == Outcome::Already {
-            let views = self.guard_stage(id, numbers)?;
+            let views = self.guard_stage(id, &self.mounts.table()?, numbers)?;
             self.end_views(id, &TearDown::Unstage, &self.numbers.numbers_of(id, numbers), &views)?;
         }
         self.renew_in_doubt(folder);
@@ -272,15 +275,18 @@ impl LeakedCopies<'_> {
     /// Whether the file system may be unmounted for good: not while any other process has it. Copies
     /// that leaked into mount namespaces which no pod owns are taken down there first. Answers whether there are
     /// some that share with the machine's own mounts: they are to be looked for once those are gone.
+    ///
+    /// The table is of the look that the caller has just had, with the lock.
     pub(in crate::driver) fn guard_stage(
         &self,
         id: Option<&VolumeId>,
+        table: &MountTable,
         mounted: &[DeviceNumber],
     ) -> Result<Views> {
         if self.policy.mode == GuardMode::Off {
             return Ok(Views::default());
         }
-        let numbers = self.numbers.numbers_of(id, mounted);
+        let numbers = self.numbers.numbers_by(id, mounted, Ok(table));
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => self.judge(id, &TearDown::Unstage, &numbers, uses),
             Answer::CannotTell(why) => self

@@ -65,7 +65,7 @@ impl LettingGo<'_> {
             return Ok(Vec::new());
         }
         let tear_down = one.tear_down();
-        let numbers = self.numbers.numbers_of(one.id, one.mounted);
+        let numbers = self.numbers.numbers_by(one.id, one.mounted, Ok(own));
         let uses = match self.uses_of(one, &numbers) {
             Answer::Told(Users { unplaced, .. }) if !unplaced.is_empty() => {
                 let who = named(&unplaced, holder);

@@ -47,10 +47,20 @@ impl DiskNumbers<'_> {
         id: Option<&VolumeId>,
         mounted: &[DeviceNumber],
     ) -> Vec<DeviceNumber> {
+        let table = if id.is_some() { self.mounts.table() } else { Ok(MountTable::default()) };
+        self.numbers_by(id, mounted, table.as_ref().map_err(Clone::clone))
+    }
+
+    /// The same by a table that was read for this very question.
+    pub(in crate::driver) fn numbers_by(
+        &self,
+        id: Option<&VolumeId>,
+        mounted: &[DeviceNumber],
+        table: Result<&MountTable>,
+    ) -> Vec<DeviceNumber> {
         let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
         if let Some(id) = id {
-            let dead = self.mounts.table().and_then(|table| self.dead_numbers_of(id, &table));
-            match dead {
+            match table.and_then(|table| self.dead_numbers_of(id, table)) {
                 Ok(dead) => numbers.extend(dead),
                 Err(error) => tracing::debug!(%error, "the numbers before are not known"),
             }
@@ -198,16 +208,16 @@ impl DiskNumbers<'_> {
     }
 
     pub(in crate::driver) fn own_mounts(&self, id: &VolumeId) -> Result<Vec<Mount>> {
-        let numbers = self.numbers_of(Some(id), &[]);
         let table = self.mounts.table()?;
+        let numbers = self.numbers_by(Some(id), &[], Ok(&table));
         let ours = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
         Ok(ours.cloned().collect())
     }
 
     pub(in crate::driver) fn is_mounted_here(&self, id: &VolumeId) -> bool {
-        let numbers = self.numbers_of(Some(id), &[]);
-        let table = self.mounts.table();
-        table.is_ok_and(|table| table.mounts().iter().any(|one| numbers.contains(&one.disk)))
+        let Ok(table) = self.mounts.table() else { return false };
+        let numbers = self.numbers_by(Some(id), &[], Ok(&table));
+        table.mounts().iter().any(|one| numbers.contains(&one.disk))
     }
 }
 

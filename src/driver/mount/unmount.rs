@@ -256,16 +256,19 @@ impl Unmounting<'_> {
         id: Option<&VolumeId>,
         role: &MountRole<'_>,
     ) -> Result<Outcome> {
+        // Looked at anew: who had the lock before may have mounted, or taken off, what was seen without it.
         let look = self.mounts.standing_at(folder)?;
         let Some(top) = look.top()? else { return Ok(Outcome::Already) };
         self.places.refuse_strangers_on_top(id, &look)?;
         let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
         let MountRole::Consumer(consumer) = role else {
-            let mut views = self.copies.guard_stage(id, &mounted)?;
+            let mut views = self.copies.guard_stage(id, &look.table, &mounted)?;
             self.unmount_all(folder, id)?;
             failpoints::step("unmount.own");
             if views.has_peers {
-                views.add(self.copies.guard_stage(id, &mounted)?);
+                // What was read before shows mounts that are off by now.
+                let now = self.mounts.table()?;
+                views.add(self.copies.guard_stage(id, &now, &mounted)?);
             }
             self.copies.end_views(id, &TearDown::Unstage, &mounted, &views)?;
             return Ok(Outcome::Done);

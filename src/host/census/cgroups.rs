@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who made folders of cgroups. systemd, and each container runtime, gives users parts of the trees
 /// in which they make folders of any name.
 #[derive(Debug)]
 pub(super) struct Makers {
-    own: MountTable,
+    own: Arc<MountTable>,
     /// The user who is believed.
     trusted: u32,
     known: Mutex<HashMap<PathBuf, bool>>,
@@ -22,7 +22,7 @@ pub(super) struct Makers {
 }
 
 impl Makers {
-    pub(super) fn new(own: MountTable, trusted: u32) -> Self {
+    pub(super) fn new(own: Arc<MountTable>, trusted: u32) -> Self {
         Self { own, trusted, known: Mutex::default(), trees: Mutex::default() }
     }
 

@@ -75,7 +75,7 @@ impl<'a> Search<'a> {
         for namespace in &every.all {
             if namespace.table.mounts().iter().any(is_of_a_server) {
                 let pids = namespace.tasks.iter().map(|task| task.pid);
-                beside_servers.extend(pids.map(|pid| (pid, &namespace.table)));
+                beside_servers.extend(pids.map(|pid| (pid, namespace.table.as_ref())));
             }
         }
         Self { proc, numbers, mounts: every.by_mount(), beside_servers, in_maps }

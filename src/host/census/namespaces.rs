@@ -11,6 +11,7 @@ use nix::fcntl::OFlag;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// One mount namespace.
 #[derive(Debug)]
@@ -20,14 +21,18 @@ pub(super) struct Namespace {
     /// One thread of each process that lives there.
     pub(super) tasks: Vec<Task>,
     /// Its mounts.
-    pub(super) table: MountTable,
+    pub(super) table: Arc<MountTable>,
     /// What keeps it alive without a process.
     pub(super) keepers: Vec<NamespaceKeeper>,
 }
 
 impl Namespace {
-    pub(super) fn new(id: Option<NamespaceId>, tasks: Vec<Task>, table: MountTable) -> Self {
-        Self { id, tasks, table, keepers: Vec::new() }
+    pub(super) fn new(
+        id: Option<NamespaceId>,
+        tasks: Vec<Task>,
+        table: impl Into<Arc<MountTable>>,
+    ) -> Self {
+        Self { id, tasks, table: table.into(), keepers: Vec::new() }
     }
 
     /// The mounts of these file systems.

@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// One thread, in whose place most of `/proc` can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,12 +42,16 @@ impl fmt::Display for Task {
 }
 
 /// A tree such as `/proc`, held open: it stays this one in whatever namespace a thread enters.
+///
+/// Each question of the census opens one of its own, and what is kept here is kept for that question alone.
 #[derive(Debug)]
 pub(super) struct Proc {
     root: PathBuf,
     folder: File,
     /// Whose cgroups are believed.
     trusted: u32,
+    /// The mounts of the thread that asks, read once.
+    own: OnceLock<Arc<MountTable>>,
     makers: OnceLock<Makers>,
 }
 
@@ -55,7 +59,8 @@ impl Proc {
     pub(super) fn at(root: &Path, trusted: u32) -> Result<Self> {
         let io = |error| Error::io(format!("open {}", root.display()), &error);
         let folder = File::open(root).map_err(io)?;
-        Ok(Self { root: root.to_owned(), folder, trusted, makers: OnceLock::new() })
+        let (own, makers) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { root: root.to_owned(), folder, trusted, own, makers })
     }
 
     /// The user whose cgroups are believed.
@@ -151,12 +156,17 @@ impl Proc {
         })
     }
 
-    /// The mounts of this thread's own namespace.
-    pub(super) fn own_table(&self) -> Result<MountTable> {
+    /// The mounts of this thread's own namespace. One question reads them once: all that it looks at, it looks at
+    /// after that, and its answer is no older than the question. Who must know what came since asks again.
+    pub(super) fn own_table(&self) -> Result<Arc<MountTable>> {
+        if let Some(own) = self.own.get() {
+            return Ok(Arc::clone(own));
+        }
         let path = "thread-self/mountinfo";
         let text = self.read_table(path);
         let io = |error| Error::io(format!("read {}", self.root.join(path).display()), &error);
-        MountTable::parse(&text.map_err(io)?)
+        let own = Arc::new(MountTable::parse(&text.map_err(io)?)?);
+        Ok(Arc::clone(self.own.get_or_init(|| own)))
     }
 
     /// The whole of a mount table.

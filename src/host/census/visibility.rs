@@ -4,6 +4,8 @@
 use super::proc::{Proc, number_of_link};
 use crate::model::error::errno_text;
 use crate::model::mount::mountinfo::MountTable;
+use nix::fcntl::OFlag;
+use std::io::Read;
 
 /// `PROC_PID_INIT_INO` of `linux/proc_ns.h`: the namespace that all processes are in.
 const INITIAL_PIDS: u64 = 0xEFFF_FFFC;
@@ -35,8 +37,11 @@ pub(super) fn obstacle(proc: &Proc, own: &MountTable) -> Option<String> {
     {
         return Some(format!("{root} is mounted with {option}"));
     }
-    // Others can be seen: whatever hides processes hides this one first.
-    match proc.read("1/mountinfo") {
+    // Others can be seen: whatever hides processes hides this one first. Its first lines say so; the whole is
+    // as long as this machine's table.
+    let seen =
+        proc.open("1/mountinfo", OFlag::O_RDONLY).and_then(|mut file| file.read(&mut [0; 64]));
+    match seen {
         Ok(_) => None,
         Err(error) => Some(format!("{root} does not show process 1: {}", errno_text(&error))),
     }
