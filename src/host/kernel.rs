@@ -442,6 +442,136 @@ pub fn in_memory(file: &File, at: u64, length: usize) -> Result<Option<Vec<u8>>>
     answer
 }
 
+/// A mount as the kernel tells of it alone (`struct statmount`, Linux 6.8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountState {
+    /// Its id in mount tables, which another one gets when it has gone.
+    pub id: u32,
+    /// That of the mount that it stands on.
+    pub parent: u32,
+    /// The id of that one which no other mount of this boot ever has.
+    pub unique_parent: u64,
+    /// The number of its file system.
+    pub number: DeviceNumber,
+    /// Flags of mount(2): with whom it shares.
+    pub propagation: u64,
+    /// Its peer group, or 0.
+    pub group: u64,
+    /// The peer group that it follows, or 0.
+    pub master: u64,
+    /// Which folder of the file system is mounted.
+    pub root: Vec<u8>,
+    /// Where it is, from this thread's root on.
+    pub target: Vec<u8>,
+}
+
+/// The numbers of two system calls, the same on all kinds of machines.
+const STATMOUNT: libc::c_long = 457;
+const LISTMOUNT: libc::c_long = 458;
+
+/// `struct mnt_id_req`
+type MountRequest = [u64; 3];
+
+fn mount_request(unique: u64, what: u64) -> MountRequest {
+    let size = std::mem::size_of::<MountRequest>() as u64;
+    // The size has the first 32 bits, and nothing is in the others.
+    let size = if cfg!(target_endian = "little") { size } else { size << 32 };
+    [size, unique, what]
+}
+
+/// `STATMOUNT_SB_BASIC`, `_MNT_BASIC`, `_MNT_ROOT`, `_MNT_POINT`
+const OF_A_MOUNT: u64 = 0x1 | 0x2 | 0x8 | 0x10;
+
+/// Asks for one mount of this thread's namespace by the id that no other one ever has. No file system
+/// is asked. ENOENT if it is not there any more.
+pub fn state_of_mount(unique: u64) -> Result<MountState> {
+    /// Two paths.
+    const ROOM: usize = 512 + 2 * 4096;
+    let request = mount_request(unique, OF_A_MOUNT);
+    let mut told = vec![0_u8; ROOM];
+    // SAFETY: the request has the size that it tells and lives until the call returns; the kernel writes no
+    // more than the length that is passed.
+    let answer = unsafe {
+        let (request, room) = (request.as_ptr(), told.as_mut_ptr());
+        libc::syscall(STATMOUNT, request, room, told.len(), 0)
+    };
+    Errno::result(answer)?;
+    mount_state(&told).ok_or(Errno::EINVAL)
+}
+
+fn mount_state(told: &[u8]) -> Option<MountState> {
+    /// Where the texts begin.
+    const TEXTS: usize = 512;
+    let word = |at: usize| Some(u32::from_ne_bytes(*told.get(at..)?.first_chunk()?));
+    let long = |at: usize| Some(u64::from_ne_bytes(*told.get(at..)?.first_chunk()?));
+    let text = |at: usize| {
+        let from = TEXTS.checked_add(usize::try_from(word(at)?).ok()?)?;
+        let mut parts = told.get(from..)?.split(|byte| *byte == 0);
+        parts.next().map(<[u8]>::to_vec)
+    };
+    if long(8)? & OF_A_MOUNT != OF_A_MOUNT {
+        return None;
+    }
+    Some(MountState {
+        number: DeviceNumber { major: word(16)?, minor: word(20)? },
+        unique_parent: long(48)?,
+        id: word(56)?,
+        parent: word(60)?,
+        propagation: long(72)?,
+        group: long(80)?,
+        master: long(88)?,
+        root: text(104)?,
+        target: text(108)?,
+    })
+}
+
+/// All mounts of this thread's namespace, by the ids that no other ones ever have.
+pub fn all_mounts() -> Result<Vec<u64>> {
+    let mut all = Vec::new();
+    loop {
+        let mut some = [0; 256];
+        let count = list_mounts(None, all.last().copied(), &mut some)?;
+        all.extend(some.iter().take(count));
+        if count < some.len() {
+            return Ok(all);
+        }
+    }
+}
+
+/// Whether another mount stands on this one.
+pub fn is_anything_on(unique: u64) -> Result<bool> {
+    Ok(list_mounts(Some(unique), None, &mut [0])? > 0)
+}
+
+/// Mounts that stand on one, and on those, behind the last one that is known (`listmount(2)`, Linux 6.8).
+fn list_mounts(on: Option<u64>, last: Option<u64>, found: &mut [u64]) -> Result<usize> {
+    /// `LSMT_ROOT`
+    const ROOT: u64 = u64::MAX;
+    let request = mount_request(on.unwrap_or(ROOT), last.unwrap_or_default());
+    // SAFETY: the request has the size that it tells and lives until the call returns; the kernel writes no
+    // more ids than there is room for.
+    let answer =
+        unsafe { libc::syscall(LISTMOUNT, request.as_ptr(), found.as_mut_ptr(), found.len(), 0) };
+    usize::try_from(Errno::result(answer)?).map_err(|_| Errno::EINVAL)
+}
+
+/// The id of the mount that a place is on, which no other mount of this boot ever has (Linux 6.8). It
+/// asks the file system, so it is not for a dead one.
+pub fn unique_id_of_mount(place: &OwnedFd) -> Result<u64> {
+    /// `STATX_MNT_ID_UNIQUE`
+    const WANTED: u32 = 0x4000;
+    let mut told = MaybeUninit::<libc::statx>::zeroed();
+    let how = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the path is empty and terminated; the kernel writes one structure, which lives until the call
+    // returns, and which may be all zero.
+    let told = unsafe {
+        let answer = libc::statx(place.as_raw_fd(), c"".as_ptr(), how, WANTED, told.as_mut_ptr());
+        Errno::result(answer)?;
+        told.assume_init()
+    };
+    if told.stx_mask & WANTED == 0 { Err(Errno::ENOSYS) } else { Ok(told.stx_mnt_id) }
+}
+
 /// A descriptor of a process (`pidfd_open`, Linux 5.3): it never means another one.
 pub fn pin_process(pid: u32) -> Result<OwnedFd> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::ESRCH)?;
@@ -507,6 +637,27 @@ mod tests {
         assert_eq!(in_memory(&file, 1 << 19, 1024), Ok(None));
         assert_eq!(in_memory(&file, 0, 4097), Err(Errno::EINVAL));
         assert_eq!(in_memory(&file, 0, 0), Err(Errno::EINVAL));
+    }
+
+    /// What the kernel tells of single mounts is what its table says of them.
+    #[test]
+    fn a_mount_is_told_alone_as_in_the_table() {
+        use crate::model::mount::mountinfo::MountTable;
+        let Ok(all) = all_mounts() else { return };
+        let states: Vec<_> = all.iter().filter_map(|one| state_of_mount(*one).ok()).collect();
+        let table = std::fs::read("/proc/thread-self/mountinfo").unwrap();
+        let table = MountTable::parse(&table).unwrap();
+        // Other processes mount and unmount meanwhile, and the root stays.
+        let root = table.top_at(std::path::Path::new("/")).map(|root| root.id);
+        let Some(root) = table.mounts().iter().find(|mount| Some(mount.id) == root) else { return };
+        let found = states.iter().find(|state| state.id == root.id).expect("the root is told");
+        assert_eq!((found.number, found.target.as_slice()), (root.number, b"/".as_slice()));
+        assert_eq!(found.parent, root.parent);
+        let place = OwnedFd::from(File::open("/").unwrap());
+        let unique = unique_id_of_mount(&place).unwrap();
+        assert_eq!(state_of_mount(unique).as_ref(), Ok(found));
+        assert!(all.contains(&unique) && is_anything_on(unique).unwrap());
+        assert!(state_of_mount(1).is_err(), "ids of tables are no such ids");
     }
 
     #[test]

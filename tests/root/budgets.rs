@@ -2,9 +2,10 @@
 //!
 //! A time wobbles with the machine; what is counted here does not. docs/speed.md has the times.
 
+use crate::checks::{number_of, only_mount_at};
 use crate::scene::{Scene, scene};
 use crate::support::counter::{Counted, KernelCall, count};
-use crate::support::{DISK, Node};
+use crate::support::{DISK, Node, skip};
 use crate::volume::{Call, POD, Volume};
 use nix::libc;
 use nix::mount::{MsFlags, mount};
@@ -236,4 +237,31 @@ fn a_guard_that_refuses_reads_its_own_mount_table_five_times() {
     let least = found.iter().map(readings).min();
     volume.ends_with(&pod, container);
     assert_eq!(least, Some(5));
+}
+
+/// A heal asks for each mount alone what the whole table would say: with more mounts of this machine it reads that
+/// no more often.
+#[test]
+fn a_heal_of_more_mounts_reads_the_table_no_more_often() {
+    needs!(pods, tracer);
+    if !incloud_disk::host::kernel::all_mounts().is_ok_and(|all| !all.is_empty()) {
+        skip("a_heal_of_more_mounts_reads_the_table_no_more_often", "the kernel lists no mounts");
+        return;
+    }
+    let [few, many] = [12, 36].map(|count| {
+        let (node, volume, running) = scene().idle().start_in(count);
+        node.verb(&["local", "yank", &volume.id]).unwrap();
+        let found = counted(Path::new(DISK), &node, &volume.attach());
+        assert!(found.text.contains("Success"), "{}", found.text);
+        let number = number_of(&volume.letter());
+        for (pod, container) in running {
+            assert_eq!(only_mount_at(&volume.pod(pod.uid())).number, number);
+            container.die();
+            node.must(volume.unpublish(pod.uid()));
+        }
+        volume.take_away();
+        readings(&found)
+    });
+    // Mounts of other tests may make it look once more; without this each of its own did.
+    assert!(many < few + 12, "{few} readings for 12, {many} for 36");
 }

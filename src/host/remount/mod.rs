@@ -5,6 +5,7 @@
 mod attributes;
 mod by_mount;
 mod detached;
+mod known_mounts;
 mod mount_tree;
 mod namespace;
 mod nested;
@@ -87,6 +88,7 @@ impl Remounts for KernelRemounts {
                 origin,
                 method,
                 until,
+                known: None,
             };
             Ok(work.run())
         })

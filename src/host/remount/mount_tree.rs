@@ -1,7 +1,7 @@
 //! Which mount stands on which, by the mount table.
 
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A mount that stands on another one.
 pub(in crate::host::remount) fn children(
@@ -12,22 +12,38 @@ pub(in crate::host::remount) fn children(
     table.mounts().iter().filter(move |mount| mount.parent == of && mount.id != of)
 }
 
+/// What stands on each mount: looked up once where it is asked for many, for who lives in the namespace decides how
+/// many there are, and how deep.
+pub(in crate::host::remount) struct Standing<'t>(HashMap<u32, Vec<&'t Mount>>);
+
+impl<'t> Standing<'t> {
+    pub(in crate::host::remount) fn of(table: &'t MountTable) -> Self {
+        let mut standing: HashMap<u32, Vec<&Mount>> = HashMap::new();
+        for mount in table.mounts().iter().filter(|mount| mount.parent != mount.id) {
+            standing.entry(mount.parent).or_default().push(mount);
+        }
+        Self(standing)
+    }
+
+    /// Everything that stands on a mount, the lower ones first.
+    pub(in crate::host::remount) fn on(&self, of: u32) -> Vec<&'t Mount> {
+        let mut found: Vec<&Mount> = Vec::new();
+        let (mut layer, mut seen) = (vec![of], HashSet::new());
+        while !layer.is_empty() {
+            // Each is taken once: a torn table may run in a circle.
+            let lower = layer.iter().filter(|id| seen.insert(**id));
+            let next: Vec<_> = lower.filter_map(|id| self.0.get(id)).flatten().copied().collect();
+            layer = next.iter().map(|mount| mount.id).collect();
+            found.extend(next);
+        }
+        found
+    }
+}
+
 /// Everything that stands on a mount, the lower ones first.
 pub(in crate::host::remount) fn descendants(table: &MountTable, of: u32) -> Vec<&Mount> {
-    // Looked up once: who lives in the namespace decides how many there are, and how deep.
-    let mut standing: HashMap<u32, Vec<&Mount>> = HashMap::new();
-    for mount in table.mounts().iter().filter(|mount| mount.parent != mount.id) {
-        standing.entry(mount.parent).or_default().push(mount);
-    }
-    let mut found: Vec<&Mount> = Vec::new();
-    let mut layer = vec![of];
-    while !layer.is_empty() {
-        // Each is taken once: a torn table may run in a circle.
-        let next: Vec<_> = layer.iter().filter_map(|id| standing.remove(id)).flatten().collect();
-        layer = next.iter().map(|mount| mount.id).collect();
-        found.extend(next);
-    }
-    found
+    // Most have none, and need no look at the others.
+    if children(table, of).next().is_none() { Vec::new() } else { Standing::of(table).on(of) }
 }
 
 /// The ids of those.

@@ -1,12 +1,13 @@
 //! The propagation of new mounts: what is attached to a shared mount becomes shared.
 
-use super::mount_tree::descendants;
+use super::mount_tree::Standing;
 use super::namespace::Inside;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::Result;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Method, MountIntent, Propagation};
 use nix::mount::MsFlags;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 /// Gives what now is at the places of these old mounts the propagation that those had. Answers
@@ -67,20 +68,23 @@ pub(in crate::host::remount) fn changes(
     method: Method,
     is_own: bool,
 ) -> Vec<MountIntent> {
-    let mut all: Vec<MountIntent> = Vec::new();
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
     let mut add = |intent: MountIntent| {
-        if !all.iter().any(|known| known.target == intent.target && known.id == intent.id) {
+        if known.insert((intent.target.clone(), intent.id)) {
             all.push(intent);
         }
     };
+    let standing = Standing::of(table);
+    let by_id: HashMap<u32, &Mount> = table.mounts().iter().map(|one| (one.id, one)).collect();
     let comes_by_propagation = !matches!(method, Method::Beneath | Method::Stack);
     let tree = |old: &Mount| -> Vec<Mount> {
-        std::iter::once(old).chain(descendants(table, old.id)).cloned().collect()
+        std::iter::once(old).chain(standing.on(old.id)).cloned().collect()
     };
     let is_shared = |mount: &Mount| Propagation::of(mount).is_shared;
-    let shares = |old: &Mount| tree(old).iter().any(is_shared);
+    let shares = |old: &&Mount| tree(old).iter().any(is_shared);
+    let sharing: HashSet<u32> = stale.iter().filter(shares).map(|old| old.parent).collect();
     for old in stale {
-        let parent = table.mounts().iter().find(|one| one.id == old.parent && one.id != old.id);
+        let parent = by_id.get(&old.parent).copied().filter(|one| one.id != old.id);
         let is_in_shared = parent.is_some_and(is_shared);
         if let Some(parent) = parent.filter(|_| comes_by_propagation && !is_in_shared) {
             add(intent(parent, Some(parent.id), parent.number));
@@ -90,7 +94,7 @@ pub(in crate::host::remount) fn changes(
         let stays_shared = comes_by_propagation
             && (is_own && method == Method::TuckByMount
                 || parent.is_some_and(|one| Propagation::of(one).is_unbindable)
-                || stale.iter().any(|other| other.parent == old.parent && shares(other)));
+                || sharing.contains(&old.parent));
         // When the group that one followed has gone, nothing else tells that it did.
         let has_any = tree(old).iter().any(|mount| !mount.propagation.is_empty());
         if is_in_shared || stays_shared || has_any {

@@ -2,6 +2,7 @@
 
 use super::by_mount::{self, Origin, Workshop};
 use super::detached::{New, is_peer};
+use super::known_mounts::{KnownMounts, in_its_place};
 use super::mount_tree::{ancestors, children, descendants, has, ids_below, in_order};
 use super::namespace::{Inside, attach, failed};
 use super::nested::Nested;
@@ -40,7 +41,13 @@ pub(in crate::host::remount) struct NamespaceWork<'a> {
     pub(in crate::host::remount) method: Method,
     /// When the rest is left as it is: so that of what was done is told.
     pub(in crate::host::remount) until: Deadline,
+    /// The lines of the table of which each can be asked for by itself.
+    pub(in crate::host::remount) known: Option<KnownMounts>,
 }
+
+/// So many old mounts are worth to be asked for one by one: to know how is as much work as some readings of
+/// the table.
+const MANY: usize = 8;
 
 /// What one switch came to.
 struct Done {
@@ -70,6 +77,10 @@ impl<'a> NamespaceWork<'a> {
         let order: Vec<_> =
             order.into_iter().filter(|old| !answers.contains_key(&old.id)).collect();
         let is_current = !self.all_at_once(&order, &mut answers);
+        // The other methods tell by the whole table what came astray.
+        if self.method == Method::Beneath && order.len() > MANY {
+            self.known = Some(KnownMounts::of(&self.table));
+        }
         for (nth, old) in order.into_iter().enumerate() {
             if !answers.contains_key(&old.id) {
                 let done = if self.until.over() {
@@ -162,9 +173,11 @@ impl<'a> NamespaceWork<'a> {
     }
 
     fn one(&mut self, old: &'a Mount, is_current: bool) -> Result<Done> {
-        // Each switch may have reached others, and ids that became free are given again.
+        // Each switch may have reached others, and ids that became free are given again: so the kernel is asked
+        // anew before each, for this mount alone if it can be.
         if !is_current {
-            self.table = self.inside.table()?;
+            let still = self.known.as_ref().and_then(|known| known.still(old));
+            self.table = still.map_or_else(|| self.inside.table(), Ok)?;
         }
         let one = match self.prepare(old)? {
             Step::Done(done) => return Ok(done),
@@ -196,7 +209,7 @@ impl<'a> NamespaceWork<'a> {
             // A switch that was killed before its end: the new tree is whole.
             let with = ids_below(&self.table, old);
             self.take_off(old, &at)?;
-            let notes = self.settle(old)?;
+            let notes = self.settle(old, None)?;
             return Ok(Step::Done(Done { outcome: ReplacementOutcome::DetachedOnly, notes, with }));
         }
         let new = self.news.remove(&old.id).ok_or_else(|| {
@@ -326,19 +339,22 @@ impl<'a> NamespaceWork<'a> {
 
     /// The new mount is under the old one.
     fn finish(&self, one: Ready<'a>) -> Result<Done> {
-        let Ready { old, at, changes, mut notes, with, .. } = one;
+        let Ready { old, at, tree, changes, mut notes, with, .. } = one;
         self.take_off(old, &at)?;
         if changes {
-            notes.extend(self.settle(old)?);
+            notes.extend(self.settle(old, tree.as_ref())?);
         }
         Ok(Done { outcome: ReplacementOutcome::Switched, notes, with })
     }
 
     /// Gives what is at the old one's place, and in it, the propagation that was there.
-    fn settle(&self, old: &Mount) -> Result<Vec<String>> {
+    fn settle(&self, old: &Mount, tree: Option<&OwnedFd>) -> Result<Vec<String>> {
         let mut all = descendants(&self.table, old.id);
+        let alone = tree.filter(|_| all.is_empty() && self.method == Method::Beneath);
+        let now = alone.and_then(|tree| in_its_place(tree, old));
         all.insert(0, old);
-        Ok(propagation::like(self.inside, &self.inside.table()?, &all))
+        let now = now.map_or_else(|| self.inside.table(), Ok)?;
+        Ok(propagation::like(self.inside, &now, &all))
     }
 
     /// Where the kernel has no way to put a mount beneath another one.
@@ -374,10 +390,13 @@ impl<'a> NamespaceWork<'a> {
                 return;
             }
         };
+        let there: HashSet<_> = now.mounts().iter().map(|one| (one.id, one.number)).collect();
+        let tops = now.tops();
         for answer in answers {
             let Switched { mount: old, outcome, notes } = answer;
-            let is_there = has(&now, old);
-            let is_new = now.top_at(&old.target).is_some_and(|top| self.is_fresh_twin(top, old));
+            let is_there = there.contains(&(old.id, old.number));
+            let is_new =
+                tops.get(old.target.as_path()).is_some_and(|top| self.is_fresh_twin(top, old));
             let is_so = match outcome {
                 ReplacementOutcome::Switched | ReplacementOutcome::DetachedOnly => {
                     !is_there && is_new

@@ -6,6 +6,7 @@
 
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -95,6 +96,25 @@ impl MountTable {
         self.at(target).find(|mount| !self.at(target).any(|other| is_on(mount, other)))
     }
 
+    /// The same for each path at which something is mounted.
+    #[must_use]
+    pub fn tops(&self) -> HashMap<&Path, &Mount> {
+        let mut stacks: HashMap<&Path, Vec<&Mount>> = HashMap::new();
+        for mount in &self.mounts {
+            stacks.entry(&mount.target).or_default().push(mount);
+        }
+        let top = |stack: &[&'_ Mount]| {
+            let has_one_on_it = |mount: &Mount| {
+                stack.iter().any(|other| other.parent == mount.id && other.id != mount.id)
+            };
+            stack.iter().position(|mount| !has_one_on_it(mount))
+        };
+        let tops = stacks
+            .into_iter()
+            .filter_map(|(target, stack)| top(&stack).map(|at| (target, stack[at])));
+        tops.collect()
+    }
+
     /// The mount that a path without links leads to: down from the root, at each step into what
     /// is mounted there. In a plain chroot the root is no mount, and the table begins below it.
     #[must_use]
@@ -135,6 +155,13 @@ impl MountTable {
     /// Every mount of a file system on this device.
     pub fn of(&self, number: DeviceNumber) -> impl Iterator<Item = &Mount> {
         self.mounts.iter().filter(move |mount| mount.number == number)
+    }
+}
+
+impl FromIterator<Mount> for MountTable {
+    /// Some lines of a table.
+    fn from_iter<T: IntoIterator<Item = Mount>>(mounts: T) -> Self {
+        Self { mounts: mounts.into_iter().collect() }
     }
 }
 
@@ -239,6 +266,8 @@ mod tests {
             let table = MountTable::parse(lines.join("\n").as_bytes()).unwrap();
             let top = table.top_at(Path::new("/stack")).unwrap();
             assert_eq!((top.id, top.is_super_read_only()), (51, true));
+            let tops = table.tops();
+            assert_eq!((tops.len(), tops[Path::new("/stack")].id), (4, 51));
             lines.reverse();
         }
     }

@@ -1,9 +1,11 @@
 //! Several containers.
 
+use super::kinds::{bind, essence, propagate, tmpfs};
 use super::methods;
-use crate::support::disks::{Disks, switch, table_of};
+use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::pods::Plan;
 use incloud_disk::model::mount::replacement::ReplacementOutcome;
+use nix::mount::MsFlags;
 use std::time::Duration;
 
 #[test]
@@ -37,5 +39,45 @@ fn a_hundred_containers_come_to_the_new_disk() {
             let report = container.report();
             assert!(report.file_systems.contains(&disks.new.number.to_string()), "{report:?}");
         }
+    }
+}
+
+/// Each mount is asked for by itself then, and the switch of one reaches others: peers that come to the new disk
+/// with it, places where it is nested.
+#[test]
+fn many_mounts_of_one_namespace_are_as_they_were() {
+    needs!(containers);
+    for (method, fs_type) in
+        methods().into_iter().flat_map(|one| ["ext4", "xfs"].map(|kind| (one, kind)))
+    {
+        let disks = Disks::with(fs_type, |root| std::fs::create_dir(root.join("sub")).unwrap());
+        let container = Plan::outside().seeing(&disks.old.place, "/data").start();
+        within(container.pid(), || {
+            let none = MsFlags::empty();
+            for nth in 0..12 {
+                bind("/data", &format!("/plain-{nth}"), none);
+            }
+            // What is mounted in one of these is mounted in the other too.
+            std::fs::create_dir("/one").unwrap();
+            tmpfs("/one");
+            propagate("/one", MsFlags::MS_SHARED);
+            bind("/one", "/two", none);
+            for nth in 0..4 {
+                bind("/data", &format!("/one/{nth}"), none);
+            }
+            // Nested ones, which come along.
+            tmpfs("/plain-7/sub");
+            bind("/data/sub", "/plain-7/sub/back", none);
+        });
+        disks.old.die();
+        let before = table_of(container.pid());
+        let numbers = [disks.old.number, disks.new.number];
+        let answers = switch(container.pid(), method, &disks.old, &disks.new);
+        let after = table_of(container.pid());
+        let (is, was) = (essence(&after, &numbers), essence(&before, &numbers));
+        let lost: Vec<_> = was.iter().filter(|line| !is.contains(line)).collect();
+        let new: Vec<_> = is.iter().filter(|line| !was.contains(line)).collect();
+        assert_eq!((lost, new, is.len()), (vec![], vec![], was.len()), "{method}");
+        assert_eq!(disks.old.among(&after), [], "{method}: {answers:#?}");
     }
 }
