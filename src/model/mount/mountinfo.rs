@@ -172,25 +172,30 @@ fn parse_line(line: &[u8]) -> Result<Mount> {
     };
     let mut fields = line.split(|byte| *byte == b' ');
     let mut next = || fields.next().ok_or_else(wrong);
-    let number_of = |field: &[u8]| text_of(field).parse::<u32>().map_err(|_| wrong());
+    let number_of =
+        |field: &[u8]| String::from_utf8_lossy(field).parse::<u32>().map_err(|_| wrong());
 
     let id = number_of(next()?)?;
     let parent = number_of(next()?)?;
-    let number = text_of(next()?).parse().map_err(|_| wrong())?;
+    let number = String::from_utf8_lossy(next()?).parse().map_err(|_| wrong())?;
     let root = path_of(next()?);
     let target = path_of(next()?);
     let options = text_of(next()?);
-    let mut propagation = Vec::new();
+    let mut propagation = String::new();
     loop {
         let field = next()?;
         if field == b"-" {
             break;
         }
-        propagation.push(text_of(field));
+        if !propagation.is_empty() {
+            propagation.push(' ');
+        }
+        propagation.push_str(&String::from_utf8_lossy(field));
     }
     let fs_type = text_of(next()?);
     // An empty source is written as an empty field by some file systems.
-    let source = text_of(&unescape(next()?));
+    let source = next()?;
+    let source = if is_escaped(source) { text_of(&unescape(source)) } else { text_of(source) };
     let super_options = text_of(next()?);
     Ok(Mount {
         id,
@@ -200,7 +205,7 @@ fn parse_line(line: &[u8]) -> Result<Mount> {
         root,
         target,
         options,
-        propagation: propagation.join(" "),
+        propagation,
         fs_type,
         source,
         super_options,
@@ -215,8 +220,17 @@ fn path_of(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescape(field)))
 }
 
+/// Whether bytes of it may be written as digits.
+fn is_escaped(field: &[u8]) -> bool {
+    field.contains(&b'\\')
+}
+
 /// Turns `\040` and its like back into bytes; anything else stays as it is.
 pub(crate) fn unescape(field: &[u8]) -> Vec<u8> {
+    // Nearly all have nothing to be turned, and a machine has thousands of lines.
+    if !is_escaped(field) {
+        return field.to_vec();
+    }
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, after)) = rest.split_first() {
