@@ -35,14 +35,22 @@ struct Notes {
     report: Option<Report>,
 }
 
+/// Whether a word is answered without a look at anything: no file is made for it, and no child.
+#[must_use]
+pub fn is_constant(word: &str) -> bool {
+    Call::is_constant(word)
+}
+
 /// Answers one call of kubelet or the controller-manager; says whether the answer got out. It always
 /// answers: the work is another process's, and if that does not come back this one answers for it.
 pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
-    let call_id = log::new_call_id();
     let parsed = catch_unwind(|| Call::parse(word, arguments)).unwrap_or_else(|_| Err(inside()));
     let object = parsed.as_ref().map(Call::object).unwrap_or_default();
-    let subject = Subject { action: shown(word).to_owned(), object, call_id };
-    if Call::is_constant(word) {
+    let subject = || {
+        let call_id = log::new_call_id();
+        Subject { action: shown(word).to_owned(), object, call_id }
+    };
+    if is_constant(word) {
         let constant = catch_unwind(|| {
             failpoints::step("call");
             match parsed? {
@@ -51,9 +59,10 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
             }
         });
         let reply = constant.unwrap_or_else(|_| Err(inside()));
-        let reply = reply.unwrap_or_else(|error| subject.failure(&error));
+        let reply = reply.unwrap_or_else(|error| subject().failure(&error));
         return watchdog::send(&channel, &reply.line());
     }
+    let subject = subject();
     let begin = Instant::now();
     if Call::is_look(word) && failpoints::stands_still_nowhere() {
         let of_the_call = subject.clone();

@@ -280,11 +280,12 @@ pub enum LocalVerb {
     },
 }
 
-/// Reads the arguments after the program's name.
+/// Reads the arguments after the program's name. Whether stdout is a terminal is asked where it matters: not for
+/// a word of kubelet's.
 #[must_use]
-pub fn read(arguments: Vec<OsString>, stdout_is_terminal: bool) -> Wanted {
+pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl FnOnce() -> bool) -> Wanted {
     let Some(first) = arguments.first() else {
-        return if stdout_is_terminal { clap_reads(&["--help".into()]) } else { Wanted::Nothing };
+        return if stdout_is_terminal() { clap_reads(&["--help".into()]) } else { Wanted::Nothing };
     };
     let word = first.to_string_lossy().into_owned();
     let is_verb = Verb::has_subcommand(&word) || word.starts_with('-') || word == "help";
@@ -293,7 +294,7 @@ pub fn read(arguments: Vec<OsString>, stdout_is_terminal: bool) -> Wanted {
         word == "detach" && arguments.iter().any(|one| *one == "--force" || *one == "--help");
     let is_call = call::WORDS.contains(&word.as_str());
     // kubelet has no terminal: there an unknown word is a person's, who misspelt it.
-    if is_verb && is_by_hand || !is_call && (is_verb || stdout_is_terminal) {
+    if is_verb && is_by_hand || !is_call && (is_verb || stdout_is_terminal()) {
         if word == "help" {
             let verb = arguments.into_iter().skip(1);
             return clap_reads(&verb.chain(["--help".into()]).collect::<Vec<_>>());
@@ -371,7 +372,7 @@ mod tests {
     use super::*;
 
     fn read_words(words: &[&str], terminal: bool) -> Wanted {
-        read(words.iter().map(Into::into).collect(), terminal)
+        read(words.iter().map(Into::into).collect(), || terminal)
     }
 
     #[test]

@@ -13,7 +13,10 @@ fn main() -> ExitCode {
     let held = worker::parent::hold_signals();
     own_process::keep_to_itself();
     let arguments = std::env::args_os().skip(1).collect();
-    let wanted = cli::read(arguments, std::io::stdout().is_terminal());
+    let wanted = cli::read(arguments, || std::io::stdout().is_terminal());
+    if !matches!(&wanted, Wanted::Call { word, .. } if app::is_constant(word)) {
+        own_process::keep_from_others();
+    }
     if !matches!(wanted, Wanted::Call { .. } | Wanted::Nothing) {
         held.release();
     }

@@ -23,7 +23,7 @@ pub(super) fn looks(words: &[String]) -> bool {
 }
 
 fn read(words: &[String]) -> Wanted {
-    cli::read(words.iter().map(Into::into).collect(), true)
+    cli::read(words.iter().map(Into::into).collect(), || true)
 }
 
 /// Enters the machine below that root, and begins again there with these words. What is misspelt is said

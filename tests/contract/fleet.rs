@@ -78,7 +78,8 @@ fn of<'all>(objects: &'all [Value], kind: &str) -> &'all Value {
 fn install_words(set: &Value) -> Vec<String> {
     let args = &set["spec"]["template"]["spec"]["initContainers"][0]["args"];
     let words = args.as_array().unwrap().iter().map(|word| word.as_str().unwrap());
-    let Wanted::Verb(Verb::Node { words, .. }) = cli::read(words.map(Into::into).collect(), false)
+    let Wanted::Verb(Verb::Node { words, .. }) =
+        cli::read(words.map(Into::into).collect(), || false)
     else {
         panic!("no verb: {args}");
     };

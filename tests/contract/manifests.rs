@@ -159,11 +159,11 @@ fn the_monitor_calls_what_there_is() {
     assert!(seconds(&rule["timeout"]) <= seconds(&config["timeout"]));
     assert!(seconds(&config["timeout"]) < seconds(&config["invoke_interval"]));
     let words = rule["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().into());
-    let Wanted::Verb(Verb::Node { words, .. }) = cli::read(words.collect(), false) else {
+    let Wanted::Verb(Verb::Node { words, .. }) = cli::read(words.collect(), || false) else {
         panic!("{rule}")
     };
     assert_eq!(words, ["status", "--check"]);
-    let read = cli::read(words.iter().map(Into::into).collect(), false);
+    let read = cli::read(words.iter().map(Into::into).collect(), || false);
     assert!(matches!(read, Wanted::Verb(Verb::Look(_))), "{read:?}");
     let pod = &of("DaemonSet")["spec"]["template"]["spec"];
     assert_eq!(pod["hostPID"], true);
@@ -192,7 +192,7 @@ fn the_daemon_set_calls_what_there_is() {
     ] {
         let arguments: Vec<std::ffi::OsString> = words.iter().map(Into::into).collect();
         let incloud_disk::cli::Wanted::Verb(incloud_disk::cli::Verb::Node { words, .. }) =
-            incloud_disk::cli::read(arguments, false)
+            incloud_disk::cli::read(arguments, || false)
         else {
             panic!("no verb: {words:?}");
         };

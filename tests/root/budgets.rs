@@ -35,7 +35,7 @@ struct Budget {
 /// All of them: no child, no second thread, no request, and of a release less than 8 MiB. A mount looks for the disk once more,
 /// right before it would be bound.
 const BUDGETS: [Budget; 6] = [
-    Budget { call: "init", calls: Some(45), looks: 0, faults: 420, tables: Some(0), records: 0 },
+    Budget { call: "init", calls: Some(36), looks: 0, faults: 420, tables: Some(0), records: 0 },
     Budget {
         call: "isattached",
         calls: Some(160),
