@@ -64,7 +64,8 @@ pub fn has_heal(driver: &Path) -> bool {
 /// mounts for another disk's, and mount the disk beside its map.
 #[must_use]
 pub fn knows_maps(driver: &Path) -> bool {
-    let help = || ask(driver, &["release", "--help"]).is_ok_and(|help| help.text.contains("--waits"));
+    let help =
+        || ask(driver, &["release", "--help"]).is_ok_and(|help| help.text.contains("--waits"));
     first_bytes(driver).starts_with(MAGIC) && help()
 }
 

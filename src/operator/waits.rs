@@ -46,7 +46,9 @@ fn end_all_of(maps: &dyn Maps, dry_run: bool) -> Result<String> {
         let waiting: Vec<_> = maps
             .volumes()?
             .into_iter()
-            .filter_map(|volume| may_wait(maps, &volume).map(|why| format!("volume {volume}: {why}")))
+            .filter_map(|volume| {
+                may_wait(maps, &volume).map(|why| format!("volume {volume}: {why}"))
+            })
             .collect();
         if waiting.is_empty() {
             return Ok(text + "from here on nothing waits in them\n");

@@ -11,6 +11,7 @@
     reason = "test code fails by panicking, and says so"
 )]
 
+mod busy;
 #[path = "../openstack/client.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod client;
@@ -35,10 +36,10 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["init"] => guest::become_systemd(),
         ["agent"] => guest::serve(),
-        ["database", folder] => guest::run_database(folder),
+        ["database", folder, name] => guest::run_database(folder, name),
         ["cover", volume] => guest::cover_by_a_process(volume),
         ["switch", volume] => guest::switch_by_a_process(volume),
-        ["check-database", folder] => guest::check_database(folder),
+        ["check-database", folder, name] => guest::check_database(folder, name),
         ["forward", port] => host::forward::run(port),
         _ => play::run(&arguments),
     }

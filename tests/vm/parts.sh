@@ -1,16 +1,18 @@
 #!/bin/sh
-# Gets the parts of the virtual machine out of Debian's packages: parts.sh CACHE
+# Gets the parts of the virtual machine out of Debian's packages: parts.sh CACHE [programs]
 #
 # Nothing is installed: packages are downloaded and unpacked below CACHE, with apt state of its own,
 # from the mirrors that this machine's own sources name. What is there already is not fetched again.
 #
 #   CACHE/qemu            QEMU with its libraries, of this machine's release
 #   CACHE/guest           systemd, udev, kmod, e2fsprogs, xfsprogs and a shell, of the same release
+#   CACHE/programs        with that word: SQLite, PostgreSQL and a shell, a root of their own. Only some
+#                         scenarios call them, and only for these they are fetched
 #   CACHE/kernel-NAME     a cloud kernel: vmlinuz, modules, and version, which says what it is. Of a
 #                         kernel that cannot be had the file missing says why
 set -eu
 
-cache=$1
+cache=$1 with=${2:-}
 # shellcheck source=tests/support/debian.sh
 . "$(dirname -- "$0")/../support/debian.sh"
 
@@ -19,6 +21,12 @@ guest_packages='systemd systemd-sysv udev kmod e2fsprogs xfsprogs util-linux mou
     grep sed gawk findutils diffutils procps iproute2 base-files libc6 libudev1 libgcc-s1'
 # Drawn in by the tools that are not called in the guest.
 unwanted='perl* libperl* python3* libpython* libicu* iso-codes* media-types* libgstreamer* libasound*'
+# Real databases.
+program_packages='sqlite3 postgresql bash dash coreutils'
+# Drawn in by their scripts, and by what compiles queries.
+unwanted_of_programs='perl* libperl* python3* libpython* iso-codes* libllvm* libz3* locales*'
+# The user that PostgreSQL runs as, for it refuses root; the tests name it by its number.
+program_user='database:x:70:70::/data:/bin/sh'
 # Kernels: our name, and the suite whose current cloud kernel it is.
 kernels='5.10:bullseye 6.1:bookworm 6.12:bookworm-backports newest:trixie-backports'
 
@@ -48,6 +56,7 @@ main() {
     unpack_once qemu "$own_release" qemu-system-x86
     # shellcheck disable=SC2086 # package names
     unpack_once guest "$own_release" $guest_packages
+    [ "$with" != programs ] || programs_once "$own_release"
     for kernel in $kernels; do
         kernel_once "${kernel%%:*}" "${kernel#*:}"
     done
@@ -77,6 +86,18 @@ unpack_once() {
     printf '%s\n' "$wanted" >"$cache/$name.done"
 }
 
+# programs_once SUITES: they run in a root of their own, which needs a user and places for the guest's folders.
+programs_once() {
+    unwanted=$unwanted_of_programs
+    # shellcheck disable=SC2086 # package names
+    unpack_once programs "$1" $program_packages
+    for folder in dev proc run tmp data etc; do
+        mkdir -p "$cache/programs/$folder"
+    done
+    printf '%s\n' 'root:x:0:0:root:/root:/bin/sh' "$program_user" >"$cache/programs/etc/passwd"
+    printf '%s\n' 'root:x:0:' 'database:x:70:' >"$cache/programs/etc/group"
+}
+
 is_wanted() {
     for pattern in $unwanted; do
         # shellcheck disable=SC2254 # a pattern
@@ -89,7 +110,7 @@ thin_out() {
     rm -rf "$1/usr/share/doc" "$1/usr/share/man" "$1/usr/share/locale" "$1/usr/share/info" \
         "$1/usr/share/lintian" "$1/usr/share/perl" "$1/usr/share/perl5" "$1/usr/share/bash-completion" \
         "$1/usr/share/zsh" "$1/usr/share/i18n" "$1/usr/lib/x86_64-linux-gnu/gconv" "$1/usr/share/zoneinfo" \
-        "$1/usr/share/icons" "$1/usr/share/gdb" "$1/usr/share/common-licenses" "$1/usr/lib/udev/hwdb.d"
+        "$1"/usr/lib/postgresql/*/lib/bitcode "$1/usr/share/icons" "$1/usr/share/gdb" "$1/usr/share/common-licenses" "$1/usr/lib/udev/hwdb.d"
 }
 
 # kernel_once NAME SUITE

@@ -3,7 +3,7 @@
 
 use crate::host::parts::KERNELS;
 use crate::host::plug::Bus;
-use crate::scenarios::{ALL, BRIEF, BRIEF_ON_ITS_ENDS, Kernels, ONE, Scenario};
+use crate::scenarios::{ALL, BRIEF, BRIEF_ON_ITS_ENDS, Kernels, ONE, Scenario, WITH_PROGRAMS};
 
 /// A kind of machine: its kernel, and the bus of its volumes.
 pub(crate) type Kind = (&'static str, Bus);
@@ -35,6 +35,11 @@ impl Part {
 
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.name(), self.setting()) == (other.name(), other.setting())
+    }
+
+    /// Whether it needs the programs that are fetched only where they are called.
+    pub(crate) fn calls_programs(&self) -> bool {
+        WITH_PROGRAMS.contains(&self.scenario.name)
     }
 
     /// Every word must be a word of its setting, in its name, or `brief`, and then it is one of those.

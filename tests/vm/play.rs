@@ -42,7 +42,7 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
 
 fn play_all(wanted: &[Part]) -> Result<Vec<Line>, String> {
     say("--- the parts of the virtual machine");
-    let parts = Parts::get()?;
+    let parts = Parts::get(wanted.iter().any(Part::calls_programs))?;
     let _ = std::fs::remove_dir_all(parts.cache.join("logs"));
     let folder = leftovers::folder()?;
     leftovers::remove_when_ended(folder.path());

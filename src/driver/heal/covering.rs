@@ -12,8 +12,8 @@ use crate::model::disk::device::{Device, Identity};
 use crate::model::disk::journal::one_moment::{self, Sameness};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::record::MapIntent;
 use crate::model::policy::{HealMode, ShieldMode, ShieldPolicy};
+use crate::model::record::MapIntent;
 use std::time::Duration;
 
 /// How long a new mount is compared with its disk, which the kernel may write to just then.
@@ -100,9 +100,7 @@ impl Covering<'_> {
             self.records.load(id).first_through(&moment(disk))
         } else {
             // What a killed call left: the kernel has not mounted it yet.
-            sight.and_then(|sight| {
-                self.intended(id, disk, one_moment::first_after_mount(&sight))
-            })
+            sight.and_then(|sight| self.intended(id, disk, one_moment::first_after_mount(&sight)))
         };
         Ok(Some(MapOverDisk { map: disk.clone(), first, was_open }))
     }
@@ -158,7 +156,8 @@ impl Covering<'_> {
         if *was_open {
             return *first;
         }
-        let untold = || Error::new(Kind::Host, "how far its journal was before the mount is not known");
+        let untold =
+            || Error::new(Kind::Host, "how far its journal was before the mount is not known");
         match first.ok_or_else(untold).and_then(|first| self.agree(id, map, Some(first))) {
             Ok(first) => Some(first),
             Err(error) => {

@@ -152,9 +152,8 @@ impl ReturnedDisks<'_> {
             return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
         }
         let over = self.devices.disk_at(map.number)?;
-        let over = over.ok_or_else(|| {
-            Error::new(Kind::Missing, format!("{} is gone", map.kernel_name))
-        })?;
+        let over =
+            over.ok_or_else(|| Error::new(Kind::Missing, format!("{} is gone", map.kernel_name)))?;
         let kernel = self.maps.journal_in_memory(&over, &sight)?;
         match one_moment::compare(&sight, &kernel, first) {
             Sameness::Same => Ok(None),

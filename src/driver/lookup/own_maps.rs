@@ -197,11 +197,9 @@ mod tests {
         assert_eq!(again(map(1, true, false, true)), ["again"]);
         assert_eq!(again(map(1, true, false, false)), ["again"], "its wait was ended");
         assert_eq!(again(OwnMap { is_suspended: true, ..map(1, false, true, true) }), ["again"]);
-        for left_alone in [
-            map(1, true, true, true),
-            map(1, false, true, true),
-            map(1, false, false, true),
-        ] {
+        for left_alone in
+            [map(1, true, true, true), map(1, false, true, true), map(1, false, false, true)]
+        {
             assert_eq!(again(left_alone), Vec::<&str>::new());
         }
     }

@@ -181,7 +181,8 @@ fn waiting(record: &VolumeRecord, before: &Gauges) -> Option<WaitingMap> {
         volume,
         name: record.name.as_ref().map(ToString::to_string).unwrap_or_default(),
         disk: wait.cause.word().to_owned(),
-        since: known.map_or_else(|| clock::seconds().saturating_sub(paused.as_secs()), |one| one.since),
+        since: known
+            .map_or_else(|| clock::seconds().saturating_sub(paused.as_secs()), |one| one.since),
     })
 }
 

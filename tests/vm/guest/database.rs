@@ -8,22 +8,27 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Where it says how far it came, and why it stopped: in memory.
-const CONFIRMED: &str = "/run/database.confirmed";
-const STOPPED: &str = "/run/database.stopped";
+/// Where it says how far it came, and why it stopped: in memory, under its name.
+fn confirmed_by(name: &str) -> String {
+    format!("/run/{name}.confirmed")
+}
+
+fn stopped(name: &str) -> String {
+    format!("/run/{name}.stopped")
+}
 
 /// Bytes of a record: its number, over and over.
 const RECORD: usize = 512;
 /// Records in the log before it goes into the pages.
 const LOG: u64 = 64;
 
-pub(crate) fn run(folder: &str) -> ExitCode {
-    let Err(error) = write(Path::new(folder));
-    let _ = fs::write(STOPPED, error.to_string());
+pub(crate) fn run(folder: &str, name: &str) -> ExitCode {
+    let Err(error) = write(Path::new(folder), name);
+    let _ = fs::write(stopped(name), error.to_string());
     ExitCode::FAILURE
 }
 
-fn write(folder: &Path) -> io::Result<std::convert::Infallible> {
+fn write(folder: &Path, name: &str) -> io::Result<std::convert::Infallible> {
     let open = |name: &str| {
         OpenOptions::new()
             .read(true)
@@ -34,7 +39,7 @@ fn write(folder: &Path) -> io::Result<std::convert::Infallible> {
     };
     let (log, pages) = (open("log")?, open("pages")?);
     let mut confirmed =
-        OpenOptions::new().write(true).create(true).truncate(true).open(CONFIRMED)?;
+        OpenOptions::new().write(true).create(true).truncate(true).open(confirmed_by(name))?;
     for number in 1_u64.. {
         let place = (number - 1) % LOG;
         if place == 0 && number > 1 {
@@ -56,8 +61,8 @@ fn record(number: u64) -> Vec<u8> {
 }
 
 /// Each confirmed record is in the pages or in the log, whole.
-pub(crate) fn check(folder: &str) -> ExitCode {
-    match lost(Path::new(folder)) {
+pub(crate) fn check(folder: &str, name: &str) -> ExitCode {
+    match lost(Path::new(folder), name) {
         Ok(text) => {
             println!("{text}");
             ExitCode::SUCCESS
@@ -69,9 +74,9 @@ pub(crate) fn check(folder: &str) -> ExitCode {
     }
 }
 
-fn lost(folder: &Path) -> Result<String, String> {
+fn lost(folder: &Path, name: &str) -> Result<String, String> {
     let told = |error: io::Error| error.to_string();
-    let text = fs::read_to_string(CONFIRMED).map_err(told)?;
+    let text = fs::read_to_string(confirmed_by(name)).map_err(told)?;
     let confirmed: u64 = text.lines().next_back().and_then(|line| line.parse().ok()).unwrap_or(0);
     let open = |name: &str| File::open(folder.join(name)).map_err(told);
     let (log, pages) = (open("log")?, open("pages")?);

@@ -79,6 +79,30 @@ impl Image {
         Ok(path)
     }
 
+    /// The file system of a disk with the programs that only some scenarios call: in the archive they would
+    /// take each machine's memory.
+    pub(crate) fn programs(&self, parts: &Parts) -> Result<PathBuf, String> {
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = self.folder.join("programs");
+        if path.exists() {
+            return Ok(path);
+        }
+        let half = self.folder.join("programs.new");
+        let tree = parts.programs();
+        let bytes = size_of(&tree).map_err(|error| format!("{}: {error}", tree.display()))?;
+        let mut command = parts.program("guest", "usr/sbin/mke2fs");
+        command.env("MKE2FS_CONFIG", parts.guest().join("etc/mke2fs.conf"));
+        command.args(["-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-d"]);
+        // A third more, for what the file system itself takes.
+        command.arg(&tree).arg(&half).arg(format!("{}k", bytes / 1024 * 4 / 3));
+        let output = command.output().map_err(|error| format!("mke2fs: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("mke2fs: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        fs::rename(&half, &path).map_err(|error| error.to_string())?;
+        Ok(path)
+    }
+
     /// This program, without what a debugger wants of it, which is most of its size.
     fn program(&self) -> io::Result<PathBuf> {
         let (own, stripped) = (std::env::current_exe()?, self.folder.join("vm"));
@@ -115,6 +139,20 @@ impl Image {
         archive.tree(&self.installed)?;
         archive.end()?.flush()
     }
+}
+
+/// Bytes of all that is in a folder, each file in whole blocks.
+fn size_of(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let found = entry.metadata()?;
+        bytes += found.len().next_multiple_of(4096);
+        if found.is_dir() {
+            bytes += size_of(&entry.path())?;
+        }
+    }
+    Ok(bytes)
 }
 
 fn parent_of(path: &str) -> &str {

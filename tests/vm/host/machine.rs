@@ -6,6 +6,7 @@ use super::parts::{Kernel, Parts};
 use super::plug::{Bus, Plug};
 use super::qemu::{Accelerator, CLOUD, Qemu, Wish};
 use super::qmp::Qmp;
+use crate::busy::longer;
 use crate::orders::{Ask, Said};
 use crate::server::connection::{Stream, Wrap};
 use crate::server::{Server, World};
@@ -126,7 +127,7 @@ impl Machine {
         self.plug.connect(Arc::new(Qmp::over(monitor, log)?));
         let limit = match self.accelerator {
             Accelerator::Kvm => BOOT_BY_KVM,
-            Accelerator::Tcg => BOOT,
+            Accelerator::Tcg => longer(BOOT),
         };
         match channel.ready(limit)? {
             Said::Ready { kernel, .. } if kernel == self.kernel.version => {}
@@ -141,7 +142,7 @@ impl Machine {
     pub(crate) fn ask(&mut self, ask: &Ask) -> Result<Said, String> {
         let limit = match ask {
             Ask::Run { limit, .. } => *limit + Duration::from_secs(15),
-            _ => Duration::from_secs(60),
+            _ => longer(Duration::from_secs(60)),
         };
         let running = self.running.as_mut().ok_or("the machine does not run")?;
         running.channel.ask(ask, limit)
@@ -154,7 +155,7 @@ impl Machine {
         limit: Duration,
     ) -> Result<(Option<i32>, String), String> {
         let argv = argv.iter().map(|&text| text.to_owned()).collect();
-        match self.ask(&Ask::Run { argv, limit })? {
+        match self.ask(&Ask::Run { argv, limit: longer(limit) })? {
             Said::Ended { code, text } => Ok((code, text)),
             other => Err(format!("the agent said {other:?}")),
         }

@@ -34,11 +34,12 @@ impl Kernel {
 }
 
 impl Parts {
-    /// Gets what is missing.
-    pub(crate) fn get() -> Result<Self, String> {
+    /// Gets what is missing; databases only where they are called.
+    pub(crate) fn get(with_programs: bool) -> Result<Self, String> {
         let parts = Self { cache: cache() };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/parts.sh");
-        let status = Command::new(script).arg(&parts.cache).status();
+        let more = with_programs.then_some("programs");
+        let status = Command::new(script).arg(&parts.cache).args(more).status();
         match status.map_err(|error| format!("parts.sh: {error}"))? {
             status if status.success() => Ok(parts),
             status => Err(format!("the parts of the virtual machine are not here: {status}")),
@@ -57,6 +58,11 @@ impl Parts {
 
     pub(crate) fn guest(&self) -> PathBuf {
         self.cache.join("guest")
+    }
+
+    /// A root of its own, with databases.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.cache.join("programs")
     }
 
     /// A program of the parts, with the libraries and the loader that came with it.

@@ -66,7 +66,11 @@ struct State {
     count: u32,
     delay: Duration,
     plugged: Vec<Plugged>,
+    lent: Option<Plugged>,
 }
+
+/// What the disk that is no volume shows as its serial.
+pub(crate) const LENT: &str = "lent";
 
 impl Plug {
     /// Images are in this folder.
@@ -180,16 +184,48 @@ impl Plug {
         Ok(())
     }
 
-    /// As a hypervisor does: the guest is asked, and asked again if it does not let go.
+    /// Plugs in a disk that is no volume of the cloud's, and can only be read. It is of one kind on every machine.
+    pub(crate) fn lend(&self, image: &Path) -> Result<(), String> {
+        let disk = Plugged { volume: LENT.to_owned(), device: LENT.to_owned() };
+        let mut node = node(&disk, image);
+        node["read-only"] = json!(true);
+        let qmp = self.qmp()?;
+        qmp.run("blockdev-add", &node)?;
+        let mut device = self.device(&disk);
+        device["driver"] = json!(Bus::VirtioBlk.device());
+        if let Some(fields) = device.as_object_mut() {
+            fields.remove("bus");
+        }
+        qmp.run("device_add", &device)?;
+        self.state().lent = Some(disk);
+        Ok(())
+    }
+
+    pub(crate) fn has_lent(&self) -> bool {
+        self.state().lent.is_some()
+    }
+
+    /// It must be mounted no more.
+    pub(crate) fn take_back(&self) -> Result<(), String> {
+        let lent = self.state().lent.take();
+        lent.map_or(Ok(()), |disk| self.pull(&disk))
+    }
+
     pub(crate) fn pull_out(&self, volume: &str) -> Result<(), String> {
         let disk = self.find(volume)?;
+        self.pull(&disk)?;
+        self.state().plugged.retain(|one| *one != disk);
+        Ok(())
+    }
+
+    /// As a hypervisor does: the guest is asked, and asked again if it does not let go.
+    fn pull(&self, disk: &Plugged) -> Result<(), String> {
         let qmp = self.qmp()?;
         for _ in 0..ASKS {
             // Refused while an earlier one is under way.
             let asked = qmp.run("device_del", &json!({"id": disk.device}));
             if qmp.wait_deleted(&disk.device, PATIENCE) {
                 qmp.run("blockdev-del", &json!({"node-name": format!("node-{}", disk.device)}))?;
-                self.state().plugged.retain(|one| *one != disk);
                 return Ok(());
             }
             if let Err(why) = asked

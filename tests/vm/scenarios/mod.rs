@@ -2,6 +2,7 @@
 
 mod again;
 mod by_hand;
+mod databases;
 mod first_life;
 mod grow;
 mod incident;
@@ -48,7 +49,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 27] = [
+pub(crate) const ALL: [Scenario; 30] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -74,6 +75,9 @@ pub(crate) const ALL: [Scenario; 27] = [
     shielded::INCIDENT,
     shielded::SHUTDOWN,
     shielded::KILLED,
+    shielded::MANY,
+    databases::SQLITE,
+    databases::POSTGRESQL,
     install::SCENARIO,
     restart::SCENARIO,
 ];
@@ -92,6 +96,9 @@ pub(crate) const BRIEF: [&str; 9] = [
 ];
 /// What it means on the oldest kernel and the newest, without a control.
 pub(crate) const BRIEF_ON_ITS_ENDS: [&str; 2] = [incident::GUARDED.name, incident::HEALED.name];
+
+/// Those that call databases of Debian, which are parts of the machine only for them.
+pub(crate) const WITH_PROGRAMS: [&str; 2] = [databases::SQLITE.name, databases::POSTGRESQL.name];
 
 /// The UID of a scenario's pod.
 pub(crate) const POD: &str = "7a5c1e0b-3d52-4f0e-9a35-6f1d0c8b2e44";

@@ -9,8 +9,9 @@ use crate::host::plug::Bus;
 use crate::scene::{NO_WRITE_FAILS, Outcome, Scene, Stop, Volume};
 use std::time::{Duration, Instant};
 
-/// How often the disk goes and comes.
+/// How often the disk goes and comes, unless [`LOSSES`] says it.
 const TIMES: usize = 5;
+const LOSSES: &str = "INCLOUD_DISK_VM_LOSSES";
 
 /// While it is away: long enough for an error to be seen.
 const AWAY: Duration = Duration::from_secs(2);
@@ -31,6 +32,15 @@ pub(super) const PAUSES: Scenario = Scenario {
     control: NO_WRITE_FAILS,
     controls: Kernels::One,
     play: pauses,
+};
+
+pub(super) const MANY: Scenario = Scenario {
+    name: "shield-many",
+    about: "with the shield twenty disks go at once and come back: each database goes on",
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::One), ("ext4", Bus::VirtioScsi, Kernels::One)],
+    control: NONE_HAS_STOPPED,
+    controls: Kernels::One,
+    play: many,
 };
 
 pub(super) const STRANGERS: Scenario = Scenario {
@@ -84,9 +94,17 @@ const GOES_DOWN: &str = "the machine comes to its end";
 /// without an end.
 const DOWN_WITHIN: Duration = Duration::from_secs(75);
 
+const NONE_HAS_STOPPED: &str = "no database has stopped";
+
+/// At once, on one machine: as many as its bus has places for, and some are left.
+const VOLUMES: usize = 20;
+
+/// Two seconds for each, for in software a heal takes one.
+const ALL_SOON: Duration = Duration::from_secs(60);
+
 const WAITS_STILL: &str = "the map waits still";
 
-const ON: &str = "shield.mode = \"on\"";
+pub(super) const ON: &str = "shield.mode = \"on\"";
 
 /// Up by kubelet's calls; a database runs on it.
 fn a_database_runs(scene: &mut Scene<'_>, pv: &str) -> Outcome<(Volume, String)> {
@@ -97,7 +115,7 @@ fn a_database_runs(scene: &mut Scene<'_>, pv: &str) -> Outcome<(Volume, String)>
     Ok((data, letter))
 }
 
-fn has_a_map(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+pub(super) fn has_a_map(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
     let name = scene.map_now()?.unwrap_or_default();
     let said = scene.verb(&["explain", &data.id])?;
     let knows =
@@ -107,31 +125,138 @@ fn has_a_map(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
 
 fn pauses(scene: &mut Scene<'_>) -> Outcome {
     scene.configure(ON, "shield.mode = \"off\"")?;
-    let (data, mut letter) = a_database_runs(scene, "data")?;
+    let times = losses()?;
+    let (data, letter) = a_database_runs(scene, "data")?;
     if !scene.is_control {
         has_a_map(scene, &data)?;
     }
-    for _ in 0..TIMES {
-        is_pulled(scene, &data)?;
-        std::thread::sleep(AWAY);
-        scene.no_write_has_failed()?;
-        scene.console_attaches(&data, NODE)?;
-        let begun = Instant::now();
-        let now = scene.letter(&data)?;
-        scene.check("it has another letter", now != letter, format!("{letter}, now {now}"))?;
-        letter = now;
-        goes_on(scene, &data)?;
-        scene.row(
-            "from the cloud's word on",
-            format!("{:.1} s", begun.elapsed().as_secs_f64()),
-            true,
-        );
-        scene.no_write_has_failed()?;
-        is_itself(scene, &data, POD)?;
+    let mut pauses = Pauses::of(data.clone(), letter);
+    for _ in 0..times {
+        pauses.one_more(scene)?;
     }
+    pauses.are_told(scene);
     scene.database_ends()?;
     scene.database_is_whole(&data.pod(POD))?;
     ends(scene, &data)
+}
+
+/// How often a disk goes and comes.
+pub(super) fn losses() -> Outcome<usize> {
+    let Ok(text) = std::env::var(LOSSES) else { return Ok(TIMES) };
+    match text.parse() {
+        Ok(times) if times > 0 => Ok(times),
+        _ => Err(Stop::Broken(format!("{LOSSES}={text} is no number of losses"))),
+    }
+}
+
+/// A volume whose disk is pulled at the cloud's console and comes back, again and again.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    data: Volume,
+    letter: String,
+    /// Each time, from the cloud's word that the disk is there until the database went on.
+    took: Vec<Duration>,
+}
+
+impl Pauses {
+    pub(super) const fn of(data: Volume, letter: String) -> Self {
+        Self { data, letter, took: Vec::new() }
+    }
+
+    pub(super) fn one_more(&mut self, scene: &mut Scene<'_>) -> Outcome {
+        let data = &self.data;
+        is_pulled(scene, data)?;
+        std::thread::sleep(AWAY);
+        scene.no_write_has_failed()?;
+        scene.console_attaches(data, NODE)?;
+        let begun = Instant::now();
+        let now = scene.letter(data)?;
+        let saw = format!("{}, now {now}", self.letter);
+        scene.check("it has another letter", now != self.letter, saw)?;
+        self.letter = now;
+        goes_on(scene, data)?;
+        self.took.push(begun.elapsed());
+        scene.no_write_has_failed()?;
+        is_itself(scene, data, POD)
+    }
+
+    pub(super) fn are_told(&mut self, scene: &mut Scene<'_>) {
+        self.took.sort();
+        let seconds = |time: Option<&Duration>| time.map_or(0.0, Duration::as_secs_f64);
+        let (middle, longest) = (self.took.get(self.took.len() / 2), self.took.last());
+        let saw = format!(
+            "{} losses; then it went on within {:.1} s in the middle, {:.1} s at the most",
+            self.took.len(),
+            seconds(middle),
+            seconds(longest)
+        );
+        scene.row("from the cloud's word on", saw, true);
+    }
+}
+
+fn many(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(ON, "shield.mode = \"off\"")?;
+    let mut volumes = Vec::new();
+    for number in 0..VOLUMES {
+        let data = scene.volume(&format!("data-{number}"))?;
+        scene.up(&data, POD, "")?;
+        sign(scene, &data, POD)?;
+        scene.named_database_starts(&data.pod(POD), &data.pv)?;
+        volumes.push(data);
+    }
+    let names: Vec<String> = volumes.iter().map(|data| data.pv.clone()).collect();
+    all_go_on(scene, &names)?;
+    let before = scene.named_databases(&names)?.0;
+    for data in &volumes {
+        scene.console_detaches(data, NODE)?;
+    }
+    std::thread::sleep(AWAY);
+    none_has_stopped(scene, &names)?;
+    let waiting = scene.named_databases(&names)?.0;
+    let wrote = waiting.iter().zip(&before).filter(|(now, before)| now > before).count();
+    scene.row("meanwhile", format!("{wrote} of {VOLUMES} wrote before their disk went"), true);
+    std::thread::sleep(AWAY);
+    let still = scene.named_databases(&names)?.0;
+    scene.check("all of them wait", still == waiting, format!("{waiting:?}, then {still:?}"))?;
+    let begun = Instant::now();
+    for data in &volumes {
+        scene.console_attaches(data, NODE)?;
+    }
+    let attached = begun.elapsed();
+    all_go_on(scene, &names)?;
+    scene.row(
+        "from the first attach on",
+        format!(
+            "all disks were there after {:.1} s, and all databases went on after {:.1} s",
+            attached.as_secs_f64(),
+            begun.elapsed().as_secs_f64()
+        ),
+        true,
+    );
+    none_has_stopped(scene, &names)?;
+    scene.database_ends()?;
+    for data in &volumes {
+        is_itself(scene, data, POD)?;
+        scene.is_whole(&data.pod(POD), &data.pv)?;
+        scene.down(data, &[POD])?;
+    }
+    let left = scene.map_now()?;
+    scene.check("no map is left", left.is_none(), format!("{left:?}"))
+}
+
+/// Each of them confirms something that it had not.
+fn all_go_on(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
+    let before = scene.named_databases(names)?.0;
+    scene.check_soon("all databases go on", ALL_SOON, |scene| {
+        let (now, why) = scene.named_databases(names)?;
+        let go = now.iter().zip(&before).filter(|(now, before)| now > before).count();
+        Ok((go == names.len(), format!("{go} of {} {why}", names.len())))
+    })
+}
+
+fn none_has_stopped(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
+    let (_, why) = scene.named_databases(names)?;
+    scene.check(NONE_HAS_STOPPED, why.is_empty(), why)
 }
 
 fn incident(scene: &mut Scene<'_>) -> Outcome {
@@ -196,7 +321,7 @@ fn why_not(scene: &mut Scene<'_>, id: &str) -> Outcome<String> {
     Ok(scene.machine.shell(&line)?)
 }
 
-fn ends(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+pub(super) fn ends(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
     scene.down(data, &[POD])?;
     let left = scene.map_now()?;
     scene.check("no map is left", left.is_none(), format!("{left:?}"))

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Takes off what scenarios left mounted, in the guest.
 const UNMOUNT: &str = "awk '$5 ~ \"^/var/lib/kubelet/|^/run/incloud-disk/|^/run/scene/\" { print $5 }' \
     /proc/self/mountinfo | sort -r | while read -r m; do umount -l \"$m\"; done; \
-    rm -rf /var/lib/kubelet /var/lib/incloud-disk/volumes /run/scene /run/incloud-disk; \
+    rm -f /run/*.confirmed /run/*.stopped; rm -rf /var/lib/kubelet /var/lib/incloud-disk/volumes /run/scene /run/incloud-disk; \
     mkdir -p /var/lib/kubelet";
 
 /// What must not be there any more: disks but the machine's own, and mounts of volumes. And what
@@ -33,6 +33,8 @@ impl Scene<'_> {
         // What waits in a map would hang an unmount; and what is mounted keeps the map.
         self.machine.ask(&Ask::EndMaps)?;
         self.end_databases()?;
+        self.end_engines()?;
+        self.take_programs_back()?;
         self.machine.shell(UNMOUNT)?;
         self.machine.ask(&Ask::EndMaps)?;
         self.machine.plug.set_delay(Duration::ZERO);

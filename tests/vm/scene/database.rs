@@ -7,6 +7,9 @@ use std::time::Duration;
 /// The check that a shield is about.
 pub(crate) const NO_WRITE_FAILS: &str = "no write of the database has failed";
 
+/// The name of a database that is alone.
+const ONE: &str = "database";
+
 /// How soon it must confirm something.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -23,7 +26,7 @@ impl Scene<'_> {
     fn database_is_started(&mut self, folder: &str, by: &str) -> Outcome {
         let folder = format!("{folder}/database");
         self.machine.shell(&format!(
-            "rm -f /run/database.*; mkdir {folder}; {by} {PROGRAM} database {folder} </dev/null >/dev/null 2>&1 &"
+            "rm -f /run/database.*; mkdir {folder}; {by} {PROGRAM} database {folder} {ONE} </dev/null >/dev/null 2>&1 &"
         ))?;
         self.database_goes_on("the database confirms records")
     }
@@ -73,7 +76,33 @@ impl Scene<'_> {
     }
 
     pub(crate) fn database_is_whole(&mut self, folder: &str) -> Outcome {
-        let argv = [PROGRAM, "check-database", &format!("{folder}/database")];
+        self.is_whole(folder, ONE)
+    }
+
+    /// One of several, under a name of its own; they are looked at together.
+    pub(crate) fn named_database_starts(&mut self, folder: &str, name: &str) -> Outcome {
+        let place = format!("{folder}/database");
+        self.machine.shell(&format!(
+            "rm -f /run/{name}.confirmed /run/{name}.stopped; mkdir {place}; setsid {PROGRAM} database {place} {name} </dev/null >/dev/null 2>&1 &"
+        ))?;
+        Ok(())
+    }
+
+    /// What each of them has confirmed so far, and why those have stopped that did.
+    pub(crate) fn named_databases(&mut self, names: &[String]) -> Outcome<(Vec<u64>, String)> {
+        let line = format!(
+            "cd /run; for n in {}; do tail -n 1 $n.confirmed 2>/dev/null | grep . || echo 0; done; \
+             grep . *.stopped 2>/dev/null || true",
+            names.join(" ")
+        );
+        let text = self.machine.shell(&line)?;
+        let mut lines = text.lines();
+        let confirmed = lines.by_ref().take(names.len()).map(|line| line.parse().unwrap_or(0));
+        Ok((confirmed.collect(), lines.collect::<Vec<_>>().join("; ")))
+    }
+
+    pub(crate) fn is_whole(&mut self, folder: &str, name: &str) -> Outcome {
+        let argv = [PROGRAM, "check-database", &format!("{folder}/database"), name];
         let (code, text) = self.machine.run(&argv, Duration::from_secs(60))?;
         self.check("each confirmed record is there", code == Some(0), text.trim())
     }

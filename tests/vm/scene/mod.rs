@@ -8,13 +8,16 @@ mod kubelet;
 mod looks;
 mod maps;
 mod pods;
+mod programs;
 mod systemd;
 
 pub(crate) use database::NO_WRITE_FAILS;
 pub(crate) use kubelet::Reply;
 pub(crate) use looks::POD_HAS_ITS_DISK;
 pub(crate) use pods::Running;
+pub(crate) use programs::Engine;
 
+use crate::busy::longer;
 use crate::host::machine::{Bench, Machine, NODE};
 use crate::host::plug::serial;
 use crate::server::ids;
@@ -153,7 +156,7 @@ impl<'m> Scene<'m> {
         limit: Duration,
         mut look: impl FnMut(&mut Self) -> Outcome<(bool, String)>,
     ) -> Outcome {
-        let end = Instant::now() + limit;
+        let end = Instant::now() + longer(limit);
         loop {
             let (well, saw) = look(self)?;
             if well || Instant::now() >= end {
