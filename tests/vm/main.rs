@@ -30,13 +30,18 @@ mod server;
 mod support;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["init"] => guest::become_systemd(),
         ["agent"] => guest::serve(),
-        ["database", folder, name] => guest::run_database(folder, name),
+        ["database", folder, name] => guest::run_database(folder, name, Duration::ZERO),
+        // Of many at once each rests, or the machine has no time for anything else.
+        ["database", folder, name, "slow"] => {
+            guest::run_database(folder, name, Duration::from_secs(1))
+        }
         ["cover", volume] => guest::cover_by_a_process(volume),
         ["switch", volume] => guest::switch_by_a_process(volume),
         ["check-database", folder, name] => guest::check_database(folder, name),

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Where it says how far it came, and why it stopped: in memory, under its name.
 fn confirmed_by(name: &str) -> String {
@@ -22,13 +23,14 @@ const RECORD: usize = 512;
 /// Records in the log before it goes into the pages.
 const LOG: u64 = 64;
 
-pub(crate) fn run(folder: &str, name: &str) -> ExitCode {
-    let Err(error) = write(Path::new(folder), name);
+/// After each record it rests for so long.
+pub(crate) fn run(folder: &str, name: &str, rests: Duration) -> ExitCode {
+    let Err(error) = write(Path::new(folder), name, rests);
     let _ = fs::write(stopped(name), error.to_string());
     ExitCode::FAILURE
 }
 
-fn write(folder: &Path, name: &str) -> io::Result<std::convert::Infallible> {
+fn write(folder: &Path, name: &str, rests: Duration) -> io::Result<std::convert::Infallible> {
     let open = |name: &str| {
         OpenOptions::new()
             .read(true)
@@ -52,6 +54,7 @@ fn write(folder: &Path, name: &str) -> io::Result<std::convert::Infallible> {
         log.write_all_at(&record(number), place * RECORD as u64)?;
         log.sync_data()?;
         confirmed.write_all(format!("{number}\n").as_bytes())?;
+        std::thread::sleep(rests);
     }
     unreachable!("a number of 64 bits")
 }

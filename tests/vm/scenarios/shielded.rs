@@ -201,8 +201,10 @@ fn many(scene: &mut Scene<'_>) -> Outcome {
         let data = scene.volume(&format!("data-{number}"))?;
         scene.up(&data, POD, "")?;
         sign(scene, &data, POD)?;
-        scene.named_database_starts(&data.pod(POD), &data.pv)?;
         volumes.push(data);
+    }
+    for data in &volumes {
+        scene.named_database_starts(&data.pod(POD), &data.pv)?;
     }
     let names: Vec<String> = volumes.iter().map(|data| data.pv.clone()).collect();
     all_go_on(scene, &names)?;

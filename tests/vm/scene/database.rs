@@ -83,7 +83,7 @@ impl Scene<'_> {
     pub(crate) fn named_database_starts(&mut self, folder: &str, name: &str) -> Outcome {
         let place = format!("{folder}/database");
         self.machine.shell(&format!(
-            "rm -f /run/{name}.confirmed /run/{name}.stopped; mkdir {place}; setsid {PROGRAM} database {place} {name} </dev/null >/dev/null 2>&1 &"
+            "rm -f /run/{name}.confirmed /run/{name}.stopped; mkdir {place}; setsid {PROGRAM} database {place} {name} slow </dev/null >/dev/null 2>&1 &"
         ))?;
         Ok(())
     }
