@@ -219,7 +219,8 @@ nothing_is_installed() {
     case " $* " in *' --purge '*) return 1 ;; esac
     for trace in var/lib/incloud-disk/installed var/lib/incloud-disk/previous var/lib/incloud-disk/pages \
         etc/systemd/system/incloud-disk-heal.timer etc/systemd/system/incloud-disk-heal.service \
-        etc/systemd/system/incloud-disk-heal@.service etc/udev/rules.d/90-incloud-disk.rules; do
+        etc/systemd/system/incloud-disk-heal@.service etc/systemd/system/incloud-disk-shutdown.service \
+        etc/udev/rules.d/90-incloud-disk.rules; do
         [ ! -e "$destdir/$trace" ] || return 1
     done
     # A kubelet may have been told another folder.

@@ -31,8 +31,18 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
 
 /// At the console; and then, without a call, the pod has its disk again.
 pub(super) fn goes_and_comes(scene: &mut Scene<'_>, life: &Life) -> Outcome {
+    let rule =
+        scene.machine.shell("ls /etc/udev/rules.d/90-incloud-disk.rules 2>/dev/null || true")?;
+    let before = scene.look_ended()?;
     scene.console_detaches(&life.data, NODE)?;
     life.disk_is_pulled_out(scene)?;
+    if !rule.is_empty() {
+        // It is over before the disk comes: what heals then was begun by that.
+        scene.check_soon("the loss begins a look at all volumes", SOON, |scene| {
+            let now = scene.look_ended()?;
+            Ok((now > before, format!("{before}, then {now}")))
+        })?;
+    }
     scene.console_attaches(&life.data, NODE)?;
     let (container, volume) = (life.pod.clone(), life.data.clone());
     let check = format!("{POD_HAS_ITS_DISK} again");

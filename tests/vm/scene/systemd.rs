@@ -72,6 +72,14 @@ impl Scene<'_> {
         })
     }
 
+    /// When the look at all volumes came to its end last, in microseconds of the machine's time.
+    pub(crate) fn look_ended(&mut self) -> Outcome<u64> {
+        let unit = "incloud-disk-heal.service";
+        self.number(&format!(
+            "systemctl show --value --property=ExecMainExitTimestampMonotonic {unit}"
+        ))
+    }
+
     /// The last thing that a unit said.
     pub(crate) fn journal_of(&mut self, unit: &str) -> Outcome<String> {
         let line = format!("journalctl --quiet --output=cat --lines=1 --unit={unit} _COMM=disk");
