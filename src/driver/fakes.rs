@@ -299,12 +299,14 @@ fn nothing<T>() -> Result<T> {
 /// One map, and what is done to it.
 pub(in crate::driver) struct FakeMap {
     map: RefCell<Option<OwnMap>>,
+    /// A volume whose map is there, and cannot be told.
+    pub(in crate::driver) untold: Option<&'static str>,
     pub(in crate::driver) done: RefCell<Vec<&'static str>>,
 }
 
 impl FakeMap {
     pub(in crate::driver) fn of(map: Option<OwnMap>) -> Self {
-        Self { map: RefCell::new(map), done: RefCell::default() }
+        Self { map: RefCell::new(map), untold: None, done: RefCell::default() }
     }
 
     fn note(&self, what: &'static str) {
@@ -313,7 +315,10 @@ impl FakeMap {
 }
 
 impl Maps for FakeMap {
-    fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
+    fn map_of(&self, id: &VolumeId) -> Result<Option<OwnMap>> {
+        if self.untold == Some(id.as_str()) {
+            return Err(Error::new(Kind::Host, "it cannot be told"));
+        }
         Ok(self.map.borrow().clone())
     }
 
@@ -341,11 +346,15 @@ impl Maps for FakeMap {
     }
 
     fn volumes(&self) -> Result<Vec<VolumeId>> {
-        Ok(self.map.borrow().iter().map(|map| map.volume.clone()).collect())
+        let untold = self.untold.iter().filter_map(|id| VolumeId::parse(id).ok());
+        Ok(untold.chain(self.map.borrow().iter().map(|map| map.volume.clone())).collect())
     }
 
     fn end_wait(&self, _: &VolumeId) -> Result<()> {
         self.note("end");
+        if let Some(table) = self.map.borrow_mut().as_mut().and_then(|map| map.table.as_mut()) {
+            table.is_queueing = false;
+        }
         Ok(())
     }
 

@@ -93,18 +93,17 @@ pub fn roll_back(site: &Site) -> NodeResult {
 fn must_know_maps(new: &NewDriver) -> NodeResult {
     // The program that runs knows them.
     let Some(path) = &new.path else { return Ok(()) };
-    let covered = users::with_maps()?;
-    if covered.is_empty() || trial::knows_maps(path) {
+    let maps = users::maps()?;
+    if maps.is_empty() || trial::knows_maps(path) {
         return Ok(());
     }
-    let volumes: Vec<_> = covered.iter().map(|id| format!("the map of volume {id}")).collect();
     let why = format!(
         "refused, nothing was changed: {} knows no volumes that are mounted through maps of device mapper \
          (shield.mode), and would mount their disks beside the maps; move the pods that use these to another node \
          first (kubectl drain):",
         new.name
     );
-    Err(Stop::with_lines(&why, &volumes))
+    Err(Stop::with_lines(&why, &maps))
 }
 
 fn nothing_there(site: &Site, plugins: &Plugins) -> Stop {

@@ -56,17 +56,20 @@ pub fn is_ours(driver: &Path) -> bool {
 /// the word for anything.
 #[must_use]
 pub fn has_heal(driver: &Path) -> bool {
-    let help = || ask(driver, &["heal", "--help"]).is_ok_and(|help| help.text.contains("--device"));
-    first_bytes(driver).starts_with(MAGIC) && help()
+    has_option(driver, "heal", "--device")
 }
 
 /// Whether it knows volumes that are mounted through maps of device mapper: one that does not would take their
 /// mounts for another disk's, and mount the disk beside its map.
 #[must_use]
 pub fn knows_maps(driver: &Path) -> bool {
-    let help =
-        || ask(driver, &["release", "--help"]).is_ok_and(|help| help.text.contains("--waits"));
-    first_bytes(driver).starts_with(MAGIC) && help()
+    has_option(driver, "release", "--waits")
+}
+
+/// Whether the help of a verb tells of an option. A script is not asked.
+fn has_option(driver: &Path, verb: &str, option: &str) -> bool {
+    let tells = || ask(driver, &[verb, "--help"]).is_ok_and(|help| help.text.contains(option));
+    first_bytes(driver).starts_with(MAGIC) && tells()
 }
 
 /// Refuses what is no driver. The predecessor of this one (`is_before`) may be a script, or answer in

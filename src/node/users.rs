@@ -5,7 +5,6 @@ use super::site::{Plugins, Site};
 use super::{kubelet, process};
 use crate::host::device_mapper::KernelMaps;
 use crate::host::{Maps, mount_tables};
-use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -29,16 +28,15 @@ pub fn find(site: &Site, plugins: &Plugins) -> NodeResult<Vec<String>> {
     mounted.sort();
     mounted.dedup();
     let mounted = mounted.iter().map(|path| path.display().to_string());
-    let covered = with_maps()?;
-    let covered = covered.iter().map(|id| format!("the map of volume {id}"));
-    Ok(mounted.chain(covered).chain(calls(site, plugins)).collect())
+    Ok(mounted.chain(maps()?).chain(calls(site, plugins)).collect())
 }
 
-/// The volumes of this machine that have a map of device mapper.
-pub fn with_maps() -> NodeResult<Vec<VolumeId>> {
-    KernelMaps::default()
+/// Maps of device mapper through which volumes of this machine are mounted.
+pub fn maps() -> NodeResult<Vec<String>> {
+    let volumes = KernelMaps::default()
         .volumes()
-        .map_err(|error| Stop::new(format!("which volumes have maps cannot be told: {error}")))
+        .map_err(|error| Stop::new(format!("which volumes have maps cannot be told: {error}")))?;
+    Ok(volumes.iter().map(|id| format!("the map of volume {id}")).collect())
 }
 
 /// Volumes that are mounted for a kubelet, and not where this process is.

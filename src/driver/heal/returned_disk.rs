@@ -89,6 +89,7 @@ impl ReturnedDisks<'_> {
         if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
             // A request that fails each time waits as well: only a look that finds it working ends this wait.
             let wait = self.note_wait(id, &map, WaitCause::Failing);
+            self.note_why(id, &map, &wait, (WaitCause::Failing, None));
             self.own_maps.try_again(id);
             let now = self.own_maps.seen(id)?;
             if now.state() == MapState::WaitsForDisk {

@@ -1,5 +1,6 @@
 //! A disk is mounted for the machine and for pods, formatted, grown, unmounted.
 
+pub mod all_waits;
 pub mod expand;
 pub mod format;
 pub(in crate::driver) mod format_consent;
