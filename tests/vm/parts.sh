@@ -13,6 +13,8 @@
 set -eu
 
 cache=$1 with=${2:-}
+# apt takes a path that is none from the root for one below its own folder.
+case $cache in /*) ;; *) cache=$PWD/$cache ;; esac
 # shellcheck source=tests/support/debian.sh
 . "$(dirname -- "$0")/../support/debian.sh"
 

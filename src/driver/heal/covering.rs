@@ -167,26 +167,30 @@ impl Covering<'_> {
         }
     }
 
-    /// The same of a mount that a killed call has made, of which not even the intent was written down.
+    /// The same of a mount that a killed call has made, and not compared.
     pub(in crate::driver) fn note_found(&self, id: &VolumeId, disk: &Device) {
         if !disk.kernel_name.starts_with("dm-") {
             return;
         }
         let record = self.records.load(id);
-        let is_told = record.first_through(&moment(disk)).is_some();
-        if is_told || record.staged.is_none_or(|staged| staged.disk != moment(disk)) {
+        let is_untold = record.staged.as_ref().is_some_and(|staged| {
+            staged.disk == moment(disk) && staged.first_transaction.is_none()
+        });
+        if !is_untold {
             return;
         }
-        let noted = self.agree(id, disk, None).and_then(|first| {
+        // Also where the intent tells it: what is compared later is kept in memory by this look.
+        let intended = record.first_through(&moment(disk));
+        let noted = self.agree(id, disk, intended).and_then(|first| {
             self.records.update(id, |record| {
                 if let Some(staged) = &mut record.staged {
                     staged.first_transaction = Some(first);
                 }
             })
         });
-        // What runs may have written all that time: another call may be able to tell.
+        // What runs may have written all that time, so this is no reason to end its shield.
         if let Err(error) = noted {
-            tracing::warn!(volume = %id, map = disk.kernel_name, why = error.cause, "how far its journal was at the mount is not known yet");
+            tracing::warn!(volume = %id, map = disk.kernel_name, why = error.cause, "the mount could not be compared with its disk yet");
         }
     }
 
