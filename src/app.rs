@@ -20,7 +20,7 @@ use crate::model::face::Faces;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::layout::{PublishTarget, StagePlace, StageTarget};
 use crate::model::report::metrics::Sample;
-use crate::watchdog::{self, Subject};
+use crate::watchdog::{self, BesideAnswer, Subject};
 use crate::wiring::{self, BESIDE, ETC, Setting, VARIABLE};
 use crate::{failpoints, host, log};
 use std::ffi::OsString;
@@ -68,14 +68,17 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
         let of_the_call = subject.clone();
         let do_it = || {
             let (reply, report) = work(word, parsed, &subject, begin);
-            let write = move || report.into_iter().for_each(Report::write);
-            (reply.line(), Box::new(write) as Box<dyn FnOnce()>)
+            (reply.line(), report)
+        };
+        let told = BesideAnswer {
+            keep: |report: &Option<Report>| report.as_ref().is_none_or(Report::keep),
+            write: |report| report.into_iter().for_each(Report::write),
         };
         let given_up = {
             let word = word.to_owned();
             move |why: &Error| write_off(&word, &of_the_call, begin, why)
         };
-        return watchdog::look(channel, &subject, do_it, given_up, log::onto_disk);
+        return watchdog::look(channel, &subject, do_it, &told, given_up, log::onto_disk);
     }
     let do_it = || {
         let (reply, report) = work(word, parsed, &subject, begin);
@@ -150,9 +153,9 @@ fn call_driver(
     // From here on also what is done for the log counts.
     let deadline = config.deadline.of(word);
     worker::may_take(deadline);
-    // What it changes, and the page of the metrics, are written to disks.
+    // What it leaves for later calls must need no disk.
     at_hand::look_for_memory(&config.paths.run_dir);
-    if config.metrics.textfile.is_some() || !at_hand::has_memory() {
+    if !at_hand::has_memory() {
         late::may_hang();
     }
     // Without a log the call goes on: it is worth more than its record.
@@ -188,6 +191,7 @@ fn call_driver(
             operation: word.to_owned(),
             outcome: outcome.to_owned(),
             seconds: begin.elapsed().as_secs_f64(),
+            id: report.sample.id.clone(),
             ..sample
         };
     }
@@ -235,6 +239,7 @@ pub fn setting<'a>(
 /// What the metrics are told if nothing else becomes of the call.
 pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
     let sample = Sample {
+        id: log::new_call_id(),
         operation: operation.to_owned(),
         outcome: Kind::Bug.word().to_owned(),
         ..Sample::default()
@@ -250,8 +255,12 @@ pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
 
 fn dispatch(call: &Call, setting: &Setting<'_>, sample: &mut Sample) -> Result<(Reply, Outcome)> {
     let config = setting.config;
-    let (done, measured) =
-        wiring::with_measured_driver(setting, |driver| perform(call, config, driver));
+    let changed_nothing = |(_, outcome): &(Reply, Outcome)| {
+        call.volume().filter(|_| *outcome == Outcome::Already).cloned()
+    };
+    let (done, measured) = wiring::with_measured_driver(setting, changed_nothing, |driver| {
+        perform(call, config, driver)
+    });
     *sample = measured;
     done
 }

@@ -6,12 +6,10 @@
 //!
 //! Nothing here can fail a call, or keep it waiting for long: without a log it goes on.
 
-pub mod looks;
-
-use self::looks::Keeping;
 use crate::configuration::{Config, LogLevel};
 use crate::host::aside::AsideWriter;
 use crate::host::clock;
+use crate::host::kept_lines::{Keeping, KeptLines};
 use crate::host::worker::late;
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
@@ -89,7 +87,7 @@ pub fn has_news() -> bool {
 pub fn keep() {
     let kept = match &mut *state() {
         State::Memory(Memory { place, lines, .. }) => {
-            let kept = looks::keep(&place.run_dir, lines);
+            let kept = of_looks(&place.run_dir).keep(lines);
             if kept == Keeping::Yes {
                 lines.clear();
             }
@@ -100,6 +98,12 @@ pub fn keep() {
     if kept == Keeping::No {
         late::may_hang();
     }
+}
+
+/// The lines of calls that only looked, until the next call that writes to the log takes them there.
+#[must_use]
+pub fn of_looks(run_dir: &Path) -> KeptLines {
+    KeptLines::below(run_dir, "looks", "jsonl")
 }
 
 /// Where the log is.
@@ -147,7 +151,11 @@ impl Place {
         };
         let begin = move || {
             let mut today = Today::begin(self.folder, self.most)?;
-            looks::take(&self.run_dir, |lines| today.append(lines));
+            if let Some(looks) = of_looks(&self.run_dir).take()
+                && today.append(&looks.lines).is_ok()
+            {
+                looks.are_written();
+            }
             Some(today)
         };
         match writer.write(begin) {

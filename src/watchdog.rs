@@ -84,14 +84,24 @@ pub fn call(
 
 const TERMS: Terms = Terms { at_first: Some(AT_FIRST), grace: GRACE, has_own_signals: true };
 
+/// What becomes of that which a call has to tell beside its answer.
+#[derive(Debug)]
+pub struct BesideAnswer<T> {
+    /// Keeps it in memory, if it can; for a call that found all as it should be.
+    pub keep: fn(&T) -> bool,
+    /// Writes it to its disk, once the answer is sent.
+    pub write: fn(T),
+}
+
 /// The same of a call that mostly finds all as it should be: this process does the work itself, until something
 /// that can hang comes, and has a worker from there on, which begins with `first`. `work` answers the line, and
-/// what it does once that is sent.
+/// what else is to be told.
 #[must_use]
-pub fn look(
+pub fn look<T>(
     channel: Channel,
     subject: &Subject,
-    work: impl FnOnce() -> (String, Box<dyn FnOnce()>),
+    work: impl FnOnce() -> (String, T),
+    told: &BesideAnswer<T>,
     given_up: impl FnOnce(&Error) + 'static,
     first: fn(),
 ) -> bool {
@@ -108,19 +118,21 @@ pub fn look(
         i32::from(!attend(channel, &of_the_worker, started, given_up))
     };
     parent::without_worker(TERMS, &files, Box::new(waits), first);
-    let (line, then) = work();
+    let (line, rest) = work();
     // A reader that is slow is waited for beside signals.
     if !channel.has_room() {
         late::may_hang();
     }
+    // As the last thing before the answer: what is kept is told, whatever becomes of this process.
+    if late::is_alone() && !(told.keep)(&rest) {
+        late::may_hang();
+    }
     if late::end() {
         faults::are_not_answered();
-        let sent = send(channel, &line);
-        then();
-        return sent;
+        return send(channel, &line);
     }
     let _ = worker::out().write_all(line.as_bytes());
-    then();
+    (told.write)(rest);
     parent::end_of_worker()
 }
 

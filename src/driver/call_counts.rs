@@ -13,6 +13,15 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
+    /// Whether nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.refusals.borrow().is_empty()
+            && self.heals.borrow().is_empty()
+            && self.waits.borrow().is_empty()
+            && self.healths.borrow().is_none()
+    }
+
     /// The operations that were refused.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {

@@ -174,6 +174,12 @@ impl Call {
         }
     }
 
+    /// The volume whose id came with the call, if one did.
+    #[must_use]
+    pub fn volume(&self) -> Option<&VolumeId> {
+        self.options().map(|options| &options.volume)
+    }
+
     /// The options that came with the call, if any.
     #[must_use]
     pub fn options(&self) -> Option<&Options> {

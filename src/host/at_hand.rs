@@ -14,12 +14,16 @@ const TRIES: usize = 3;
 
 /// Looks whether a folder is in memory itself: then nothing below it needs a disk.
 pub fn look_for_memory(folder: &Path) {
-    if late::is_alone()
-        && let Some(Ok(place)) = walk(folder, OFlags::PATH, ResolveFlags::empty())
-        && is_memory(&place)
-    {
+    if late::is_alone() && is_in_memory(folder) {
         late::is_in_memory(folder);
     }
+}
+
+/// Whether a folder is in memory itself.
+#[must_use]
+pub fn is_in_memory(folder: &Path) -> bool {
+    let place = walk(folder, OFlags::PATH, ResolveFlags::empty());
+    place.is_some_and(|place| place.is_ok_and(|place| is_memory(&place)))
 }
 
 fn is_memory(place: impl AsFd) -> bool {

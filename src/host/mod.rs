@@ -24,6 +24,7 @@ pub mod entry;
 pub mod faults;
 pub mod files;
 pub mod filesystems;
+pub mod kept_lines;
 pub mod kernel;
 pub mod kernel_log;
 pub mod left_behind;

@@ -77,13 +77,14 @@ pub(super) fn measured<T>(
     let begin = Instant::now();
     let setting =
         Setting { lock_patience: Some(FOR_A_LOCK), ..app::setting(config, origin, verb, deadline) };
-    let (done, measured) = wiring::with_measured_driver(&setting, work);
+    let (done, measured) = wiring::with_measured_driver(&setting, |_| None, work);
     if let Some(mut report) = report(config, verb) {
         let outcome = done.as_ref().map_or_else(|error| error.kind.word(), |_| "done");
         report.sample = Sample {
             operation: verb.to_owned(),
             outcome: outcome.to_owned(),
             seconds: begin.elapsed().as_secs_f64(),
+            id: report.sample.id,
             ..measured
         };
         report.write();

@@ -193,8 +193,8 @@ fn tail(path: &Path, room: u64) -> Option<String> {
 
 /// The files of the log, the oldest first, and what is in memory and not there yet.
 fn with_looks<'a>(paths: &Paths, files: impl Iterator<Item = &'a log::File>) -> Vec<PathBuf> {
-    let looks = log::looks::places(&paths.run_dir);
-    files.map(|file| file.path(&paths.log_dir)).chain(looks).collect()
+    let looks = log::of_looks(&paths.run_dir);
+    files.map(|file| file.path(&paths.log_dir)).chain([looks.taken, looks.place]).collect()
 }
 
 fn files_since(folder: &Path, since: Option<Millis>) -> Result<Vec<log::File>> {

@@ -126,6 +126,53 @@ fn calls_that_find_all_right_ask_for_little() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// The page of the metrics costs such a call no worker, and next to no system call: its line is in memory, until the
+/// timer's look writes it.
+#[test]
+fn calls_with_a_page_of_metrics_ask_for_hardly_more() {
+    // To know what the page shows, whether the disks that the volume had are there, and to write a line.
+    const MORE: usize = 32;
+    needs!(mounts, tracer);
+    let node = node();
+    let page = node.own().join("disk.prom");
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring_to_pod();
+    let calls = [volume.is_attached(), volume.wait(""), volume.stage(), volume.publish(POD)];
+    let mut told = [0; 4];
+    let mut wrong = Vec::new();
+    for (program, _) in programs() {
+        let least = |call: &Call| {
+            let found = (0..5).map(|_| {
+                let found = counted(&program, &node, call);
+                let closed = found.calls.iter().filter(|one| one.number == libc::SYS_fcntl).count();
+                (found.children, found.threads, of_its_own(&found) - closed)
+            });
+            found.min().unwrap_or_default()
+        };
+        node.configure("");
+        let without = calls.each_ref().map(least);
+        node.configure(&format!("[metrics]\ntextfile = '{}'", page.display()));
+        node.verb(&["heal"]).unwrap();
+        for ((call, told), without) in calls.iter().zip(&mut told).zip(without) {
+            let with = least(call);
+            *told += 5;
+            println!("{}: {with:?}, without metrics {without:?}", call[0]);
+            if (with.0, with.1) != (0, 0) || with.2 > without.2 + MORE {
+                wrong.push(format!("{}: {with:?}, without metrics {without:?}", call[0]));
+            }
+        }
+        node.verb(&["heal"]).unwrap();
+        let text = fs::read_to_string(&page).unwrap();
+        for (call, told) in calls.iter().zip(told) {
+            let word = &call[0];
+            let row = format!("calls_total{{operation=\"{word}\",outcome=\"already\"}} {told}\n");
+            assert!(text.contains(&row), "{row}{text}");
+        }
+    }
+    volume.take_away();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// What is over its budget.
 fn over(budget: &Budget, found: &Counted, is_release: bool) -> Vec<String> {
     let opened = found.opened();
@@ -176,11 +223,12 @@ fn over(budget: &Budget, found: &Counted, is_release: bool) -> Vec<String> {
 }
 
 /// A process that does a call's work itself cannot be answered for: whatever it asks of a folder or a file must
-/// need no disk.
+/// need no disk, also where a page of metrics is written.
 #[test]
 fn a_call_without_a_worker_waits_for_no_disk() {
     needs!(mounts, tracer);
     let node = node();
+    node.configure(&format!("[metrics]\ntextfile = '{}'", node.own().join("disk.prom").display()));
     let volume = Volume::create(&node, "ext4", "64M");
     volume.bring_to_pod();
     let calls = [volume.is_attached(), volume.wait(""), volume.stage(), volume.publish(POD)];

@@ -37,6 +37,17 @@ pub struct Counters {
     pub lost: u64,
     /// What was so at the last look, kept for calls that could not look.
     pub gauges: Gauges,
+    /// By the file that calls left their lines in, the first call of those that were taken in last.
+    pub taken: BTreeMap<String, String>,
+}
+
+/// What became of lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TakenIn {
+    /// How many could not be read.
+    pub torn: u64,
+    /// Whether one of the calls looked at what is so.
+    pub has_looked: bool,
 }
 
 /// Durations in classes.
@@ -73,6 +84,18 @@ pub struct Gauges {
     pub left: BTreeSet<String>,
     /// The boot in which that was seen: numbers begin anew with each.
     pub boot: String,
+}
+
+impl Gauges {
+    /// Whether there is something to tell of a volume.
+    #[must_use]
+    pub fn tell_of(&self, volume: &str) -> bool {
+        self.stale.contains_key(volume)
+            || self.absent.iter().any(|one| one.volume == volume)
+            || self.waiting.iter().any(|one| one.volume == volume)
+            || self.refused.iter().any(|one| one.volume == volume)
+            || self.let_go.iter().any(|one| one.volume == volume)
+    }
 }
 
 /// One of those.
@@ -127,6 +150,8 @@ pub struct LetGone {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
+    /// The call's id.
+    pub id: String,
     /// The call's word, or a person's verb.
     pub operation: String,
     /// `done`, `already`, or the kind of its failure.
@@ -144,6 +169,31 @@ pub struct Sample {
 }
 
 impl Counters {
+    /// Takes in the lines of a file that calls left, a sample a line. Who did so before may have been killed before
+    /// the file was removed: it is known again by the first call in it, and taken in once.
+    pub fn take_in(&mut self, file: &str, lines: &[u8]) -> TakenIn {
+        let lines = || lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let read = |line: &[u8]| serde_json::from_slice::<Sample>(line).ok();
+        let mut taken = TakenIn::default();
+        let first = lines().find_map(|line| read(line).filter(|sample| !sample.id.is_empty()));
+        if let Some(first) = first {
+            if self.taken.get(file) == Some(&first.id) {
+                return taken;
+            }
+            self.taken.insert(file.to_owned(), first.id);
+        }
+        for line in lines() {
+            match read(line) {
+                Some(sample) => {
+                    taken.has_looked |= sample.gauges.is_some();
+                    self.add(&sample);
+                }
+                None => taken.torn += 1,
+            }
+        }
+        taken
+    }
+
     /// Takes a call in.
     pub fn add(&mut self, sample: &Sample) {
         let add = |counter: &mut u64, more: u64| *counter = counter.saturating_add(more);
@@ -460,6 +510,31 @@ mod tests {
         }
         let json = serde_json::to_string(&counters).unwrap();
         assert_eq!(serde_json::from_str::<Counters>(&json).unwrap(), counters);
+    }
+
+    #[test]
+    fn the_lines_of_a_file_are_taken_in_once() {
+        let line = |id: &str| {
+            let sample =
+                Sample { id: id.to_owned(), operation: "mount".to_owned(), ..Sample::default() };
+            serde_json::to_string(&sample).unwrap() + "\n"
+        };
+        let mut counters = Counters::default();
+        let first = format!("\u{0}torn\n\n{}{}", line("a"), line("b"));
+        assert_eq!(counters.take_in("looks", first.as_bytes()).torn, 1);
+        // Who took it in was killed before it was removed, and another call read the counters.
+        let json = serde_json::to_string(&counters).unwrap();
+        let mut counters: Counters = serde_json::from_str(&json).unwrap();
+        assert_eq!(counters.take_in("looks", first.as_bytes()), TakenIn::default());
+        let count = |counters: &Counters| counters.durations["mount"].count;
+        assert_eq!(count(&counters), 2);
+        counters.take_in("looks", line("c").as_bytes());
+        counters.take_in("calls", line("c").as_bytes());
+        assert_eq!(count(&counters), 4, "another file, and other lines");
+        // An older driver's lines have no id.
+        counters.take_in("calls", line("").as_bytes());
+        counters.take_in("calls", line("").as_bytes());
+        assert_eq!(count(&counters), 6);
     }
 
     #[test]
