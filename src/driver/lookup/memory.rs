@@ -107,6 +107,6 @@ pub(in crate::driver) fn staged(
         options: String::new(),
         mounts: None,
         untouched: false,
-        first_transaction: None,
+        journal: None,
     }
 }

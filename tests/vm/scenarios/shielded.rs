@@ -21,6 +21,9 @@ const SOON: Duration = Duration::from_secs(40);
 
 const ON_EXT4: &[Setting] = &[("ext4", Bus::VirtioBlk, Kernels::All)];
 
+const ON_XFS: &[Setting] =
+    &[("xfs", Bus::VirtioBlk, Kernels::All), ("xfs", Bus::VirtioScsi, Kernels::One)];
+
 pub(super) const PAUSES: Scenario = Scenario {
     name: "shield-pauses",
     about: "with the shield a disk goes and comes at the cloud's console: a database sees a pause",
@@ -33,6 +36,10 @@ pub(super) const PAUSES: Scenario = Scenario {
     controls: Kernels::One,
     play: pauses,
 };
+
+/// Its own, for an xfs is compared in another way: so it has controls too.
+pub(super) const PAUSES_ON_XFS: Scenario =
+    Scenario { name: "shield-pauses-xfs", settings: ON_XFS, ..PAUSES };
 
 pub(super) const MANY: Scenario = Scenario {
     name: "shield-many",
@@ -51,6 +58,9 @@ pub(super) const STRANGERS: Scenario = Scenario {
     controls: Kernels::One,
     play: strangers,
 };
+
+pub(super) const STRANGERS_ON_XFS: Scenario =
+    Scenario { name: "shield-strangers-xfs", settings: ON_XFS, ..STRANGERS };
 
 pub(super) const PATIENCE: Scenario = Scenario {
     name: "shield-patience",
@@ -82,7 +92,7 @@ pub(super) const SHUTDOWN: Scenario = Scenario {
 pub(super) const KILLED: Scenario = Scenario {
     name: "shield-killed",
     about: "what puts a map over a disk, and what puts a disk under its map, is killed at many moments: the next call ends it",
-    settings: ON_EXT4,
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::All), ("xfs", Bus::VirtioBlk, Kernels::One)],
     control: NO_WRITE_FAILS,
     controls: Kernels::One,
     play: killed,
@@ -333,6 +343,7 @@ pub(super) fn ends(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
 #[derive(Debug, Clone, Copy)]
 enum Stranger {
     Mounts,
+    Reads,
     Crashes,
     Checks,
     SetsBack,
@@ -343,7 +354,13 @@ fn strangers(scene: &mut Scene<'_>) -> Outcome {
         &format!("{ON}\nshield.patience = 12"),
         &format!("{ON}\nshield.patience = 600"),
     )?;
-    let all = [Stranger::Mounts, Stranger::Crashes, Stranger::Checks, Stranger::SetsBack];
+    let all = [
+        Stranger::Mounts,
+        Stranger::Reads,
+        Stranger::Crashes,
+        Stranger::Checks,
+        Stranger::SetsBack,
+    ];
     for (number, stranger) in all.into_iter().enumerate() {
         is_not_taken(scene, &format!("data-{number}"), stranger)?;
     }
@@ -356,16 +373,16 @@ fn is_not_taken(scene: &mut Scene<'_>, pv: &str, stranger: Stranger) -> Outcome 
     is_pulled(scene, &data)?;
     let image = scene.machine.plug.image(&data.id);
     match stranger {
-        Stranger::Mounts => is_mounted_elsewhere(scene, &data, true)?,
-        Stranger::Crashes => is_mounted_elsewhere(scene, &data, false)?,
+        Stranger::Mounts => is_mounted_elsewhere(scene, &data, "rw", true)?,
+        Stranger::Reads => is_mounted_elsewhere(scene, &data, "ro", true)?,
+        Stranger::Crashes => is_mounted_elsewhere(scene, &data, "rw", false)?,
         Stranger::Checks => {
-            let tool = scene
-                .bench
-                .parts
-                .program("guest", "usr/sbin/e2fsck")
-                .arg("-fy")
-                .arg(&image)
-                .output();
+            // An xfs is checked only when its log is thrown away.
+            let (program, option) = match data.fs {
+                "xfs" => ("usr/sbin/xfs_repair", "-L"),
+                _ => ("usr/sbin/e2fsck", "-fy"),
+            };
+            let tool = scene.bench.parts.program("guest", program).arg(option).arg(&image).output();
             let output = tool.map_err(|error| error.to_string())?;
             let saw = String::from_utf8_lossy(&output.stdout).trim().replace('\n', "; ");
             scene.row("a stranger checks it", saw, true);
@@ -403,7 +420,9 @@ fn is_not_taken(scene: &mut Scene<'_>, pv: &str, stranger: Stranger) -> Outcome 
         "explain says why",
         said.contains("written elsewhere")
             || said.contains("earlier state")
-            || said.contains("begins elsewhere"),
+            || said.contains("begins elsewhere")
+            || said.contains("another one")
+            || said.contains("not the one that the mount began"),
         in_lines(&said, "put"),
     )?;
     // Its end: the next that looks after the patience.
@@ -423,14 +442,26 @@ fn has_a_map_of(scene: &mut Scene<'_>) -> Outcome {
 }
 
 /// Another server has it for a while: its disk is plugged in here under another serial, and mounted.
-fn is_mounted_elsewhere(scene: &mut Scene<'_>, data: &Volume, ends_well: bool) -> Outcome {
+fn is_mounted_elsewhere(
+    scene: &mut Scene<'_>,
+    data: &Volume,
+    access: &str,
+    ends_well: bool,
+) -> Outcome {
     let stranger = scene.blank_volume(&format!("stranger-of-{}", data.pv));
     let (its, ours) = (scene.machine.plug.image(&stranger.id), scene.machine.plug.image(&data.id));
     std::os::unix::fs::symlink(ours, its).map_err(|error| error.to_string())?;
     scene.console_attaches(&stranger, NODE)?;
     let letter = scene.letter(&stranger)?;
+    // The kernel here has one with this UUID mounted, which another server has not.
+    let own = if data.fs == "xfs" { ",nouuid" } else { "" };
+    let writes = match access {
+        "ro" => "",
+        _ => "&& echo x >/mnt/stranger/was-here && sync -f /mnt/stranger",
+    };
     scene.machine.shell(&format!(
-        "mkdir -p /mnt/stranger; mount -t ext4 /dev/{letter} /mnt/stranger && echo x >/mnt/stranger/was-here && sync -f /mnt/stranger"
+        "mkdir -p /mnt/stranger; mount -t {} -o {access}{own} /dev/{letter} /mnt/stranger {writes}",
+        data.fs
     ))?;
     if ends_well {
         scene.machine.shell("umount /mnt/stranger")?;
@@ -440,8 +471,8 @@ fn is_mounted_elsewhere(scene: &mut Scene<'_>, data: &Volume, ends_well: bool) -
         scene.machine.shell("umount -l /mnt/stranger")?;
     }
     scene.row(
-        "a stranger mounts it and writes",
-        if ends_well { "unmounted" } else { "crashed" },
+        "a stranger mounts it",
+        format!("{access}, {}", if ends_well { "unmounted" } else { "crashed" }),
         true,
     );
     Ok(())

@@ -1,0 +1,149 @@
+//! Reads the log of an xfs around the place where the kernel goes on, and what the kernel tells of that.
+
+use super::journal::{Direct, confined, strange};
+use crate::host::clock::Deadline;
+use crate::host::{AboveDisk, device_nodes, files, mount_tables};
+use crate::model::disk::device::Device;
+use crate::model::disk::journal::sights::JournalMark;
+use crate::model::disk::journal::xfs_log::{LogNumber, LogSector, LogStretch};
+use crate::model::disk::journal::xfs_moment::{XfsKernel, XfsMounted, XfsSight, stretch_around};
+use crate::model::disk::journal::xfs_place::{LogPlace, SECTOR, log_place};
+use crate::model::error::{Error, Kind, Result};
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use nix::libc;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// The sixteen bytes of the UUID in the superblock.
+const UUID: std::ops::Range<usize> = 0x20..0x30;
+
+/// The log on this disk, whose beginning is given. What the kernel tells must be the same before and after it was read.
+pub(super) fn sight(
+    direct: &Direct<'_>,
+    begin: &[u8],
+    above: &AboveDisk<'_>,
+    deadline: Deadline,
+) -> Result<XfsSight> {
+    let disk = direct.disk;
+    let (uuid, place) = confined(disk, || log_place(begin))?;
+    let unmounted = |uuid| Ok(XfsSight { uuid, place, mounted: None });
+    let Some(map) = above.map() else {
+        // Whether the log is long enough is known before the mount.
+        confined(disk, || stretch_around(&place, (1, 0)))?;
+        return unmounted(uuid);
+    };
+    if let AboveDisk::WorkingMap(map) = above {
+        writes_a_record(map)?;
+    }
+    let mark = match above {
+        AboveDisk::Map(_, Some(JournalMark::XfsLog(mark))) => Some(mark),
+        _ => None,
+    };
+    let log = Log { direct, place, uuid: &begin[UUID] };
+    let mut before = match told(map) {
+        Some(told) => told,
+        None => return unmounted(uuid),
+    };
+    loop {
+        let (from, count) = confined(disk, || stretch_around(&place, before.head))?;
+        let stretch = log.read(from, count)?;
+        let at_tail = log.sector(place.position(before.tail))?;
+        let at_head = mark.map_or(Ok(None), |mark| log.sector(mark.head))?;
+        let Some(after) = told(map) else { return unmounted(uuid) };
+        if (after.head, after.tail) == (before.head, before.tail) {
+            let mounted = XfsMounted { kernel: after, log: stretch, at_tail, at_head };
+            return Ok(XfsSight { uuid, place, mounted: Some(mounted) });
+        }
+        before = after;
+        if !deadline.at_most(Duration::from_secs(2)).pause(Duration::from_millis(20)) {
+            return Err(Error::new(Kind::Timeout, "the journal is written all the time"));
+        }
+    }
+}
+
+/// A log on a disk.
+struct Log<'a> {
+    direct: &'a Direct<'a>,
+    place: LogPlace,
+    uuid: &'a [u8],
+}
+
+impl Log<'_> {
+    /// So many sectors from a position on; the log goes on at its beginning behind its end.
+    fn read(&self, from: u64, count: u64) -> Result<LogStretch> {
+        let disk = self.direct.disk;
+        let (_, sector) = self.place.cycle_and_sector(from);
+        let till_end = count.min(self.place.sectors - sector);
+        let mut bytes = Vec::new();
+        for (sector, count) in [(sector, till_end), (0, count - till_end)] {
+            let at = self.place.at + sector * SECTOR;
+            let length = usize::try_from(count * SECTOR)
+                .map_err(|_| strange(disk, "its journal is too long"))?;
+            if length > 0 {
+                bytes.extend(self.direct.read((at, length))?);
+            }
+        }
+        confined(disk, || Ok(LogStretch::parse(&bytes, &self.place, from, self.uuid)))
+    }
+
+    fn sector(&self, position: u64) -> Result<Option<LogSector>> {
+        Ok(self.read(position, 1)?.sectors.pop())
+    }
+}
+
+/// What the kernel tells of the xfs that is mounted from this map; nothing if none is. These files are of its memory.
+fn told(map: &Device) -> Option<XfsKernel> {
+    let name = &map.kernel_name;
+    let place = |file: &str| number(&format!("/sys/fs/xfs/{name}/log/{file}"));
+    let in_flight = files::read_text(format!("/sys/block/{name}/inflight")).ok()?;
+    Some(XfsKernel {
+        head: place("log_head_lsn")?,
+        tail: place("log_tail_lsn")?,
+        buffer: mounts(map).ok().and_then(|mounts| buffer(&mounts)),
+        in_flight: in_flight.split_whitespace().nth(1)?.parse().ok()?,
+    })
+}
+
+/// `12:3456`.
+fn number(path: &str) -> Option<LogNumber> {
+    let text = files::read_text(path).ok()?;
+    let (cycle, sector) = text.trim().split_once(':')?;
+    Some((cycle.parse().ok()?, sector.parse().ok()?))
+}
+
+fn mounts(map: &Device) -> Result<Vec<Mount>> {
+    let failed = |error: std::io::Error| Error::io("read the mount table", &error);
+    let text =
+        File::open("/proc/thread-self/mountinfo").and_then(mount_tables::read).map_err(failed)?;
+    Ok(MountTable::parse(&text)?.of(map.number).cloned().collect())
+}
+
+/// How large a buffer of the log is, in sectors: `logbsize=32k`.
+fn buffer(mounts: &[Mount]) -> Option<u64> {
+    let mut options = mounts.first()?.super_options.split(',');
+    let size = options.find_map(|option| option.strip_prefix("logbsize="))?;
+    let bytes = size.strip_suffix('k')?.parse::<u64>().ok()?.checked_mul(1024)?;
+    Some(bytes / SECTOR)
+}
+
+/// Makes the file system write a record to its log: by a file without a name, which is gone when it is closed. What
+/// the first record of a mount is tells it from all others.
+fn writes_a_record(map: &Device) -> Result<()> {
+    let name = &map.kernel_name;
+    let failed = |error: std::io::Error| {
+        Error::io(format!("write a first record to the journal of {name}"), &error)
+    };
+    let mounts = mounts(map)?;
+    let Some(mount) = mounts.iter().find(|mount| mount.root == Path::new("/")) else {
+        return Err(Error::new(Kind::Missing, format!("{name} is mounted nowhere")));
+    };
+    let flags = libc::O_TMPFILE | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().write(true).mode(0o600).custom_flags(flags).open(&mount.target);
+    let file = file.map_err(failed)?;
+    if device_nodes::number_below(&file.metadata().map_err(failed)?) != map.number {
+        return Err(Error::new(Kind::Host, format!("{name} is not at its mount")));
+    }
+    file.sync_all().map_err(failed)
+}

@@ -1,0 +1,297 @@
+//! Whether the log of an xfs that came back is the one that the kernel goes on with, which has it mounted still.
+//!
+//! The kernel tells where its next record will go, and not how far the disk is: when a disk goes, up to eight
+//! records are on their way. So the log on the disk may end a little before. What tells a stranger is what each mount
+//! does first: behind the end of the log it stamps a fixed number of sectors. Where our mount's stamps end is
+//! remembered, and those of any later mount end behind that.
+
+use super::one_moment::Sameness;
+use super::xfs_log::{LogNumber, LogRecord, LogSector, LogStretch};
+use super::xfs_place::{LogPlace, SECTOR};
+use serde::{Deserialize, Serialize};
+
+/// So many sectors behind the end are stamped by a mount.
+pub const STAMPED: u64 = 4096;
+/// How many records may be on their way to the disk.
+const BUFFERS: u64 = 8;
+/// How large a buffer of records may be, in sectors.
+const LARGEST_BUFFER: u64 = (256 << 10) / SECTOR;
+/// No record has more sectors: its headers, and what it is filled up with.
+const LONGEST_RECORD: u64 = 2 * LARGEST_BUFFER;
+
+/// What is read before the kernel's place, and from there on.
+pub const READ_BEFORE: u64 = BUFFERS * LARGEST_BUFFER + 2 * LONGEST_RECORD;
+/// The same from there on.
+pub const READ_AFTER: u64 = STAMPED + BUFFERS * LARGEST_BUFFER;
+
+/// What is remembered of the log at a mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XfsMark {
+    /// Where the log stands.
+    pub place: LogPlace,
+    /// The position where the mount began to write.
+    pub head: u64,
+    /// The checksum of the first record that it wrote there.
+    pub first: u32,
+    /// How large a buffer of records is, in sectors.
+    pub buffer: u64,
+}
+
+/// What the kernel tells of a log that it has mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XfsKernel {
+    /// Where its next record will go.
+    pub head: LogNumber,
+    /// Where the oldest record begins that may have to be replayed. It was on the disk.
+    pub tail: LogNumber,
+    /// How large a buffer of records is, in sectors, if that is told.
+    pub buffer: Option<u64>,
+    /// How many writes wait in the map.
+    pub in_flight: u64,
+}
+
+/// The log on the disk around the kernel's place, and the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XfsSight {
+    /// The UUID of the file system on the disk.
+    pub uuid: String,
+    /// Where its log stands.
+    pub place: LogPlace,
+    /// The rest, if it is mounted.
+    pub mounted: Option<XfsMounted>,
+}
+
+/// Of one that is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XfsMounted {
+    /// What the kernel tells.
+    pub kernel: XfsKernel,
+    /// The log from [`READ_BEFORE`] before the kernel's place on.
+    pub log: LogStretch,
+    /// What stands where the kernel's oldest record begins.
+    pub at_tail: Option<LogSector>,
+    /// What stands where the mount began to write.
+    pub at_head: Option<LogSector>,
+}
+
+const UNTOLD: &str = "the kernel tells nothing of its journal";
+
+/// How much of the log is read: where it begins, as a position, and how many sectors. An error if the log is too short.
+pub fn stretch_around(place: &LogPlace, head: LogNumber) -> Result<(u64, u64), String> {
+    let length = READ_BEFORE + READ_AFTER;
+    let position = place.position(head);
+    if place.sectors <= length || position < place.sectors || u64::from(head.1) >= place.sectors {
+        return Err("its journal is too short to tell who wrote it".to_owned());
+    }
+    Ok((position - READ_BEFORE, length))
+}
+
+/// How far the log on the disk goes, by a walk from record to record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Walked {
+    end: u64,
+    /// The oldest of all places where the log begins, by what the records say.
+    tail: u64,
+    /// Whether one record at least is whole.
+    has_record: bool,
+}
+
+/// What a walk is held against.
+#[derive(Debug, Clone, Copy)]
+struct Walk<'a> {
+    place: &'a LogPlace,
+    log: &'a LogStretch,
+    /// The kernel's place.
+    head: u64,
+    /// Where the oldest record begins.
+    tail: u64,
+    /// Where our mount began to write.
+    mounted_at: u64,
+}
+
+impl Walk<'_> {
+    fn cycle_at(&self, position: u64) -> u64 {
+        self.place.cycle_and_sector(position).0
+    }
+
+    fn is_written(&self, position: u64) -> Option<bool> {
+        self.log.at(position).map(|sector| u64::from(sector.cycle()) >= self.cycle_at(position))
+    }
+
+    /// A record that begins here and was written in this round.
+    fn record_at(&self, position: u64) -> Option<&LogRecord> {
+        match self.log.at(position) {
+            Some(LogSector::Record(record)) => {
+                let is_of_now = u64::from(record.cycle) == self.cycle_at(position);
+                (record.is_here && is_of_now).then_some(record)
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the walk begins: with our mount's first record, or with the first one that is read.
+    fn begin(&self) -> Option<u64> {
+        if self.mounted_at >= self.log.begin {
+            return Some(self.mounted_at);
+        }
+        let first = self.log.begin..self.log.begin + LONGEST_RECORD;
+        first.into_iter().find(|position| self.record_at(*position).is_some())
+    }
+
+    /// From there to the first sector that this round has not written.
+    fn walked(&self) -> Result<Walked, Sameness> {
+        let differs = |why: &str| Sameness::Differs(why.to_owned());
+        let begin = self.begin();
+        let mut end =
+            begin.ok_or_else(|| differs("its journal has no record where one must be"))?;
+        let (mut oldest, mut before) = (self.tail, None);
+        while end < self.head && self.is_written(end) == Some(true) {
+            let record =
+                *self.record_at(end).ok_or_else(|| differs("its journal is another one"))?;
+            let behind = end + record.sectors;
+            if behind > self.head {
+                return Err(differs("its journal goes on where the kernel's ends"));
+            }
+            if let Some(cut) = (end..behind).find(|at| self.is_written(*at) != Some(true)) {
+                end = cut;
+                break;
+            }
+            let tail = self.place.position(record.tail);
+            let follows = before.is_none_or(|before| u64::from(record.before) == before);
+            if record.is_whole != Some(true) || !follows || tail > self.tail {
+                return Err(differs("a record of its journal is another one"));
+            }
+            if record.is_unmount {
+                return Err(differs("it was unmounted: it was written elsewhere"));
+            }
+            oldest = oldest.min(tail);
+            before = Some(self.place.cycle_and_sector(end).1);
+            end = behind;
+        }
+        Ok(Walked { end, tail: oldest, has_record: before.is_some() })
+    }
+}
+
+/// What is to be remembered of a log after a mount; an error if the kernel does not do what is known of it, or has
+/// written no record yet.
+pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
+    let XfsSight { place, mounted, .. } = sight;
+    let mounted = mounted.as_ref().ok_or(UNTOLD)?;
+    let XfsMounted { kernel, log, .. } = mounted;
+    let fits = |size: &u64| (1..=LARGEST_BUFFER).contains(size);
+    let buffer =
+        kernel.buffer.filter(fits).ok_or("how large the journal's buffers are is not told")?;
+    let position = place.position(kernel.head);
+    let stamped = |at: u64| match log.at(at) {
+        Some(LogSector::Stamp { is_here: true, cycle, tail }) => {
+            (u64::from(*cycle) + 1 == place.cycle_and_sector(at).0).then_some(*tail)
+        }
+        _ => None,
+    };
+    let none = "the mount left no stamps in its journal, or wrote over them";
+    let tail = stamped(position).ok_or(none)?;
+    let run = (position..log.end()).take_while(|at| stamped(*at) == Some(tail)).count() as u64;
+    if !(STAMPED / 2..=STAMPED).contains(&run) {
+        return Err(none.to_owned());
+    }
+    let end = position + run;
+    if end >= place.position(tail) + place.sectors {
+        return Err("its journal was so full that the mount left fewer stamps".to_owned());
+    }
+    let head = end - STAMPED;
+    let tail = place.position(kernel.tail);
+    let walk = Walk { place, log, head: position, tail, mounted_at: head };
+    if let Err(Sameness::Differs(why) | Sameness::Unknown(why)) = walk.walked() {
+        return Err(why);
+    }
+    let first = walk.record_at(head).filter(|record| record.is_whole == Some(true));
+    let first = first.ok_or("the mount has written nothing to its journal yet")?.checksum;
+    Ok(XfsMark { place: *place, head, first, buffer })
+}
+
+/// Compares a disk that came with what the kernel tells, of whose mount this is remembered.
+#[must_use]
+pub fn compare_logs(sight: &XfsSight, mark: &XfsMark) -> Sameness {
+    match difference(sight, mark) {
+        Ok(()) => Sameness::Same,
+        Err(why) => why,
+    }
+}
+
+fn difference(sight: &XfsSight, mark: &XfsMark) -> Result<(), Sameness> {
+    let differs = |why: String| Err(Sameness::Differs(why));
+    let unknown = |why: &str| Err(Sameness::Unknown(why.to_owned()));
+    let XfsSight { place, mounted, .. } = sight;
+    if *place != mark.place {
+        return differs("its journal stands elsewhere".to_owned());
+    }
+    let Some(XfsMounted { kernel, log, at_tail, at_head }) = mounted else {
+        return unknown(UNTOLD);
+    };
+    let (head, tail) = (place.position(kernel.head), place.position(kernel.tail));
+    if head <= mark.head || tail > head {
+        return unknown("the kernel tells another journal than that of the mount");
+    }
+    let is_here = |sector: &Option<LogSector>, position: u64| match sector {
+        Some(LogSector::Record(record)) if record.is_here => {
+            u64::from(record.cycle) == place.cycle_and_sector(position).0
+        }
+        _ => false,
+    };
+    // Its place is written again one round later.
+    let has_first = match at_head {
+        Some(LogSector::Record(record)) => {
+            is_here(at_head, mark.head) && record.checksum == mark.first
+        }
+        _ => false,
+    };
+    if head <= mark.head + place.sectors && !has_first {
+        return differs("its journal is not the one that the mount began".to_owned());
+    }
+    if tail >= mark.head && !is_here(at_tail, tail) {
+        return differs("its journal has no record where the kernel's begins".to_owned());
+    }
+    let walk = Walk { place, log, head, tail, mounted_at: mark.head };
+    let Walked { end, tail: oldest, has_record } = walk.walked()?;
+    let in_buffers = (BUFFERS * mark.buffer).min(STAMPED - 1);
+    if end + in_buffers < head || end <= tail || !has_record {
+        return differs(format!(
+            "its journal ends {} sectors before the kernel's: it was set back to an earlier state, or has lost \
+             what it had confirmed",
+            head - end
+        ));
+    }
+    let missing = (head - end).div_ceil(mark.buffer);
+    if missing > kernel.in_flight {
+        return differs(format!(
+            "{missing} records of its journal are missing, and {} writes wait: it was set back to an earlier \
+             state, or has lost what it had confirmed",
+            kernel.in_flight
+        ));
+    }
+    let is_later = |at: &u64| match walk.log.at(*at) {
+        Some(sector) => u64::from(sector.cycle()) > walk.cycle_at(*at),
+        None => true,
+    };
+    let goes_on = (head..log.end()).any(|at| walk.is_written(at) != Some(false));
+    if goes_on || (end..head).any(|at| is_later(&at)) {
+        return differs(
+            "its journal goes on after the kernel's: it was written elsewhere".to_owned(),
+        );
+    }
+    if log.end() < head + READ_AFTER || oldest + place.sectors < head + STAMPED {
+        return unknown("its journal is too full to tell who wrote it");
+    }
+    let is_strange = |at: &u64| match log.at(*at) {
+        Some(LogSector::Stamp { cycle, .. }) => u64::from(*cycle) + 1 == walk.cycle_at(*at),
+        _ => false,
+    };
+    let ours = mark.head + STAMPED;
+    match (ours.max(end)..log.end()).find(is_strange) {
+        Some(_) => differs("it was mounted: it was written elsewhere".to_owned()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

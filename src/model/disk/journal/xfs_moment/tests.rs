@@ -1,0 +1,269 @@
+use super::*;
+
+const PLACE: LogPlace = LogPlace { at: 0, sectors: 40_000 };
+/// Each record has so many sectors.
+const RECORD: u64 = 4;
+
+/// A log that a mount began to write near its end, so that it goes around in what is looked at.
+#[derive(Clone)]
+struct Made {
+    /// Where the mount began.
+    from: u64,
+    /// How many records it wrote that came to the disk.
+    records: u64,
+    /// Where its stamps end.
+    stamped_to: u64,
+    changes: Vec<(u64, LogSector)>,
+}
+
+fn made(records: u64) -> Made {
+    let from = PLACE.position((3, 39_000));
+    Made { from, records, stamped_to: from + STAMPED, changes: Vec::new() }
+}
+
+fn number(position: u64) -> LogNumber {
+    let (cycle, sector) = PLACE.cycle_and_sector(position);
+    (u32::try_from(cycle).unwrap(), u32::try_from(sector).unwrap())
+}
+
+fn record(position: u64, tail: u64) -> LogRecord {
+    LogRecord {
+        cycle: number(position).0,
+        is_here: true,
+        sectors: RECORD,
+        tail: number(tail),
+        before: number(position - RECORD).1,
+        checksum: number(position).1,
+        is_unmount: false,
+        is_whole: Some(true),
+    }
+}
+
+impl Made {
+    fn end(&self) -> u64 {
+        self.from + self.records * RECORD
+    }
+
+    fn at(&self, position: u64) -> LogSector {
+        if let Some((_, changed)) = self.changes.iter().find(|(at, _)| *at == position) {
+            return *changed;
+        }
+        let cycle = number(position).0;
+        if position < self.end() {
+            let is_begin = (position - self.from % RECORD) % RECORD == 0;
+            let tail = self.from - 100;
+            return if is_begin {
+                LogSector::Record(record(position, tail))
+            } else {
+                LogSector::Inside(cycle)
+            };
+        }
+        if position < self.stamped_to {
+            let tail = number(self.from - 100);
+            return LogSector::Stamp { is_here: true, cycle: cycle - 1, tail };
+        }
+        LogSector::Inside(cycle - 1)
+    }
+
+    fn changed(&self, at: u64, sector: LogSector) -> Self {
+        let mut other = self.clone();
+        other.changes.push((at, sector));
+        other
+    }
+
+    fn mark(&self) -> XfsMark {
+        XfsMark { place: PLACE, head: self.from, first: number(self.from).1, buffer: 64 }
+    }
+
+    /// Looked at when the kernel has so many records, and so many writes wait.
+    fn seen(&self, records: u64, in_flight: u64) -> XfsSight {
+        let head = self.from + records * RECORD;
+        let tail = self.from.max(head.saturating_sub(800));
+        self.seen_by(XfsKernel {
+            head: number(head),
+            tail: number(tail - (tail - self.from) % RECORD),
+            buffer: Some(64),
+            in_flight,
+        })
+    }
+
+    fn seen_by(&self, kernel: XfsKernel) -> XfsSight {
+        let (begin, count) = stretch_around(&PLACE, kernel.head).unwrap();
+        let sectors = (begin..begin + count).map(|position| self.at(position)).collect();
+        let mounted = XfsMounted {
+            kernel,
+            log: LogStretch { begin, sectors },
+            at_tail: Some(self.at(PLACE.position(kernel.tail))),
+            at_head: Some(self.at(self.from)),
+        };
+        XfsSight { uuid: String::new(), place: PLACE, mounted: Some(mounted) }
+    }
+
+    fn compared(&self, records: u64, in_flight: u64) -> Sameness {
+        compare_logs(&self.seen(records, in_flight), &self.mark())
+    }
+}
+
+#[track_caller]
+fn differs(sameness: &Sameness, words: &str) {
+    match sameness {
+        Sameness::Differs(why) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn is_unknown(sameness: &Sameness, words: &str) {
+    match sameness {
+        Sameness::Unknown(why) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_log_is_as_it_was_left_however_far_it_went() {
+    for records in [1, 2, 100, 249, 250, 251, 1023, 1024, 1025, 3000, 8900] {
+        assert_eq!(made(records).compared(records, 0), Sameness::Same, "{records}");
+        // Up to eight buffers of 64 sectors may be on their way.
+        if records > 400 {
+            assert_eq!(made(records - 128).compared(records, 8), Sameness::Same, "{records}");
+        }
+    }
+}
+
+#[test]
+fn what_is_on_its_way_may_have_come_in_any_order() {
+    let log = made(500);
+    // Of the seven records that are missing one is there, and one by half.
+    let at = log.end() + 2 * RECORD;
+    let cycle = number(at).0;
+    let came = log
+        .changed(at, LogSector::Record(record(at, log.from)))
+        .changed(at + 1, LogSector::Inside(cycle))
+        .changed(at + 2, LogSector::Inside(cycle))
+        .changed(at + 3, LogSector::Inside(cycle))
+        .changed(log.end(), LogSector::Record(record(log.end(), log.from)));
+    assert_eq!(came.compared(507, 1), Sameness::Same);
+    differs(&came.compared(507, 0), "0 writes wait");
+}
+
+#[test]
+fn a_log_that_was_set_back_ends_earlier() {
+    differs(&made(500).compared(629, 1000), "516 sectors before");
+    differs(&made(500).compared(628, 7), "8 records of its journal are missing, and 7 writes wait");
+    differs(&made(500).compared(501, 0), "1 records");
+    // What the kernel has at its place by now was on the disk.
+    let kernel = |tail: u64| XfsKernel {
+        head: number(made(520).end()),
+        tail: number(tail),
+        buffer: Some(64),
+        in_flight: 8,
+    };
+    let log = made(500);
+    assert_eq!(compare_logs(&log.seen_by(kernel(log.end() - RECORD)), &log.mark()), Sameness::Same);
+    differs(
+        &compare_logs(&log.seen_by(kernel(log.end())), &log.mark()),
+        "no record where the kernel's begins",
+    );
+}
+
+#[test]
+fn a_mount_elsewhere_leaves_its_stamps() {
+    for records in [1, 500, 1000, 1024, 2000] {
+        let log = made(records);
+        let mut stamped = log.clone();
+        stamped.stamped_to = log.end() + STAMPED;
+        differs(&stamped.compared(records, 0), "mounted");
+        differs(&stamped.compared(records + 1, 8), "mounted");
+        // It went on from there, and was pulled out.
+        let went_on = Made { records: records + 20, ..stamped };
+        differs(&went_on.compared(records, 8), "goes on");
+        differs(&went_on.compared(records + 20, 8), "mounted");
+    }
+}
+
+#[test]
+fn a_record_that_is_not_the_kernels_is_seen() {
+    let log = made(500);
+    let at = log.end() - RECORD;
+    let ours = record(at, log.from - 100);
+    for (other, words) in [
+        (LogRecord { is_unmount: true, ..ours }, "unmounted"),
+        (LogRecord { is_whole: Some(false), ..ours }, "another one"),
+        (LogRecord { is_here: false, ..ours }, "another one"),
+        (LogRecord { before: 7, ..ours }, "another one"),
+        (LogRecord { tail: number(log.end()), ..ours }, "another one"),
+        (LogRecord { sectors: RECORD + 1, ..ours }, "goes on"),
+    ] {
+        differs(&log.changed(at, LogSector::Record(other)).compared(500, 8), words);
+    }
+    // Behind the kernel's place nothing may be written, near or far.
+    for more in [0, 5, 4000, READ_AFTER - 1] {
+        let at = log.end() + more;
+        let written = log.changed(at, LogSector::Inside(number(at).0));
+        differs(&written.compared(500, 8), "goes on");
+    }
+    let first = LogRecord { checksum: 1, ..record(log.from, log.from - 100) };
+    differs(&log.changed(log.from, LogSector::Record(first)).compared(500, 0), "the mount began");
+}
+
+#[test]
+fn where_the_log_is_full_or_the_kernel_tells_nothing_it_is_not_known() {
+    let log = made(9500);
+    let kernel = |tail: u64| XfsKernel {
+        head: number(log.end()),
+        tail: number(tail),
+        buffer: Some(64),
+        in_flight: 0,
+    };
+    let full = log.end() + STAMPED - PLACE.sectors;
+    let tail = full + (log.end() - full) % RECORD;
+    let seen = |tail| {
+        let mut sight = log.seen_by(kernel(tail));
+        if let Some(XfsMounted { log, .. }) = &mut sight.mounted {
+            for sector in &mut log.sectors {
+                if let LogSector::Record(record) = sector {
+                    record.tail = number(tail);
+                }
+            }
+        }
+        sight
+    };
+    assert_eq!(compare_logs(&seen(tail), &log.mark()), Sameness::Same);
+    is_unknown(&compare_logs(&seen(tail - RECORD), &log.mark()), "too full");
+    let untold = XfsSight { mounted: None, ..log.seen(9500, 0) };
+    is_unknown(&compare_logs(&untold, &log.mark()), "tells nothing");
+    is_unknown(&log.compared(0, 0), "another journal");
+    let place = LogPlace { at: 1, ..PLACE };
+    let elsewhere = XfsSight { place, ..log.seen(9500, 0) };
+    differs(&compare_logs(&elsewhere, &log.mark()), "stands elsewhere");
+    assert!(stretch_around(&LogPlace { at: 0, sectors: 14_336 }, (1, 0)).is_err());
+    assert!(stretch_around(&PLACE, (0, 5)).is_err());
+    assert!(stretch_around(&PLACE, (1, 40_000)).is_err());
+}
+
+#[test]
+fn a_mount_is_remembered_by_its_stamps_and_its_first_record() {
+    for records in [1, 2, 250, 500] {
+        let log = made(records);
+        assert_eq!(mark(&log.seen(records, 0)), Ok(log.mark()), "{records}");
+    }
+    let log = made(1);
+    for (log, records, words) in [
+        (made(0), 0, "nothing"),
+        (made(513), 513, "no stamps"),
+        (Made { stamped_to: 0, ..made(1) }, 1, "no stamps"),
+        // Those of a mount before: it did not begin where a record of this one does.
+        (Made { stamped_to: log.stamped_to - 1, ..log.clone() }, 1, "another one"),
+        (Made { stamped_to: log.stamped_to + RECORD, ..log.clone() }, 1, "nothing"),
+        (Made { stamped_to: log.stamped_to + 2 * RECORD, ..log }, 1, "no stamps"),
+    ] {
+        let why = mark(&log.seen(records, 0)).unwrap_err();
+        assert!(why.contains(words), "{why}");
+    }
+    let mut untold = made(1).seen(1, 0);
+    if let Some(mounted) = &mut untold.mounted {
+        mounted.kernel.buffer = None;
+    }
+    assert!(mark(&untold).unwrap_err().contains("buffers"));
+}
