@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A log that a test can fill.
-const LOG: &str = "size=16m";
+const LOG: &str = "size=64m";
 
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = output_of(Command::new(program).args(arguments));
@@ -302,6 +302,6 @@ fn an_xfs_that_a_stranger_had_is_seen() {
 #[test]
 fn an_xfs_that_a_stranger_had_is_seen_when_the_log_went_around() {
     needs!(mounts);
-    strangers_are_seen(true, 20, 40_000);
-    strangers_are_seen(false, 20, 33_000);
+    strangers_are_seen(true, 20, 140_000);
+    strangers_are_seen(false, 20, 133_000);
 }
