@@ -6,7 +6,9 @@ use crate::host::{AboveDisk, device_nodes, files, mount_tables};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::JournalMark;
 use crate::model::disk::journal::xfs_log::{LogNumber, LogSector, LogStretch};
-use crate::model::disk::journal::xfs_moment::{XfsKernel, XfsMounted, XfsSight, stretch_around};
+use crate::model::disk::journal::xfs_moment::{
+    XfsKernel, XfsMounted, XfsSight, needs_a_record, stretch_around,
+};
 use crate::model::disk::journal::xfs_place::{LogPlace, SECTOR, log_place};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -15,6 +17,9 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
+
+/// How long it is tried to read a log that is not written meanwhile.
+const HELD_STILL: Duration = Duration::from_secs(2);
 
 /// The sixteen bytes of the UUID in the superblock.
 const UUID: std::ops::Range<usize> = 0x20..0x30;
@@ -28,39 +33,28 @@ pub(super) fn sight(
 ) -> Result<XfsSight> {
     let disk = direct.disk;
     let (uuid, place) = confined(disk, || log_place(begin))?;
-    let unmounted = |uuid| Ok(XfsSight { uuid, place, mounted: None });
     let Some(map) = above.map() else {
         // Whether the log is long enough is known before the mount.
         confined(disk, || stretch_around(&place, (1, 0)))?;
-        return unmounted(uuid);
-    };
-    if let AboveDisk::WorkingMap(map) = above {
-        writes_a_record(map)?;
-    }
-    let mark = match above {
-        AboveDisk::Map(_, Some(JournalMark::XfsLog(mark))) => Some(mark),
-        _ => None,
+        return Ok(XfsSight { uuid, place, mounted: None });
     };
     let log = Log { direct, place, uuid: &begin[UUID] };
-    let mut before = match told(map) {
-        Some(told) => told,
-        None => return unmounted(uuid),
+    let mark = match above {
+        AboveDisk::Map(_, Some(JournalMark::XfsLog(mark))) => Some(mark.head),
+        _ => None,
     };
-    loop {
-        let (from, count) = confined(disk, || stretch_around(&place, before.head))?;
-        let stretch = log.read(from, count)?;
-        let at_tail = log.sector(place.position(before.tail))?;
-        let at_head = mark.map_or(Ok(None), |mark| log.sector(mark.head))?;
-        let Some(after) = told(map) else { return unmounted(uuid) };
-        if (after.head, after.tail) == (before.head, before.tail) {
-            let mounted = XfsMounted { kernel: after, log: stretch, at_tail, at_head };
-            return Ok(XfsSight { uuid, place, mounted: Some(mounted) });
-        }
-        before = after;
-        if !deadline.at_most(Duration::from_secs(2)).pause(Duration::from_millis(20)) {
-            return Err(Error::new(Kind::Timeout, "the journal is written all the time"));
-        }
+    let sight = |uuid| {
+        let mounted = log.around(map, mark, deadline)?;
+        Ok::<_, Error>(XfsSight { uuid, place, mounted })
+    };
+    let found = sight(uuid)?;
+    if let AboveDisk::WorkingMap(map) = above
+        && confined(disk, || Ok(needs_a_record(&found)))?
+    {
+        writes_a_record(map)?;
+        return sight(found.uuid);
     }
+    Ok(found)
 }
 
 /// A log on a disk.
@@ -71,6 +65,32 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
+    /// The log around the kernel's place, and what stands where the mount began; nothing if it is not mounted.
+    fn around(
+        &self,
+        map: &Device,
+        mount: Option<u64>,
+        deadline: Deadline,
+    ) -> Result<Option<XfsMounted>> {
+        let until = deadline.at_most(HELD_STILL);
+        let Some(mut before) = told(map) else { return Ok(None) };
+        loop {
+            let disk = self.direct.disk;
+            let (from, count) = confined(disk, || stretch_around(&self.place, before.head))?;
+            let log = self.read(from, count)?;
+            let at_tail = self.sector(self.place.position(before.tail))?;
+            let at_head = mount.map_or(Ok(None), |position| self.sector(position))?;
+            let Some(kernel) = told(map) else { return Ok(None) };
+            if (kernel.head, kernel.tail) == (before.head, before.tail) {
+                return Ok(Some(XfsMounted { kernel, log, at_tail, at_head }));
+            }
+            before = kernel;
+            if !until.pause(Duration::from_millis(20)) {
+                return Err(Error::new(Kind::Timeout, "the journal is written all the time"));
+            }
+        }
+    }
+
     /// So many sectors from a position on; the log goes on at its beginning behind its end.
     fn read(&self, from: u64, count: u64) -> Result<LogStretch> {
         let disk = self.direct.disk;

@@ -178,6 +178,11 @@ impl Pauses {
         is_pulled(scene, data)?;
         std::thread::sleep(AWAY);
         scene.no_write_has_failed()?;
+        if data.fs == "xfs" && !scene.is_control {
+            let line = "cat /sys/block/dm-*/inflight /sys/fs/xfs/dm-*/log/log_*_lsn | xargs";
+            let saw = scene.machine.shell(line)?;
+            scene.row("requests that wait, and where the log goes on and begins", saw, true);
+        }
         scene.console_attaches(data, NODE)?;
         let begun = Instant::now();
         let now = scene.letter(data)?;

@@ -175,7 +175,7 @@ fn is_sound(whole: &[u8], headers: u64, length: u64) -> bool {
         let mut first = whole[..*header].to_vec();
         first[CHECKSUM..CHECKSUM + 4].fill(0);
         let further = (1..used).map(|number| &whole[number * LENGTH..][..FURTHER_HEADER]);
-        let sum = further.fold(crc32c(&first), |sum, part| crc32c_append(sum, part));
+        let sum = further.fold(crc32c(&first), crc32c_append);
         crc32c_append(sum, &whole[headers * LENGTH..]) == told
     })
 }

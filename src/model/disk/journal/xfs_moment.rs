@@ -74,6 +74,8 @@ pub struct XfsMounted {
     pub at_head: Option<LogSector>,
 }
 
+const NOTHING_YET: &str = "the mount has written nothing to its journal yet";
+
 const UNTOLD: &str = "the kernel tells nothing of its journal";
 
 /// How much of the log is read: where it begins, as a position, and how many sectors. An error if the log is too short.
@@ -205,8 +207,14 @@ pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
         return Err(why);
     }
     let first = walk.record_at(head).filter(|record| record.is_whole == Some(true));
-    let first = first.ok_or("the mount has written nothing to its journal yet")?.checksum;
+    let first = first.ok_or(NOTHING_YET)?.checksum;
     Ok(XfsMark { place: *place, head, first, buffer })
+}
+
+/// Whether a record is all that is missing, by which a mount is remembered.
+#[must_use]
+pub fn needs_a_record(sight: &XfsSight) -> bool {
+    mark(sight).is_err_and(|why| why == NOTHING_YET)
 }
 
 /// Compares a disk that came with what the kernel tells, of whose mount this is remembered.
