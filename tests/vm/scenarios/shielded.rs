@@ -4,6 +4,7 @@
 use super::shield::WAIT_IS_OVER;
 use super::usual::{is_itself, sign};
 use super::{Kernels, POD, Scenario, Setting};
+use crate::busy::longer;
 use crate::host::machine::NODE;
 use crate::host::plug::Bus;
 use crate::scene::{NO_WRITE_FAILS, Outcome, Scene, Stop, Volume};
@@ -18,6 +19,9 @@ const AWAY: Duration = Duration::from_secs(2);
 
 /// udev's event comes at once; the timer beneath it would take up to a minute.
 const SOON: Duration = Duration::from_secs(40);
+
+/// So long it is seen that a disk is not taken.
+const NOT_TAKEN: Duration = Duration::from_secs(12);
 
 const ON_EXT4: &[Setting] = &[("ext4", Bus::VirtioBlk, Kernels::All)];
 
@@ -356,7 +360,7 @@ enum Stranger {
 
 fn strangers(scene: &mut Scene<'_>) -> Outcome {
     scene.configure(
-        &format!("{ON}\nshield.patience = 12"),
+        &format!("{ON}\nshield.patience = {}", longer(NOT_TAKEN).as_secs()),
         &format!("{ON}\nshield.patience = 600"),
     )?;
     let all = [
@@ -426,12 +430,11 @@ fn is_not_taken(scene: &mut Scene<'_>, pv: &str, stranger: Stranger) -> Outcome 
         said.contains("written elsewhere")
             || said.contains("earlier state")
             || said.contains("begins elsewhere")
-            || said.contains("another one")
-            || said.contains("not the one that the mount began"),
+            || said.contains("another one"),
         in_lines(&said, "put"),
     )?;
     // Its end: the next that looks after the patience.
-    std::thread::sleep(Duration::from_secs(10));
+    std::thread::sleep(longer(NOT_TAKEN));
     let said = scene
         .machine
         .run(&[crate::host::image::DRIVER, "heal", &data.id], Duration::from_secs(120))?;

@@ -152,7 +152,9 @@ impl Walk<'_> {
                 *self.record_at(end).ok_or_else(|| differs("its journal is another one"))?;
             let behind = end + record.sectors;
             if behind > self.head {
-                return Err(differs("its journal goes on where the kernel's ends"));
+                return Err(differs(
+                    "its journal goes on where the kernel's ends: it was written elsewhere",
+                ));
             }
             if let Some(cut) = (end..behind).find(|at| self.is_written(*at) != Some(true)) {
                 end = cut;
@@ -254,10 +256,14 @@ fn difference(sight: &XfsSight, mark: &XfsMark) -> Result<(), Sameness> {
         _ => false,
     };
     if head <= mark.head + place.sectors && !has_first {
-        return differs("its journal is not the one that the mount began".to_owned());
+        return differs("its journal is not the one that the mount began: it was written elsewhere, or set back to an earlier \
+             state"
+                .to_owned());
     }
     if tail >= mark.head && !is_here(at_tail, tail) {
-        return differs("its journal has no record where the kernel's begins".to_owned());
+        return differs("its journal has no record where the kernel's begins: it was written elsewhere, or set back to an \
+             earlier state"
+                .to_owned());
     }
     let walk = Walk { place, log, head, tail, mounted_at: mark.head };
     let Walked { end, tail: oldest, has_record } = walk.walked()?;
