@@ -1,9 +1,10 @@
 //! Reads what a file system wrote last, from a disk past all caches, and what the kernel has of it without a wait.
 
+use super::direct::{Direct, confined, strange};
 use super::xfs_log;
-use crate::host::aligned_memory::{ALIGNMENT, AlignedMemory};
+use crate::host::aligned_memory::ALIGNMENT;
 use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, confinement, device_nodes, files, kernel, worker};
+use crate::host::{AboveDisk, device_nodes, files, kernel, worker};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::log_walk::{JOURNAL_SUPERBLOCK, JournalSuperblock, LogWalk};
 use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
@@ -22,30 +23,6 @@ const AT_ONCE: u32 = 1 << 20;
 
 /// How many of the log's last blocks are looked for in memory.
 const LAST_BLOCKS: usize = 64;
-
-/// A disk that is read past all caches.
-pub(super) struct Direct<'a> {
-    file: File,
-    pub(super) disk: &'a Device,
-}
-
-impl Direct<'_> {
-    pub(super) fn read(&self, (at, length): Stretch) -> Result<Vec<u8>> {
-        let begin = at - at % ALIGNMENT as u64;
-        let before = usize::try_from(at - begin).unwrap_or(0);
-        let mut memory = AlignedMemory::default();
-        let aligned = memory.bytes((before + length).next_multiple_of(ALIGNMENT));
-        self.file.read_exact_at(aligned, begin).map_err(|error| {
-            Error::io(format!("{} is unreadable at offset {begin}", self.disk.kernel_name), &error)
-        })?;
-        Ok(aligned[before..before + length].to_vec())
-    }
-}
-
-/// What was wrong with bytes of a disk.
-pub(super) fn strange(disk: &Device, why: &str) -> Error {
-    Error::new(Kind::Host, format!("{}: {why}", disk.kernel_name))
-}
 
 /// What a file system wrote last to this disk, and what the kernel has of it.
 pub(super) fn sights(
@@ -139,14 +116,6 @@ const BEYOND: &str = "its journal is not where it should be";
 
 fn length_of(block_size: u64) -> usize {
     usize::try_from(block_size).unwrap_or(ALIGNMENT)
-}
-
-/// Bytes of a disk are judged where nothing else can be done.
-pub(super) fn confined<T: Send>(
-    disk: &Device,
-    judge: impl FnOnce() -> std::result::Result<T, String> + Send,
-) -> Result<T> {
-    confinement::judged(&disk.kernel_name, judge)?.map_err(|why| strange(disk, &why))
 }
 
 /// Reads through a map that works what is to be in memory later: from then on it stays there, for the file

@@ -2,6 +2,7 @@
 //! of LVM or multipath is called, and none of them has to be installed.
 
 mod control;
+mod direct;
 mod flags;
 mod journal;
 mod message;

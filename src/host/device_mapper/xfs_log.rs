@@ -1,6 +1,6 @@
 //! Reads the log of an xfs around the place where the kernel goes on, and what the kernel tells of that.
 
-use super::journal::{Direct, confined, strange};
+use super::direct::{Direct, confined, strange};
 use crate::host::clock::Deadline;
 use crate::host::{AboveDisk, device_nodes, files, mount_tables};
 use crate::model::disk::device::Device;

@@ -100,7 +100,7 @@ struct Walked {
 
 /// What a walk is held against.
 #[derive(Debug, Clone, Copy)]
-struct Walk<'a> {
+struct XfsWalk<'a> {
     place: &'a LogPlace,
     log: &'a LogStretch,
     /// The kernel's place.
@@ -111,7 +111,7 @@ struct Walk<'a> {
     mounted_at: u64,
 }
 
-impl Walk<'_> {
+impl XfsWalk<'_> {
     fn cycle_at(&self, position: u64) -> u64 {
         self.place.cycle_and_sector(position).0
     }
@@ -204,7 +204,7 @@ pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
     }
     let head = end - STAMPED;
     let tail = place.position(kernel.tail);
-    let walk = Walk { place, log, head: position, tail, mounted_at: head };
+    let walk = XfsWalk { place, log, head: position, tail, mounted_at: head };
     if let Err(Sameness::Differs(why) | Sameness::Unknown(why)) = walk.walked() {
         return Err(why);
     }
@@ -265,7 +265,7 @@ fn difference(sight: &XfsSight, mark: &XfsMark) -> Result<(), Sameness> {
              earlier state"
                 .to_owned());
     }
-    let walk = Walk { place, log, head, tail, mounted_at: mark.head };
+    let walk = XfsWalk { place, log, head, tail, mounted_at: mark.head };
     let Walked { end, tail: oldest, has_record } = walk.walked()?;
     let in_buffers = (BUFFERS * mark.buffer).min(STAMPED - 1);
     if end + in_buffers < head || end <= tail || !has_record {
