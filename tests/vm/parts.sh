@@ -6,7 +6,7 @@
 #
 #   CACHE/qemu            QEMU with its libraries, of this machine's release
 #   CACHE/guest           systemd, udev, kmod, e2fsprogs, xfsprogs and a shell, of the same release
-#   CACHE/programs        with that word: SQLite, PostgreSQL and a shell, a root of their own. Only some
+#   CACHE/programs        with that word: SQLite, PostgreSQL, fio and a shell, a root of their own. Only some
 #                         scenarios call them, and only for these they are fetched
 #   CACHE/kernel-NAME     a cloud kernel: vmlinuz, modules, and version, which says what it is. Of a
 #                         kernel that cannot be had the file missing says why
@@ -20,11 +20,12 @@ case $cache in /*) ;; *) cache=$PWD/$cache ;; esac
 
 # The guest's programs, and what the tests call in there.
 guest_packages='systemd systemd-sysv udev kmod e2fsprogs xfsprogs util-linux mount bash dash coreutils
-    grep sed gawk findutils diffutils procps iproute2 base-files libc6 libudev1 libgcc-s1'
+    grep sed gawk findutils diffutils procps iproute2 base-files libc6 libudev1 libgcc-s1
+    apparmor'
 # Drawn in by the tools that are not called in the guest.
 unwanted='perl* libperl* python3* libpython* libicu* iso-codes* media-types* libgstreamer* libasound*'
-# Real databases.
-program_packages='sqlite3 postgresql bash dash coreutils'
+# Real databases, and what measures.
+program_packages='sqlite3 postgresql fio bash dash coreutils'
 # Drawn in by their scripts, and by what compiles queries.
 unwanted_of_programs='perl* libperl* python3* libpython* iso-codes* libllvm* libz3* locales*'
 # The user that PostgreSQL runs as, for it refuses root; the tests name it by its number.

@@ -1,9 +1,10 @@
 //! What is played: each scenario on each kind of machine that it names, its controls, and which of
 //! all that is meant by the words of a run.
 
-use crate::host::parts::KERNELS;
+use crate::host::parts::{CGROUPS_1, KERNELS};
 use crate::host::plug::Bus;
 use crate::scenarios::{ALL, BRIEF, BRIEF_ON_ITS_ENDS, Kernels, ONE, Scenario, WITH_PROGRAMS};
+use std::collections::BTreeSet;
 
 /// A kind of machine: its kernel, and the bus of its volumes.
 pub(crate) type Kind = (&'static str, Bus);
@@ -73,8 +74,15 @@ pub(crate) fn all() -> Vec<Part> {
                 for scenario in ALL {
                     let is_here = |fs| is_played(&scenario, kernel, bus, fs, is_control);
                     let settings = scenario.settings.iter().filter(|(_, on, _)| *on == bus);
-                    let here = settings.map(|(fs, ..)| *fs).filter(|fs| is_here(*fs));
-                    parts.extend(here.map(|fs| Part { scenario, kernel, bus, fs, is_control }));
+                    let here = settings.map(|(fs, ..)| *fs).filter(|fs| is_here(fs));
+                    let here: BTreeSet<&'static str> = here.collect();
+                    parts.extend(here.into_iter().map(|fs| Part {
+                        scenario,
+                        kernel,
+                        bus,
+                        fs,
+                        is_control,
+                    }));
                 }
             }
         }
@@ -84,7 +92,12 @@ pub(crate) fn all() -> Vec<Part> {
 
 fn is_played(scenario: &Scenario, kernel: &str, bus: Bus, fs: &str, is_control: bool) -> bool {
     let fits = |&&(its, on, kernels): &&(&str, Bus, Kernels)| {
-        its == fs && on == bus && (kernels == Kernels::All || kernel == ONE)
+        let is_among = match kernels {
+            Kernels::All => kernel != CGROUPS_1,
+            Kernels::One => kernel == ONE,
+            Kernels::Cgroups1 => kernel == CGROUPS_1,
+        };
+        its == fs && on == bus && is_among
     };
     if !is_control || scenario.controls == Kernels::All {
         return scenario.settings.iter().any(|setting| fits(&setting));

@@ -99,6 +99,9 @@ impl Inside {
             }
             Order::HoldTree => self.held.push(tree_of_mounts()?),
             Order::Map { path } => map(&path)?,
+            Order::Confine { profile } => {
+                fs::write("/proc/thread-self/attr/current", format!("changeprofile {profile}"))?;
+            }
             Order::ChangeFolder { path } => std::env::set_current_dir(path)?,
             Order::ChangeRoot { path } => std::os::unix::fs::chroot(path)?,
             Order::LetGo => self.held.clear(),

@@ -61,6 +61,10 @@ pub enum Order {
     Map {
         path: PathBuf,
     },
+    /// Confines it, and what it starts later, by a profile of `AppArmor`. It must see `/proc`.
+    Confine {
+        profile: String,
+    },
     ChangeFolder {
         path: PathBuf,
     },

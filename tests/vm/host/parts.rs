@@ -4,8 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The kernels, oldest first, as `parts.sh` calls them.
-pub(crate) const KERNELS: [&str; 4] = ["5.10", "6.1", "6.12", "newest"];
+/// What machines boot, oldest kernel first.
+pub(crate) const KERNELS: [&str; 5] = ["5.10", "6.1", CGROUPS_1, "6.12", "newest"];
+
+/// Linux 6.1 with cgroups of version 1 alone, as most nodes of Kubernetes 1.20 had them.
+pub(crate) const CGROUPS_1: &str = "6.1-cgroups1";
+
+/// For systemd, which from its version 256 on wants to be told twice.
+const CGROUPS_1_ARGUMENTS: &str = "systemd.unified_cgroup_hierarchy=0 \
+    systemd.legacy_systemd_cgroup_controller=1 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1";
 
 /// A folder that stays from run to run.
 #[derive(Debug, Clone)]
@@ -16,8 +23,10 @@ pub(crate) struct Parts {
 /// A kernel that is here.
 #[derive(Debug, Clone)]
 pub(crate) struct Kernel {
-    /// As `parts.sh` calls it, such as `6.1`.
+    /// One of [`KERNELS`].
     pub(crate) name: &'static str,
+    /// What it is told when it boots, besides what each is told.
+    pub(crate) arguments: &'static str,
     /// The whole version.
     pub(crate) version: String,
     folder: PathBuf,
@@ -48,9 +57,16 @@ impl Parts {
 
     /// The kernel of that name, or why it is not here.
     pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel, String> {
-        let folder = self.cache.join(format!("kernel-{name}"));
+        // As `parts.sh` calls it.
+        let (its, arguments) = match name {
+            CGROUPS_1 => ("6.1", CGROUPS_1_ARGUMENTS),
+            _ => (name, ""),
+        };
+        let folder = self.cache.join(format!("kernel-{its}"));
         match fs::read_to_string(folder.join("version")) {
-            Ok(version) => Ok(Kernel { name, version: version.trim().to_owned(), folder }),
+            Ok(version) => {
+                Ok(Kernel { name, arguments, version: version.trim().to_owned(), folder })
+            }
             Err(_) => Err(fs::read_to_string(folder.join("missing"))
                 .map_or_else(|error| error.to_string(), |text| text.trim().to_owned())),
         }

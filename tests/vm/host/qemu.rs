@@ -126,7 +126,7 @@ fn command(wish: &Wish<'_>) -> Command {
     command.args(["-machine", "pc", "-m", "768", "-smp", "2"]).args(wish.accelerator.arguments());
     command.args(["-uuid", wish.server]);
     command.arg("-kernel").arg(wish.kernel.image()).arg("-initrd").arg(wish.initrd);
-    command.args(["-append", KERNEL_ARGUMENTS]);
+    command.args(["-append", &format!("{KERNEL_ARGUMENTS} {}", wish.kernel.arguments)]);
     command.arg("-chardev").arg(with_path("file,id=console", &wish.folder.join("console.log")));
     command.args(["-serial", "chardev:console"]);
     command.arg("-chardev").arg(with_path(SOCKET, &wish.folder.join("agent")));

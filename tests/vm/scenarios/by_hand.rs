@@ -1,13 +1,13 @@
 //! A person detaches a volume under a running pod; after it kubelet calls attach and nothing else.
 
-use super::usual::{WIDELY, a_pod_runs};
+use super::usual::{WIDELY_AND_CGROUPS_1, a_pod_runs};
 use super::{Kernels, Scenario};
 use crate::scene::{Outcome, POD_HAS_ITS_DISK, Scene};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "detached-by-hand",
     about: "a person detaches a volume by force under a pod that runs, kubelet only attaches: healed",
-    settings: WIDELY,
+    settings: WIDELY_AND_CGROUPS_1,
     control: POD_HAS_ITS_DISK,
     controls: Kernels::One,
     play,

@@ -1,7 +1,7 @@
 //! The incident, replayed from its log: kubelet was restarted while the API was failing, took a pod
 //! that ran for one that did not want its volume any more, and a minute later mounted it again.
 
-use super::usual::{Life, WIDELY, a_pod_runs};
+use super::usual::{Life, WIDELY_AND_CGROUPS_1, a_pod_runs};
 use super::{Kernels, POD, Scenario};
 use crate::host::plug::Bus;
 use crate::scene::{Outcome, POD_HAS_ITS_DISK, Reply, Scene};
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) const GUARDED: Scenario = Scenario {
     name: "incident-guarded",
     about: "kubelet tears a volume down under a pod that runs: it gets the folder, and the pod never notices",
-    settings: WIDELY,
+    settings: WIDELY_AND_CGROUPS_1,
     control: POD_HAS_ITS_DISK,
     controls: Kernels::All,
     play: guarded,
@@ -26,10 +26,20 @@ pub(super) const HEALED: Scenario = Scenario {
         ("xfs", Bus::VirtioScsi, Kernels::One),
         ("ext4", Bus::Nvme, Kernels::One),
         ("xfs", Bus::Nvme, Kernels::One),
+        ("ext4", Bus::VirtioBlk, Kernels::Cgroups1),
     ],
     control: POD_HAS_ITS_DISK,
     controls: Kernels::All,
     play: healed,
+};
+
+pub(super) const CONFINED: Scenario = Scenario {
+    name: "incident-confined",
+    about: "the same with a pod that AppArmor forbids mounts: it goes on, and is confined as before",
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::All)],
+    control: POD_HAS_ITS_DISK,
+    controls: Kernels::One,
+    play: confined,
 };
 
 fn guarded(scene: &mut Scene<'_>) -> Outcome {
@@ -51,20 +61,37 @@ fn guarded(scene: &mut Scene<'_>) -> Outcome {
     life.ends(scene)
 }
 
-fn healed(scene: &mut Scene<'_>) -> Outcome {
-    let off = "guard.mode = \"off\"";
-    scene.configure(off, &format!("{off}\nheal.mode = \"off\""))?;
-    let life = a_pod_runs(scene)?;
+const OFF: &str = "guard.mode = \"off\"";
 
-    for reply in tear_down(scene, &life)? {
+fn healed(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(OFF, &format!("{OFF}\nheal.mode = \"off\""))?;
+    let life = a_pod_runs(scene)?;
+    comes_back(scene, &life)?;
+    life.ends(scene)
+}
+
+fn confined(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(OFF, &format!("{OFF}\nheal.mode = \"off\""))?;
+    let data = scene.volume("data")?;
+    let letter = scene.up(&data, POD, "")?;
+    let pod = scene.start_confined("pod", &data, POD)?;
+    scene.pod_begins(&pod, "/data", &data)?;
+    let life = Life { data, letter, pod };
+    comes_back(scene, &life)?;
+    scene.is_confined(&life.pod)?;
+    life.ends(scene)
+}
+
+/// All is taken down under the pod, and mounted again.
+fn comes_back(scene: &mut Scene<'_>, life: &Life) -> Outcome {
+    for reply in tear_down(scene, life)? {
         scene.check("nothing holds it back", reply.is_success(), reply.message())?;
     }
     life.disk_is_pulled_out(scene)?;
 
     scene.up(&life.data, POD, "")?;
     life.has_another_letter(scene)?;
-    goes_on(scene, &life)?;
-    life.ends(scene)
+    goes_on(scene, life)
 }
 
 /// kubelet's three calls, whatever each answers.

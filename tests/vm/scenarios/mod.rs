@@ -2,6 +2,7 @@
 
 mod again;
 mod by_hand;
+mod cost;
 mod databases;
 mod first_life;
 mod grow;
@@ -25,6 +26,8 @@ pub(crate) enum Kernels {
     All,
     /// The one that most nodes have; controls too.
     One,
+    /// The same on a machine with cgroups of version 1 alone.
+    Cgroups1,
 }
 
 /// The kernel of [`Kernels::One`].
@@ -49,12 +52,13 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 32] = [
+pub(crate) const ALL: [Scenario; 34] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
     incident::GUARDED,
     incident::HEALED,
+    incident::CONFINED,
     by_hand::SCENARIO,
     unasked::SCENARIO,
     mounts::SCENARIO,
@@ -80,6 +84,7 @@ pub(crate) const ALL: [Scenario; 32] = [
     shielded::MANY,
     databases::SQLITE,
     databases::POSTGRESQL,
+    cost::SCENARIO,
     install::SCENARIO,
     restart::SCENARIO,
 ];
@@ -99,8 +104,9 @@ pub(crate) const BRIEF: [&str; 9] = [
 /// What it means on the oldest kernel and the newest, without a control.
 pub(crate) const BRIEF_ON_ITS_ENDS: [&str; 2] = [incident::GUARDED.name, incident::HEALED.name];
 
-/// Those that call databases of Debian, which are parts of the machine only for them.
-pub(crate) const WITH_PROGRAMS: [&str; 2] = [databases::SQLITE.name, databases::POSTGRESQL.name];
+/// Those that call databases and fio of Debian, which are parts of the machine only for them.
+pub(crate) const WITH_PROGRAMS: [&str; 3] =
+    [databases::SQLITE.name, databases::POSTGRESQL.name, cost::SCENARIO.name];
 
 /// The UID of a scenario's pod.
 pub(crate) const POD: &str = "7a5c1e0b-3d52-4f0e-9a35-6f1d0c8b2e44";

@@ -13,6 +13,15 @@ pub(super) const WIDELY: &[Setting] = &[
     ("ext4", Bus::Nvme, Kernels::One),
 ];
 
+/// The same, and where pods are known by cgroups of version 1.
+pub(super) const WIDELY_AND_CGROUPS_1: &[Setting] = &[
+    ("ext4", Bus::VirtioBlk, Kernels::All),
+    ("xfs", Bus::VirtioBlk, Kernels::One),
+    ("ext4", Bus::VirtioScsi, Kernels::One),
+    ("ext4", Bus::Nvme, Kernels::One),
+    ("ext4", Bus::VirtioBlk, Kernels::Cgroups1),
+];
+
 /// A pod on a volume of its own, as it was before anything happened.
 #[derive(Debug)]
 pub(super) struct Life {

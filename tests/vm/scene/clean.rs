@@ -2,6 +2,7 @@
 
 use super::{Outcome, Scene};
 use crate::host::machine::NODE;
+use crate::host::parts::CGROUPS_1;
 use crate::orders::Ask;
 use std::time::Duration;
 
@@ -24,6 +25,11 @@ impl Scene<'_> {
         self.machine
             .shell("mkdir -p /var/lib/kubelet; rm -f /var/log/incloud-volume/*; dmesg -C")?;
         self.machine.cloud.reset_counters();
+        if self.machine.kernel.name == CGROUPS_1 {
+            let trees = self.machine.shell("stat -f -c %T /sys/fs/cgroup /sys/fs/cgroup/*")?;
+            let is_old = trees.contains("cgroupfs") && !trees.contains("cgroup2");
+            self.check("all cgroups are of version 1", is_old, trees.replace('\n', " "))?;
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 mod clean;
 mod console;
+mod cost;
 mod database;
 mod kubelet;
 mod looks;
@@ -11,6 +12,7 @@ mod pods;
 mod programs;
 mod systemd;
 
+pub(crate) use cost::{KINDS, Work};
 pub(crate) use database::NO_WRITE_FAILS;
 pub(crate) use kubelet::Reply;
 pub(crate) use looks::POD_HAS_ITS_DISK;

@@ -9,6 +9,15 @@ use std::time::Duration;
 /// How often a container writes.
 const PERIOD: Duration = Duration::from_millis(10);
 
+/// A profile of `AppArmor`, and what it is called.
+const CONFINED: &str = "container-of-a-test";
+const PROFILE: &str = "profile container-of-a-test flags=(attach_disconnected,mediate_deleted) {
+  file, capability, network, signal,
+  deny mount, deny remount, deny umount, deny pivot_root, deny ptrace,
+  deny /sys/** wklx, deny /proc/sys/** wklx,
+}
+";
+
 /// A container that runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
@@ -22,6 +31,30 @@ impl Scene<'_> {
         let running = self.start_seeing(name, uid, &[(&volume.pod(uid), "/data")])?;
         self.write(&running, "/data/log")?;
         Ok(running)
+    }
+
+    /// The same of a container that `AppArmor` confines as runtimes have it: it may not mount, nor take a mount off.
+    pub(crate) fn start_confined(
+        &mut self,
+        name: &str,
+        volume: &Volume,
+        uid: &str,
+    ) -> Outcome<Running> {
+        self.machine.put("/run/profile", PROFILE)?;
+        self.machine.shell("apparmor_parser --replace --skip-cache /run/profile")?;
+        let folder = volume.pod(uid);
+        let sees = [(folder.as_str(), "/data"), ("/proc", "/proc")];
+        let running = self.start_seeing(name, uid, &sees)?;
+        self.tell(&running, &Order::Confine { profile: CONFINED.to_owned() })?;
+        self.is_confined(&running)?;
+        self.write(&running, "/data/log")?;
+        Ok(running)
+    }
+
+    /// `AppArmor` confines it still.
+    pub(crate) fn is_confined(&mut self, container: &Running) -> Outcome {
+        let said = self.machine.shell(&format!("cat /proc/{}/attr/current", container.pid))?;
+        self.check("AppArmor confines the container", said == format!("{CONFINED} (enforce)"), said)
     }
 
     /// A container of a pod that sees these folders.

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Where the programs are in the guest.
 const ROOT: &str = "/programs";
 /// In the programs' root: the folder of the volume.
-const DATA: &str = "/data";
+pub(super) const DATA: &str = "/data";
 /// `parts.sh` makes this user.
-const USER: &str = "70:70";
+pub(super) const USER: &str = "70:70";
 
 const ENTER: &str = "/run/programs/enter";
 const CLIENT: &str = "/run/programs/client";
@@ -283,7 +283,7 @@ impl Scene<'_> {
     }
 
     /// Runs a line in the programs' root, to its end; answers what it printed.
-    fn enter(&mut self, folder: &str, line: &str) -> Outcome<String> {
+    pub(super) fn enter(&mut self, folder: &str, line: &str) -> Outcome<String> {
         let argv = ["/bin/sh", ENTER, folder, "/bin/sh", "-c", &format!("{{ {line}; }} 2>&1")];
         let (code, text) = self.machine.run(&argv, LONG)?;
         let text = text.trim().replace('\n', "; ");
