@@ -95,7 +95,7 @@ impl Xfs {
     fn marked(&self) -> Result<XfsMark, String> {
         match self.sights(&AboveDisk::WorkingMap(&self.device)).agreed(None, None)? {
             JournalMark::XfsLog(mark) => Ok(mark),
-            other => Err(format!("{other:?}")),
+            other @ JournalMark::FirstTransaction(_) => Err(format!("{other:?}")),
         }
     }
 
@@ -187,9 +187,12 @@ fn scene() -> (Node, PathBuf) {
     (node, dir)
 }
 
-/// What strangers do to a disk; each leaves its traces in the log.
-fn strangers() -> Vec<(&'static str, fn(&Path))> {
-    vec![
+/// What a stranger does to a disk, in words too.
+type Stranger = (&'static str, fn(&Path));
+
+/// Each leaves its traces in the log.
+fn strangers() -> [Stranger; 11] {
+    [
         ("mounts and unmounts", |disk| {
             Xfs::mounted(disk, "nouuid").unmounted();
         }),
