@@ -50,7 +50,7 @@ impl Made {
         }
         let cycle = number(position).0;
         if position < self.end() {
-            let is_begin = (position - self.from % RECORD) % RECORD == 0;
+            let is_begin = (position - self.from % RECORD).is_multiple_of(RECORD);
             let tail = self.from - 100;
             return if is_begin {
                 LogSector::Record(record(position, tail))
