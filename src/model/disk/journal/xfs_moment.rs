@@ -76,6 +76,9 @@ pub struct XfsMounted {
 
 const NOTHING_YET: &str = "the mount has written nothing to its journal yet";
 
+/// All that is on its way could hide a later mount's stamps.
+const TOO_LARGE: &str = "its journal's buffers are too large to tell who wrote it (logbsize=256k)";
+
 const UNTOLD: &str = "the kernel tells nothing of its journal";
 
 /// How much of the log is read: where it begins, as a position, and how many sectors. An error if the log is too short.
@@ -182,9 +185,11 @@ pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
     let XfsSight { place, mounted, .. } = sight;
     let mounted = mounted.as_ref().ok_or(UNTOLD)?;
     let XfsMounted { kernel, log, .. } = mounted;
-    let fits = |size: &u64| (1..=LARGEST_BUFFER).contains(size);
-    let buffer =
-        kernel.buffer.filter(fits).ok_or("how large the journal's buffers are is not told")?;
+    let buffer = kernel.buffer.filter(|size| *size > 0);
+    let buffer = buffer.ok_or("how large the journal's buffers are is not told")?;
+    if BUFFERS * buffer >= STAMPED {
+        return Err(TOO_LARGE.to_owned());
+    }
     let position = place.position(kernel.head);
     let stamped = |at: u64| match log.at(at) {
         Some(LogSector::Stamp { is_here: true, cycle, tail }) => {
@@ -267,8 +272,7 @@ fn difference(sight: &XfsSight, mark: &XfsMark) -> Result<(), Sameness> {
     }
     let walk = XfsWalk { place, log, head, tail, mounted_at: mark.head };
     let Walked { end, tail: oldest, has_record } = walk.walked()?;
-    let in_buffers = (BUFFERS * mark.buffer).min(STAMPED - 1);
-    if end + in_buffers < head || end <= tail || !has_record {
+    if end + BUFFERS * mark.buffer < head || end <= tail || !has_record {
         return differs(format!(
             "its journal ends {} sectors before the kernel's: it was set back to an earlier state, or has lost \
              what it had confirmed",

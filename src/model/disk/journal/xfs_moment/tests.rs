@@ -267,3 +267,14 @@ fn a_mount_is_remembered_by_its_stamps_and_its_first_record() {
     }
     assert!(mark(&untold).unwrap_err().contains("buffers"));
 }
+
+#[test]
+fn where_all_that_is_on_its_way_could_hide_stamps_nothing_is_remembered() {
+    for (buffer, fits) in [(64, true), (256, true), (512, false)] {
+        let mut sight = made(1).seen(1, 0);
+        if let Some(mounted) = &mut sight.mounted {
+            mounted.kernel.buffer = Some(buffer);
+        }
+        assert_eq!(mark(&sight).is_ok(), fits, "{buffer}");
+    }
+}
