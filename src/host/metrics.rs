@@ -128,7 +128,7 @@ impl Report {
         let mut is_told = self.append()?;
         // What came while this one wrote, no other process will write.
         while self.has_pending() {
-            let Some(_lock) = self.try_lock()? else { break };
+            let Some(_lock) = self.lock_if_free()? else { break };
             self.take_in()?;
             // There is room again.
             is_told = is_told || self.append()?;
@@ -147,7 +147,7 @@ impl Report {
         fs::metadata(self.pending()).is_ok_and(|found| found.len() > 0)
     }
 
-    fn try_lock(&self) -> Result<Option<LockedFile>> {
+    fn lock_if_free(&self) -> Result<Option<LockedFile>> {
         let path = self.state_dir.join("metrics.lock");
         let io = |error: &std::io::Error| Error::io(format!("lock {}", path.display()), error);
         let file = files::open_shared(&path).map_err(|error| io(&error))?;
@@ -342,7 +342,7 @@ mod tests {
         let of = |id: &str, gauges| of_call(folder.path(), id, gauges);
         let seen = Gauges { volumes: 3, ..Gauges::default() };
         let shown = |report: &Report| shown(&report.textfile, folder.path());
-        // Nobody has looked: what the page shows is not known.
+        // No call has looked: what the page shows is not known.
         of("a", None).write_here().unwrap();
         assert_eq!(shown(&of("a", None)), None);
         let looking = of("b", Some(seen.clone()));
@@ -442,7 +442,7 @@ mod tests {
         fs::create_dir(folder.path().join("state")).unwrap();
         report.append().unwrap();
         fs::rename(report.pending(), folder.path().join("state/metrics.taken")).unwrap();
-        let held = report.try_lock().unwrap();
+        let held = report.lock_if_free().unwrap();
         report.write_here().unwrap();
         assert!(!report.textfile.exists(), "another process is writing");
         drop(held);
@@ -465,7 +465,7 @@ mod tests {
         assert!(page.contains(&calls) && page.contains("samples_lost_total 1"), "{page}");
         // A call that cannot take it in leaves nothing, and the next one goes on.
         fs::write(report.pending(), line.repeat(most)).unwrap();
-        let held = report.try_lock().unwrap();
+        let held = report.lock_if_free().unwrap();
         assert_eq!(report.write_here().unwrap_err().kind, Kind::Busy);
         drop(held);
         // What is no text, and longer than anything of ours.
