@@ -66,7 +66,7 @@ const BUDGETS: [Budget; 6] = [
 const MEMORY: usize = 8 << 10;
 
 /// A node whose run folder is in memory, as it is on a machine.
-fn node() -> Node {
+pub(crate) fn node() -> Node {
     let node = Node::new();
     let run = node.own().join("run");
     fs::create_dir_all(&run).unwrap();
