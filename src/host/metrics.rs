@@ -82,7 +82,7 @@ pub fn shown(textfile: &Path, run_dir: &Path) -> Option<Gauges> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let place = openat(CWD, shown_in(run_dir), how | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut file = File::from(place);
-    let found = file.metadata().ok().filter(|found| found.is_file())?;
+    let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
     // A time to come is of a clock that was set back.
     found.modified().ok()?.elapsed().ok().filter(|age| *age < OLDEST)?;
     // It is replaced as a whole, and has this length for ever.
