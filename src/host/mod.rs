@@ -149,7 +149,7 @@ pub enum AboveDisk<'a> {
 impl<'a> AboveDisk<'a> {
     /// The map.
     #[must_use]
-    pub const fn map(&self) -> Option<&'a Device> {
+    pub const fn map_above(&self) -> Option<&'a Device> {
         match self {
             Self::Nothing => None,
             Self::Map(map, _) | Self::WorkingMap(map) => Some(map),

@@ -42,7 +42,8 @@ pub(super) fn sights(
     if let AboveDisk::WorkingMap(map) = above {
         keep_in_memory(map, &sight)?;
     }
-    let kernel = above.map().map_or(Ok(KernelSight::default()), |map| in_memory(map, &sight))?;
+    let kernel =
+        above.map_above().map_or(Ok(KernelSight::default()), |map| in_memory(map, &sight))?;
     Ok(JournalSights::Ext4(Box::new(sight), Box::new(kernel)))
 }
 

@@ -33,7 +33,7 @@ pub(super) fn sight(
 ) -> Result<XfsSight> {
     let disk = direct.disk;
     let (uuid, place) = confined(disk, || log_place(begin))?;
-    let Some(map) = above.map() else {
+    let Some(map) = above.map_above() else {
         // Whether the log is long enough is known before the mount.
         confined(disk, || stretch_around(&place, (1, 0)))?;
         return Ok(XfsSight { uuid, place, mounted: None });

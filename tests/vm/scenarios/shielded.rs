@@ -440,7 +440,10 @@ fn is_not_taken(scene: &mut Scene<'_>, pv: &str, stranger: Stranger) -> Outcome 
         .run(&[crate::host::image::DRIVER, "heal", &data.id], Duration::from_secs(120))?;
     scene.row("a heal after the patience", format!("{said:?}"), true);
     scene.database_stops(WAIT_IS_OVER)?;
-    shows_nothing_else(scene, &data)?;
+    // Who checks an xfs throws its log away, and with it files that were only there.
+    if data.fs != "xfs" || !matches!(stranger, Stranger::Checks) {
+        shows_nothing_else(scene, &data)?;
+    }
     ends(scene, &data)
 }
 
