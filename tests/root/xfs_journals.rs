@@ -118,9 +118,9 @@ impl Xfs {
     /// Until the log has gone on by so many sectors.
     fn writes_much(&self, sectors: u64) {
         let log = log_place(&head(&self.image)).unwrap().1;
-        let until = log.position(self.told().head) + sectors;
+        let until = log.position_of(self.told().head) + sectors;
         let mut round = 0;
-        while log.position(self.told().head) < until {
+        while log.position_of(self.told().head) < until {
             let folder = self.place.join(format!("much-{}", round % 4));
             let _ = fs::remove_dir_all(&folder);
             fs::create_dir(&folder).unwrap();
@@ -168,7 +168,7 @@ fn compared(image: &Path, kernel: XfsKernel, mark: &XfsMark) -> Sameness {
     let mounted = XfsMounted {
         kernel,
         log: read(from, count),
-        at_tail: read(place.position(kernel.tail), 1).sectors.pop(),
+        at_tail: read(place.position_of(kernel.tail), 1).sectors.pop(),
         at_head: read(mark.head, 1).sectors.pop(),
     };
     compare_logs(&XfsSight { uuid, place, mounted: Some(mounted) }, mark)

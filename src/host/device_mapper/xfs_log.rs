@@ -78,7 +78,7 @@ impl Log<'_> {
             let disk = self.direct.disk;
             let (from, count) = confined(disk, || stretch_around(&self.place, before.head))?;
             let log = self.read(from, count)?;
-            let at_tail = self.sector(self.place.position(before.tail))?;
+            let at_tail = self.sector(self.place.position_of(before.tail))?;
             let at_head = mount.map_or(Ok(None), |position| self.sector(position))?;
             let Some(kernel) = told(map) else { return Ok(None) };
             if (kernel.head, kernel.tail) == (before.head, before.tail) {

@@ -84,7 +84,7 @@ const UNTOLD: &str = "the kernel tells nothing of its journal";
 /// How much of the log is read: where it begins, as a position, and how many sectors. An error if the log is too short.
 pub fn stretch_around(place: &LogPlace, head: LogNumber) -> Result<(u64, u64), String> {
     let length = READ_BEFORE + READ_AFTER;
-    let position = place.position(head);
+    let position = place.position_of(head);
     if place.sectors <= length || position < place.sectors || u64::from(head.1) >= place.sectors {
         return Err("its journal is too short to tell who wrote it".to_owned());
     }
@@ -163,7 +163,7 @@ impl XfsWalk<'_> {
                 end = cut;
                 break;
             }
-            let tail = self.place.position(record.tail);
+            let tail = self.place.position_of(record.tail);
             let follows = before.is_none_or(|before| u64::from(record.before) == before);
             if record.is_whole != Some(true) || !follows || tail > self.tail {
                 return Err(differs("a record of its journal is another one"));
@@ -190,7 +190,7 @@ pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
     if BUFFERS * buffer >= STAMPED {
         return Err(TOO_LARGE.to_owned());
     }
-    let position = place.position(kernel.head);
+    let position = place.position_of(kernel.head);
     let stamped = |at: u64| match log.at(at) {
         Some(LogSector::Stamp { is_here: true, cycle, tail }) => {
             (u64::from(*cycle) + 1 == place.cycle_and_sector(at).0).then_some(*tail)
@@ -204,11 +204,11 @@ pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
         return Err(none.to_owned());
     }
     let end = position + run;
-    if end >= place.position(tail) + place.sectors {
+    if end >= place.position_of(tail) + place.sectors {
         return Err("its journal was so full that the mount left fewer stamps".to_owned());
     }
     let head = end - STAMPED;
-    let tail = place.position(kernel.tail);
+    let tail = place.position_of(kernel.tail);
     let walk = XfsWalk { place, log, head: position, tail, mounted_at: head };
     if let Err(Sameness::Differs(why) | Sameness::Unknown(why)) = walk.walked() {
         return Err(why);
@@ -243,7 +243,7 @@ fn difference(sight: &XfsSight, mark: &XfsMark) -> Result<(), Sameness> {
     let Some(XfsMounted { kernel, log, at_tail, at_head }) = mounted else {
         return unknown(UNTOLD);
     };
-    let (head, tail) = (place.position(kernel.head), place.position(kernel.tail));
+    let (head, tail) = (place.position_of(kernel.head), place.position_of(kernel.tail));
     if head <= mark.head || tail > head {
         return unknown("the kernel tells another journal than that of the mount");
     }

@@ -40,7 +40,7 @@ impl LogPlace {
     /// A place in the log as one number that only grows: the log is written around and around, and each time
     /// is a cycle.
     #[must_use]
-    pub fn position(&self, (cycle, sector): (u32, u32)) -> u64 {
+    pub fn position_of(&self, (cycle, sector): (u32, u32)) -> u64 {
         u64::from(cycle) * self.sectors + u64::from(sector)
     }
 
@@ -118,7 +118,7 @@ pub(super) mod tests {
         let (uuid, place) = log_place(&superblock()).unwrap();
         assert_eq!(uuid, "07070707-0707-0707-0707-070707070707");
         assert_eq!(place, LogPlace { at: (2 * 10_240 + 6) * 4096, sectors: 32_768 });
-        assert_eq!(place.position((3, 5)), 3 * 32_768 + 5);
+        assert_eq!(place.position_of((3, 5)), 3 * 32_768 + 5);
         assert_eq!(place.cycle_and_sector(3 * 32_768 + 5), (3, 5));
     }
 

@@ -17,7 +17,7 @@ struct Made {
 }
 
 fn made(records: u64) -> Made {
-    let from = PLACE.position((3, 39_000));
+    let from = PLACE.position_of((3, 39_000));
     Made { from, records, stamped_to: from + STAMPED, changes: Vec::new() }
 }
 
@@ -93,7 +93,7 @@ impl Made {
         let mounted = XfsMounted {
             kernel,
             log: LogStretch { begin, sectors },
-            at_tail: Some(self.at(PLACE.position(kernel.tail))),
+            at_tail: Some(self.at(PLACE.position_of(kernel.tail))),
             at_head: Some(self.at(self.from)),
         };
         XfsSight { uuid: String::new(), place: PLACE, mounted: Some(mounted) }
