@@ -130,8 +130,9 @@ fn calls_that_find_all_right_ask_for_little() {
 /// timer's look writes it.
 #[test]
 fn calls_with_a_page_of_metrics_ask_for_hardly_more() {
-    // To know what the page shows, whether the disks that the volume had are there, and to write a line.
-    const MORE: usize = 32;
+    // To know what the page shows, whether the disks that the volume had are there, and to write a line: 25 to 31 where
+    // no other test makes the mount table longer meanwhile.
+    const MORE: usize = 40;
     needs!(mounts, tracer);
     let node = node();
     let page = node.own().join("disk.prom");
@@ -144,8 +145,7 @@ fn calls_with_a_page_of_metrics_ask_for_hardly_more() {
         let least = |call: &Call| {
             let found = (0..5).map(|_| {
                 let found = counted(&program, &node, call);
-                let closed = found.calls.iter().filter(|one| one.number == libc::SYS_fcntl).count();
-                (found.children, found.threads, of_its_own(&found) - closed)
+                (found.children, found.threads, without_others(&found, looks_of(&call[0])))
             });
             found.min().unwrap_or_default()
         };
@@ -173,16 +173,34 @@ fn calls_with_a_page_of_metrics_ask_for_hardly_more() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// How many system calls it made, but for those that each disk of the machine costs: other tests have disks too.
+fn without_others(found: &Counted, looks: usize) -> usize {
+    // A debug build of std asks of each file that it closes whether it is open.
+    let closed = found.calls.iter().filter(|call| call.number == libc::SYS_fcntl).count();
+    (of_its_own(found) - closed).saturating_sub(3 * disks_of(found) * looks)
+}
+
+fn disks_of(found: &Counted) -> usize {
+    found.opened().keys().filter(|path| is_disk(path)).count()
+}
+
+fn is_disk(path: &Path) -> bool {
+    path.starts_with("/sys") && path.ends_with("loop/backing_file")
+}
+
+fn looks_of(word: &str) -> usize {
+    BUDGETS.iter().find(|budget| budget.call == word).map_or(1, |budget| budget.looks)
+}
+
 /// What is over its budget.
 fn over(budget: &Budget, found: &Counted, is_release: bool) -> Vec<String> {
     let opened = found.opened();
-    let is_disk = |path: &Path| path.starts_with("/sys") && path.ends_with("loop/backing_file");
-    let disks = opened.keys().filter(|path| is_disk(path)).count();
-    let own = of_its_own(found);
+    let own = without_others(found, budget.looks);
     println!(
-        "{}{}: {own} calls with {disks} disks, {} faults, {} KiB",
+        "{}{}: {own} calls besides those for {} disks, {} faults, {} KiB",
         budget.call,
         if is_release { " (release)" } else { "" },
+        disks_of(found),
         found.faults,
         found.memory,
     );
@@ -192,10 +210,8 @@ fn over(budget: &Budget, found: &Counted, is_release: bool) -> Vec<String> {
             over.push(format!("{what}: {is}, and {most} are allowed"));
         }
     };
-    // A debug build of std asks of each file that it closes whether it is open.
-    let closed = found.calls.iter().filter(|call| call.number == libc::SYS_fcntl).count();
     if let Some(calls) = budget.calls {
-        held("system calls", own - closed, calls + 3 * disks * budget.looks);
+        held("system calls", own, calls);
     }
     held("requests", found.sockets(), 0);
     // A verb has a worker, for it asks other processes.
