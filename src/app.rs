@@ -238,6 +238,7 @@ pub fn setting<'a>(
 
 /// What the metrics are told if nothing else becomes of the call.
 pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
+    let textfile = config.metrics.textfile.clone()?;
     let sample = Sample {
         id: log::new_call_id(),
         operation: operation.to_owned(),
@@ -245,7 +246,7 @@ pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
         ..Sample::default()
     };
     Some(Report {
-        textfile: config.metrics.textfile.clone()?,
+        textfile,
         state_dir: config.paths.state_dir.clone(),
         run_dir: config.paths.run_dir.clone(),
         words: FACE.words,

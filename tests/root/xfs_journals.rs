@@ -12,7 +12,7 @@ use incloud_disk::model::disk::journal::xfs_log::LogStretch;
 use incloud_disk::model::disk::journal::xfs_moment::{
     XfsKernel, XfsMark, XfsMounted, XfsSight, compare_logs, stretch_around,
 };
-use incloud_disk::model::disk::journal::xfs_place::log_place;
+use incloud_disk::model::disk::journal::xfs_place::{XFS_UUID, log_place};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,7 @@ fn compared(image: &Path, kernel: XfsKernel, mark: &XfsMark) -> Sameness {
             file.read_exact_at(&mut sector, at).unwrap();
             bytes.extend(sector);
         }
-        LogStretch::parse(&bytes, &place, from, &superblock[0x20..0x30])
+        LogStretch::parse(&bytes, &place, from, &superblock[XFS_UUID])
     };
     let (from, count) = stretch_around(&place, kernel.head).unwrap();
     let mounted = XfsMounted {

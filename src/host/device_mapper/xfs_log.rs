@@ -2,27 +2,25 @@
 
 use super::direct::{Direct, confined, strange};
 use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, device_nodes, files, mount_tables};
+use crate::host::mounts::read_table;
+use crate::host::{AboveDisk, device_nodes, files};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::JournalMark;
 use crate::model::disk::journal::xfs_log::{LogNumber, LogSector, LogStretch};
 use crate::model::disk::journal::xfs_moment::{
     XfsKernel, XfsMounted, XfsSight, needs_a_record, stretch_around,
 };
-use crate::model::disk::journal::xfs_place::{LogPlace, SECTOR, log_place};
+use crate::model::disk::journal::xfs_place::{LogPlace, SECTOR, XFS_UUID, log_place};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::mountinfo::Mount;
 use nix::libc;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long it is tried to read a log that is not written meanwhile.
 const HELD_STILL: Duration = Duration::from_secs(2);
-
-/// The sixteen bytes of the UUID in the superblock.
-const UUID: std::ops::Range<usize> = 0x20..0x30;
 
 /// The log on this disk, whose beginning is given. What the kernel tells must be the same before and after it was read.
 pub(super) fn sight(
@@ -33,28 +31,38 @@ pub(super) fn sight(
 ) -> Result<XfsSight> {
     let disk = direct.disk;
     let (uuid, place) = confined(disk, || log_place(begin))?;
-    let Some(map) = above.map_above() else {
-        // Whether the log is long enough is known before the mount.
-        confined(disk, || stretch_around(&place, (1, 0)))?;
-        return Ok(XfsSight { uuid, place, mounted: None });
+    let log = Log { direct, place, uuid: &begin[XFS_UUID] };
+    let mounted = match above {
+        AboveDisk::Nothing => {
+            // Whether the log is long enough is known before the mount.
+            confined(disk, || stretch_around(&place, (1, 0)))?;
+            None
+        }
+        AboveDisk::Map(map, mark) => {
+            let head = match mark {
+                Some(JournalMark::XfsLog(mark)) => Some(mark.head),
+                _ => None,
+            };
+            log.around(map, head, deadline)?
+        }
+        AboveDisk::WorkingMap(map) => {
+            let mounts = mounts(map)?;
+            let look = || {
+                let mut mounted = log.around(map, None, deadline)?;
+                if let Some(mounted) = &mut mounted {
+                    mounted.kernel.buffer = buffer(&mounts);
+                }
+                Ok::<_, Error>(XfsSight { uuid: uuid.clone(), place, mounted })
+            };
+            let found = look()?;
+            if !confined(disk, || Ok(needs_a_record(&found)))? {
+                return Ok(found);
+            }
+            writes_a_record(map, &mounts)?;
+            return look();
+        }
     };
-    let log = Log { direct, place, uuid: &begin[UUID] };
-    let mark = match above {
-        AboveDisk::Map(_, Some(JournalMark::XfsLog(mark))) => Some(mark.head),
-        _ => None,
-    };
-    let sight = |uuid| {
-        let mounted = log.around(map, mark, deadline)?;
-        Ok::<_, Error>(XfsSight { uuid, place, mounted })
-    };
-    let found = sight(uuid)?;
-    if let AboveDisk::WorkingMap(map) = above
-        && confined(disk, || Ok(needs_a_record(&found)))?
-    {
-        writes_a_record(map)?;
-        return sight(found.uuid);
-    }
-    Ok(found)
+    Ok(XfsSight { uuid, place, mounted })
 }
 
 /// A log on a disk.
@@ -121,7 +129,8 @@ fn told(map: &Device) -> Option<XfsKernel> {
     Some(XfsKernel {
         head: place("log_head_lsn")?,
         tail: place("log_tail_lsn")?,
-        buffer: mounts(map).ok().and_then(|mounts| buffer(&mounts)),
+        // Asked for once, of a mount that is new: it does not change.
+        buffer: None,
         in_flight: in_flight.split_whitespace().nth(1)?.parse().ok()?,
     })
 }
@@ -134,10 +143,7 @@ fn number(path: &str) -> Option<LogNumber> {
 }
 
 fn mounts(map: &Device) -> Result<Vec<Mount>> {
-    let failed = |error: std::io::Error| Error::io("read the mount table", &error);
-    let text =
-        File::open("/proc/thread-self/mountinfo").and_then(mount_tables::read).map_err(failed)?;
-    Ok(MountTable::parse(&text)?.of(map.number).cloned().collect())
+    Ok(read_table()?.of(map.number).cloned().collect())
 }
 
 /// How large a buffer of the log is, in sectors: `logbsize=32k`.
@@ -150,12 +156,11 @@ fn buffer(mounts: &[Mount]) -> Option<u64> {
 
 /// Makes the file system write a record to its log: by a file without a name, which is gone when it is closed. What
 /// the first record of a mount is tells it from all others.
-fn writes_a_record(map: &Device) -> Result<()> {
+fn writes_a_record(map: &Device, mounts: &[Mount]) -> Result<()> {
     let name = &map.kernel_name;
     let failed = |error: std::io::Error| {
         Error::io(format!("write a first record to the journal of {name}"), &error)
     };
-    let mounts = mounts(map)?;
     let Some(mount) = mounts.iter().find(|mount| mount.root == Path::new("/")) else {
         return Err(Error::new(Kind::Missing, format!("{name} is mounted nowhere")));
     };

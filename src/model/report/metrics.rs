@@ -150,7 +150,7 @@ pub struct LetGone {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
-    /// The call's id.
+    /// An id of the line itself: of one call there may be two, its own and that of the process that gave it up.
     pub id: String,
     /// The call's word, or a person's verb.
     pub operation: String,

@@ -14,13 +14,8 @@ pub(super) const WIDELY: &[Setting] = &[
 ];
 
 /// The same, and where pods are known by cgroups of version 1.
-pub(super) const WIDELY_AND_CGROUPS_1: &[Setting] = &[
-    ("ext4", Bus::VirtioBlk, Kernels::All),
-    ("xfs", Bus::VirtioBlk, Kernels::One),
-    ("ext4", Bus::VirtioScsi, Kernels::One),
-    ("ext4", Bus::Nvme, Kernels::One),
-    ("ext4", Bus::VirtioBlk, Kernels::Cgroups1),
-];
+pub(super) const WIDELY_AND_CGROUPS_1: &[Setting] =
+    &[WIDELY[0], WIDELY[1], WIDELY[2], WIDELY[3], ("ext4", Bus::VirtioBlk, Kernels::Cgroups1)];
 
 /// A pod on a volume of its own, as it was before anything happened.
 #[derive(Debug)]

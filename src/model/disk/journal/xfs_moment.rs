@@ -74,8 +74,6 @@ pub struct XfsMounted {
     pub at_head: Option<LogSector>,
 }
 
-const NOTHING_YET: &str = "the mount has written nothing to its journal yet";
-
 /// All that is on its way could hide a later mount's stamps.
 const TOO_LARGE: &str = "its journal's buffers are too large to tell who wrote it (logbsize=256k)";
 
@@ -182,6 +180,17 @@ impl XfsWalk<'_> {
 /// What is to be remembered of a log after a mount; an error if the kernel does not do what is known of it, or has
 /// written no record yet.
 pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
+    mark_so_far(sight)?.ok_or_else(|| "the mount has written nothing to its journal yet".to_owned())
+}
+
+/// Whether a record is all that is missing, by which a mount is remembered.
+#[must_use]
+pub fn needs_a_record(sight: &XfsSight) -> bool {
+    mark_so_far(sight) == Ok(None)
+}
+
+/// Nothing if the kernel has written no record yet.
+fn mark_so_far(sight: &XfsSight) -> Result<Option<XfsMark>, String> {
     let XfsSight { place, mounted, .. } = sight;
     let mounted = mounted.as_ref().ok_or(UNTOLD)?;
     let XfsMounted { kernel, log, .. } = mounted;
@@ -214,14 +223,7 @@ pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
         return Err(why);
     }
     let first = walk.record_at(head).filter(|record| record.is_whole == Some(true));
-    let first = first.ok_or(NOTHING_YET)?.checksum;
-    Ok(XfsMark { place: *place, head, first, buffer })
-}
-
-/// Whether a record is all that is missing, by which a mount is remembered.
-#[must_use]
-pub fn needs_a_record(sight: &XfsSight) -> bool {
-    mark(sight).is_err_and(|why| why == NOTHING_YET)
+    Ok(first.map(|record| XfsMark { place: *place, head, first: record.checksum, buffer }))
 }
 
 /// Compares a disk that came with what the kernel tells, of whose mount this is remembered.

@@ -3,9 +3,13 @@
 use super::bytes::{Parsed, be16, be32, be64, part};
 use crate::model::disk::contents::uuid_text;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// The log counts in these.
 pub const SECTOR: u64 = 512;
+
+/// The sixteen bytes of the UUID in the superblock.
+pub const XFS_UUID: Range<usize> = 0x20..0x30;
 
 /// How much of the disk's beginning tells it.
 pub const XFS_SUPERBLOCK: usize = 512;
@@ -14,7 +18,6 @@ const MAGIC: &[u8; 4] = b"XFSB";
 
 // Places in the superblock.
 const BLOCK_SIZE: usize = 0x4;
-const UUID: usize = 0x20;
 const LOG_START: usize = 0x30;
 const GROUP_BLOCKS: usize = 0x54;
 const GROUPS: usize = 0x58;
@@ -89,7 +92,7 @@ pub fn log_place(bytes: &[u8]) -> Parsed<(String, LogPlace)> {
     }
     let at = (group * u64::from(group_blocks) + block).checked_mul(block_size);
     let place = LogPlace { at: at.ok_or_else(strange)?, sectors: blocks * (block_size / SECTOR) };
-    Ok((uuid_text(&part::<16>(bytes, UUID)?), place))
+    Ok((uuid_text(&part::<16>(bytes, XFS_UUID.start)?), place))
 }
 
 #[cfg(test)]
@@ -102,7 +105,7 @@ pub(super) mod tests {
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         put(0, MAGIC);
         put(BLOCK_SIZE, &4096_u32.to_be_bytes());
-        put(UUID, &[7; 16]);
+        put(XFS_UUID.start, &[7; 16]);
         put(LOG_START, &(2_u64 << 14 | 6).to_be_bytes());
         put(GROUP_BLOCKS, &10_240_u32.to_be_bytes());
         put(GROUPS, &4_u32.to_be_bytes());
