@@ -177,6 +177,11 @@ impl XfsWalk<'_> {
     }
 }
 
+/// Whether what is on its way is less than what a mount stamps.
+fn can_be_told(buffer: u64) -> bool {
+    (1..STAMPED / BUFFERS).contains(&buffer)
+}
+
 /// What is to be remembered of a log after a mount; an error if the kernel does not do what is known of it, or has
 /// written no record yet.
 pub fn mark(sight: &XfsSight) -> Result<XfsMark, String> {
@@ -196,7 +201,7 @@ fn mark_so_far(sight: &XfsSight) -> Result<Option<XfsMark>, String> {
     let XfsMounted { kernel, log, .. } = mounted;
     let buffer = kernel.buffer.filter(|size| *size > 0);
     let buffer = buffer.ok_or("how large the journal's buffers are is not told")?;
-    if BUFFERS * buffer >= STAMPED {
+    if !can_be_told(buffer) {
         return Err(TOO_LARGE.to_owned());
     }
     let position = place.position_of(kernel.head);
@@ -239,6 +244,9 @@ fn difference(sight: &XfsSight, mark: &XfsMark) -> Result<(), Sameness> {
     let differs = |why: String| Err(Sameness::Differs(why));
     let unknown = |why: &str| Err(Sameness::Unknown(why.to_owned()));
     let XfsSight { place, mounted, .. } = sight;
+    if !can_be_told(mark.buffer) || mark.head.checked_add(place.sectors).is_none() {
+        return unknown("what is remembered of its journal is damaged");
+    }
     if *place != mark.place {
         return differs("its journal stands elsewhere".to_owned());
     }

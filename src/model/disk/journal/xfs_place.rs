@@ -26,6 +26,9 @@ const VERSION: usize = 0x64;
 const GROUP_SHIFT: usize = 0x7c;
 const INCOMPAT: usize = 0xd8;
 
+/// No xfs has a longer log: so its places are numbers that can be counted with.
+const LONGEST_LOG: u64 = 1 << 31;
+
 /// Features that change nothing of the log: those that Linux 7 knows, without a repair that is due, and without
 /// zones, whose writes go elsewhere.
 const KNOWN_INCOMPAT: u32 = 0x1e7 | 0x8;
@@ -90,8 +93,10 @@ pub fn log_place(bytes: &[u8]) -> Parsed<(String, LogPlace)> {
     if !is_within {
         return Err(strange());
     }
+    let length = blocks * block_size;
     let at = (group * u64::from(group_blocks) + block).checked_mul(block_size);
-    let place = LogPlace { at: at.ok_or_else(strange)?, sectors: blocks * (block_size / SECTOR) };
+    let at = at.filter(|at| length <= LONGEST_LOG && at.checked_add(length).is_some());
+    let place = LogPlace { at: at.ok_or_else(strange)?, sectors: length / SECTOR };
     Ok((uuid_text(&part::<16>(bytes, XFS_UUID.start)?), place))
 }
 
@@ -123,6 +128,32 @@ pub(super) mod tests {
         assert_eq!(place, LogPlace { at: (2 * 10_240 + 6) * 4096, sectors: 32_768 });
         assert_eq!(place.position_of((3, 5)), 3 * 32_768 + 5);
         assert_eq!(place.cycle_and_sector(3 * 32_768 + 5), (3, 5));
+    }
+
+    #[test]
+    fn places_that_cannot_be_counted_with_are_refused() {
+        let with = |changes: &[(usize, &[u8])]| {
+            let mut superblock = superblock();
+            for (at, bytes) in changes {
+                superblock[*at..*at + bytes.len()].copy_from_slice(bytes);
+            }
+            log_place(&superblock)
+        };
+        let all = [0xff; 4];
+        let of_two_gib = 0x8_0000_u32.to_be_bytes();
+        let more = 0x8_0001_u32.to_be_bytes();
+        assert!(with(&[(GROUP_BLOCKS, &all), (LOG_BLOCKS, &of_two_gib)]).is_ok());
+        // The last group of as many as there may be, with blocks of 512 bytes to 64 KiB.
+        let last = (0xffff_fffe_u64 << 31).to_be_bytes();
+        let far: [(usize, &[u8]); 4] =
+            [(GROUP_BLOCKS, &all), (GROUPS, &all), (GROUP_SHIFT, &[31]), (LOG_START, &last)];
+        for changes in [
+            [(GROUP_BLOCKS, &all[..]), (LOG_BLOCKS, &more)].to_vec(),
+            far.to_vec(),
+            [&far[..], &[(BLOCK_SIZE, &[0, 1, 0, 0])]].concat(),
+        ] {
+            assert!(with(&changes).unwrap_err().contains("not where"), "{changes:?}");
+        }
     }
 
     #[test]

@@ -278,3 +278,15 @@ fn where_all_that_is_on_its_way_could_hide_stamps_nothing_is_remembered() {
         assert_eq!(mark(&sight).is_ok(), fits, "{buffer}");
     }
 }
+
+#[test]
+fn what_is_remembered_and_cannot_be_is_not_counted_with() {
+    let log = made(500);
+    for mark in [
+        XfsMark { buffer: 0, ..log.mark() },
+        XfsMark { buffer: u64::MAX, ..log.mark() },
+        XfsMark { head: u64::MAX, ..log.mark() },
+    ] {
+        is_unknown(&compare_logs(&log.seen(500, 0), &mark), "damaged");
+    }
+}
