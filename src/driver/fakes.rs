@@ -5,14 +5,13 @@ mod no_host;
 use crate::cloud::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
 use crate::host::clock::Deadline;
 use crate::host::{
-    AboveDisk, Devices, Events, FileSystems, Held, Hidden, Maps, MountRequest, Mounts,
-    NewFileSystem,
+    Devices, Events, FileSystems, Held, Hidden, Maps, MountRequest, Mounts, NewFileSystem,
 };
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
-use crate::model::disk::journal::sights::JournalSights;
+use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::layout::Target;
@@ -333,8 +332,17 @@ impl Maps for FakeMap {
         Ok(())
     }
 
-    fn journals(&self, _: &Device, _: &AboveDisk<'_>, _: Deadline) -> Result<JournalSights> {
+    fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
         Err(Error::new(Kind::Host, "it cannot be read"))
+    }
+
+    fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
+        self.note("keep");
+        Ok(())
+    }
+
+    fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
+        Ok(KernelSight::default())
     }
 
     fn volumes(&self) -> Result<Vec<VolumeId>> {
@@ -374,7 +382,15 @@ impl Maps for NoHost {
         nothing()
     }
 
-    fn journals(&self, _: &Device, _: &AboveDisk<'_>, _: Deadline) -> Result<JournalSights> {
+    fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
+        nothing()
+    }
+
+    fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
+        nothing()
+    }
+
+    fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
         nothing()
     }
 

@@ -5,7 +5,6 @@
 //! turns.
 
 use super::disk::device::DeviceNumber;
-use super::disk::journal::sights::JournalMark;
 use super::face::FaceName;
 use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::folders_let_go::LetGoes;
@@ -272,13 +271,13 @@ impl VolumeRecord {
         self.keep_faces();
     }
 
-    /// What is known of the journal at the last mount through this map, whether or not its call came to its end.
+    /// The first transaction after the last mount through this map, whether or not its call came to its end.
     #[must_use]
-    pub fn journal_through(&self, map: &DiskMoment) -> Option<JournalMark> {
+    pub fn first_through(&self, map: &DiskMoment) -> Option<u32> {
         let told = self.mounted_as().filter(|staged| staged.disk == *map);
         let intended = || self.map_intent.as_ref().filter(|intent| intent.map == *map);
-        told.and_then(|staged| staged.journal.clone())
-            .or_else(|| intended().map(|intent| intent.journal.clone()))
+        told.and_then(|staged| staged.first_transaction)
+            .or_else(|| intended().map(|intent| intent.first_transaction))
     }
 
     /// How the volume was mounted, by what is staged or was last.
@@ -291,7 +290,7 @@ impl VolumeRecord {
     pub fn is_healed(&mut self, disk: DiskMoment, uuid: String, mounts: Option<u16>) {
         let Some(before) = self.mounted_as().cloned() else { return };
         let was_staged = self.staged.is_some();
-        self.is_staged(Staged { disk, uuid, mounts, journal: None, ..before });
+        self.is_staged(Staged { disk, uuid, mounts, first_transaction: None, ..before });
         if !was_staged {
             self.is_unstaged();
         }
@@ -405,9 +404,8 @@ impl WaitCause {
 pub struct MapIntent {
     /// The map, as the disk that is mounted.
     pub map: DiskMoment,
-    /// What the mount will be remembered by.
-    #[serde(rename = "first_transaction")]
-    pub journal: JournalMark,
+    /// The number of the first transaction after the mount.
+    pub first_transaction: u32,
 }
 
 /// The wait of a volume's map for its disk.
@@ -526,10 +524,10 @@ pub struct Staged {
     /// Whether nothing might be written to the disk.
     #[serde(default)]
     pub untouched: bool,
-    /// What is remembered of the journal, where it is mounted through a map: by it a disk that comes back is known to
-    /// be as it was left.
-    #[serde(default, rename = "first_transaction", skip_serializing_if = "Option::is_none")]
-    pub journal: Option<JournalMark>,
+    /// The number of the first transaction that an ext4 made after that, where it is mounted through a map:
+    /// counted on from there, a disk that comes back is known to be as it was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_transaction: Option<u32>,
 }
 
 #[cfg(test)]

@@ -88,5 +88,4 @@ mod unmount;
 mod unreadable;
 mod ways_out;
 mod wishes;
-mod xfs_journals;
 mod yank;

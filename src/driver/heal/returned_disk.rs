@@ -7,10 +7,10 @@ use crate::driver::lookup::own_maps::OwnMaps;
 use crate::host::clock::Deadline;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
-use crate::host::{AboveDisk, Devices, Maps};
+use crate::host::{Devices, Maps};
 use crate::model::disk::device::Device;
 use crate::model::disk::exclusive_open::ExclusiveOpen;
-use crate::model::disk::journal::one_moment::Sameness;
+use crate::model::disk::journal::one_moment::{self, Sameness};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::ShieldPolicy;
@@ -144,19 +144,19 @@ impl ReturnedDisks<'_> {
         let Some(staged) = its else {
             return Ok(Some("how the volume was mounted is not remembered".to_owned()));
         };
-        let Some(mark) = record.journal_through(&staged.disk) else {
+        let Some(first) = record.first_through(&staged.disk) else {
             return Ok(Some("how far its journal was at the mount is not known".to_owned()));
         };
-        let over = self.devices.disk_at(map.number)?;
-        let over =
-            over.ok_or_else(|| Error::new(Kind::Missing, format!("{} is gone", map.kernel_name)))?;
-        let above = AboveDisk::Map(&over, Some(&mark));
-        let sights = self.maps.journals(disk, &above, self.deadline)?;
-        let uuid = sights.uuid();
+        let sight = self.maps.journal_on(disk, self.deadline)?;
+        let uuid = sight.superblock.uuid();
         if uuid != staged.uuid {
             return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
         }
-        match sights.compare(&mark) {
+        let over = self.devices.disk_at(map.number)?;
+        let over =
+            over.ok_or_else(|| Error::new(Kind::Missing, format!("{} is gone", map.kernel_name)))?;
+        let kernel = self.maps.journal_in_memory(&over, &sight)?;
+        match one_moment::compare(&sight, &kernel, first) {
             Sameness::Same => Ok(None),
             Sameness::Differs(why) | Sameness::Unknown(why) => Ok(Some(format!("{name}: {why}"))),
         }

@@ -320,7 +320,7 @@ mod tests {
             options: String::new(),
             mounts: None,
             untouched: false,
-            journal: None,
+            first_transaction: None,
         });
         let id = VolumeId::parse("v1").unwrap();
         let all = (&own.iter().collect::<Vec<_>>()[..], &elsewhere.iter().collect::<Vec<_>>()[..]);

@@ -107,6 +107,6 @@ pub(in crate::driver) fn staged(
         options: String::new(),
         mounts: None,
         untouched: false,
-        journal: None,
+        first_transaction: None,
     }
 }

@@ -2,19 +2,17 @@
 //! of LVM or multipath is called, and none of them has to be installed.
 
 mod control;
-mod direct;
 mod flags;
 mod journal;
 mod message;
 pub(in crate::host) mod seen;
-mod xfs_log;
 
 use self::control::Control;
 use crate::failpoints;
+use crate::host::Maps;
 use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, Maps};
 use crate::model::disk::device::Device;
-use crate::model::disk::journal::sights::JournalSights;
+use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::map_uuid::MapUuid;
@@ -95,13 +93,16 @@ impl Maps for KernelMaps {
         Ok(())
     }
 
-    fn journals(
-        &self,
-        disk: &Device,
-        above: &AboveDisk<'_>,
-        deadline: Deadline,
-    ) -> Result<JournalSights> {
-        journal::sights(disk, above, deadline)
+    fn journal_on(&self, disk: &Device, deadline: Deadline) -> Result<DiskSight> {
+        journal::on_disk(disk, deadline)
+    }
+
+    fn keep_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<()> {
+        journal::keep_in_memory(map, disk)
+    }
+
+    fn journal_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<KernelSight> {
+        journal::in_memory(map, disk)
     }
 
     fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>> {

@@ -162,7 +162,7 @@ fn a_number_is_remembered_once_and_the_first_one_is_kept() {
 }
 
 #[test]
-fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
+fn the_first_transaction_of_a_killed_mount_is_the_one_that_was_intended() {
     let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
     let of = |minor| DiskMoment {
         number: DeviceNumber { major: 254, minor },
@@ -171,10 +171,9 @@ fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
         boot: "b".to_owned(),
     };
     let (map, other) = (of(5), of(6));
-    let [seven, nine] = [7, 9].map(JournalMark::FirstTransaction);
-    record.map_intent = Some(MapIntent { map: map.clone(), journal: seven.clone() });
-    assert_eq!(record.journal_through(&map), Some(seven.clone()));
-    assert_eq!(record.journal_through(&other), None);
+    record.map_intent = Some(MapIntent { map: map.clone(), first_transaction: 7 });
+    assert_eq!(record.first_through(&map), Some(7));
+    assert_eq!(record.first_through(&other), None);
     record.is_staged(Staged {
         folder: "/k/global".into(),
         disk: map.clone(),
@@ -183,28 +182,9 @@ fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
         options: String::new(),
         mounts: None,
         untouched: false,
-        journal: None,
+        first_transaction: None,
     });
-    assert_eq!(
-        record.journal_through(&map),
-        Some(seven.clone()),
-        "its call was killed before it looked"
-    );
-    record.staged.as_mut().unwrap().journal = Some(nine.clone());
-    assert_eq!(record.journal_through(&map), Some(nine.clone()));
-}
-
-#[test]
-fn what_is_remembered_of_a_journal_is_read_as_it_is_written() {
-    use crate::model::disk::journal::xfs_moment::XfsMark;
-    use crate::model::disk::journal::xfs_place::LogPlace;
-    let place = LogPlace { at: 4096, sectors: 20_480 };
-    let log = JournalMark::XfsLog(XfsMark { place, head: 20_482, first: 7, buffer: 64 });
-    for (mark, text) in [
-        (JournalMark::FirstTransaction(7), "7"),
-        (log, r#"{"place":{"at":4096,"sectors":20480},"head":20482,"first":7,"buffer":64}"#),
-    ] {
-        assert_eq!(serde_json::to_string(&mark).unwrap(), text);
-        assert_eq!(serde_json::from_str::<JournalMark>(text).unwrap(), mark);
-    }
+    assert_eq!(record.first_through(&map), Some(7), "its call was killed before it looked");
+    record.staged.as_mut().unwrap().first_transaction = Some(9);
+    assert_eq!(record.first_through(&map), Some(9));
 }

@@ -52,7 +52,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 34] = [
+pub(crate) const ALL: [Scenario; 32] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -74,9 +74,7 @@ pub(crate) const ALL: [Scenario; 34] = [
     shield::GROWS,
     shield::FAILED_ONCE,
     shielded::PAUSES,
-    shielded::PAUSES_ON_XFS,
     shielded::STRANGERS,
-    shielded::STRANGERS_ON_XFS,
     shielded::PATIENCE,
     shielded::INCIDENT,
     shielded::SHUTDOWN,
