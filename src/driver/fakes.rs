@@ -5,13 +5,14 @@ mod no_host;
 use crate::cloud::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
 use crate::host::clock::Deadline;
 use crate::host::{
-    Devices, Events, FileSystems, Held, Hidden, Maps, MountRequest, Mounts, NewFileSystem,
+    AboveDisk, Devices, Events, FileSystems, Held, Hidden, Maps, MountRequest, Mounts,
+    NewFileSystem,
 };
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
-use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
+use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::layout::Target;
@@ -301,12 +302,19 @@ pub(in crate::driver) struct FakeMap {
     map: RefCell<Option<OwnMap>>,
     /// A volume whose map is there, and cannot be told.
     pub(in crate::driver) untold: Option<&'static str>,
+    /// Whether the kernel has lost what a disk would be compared with.
+    pub(in crate::driver) journal_is_lost: bool,
     pub(in crate::driver) done: RefCell<Vec<&'static str>>,
 }
 
 impl FakeMap {
     pub(in crate::driver) fn of(map: Option<OwnMap>) -> Self {
-        Self { map: RefCell::new(map), untold: None, done: RefCell::default() }
+        Self {
+            map: RefCell::new(map),
+            untold: None,
+            journal_is_lost: false,
+            done: RefCell::default(),
+        }
     }
 
     fn note(&self, what: &'static str) {
@@ -322,7 +330,7 @@ impl Maps for FakeMap {
         Ok(self.map.borrow().clone())
     }
 
-    fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
+    fn cover(&self, _: &VolumeId, _: &Device, _: Option<(u64, u64)>) -> Result<()> {
         self.note("cover");
         Ok(())
     }
@@ -332,17 +340,15 @@ impl Maps for FakeMap {
         Ok(())
     }
 
-    fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
+    fn journals(&self, _: &Device, _: &AboveDisk<'_>, _: Deadline) -> Result<JournalSights> {
         Err(Error::new(Kind::Host, "it cannot be read"))
     }
 
-    fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
-        self.note("keep");
-        Ok(())
-    }
-
-    fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
-        Ok(KernelSight::default())
+    fn journal_is_told(&self, _: &Device, _: &JournalMark) -> Result<()> {
+        match self.journal_is_lost {
+            true => Err(Error::new(Kind::Host, "it is counted no more")),
+            false => Ok(()),
+        }
     }
 
     fn volumes(&self) -> Result<Vec<VolumeId>> {
@@ -374,7 +380,7 @@ impl Maps for FakeMap {
 }
 
 impl Maps for NoHost {
-    fn cover(&self, _: &VolumeId, _: &Device) -> Result<()> {
+    fn cover(&self, _: &VolumeId, _: &Device, _: Option<(u64, u64)>) -> Result<()> {
         nothing()
     }
 
@@ -382,20 +388,16 @@ impl Maps for NoHost {
         nothing()
     }
 
-    fn journal_on(&self, _: &Device, _: Deadline) -> Result<DiskSight> {
-        nothing()
-    }
-
-    fn keep_in_memory(&self, _: &Device, _: &DiskSight) -> Result<()> {
-        nothing()
-    }
-
-    fn journal_in_memory(&self, _: &Device, _: &DiskSight) -> Result<KernelSight> {
+    fn journals(&self, _: &Device, _: &AboveDisk<'_>, _: Deadline) -> Result<JournalSights> {
         nothing()
     }
 
     fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
         Ok(None)
+    }
+
+    fn journal_is_told(&self, _: &Device, _: &JournalMark) -> Result<()> {
+        nothing()
     }
 
     fn volumes(&self) -> Result<Vec<VolumeId>> {

@@ -47,7 +47,7 @@ use crate::host::clock::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
-use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
+use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::after_heal::Wakeup;
@@ -135,21 +135,49 @@ pub trait Devices {
     fn tidy(&self, id: &VolumeId);
 }
 
+/// What a disk is looked at for.
+#[derive(Debug, Clone, Copy)]
+pub enum AboveDisk<'a> {
+    /// Nothing has it mounted.
+    Nothing,
+    /// It may be put under this map, through which the volume is mounted, and of whose mount this is remembered.
+    Map(&'a Device, Option<&'a JournalMark>),
+    /// It is mounted through this map, which works: what is compared later is put where it will be found.
+    WorkingMap(&'a Device),
+}
+
+impl<'a> AboveDisk<'a> {
+    /// The map.
+    #[must_use]
+    pub const fn map_above(&self) -> Option<&'a Device> {
+        match self {
+            Self::Nothing => None,
+            Self::Map(map, _) | Self::WorkingMap(map) => Some(map),
+        }
+    }
+}
+
 /// Maps of the driver's own, through which volumes may be mounted.
 pub trait Maps {
     /// The volume's map, if this machine has one.
     fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>>;
-    /// Puts a map over the volume's disk, which must be proven: from here on the volume is there.
-    fn cover(&self, volume: &VolumeId, disk: &Device) -> Result<()>;
+    /// Puts a map over the volume's disk, which must be proven: from here on the volume is there. What is written to a
+    /// stretch of it is counted from the beginning: the first sector, and how many.
+    fn cover(&self, volume: &VolumeId, disk: &Device, counted: Option<(u64, u64)>) -> Result<()>;
     /// Puts another disk under the volume's map, which must be proven to be the same one with the same on it:
     /// what waits in the map goes there.
     fn switch(&self, volume: &VolumeId, disk: &Device) -> Result<()>;
-    /// What an ext4 wrote last to this disk, read past all caches.
-    fn journal_on(&self, disk: &Device, deadline: Deadline) -> Result<DiskSight>;
-    /// Keeps in memory what is compared later, of a file system that is mounted through this map, which works.
-    fn keep_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<()>;
-    /// What the kernel has in memory of the file system that is mounted through this map. Nothing waits for its disk.
-    fn journal_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<KernelSight>;
+    /// What a file system wrote last to this disk, read past all caches, and what the kernel has of it. Nothing waits
+    /// for a disk that a map has not.
+    fn journals(
+        &self,
+        disk: &Device,
+        above: &AboveDisk<'_>,
+        deadline: Deadline,
+    ) -> Result<JournalSights>;
+    /// Whether the kernel still tells what a disk that comes back will be compared with, of a mount through this map of
+    /// which this is remembered; an error says why not.
+    fn journal_is_told(&self, map: &Device, mark: &JournalMark) -> Result<()>;
     /// The volumes that have one.
     fn volumes(&self) -> Result<Vec<VolumeId>>;
     /// What waits in the volume's map fails, and so does all that comes while it has no disk.

@@ -5,6 +5,7 @@
 //! turns.
 
 use super::disk::device::DeviceNumber;
+use super::disk::journal::sights::JournalMark;
 use super::face::FaceName;
 use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::folders_let_go::LetGoes;
@@ -271,13 +272,13 @@ impl VolumeRecord {
         self.keep_faces();
     }
 
-    /// The first transaction after the last mount through this map, whether or not its call came to its end.
+    /// What is known of the journal at the last mount through this map, whether or not its call came to its end.
     #[must_use]
-    pub fn first_through(&self, map: &DiskMoment) -> Option<u32> {
-        let told = self.mounted_as().filter(|staged| staged.disk == *map);
-        let intended = || self.map_intent.as_ref().filter(|intent| intent.map == *map);
-        told.and_then(|staged| staged.first_transaction)
-            .or_else(|| intended().map(|intent| intent.first_transaction))
+    pub fn journal_through(&self, map: &DiskMoment) -> Option<JournalMark> {
+        let told = self.mounted_as().filter(|staged| staged.disk.is_of(map));
+        let intended = || self.map_intent.as_ref().filter(|intent| intent.map.is_of(map));
+        told.and_then(|staged| staged.journal.clone())
+            .or_else(|| intended().map(|intent| intent.journal.clone()))
     }
 
     /// How the volume was mounted, by what is staged or was last.
@@ -290,7 +291,7 @@ impl VolumeRecord {
     pub fn is_healed(&mut self, disk: DiskMoment, uuid: String, mounts: Option<u16>) {
         let Some(before) = self.mounted_as().cloned() else { return };
         let was_staged = self.staged.is_some();
-        self.is_staged(Staged { disk, uuid, mounts, first_transaction: None, ..before });
+        self.is_staged(Staged { disk, uuid, mounts, journal: None, ..before });
         if !was_staged {
             self.is_unstaged();
         }
@@ -404,8 +405,9 @@ impl WaitCause {
 pub struct MapIntent {
     /// The map, as the disk that is mounted.
     pub map: DiskMoment,
-    /// The number of the first transaction after the mount.
-    pub first_transaction: u32,
+    /// What the mount will be remembered by.
+    #[serde(rename = "first_transaction")]
+    pub journal: JournalMark,
 }
 
 /// The wait of a volume's map for its disk.
@@ -480,6 +482,15 @@ pub struct DiskMoment {
     pub boot: String,
 }
 
+impl DiskMoment {
+    /// Whether both are moments of one plug-in of a disk, or of one map: it may have grown in between.
+    #[must_use]
+    pub fn is_of(&self, other: &Self) -> bool {
+        let those = |moment: &Self| (moment.number, moment.sequence, moment.boot.clone());
+        those(self) == those(other)
+    }
+}
+
 /// An unfinished format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Formatting {
@@ -524,10 +535,10 @@ pub struct Staged {
     /// Whether nothing might be written to the disk.
     #[serde(default)]
     pub untouched: bool,
-    /// The number of the first transaction that an ext4 made after that, where it is mounted through a map:
-    /// counted on from there, a disk that comes back is known to be as it was left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_transaction: Option<u32>,
+    /// What is remembered of the journal, where it is mounted through a map: by it a disk that comes back is known to
+    /// be as it was left.
+    #[serde(default, rename = "first_transaction", skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalMark>,
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 4;
 
 /// Steps that no ordinary life comes to: `expand`, `pull` and `letting_go` have their tests.
-const ELSEWHERE: [&str; 30] = [
+const ELSEWHERE: [&str; 32] = [
     // In a thread that may ask the kernel for nothing: `attacks` makes it panic.
     "filesystems.judge",
     // Only of a verb in a container, which enters its node.
@@ -86,6 +86,8 @@ const ELSEWHERE: [&str; 30] = [
     // In virtual machines alone, for it takes device mapper.
     "map.created",
     "map.loaded",
+    "map.held",
+    "map.suspended",
     // After the answer, for verbs too.
     "worker.said",
 ];

@@ -88,4 +88,5 @@ mod unmount;
 mod unreadable;
 mod ways_out;
 mod wishes;
+mod xfs_journals;
 mod yank;

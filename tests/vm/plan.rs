@@ -1,7 +1,7 @@
 //! What is played: each scenario on each kind of machine that it names, its controls, and which of
 //! all that is meant by the words of a run.
 
-use crate::host::parts::{CGROUPS_1, KERNELS};
+use crate::host::parts::{CGROUPS_1, COUNTS_TWICE, KERNELS};
 use crate::host::plug::Bus;
 use crate::scenarios::{ALL, BRIEF, BRIEF_ON_ITS_ENDS, Kernels, ONE, Scenario, WITH_PROGRAMS};
 use std::collections::BTreeSet;
@@ -95,11 +95,14 @@ fn is_played(scenario: &Scenario, kernel: &str, bus: Bus, fs: &str, is_control: 
         let is_among = match kernels {
             Kernels::All => kernel != CGROUPS_1,
             Kernels::One => kernel == ONE,
+            Kernels::CountingOnce => kernel != CGROUPS_1 && kernel != COUNTS_TWICE,
+            Kernels::CountingTwice => kernel == COUNTS_TWICE,
             Kernels::Cgroups1 => kernel == CGROUPS_1,
         };
         its == fs && on == bus && is_among
     };
-    if !is_control || scenario.controls == Kernels::All {
+    let is_in_each = matches!(scenario.controls, Kernels::All | Kernels::CountingTwice);
+    if !is_control || is_in_each {
         return scenario.settings.iter().any(|setting| fits(&setting));
     }
     // Once, in the first setting.

@@ -6,10 +6,10 @@ use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::moment;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::host::{Devices, Maps};
+use crate::host::{AboveDisk, Devices, Maps};
 use crate::model::disk::contents::{FileSystem, FsType};
 use crate::model::disk::device::{Device, Identity};
-use crate::model::disk::journal::one_moment::{self, Sameness};
+use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::{HealMode, ShieldMode, ShieldPolicy};
@@ -37,9 +37,9 @@ pub(in crate::driver) struct Covering<'a> {
 pub(in crate::driver) struct MapOverDisk {
     /// The map, as the disk that is mounted.
     pub(in crate::driver) map: Device,
-    /// The first transaction of what is mounted through it, as far as it is known before the mount.
-    first: Option<u32>,
-    /// Whether it was mounted already, somewhere: then the kernel goes on counting.
+    /// What the mount through it is remembered by, as far as that is known before the mount.
+    mark: Option<JournalMark>,
+    /// Whether it was mounted already, somewhere: then the kernel goes on with its journal.
     was_open: bool,
 }
 
@@ -61,14 +61,14 @@ impl Covering<'_> {
             return Ok(None);
         }
         let name = &disk.kernel_name;
-        let first = match self.first_of(id, disk, found) {
-            Ok(first) => first,
+        let sights = match self.sights_before(id, disk, found) {
+            Ok(sights) => sights,
             Err(error) => {
                 tracing::warn!(volume = %id, disk = name, why = error.cause, "mounted without a shield");
                 return Ok(None);
             }
         };
-        if let Err(error) = self.maps.cover(id, disk) {
+        if let Err(error) = self.maps.cover(id, disk, sights.counted()) {
             self.own_maps.tidy(id);
             tracing::warn!(volume = %id, disk = name, %error, "mounted without a shield: device mapper makes no map");
             return Ok(None);
@@ -78,8 +78,8 @@ impl Covering<'_> {
             return Err(Error::new(Kind::Host, format!("the map over {name} is not seen")));
         }
         tracing::info!(volume = %id, disk = name, map = map.kernel_name, "a map is over the volume's disk");
-        let first = self.intended(id, &map, first);
-        Ok(Some(MapOverDisk { map, first, was_open: false }))
+        let mark = self.intended(id, &map, sights.before_mount());
+        Ok(Some(MapOverDisk { map, mark, was_open: false }))
     }
 
     /// Through a map that is there it is mounted whatever is wished now: beside it, it cannot be.
@@ -87,29 +87,35 @@ impl Covering<'_> {
         let Some(map) = self.own_maps.seen(id).filter(|map| map.number == disk.number) else {
             return Ok(None);
         };
-        let sight = self.below(id)?.and_then(|below| {
-            let sight = self.maps.journal_on(&below, self.deadline);
-            sight.map_err(|error| tracing::debug!(volume = %id, %error, "no journal")).ok()
+        let sights = self.below(id)?.and_then(|below| {
+            let sights = self.maps.journals(&below, &AboveDisk::Map(disk, None), self.deadline);
+            sights.map_err(|error| tracing::debug!(volume = %id, %error, "no journal")).ok()
         });
         // udev opens each new map for a moment: only a journal at work tells that it is mounted.
-        let was_open = match &sight {
-            Some(sight) => self.maps.journal_in_memory(disk, sight)?.finished.is_some(),
-            None => map.opened > 0,
-        };
-        let first = if was_open {
-            self.records.load(id).first_through(&moment(disk))
+        let was_open = sights.as_ref().map_or(map.opened > 0, JournalSights::is_mounted);
+        let mark = if was_open {
+            self.records.load(id).journal_through(&moment(disk))
         } else {
             // What a killed call left: the kernel has not mounted it yet.
-            sight.and_then(|sight| self.intended(id, disk, one_moment::first_after_mount(&sight)))
+            self.intended(id, disk, sights.and_then(|sights| sights.before_mount()))
         };
-        Ok(Some(MapOverDisk { map: disk.clone(), first, was_open }))
+        Ok(Some(MapOverDisk { map: disk.clone(), mark, was_open }))
     }
 
-    /// Writes down that the map is mounted now; answers the first transaction again, if that could be done.
-    fn intended(&self, id: &VolumeId, map: &Device, first_transaction: u32) -> Option<u32> {
-        let intent = MapIntent { map: moment(map), first_transaction };
+    /// Writes down that the map is mounted now; answers what the mount is remembered by, if that could be done.
+    fn intended(
+        &self,
+        id: &VolumeId,
+        map: &Device,
+        mark: Option<JournalMark>,
+    ) -> Option<JournalMark> {
+        let Some(journal) = mark else {
+            self.forget_intent(id);
+            return None;
+        };
+        let intent = MapIntent { map: moment(map), journal: journal.clone() };
         match self.records.update(id, |record| record.map_intent = Some(intent)) {
-            Ok(()) => Some(first_transaction),
+            Ok(()) => Some(journal),
             Err(error) => {
                 tracing::warn!(volume = %id, map = map.kernel_name, %error, "a mount through a map is not written down");
                 None
@@ -117,10 +123,25 @@ impl Covering<'_> {
         }
     }
 
-    /// The number of the first transaction after a mount of this disk. An error if the volume can have no map.
-    fn first_of(&self, id: &VolumeId, disk: &Device, found: &FileSystem) -> Result<u32> {
+    /// What an earlier mount was to be remembered by says nothing of this one.
+    fn forget_intent(&self, id: &VolumeId) {
+        if self.records.load(id).map_intent.is_none() {
+            return;
+        }
+        if let Err(error) = self.records.update(id, |record| record.map_intent = None) {
+            tracing::warn!(volume = %id, %error, "an earlier mount through a map is not forgotten");
+        }
+    }
+
+    /// The journal of a disk that is not mounted yet. An error if the volume can have no map.
+    fn sights_before(
+        &self,
+        id: &VolumeId,
+        disk: &Device,
+        found: &FileSystem,
+    ) -> Result<JournalSights> {
         let not_with = |why: &str| Err(Error::new(Kind::Host, why));
-        if found.kind != FsType::Ext4 {
+        if !matches!(found.kind, FsType::Ext4 | FsType::Xfs) {
             return not_with(&format!(
                 "whether an {} was written elsewhere cannot be told",
                 found.kind
@@ -135,7 +156,7 @@ impl Covering<'_> {
         if self.records.load(id).is_shareable == Some(true) {
             return not_with("the cloud would give the volume to several servers");
         }
-        Ok(one_moment::first_after_mount(&self.maps.journal_on(disk, self.deadline)?))
+        self.maps.journals(disk, &AboveDisk::Nothing, self.deadline)
     }
 
     /// The disk under the volume's map.
@@ -144,22 +165,20 @@ impl Covering<'_> {
         path.map_or(Ok(None), |path| self.devices.disk_at(path))
     }
 
-    /// After the mount: the first transaction, if the kernel's memory and the disk agree on it, as they must when
-    /// the disk is back one day. Where they do not, no disk will be put under the map, and it waits for none.
-    pub(in crate::driver) fn first_transaction(
+    /// After the mount: what it is remembered by, if the kernel and the disk agree on it, as they must when the disk is
+    /// back one day. Where they do not, no disk will be put under the map, and it waits for none.
+    pub(in crate::driver) fn journal(
         &self,
         id: &VolumeId,
         covered: &MapOverDisk,
-    ) -> Option<u32> {
-        let MapOverDisk { map, first, was_open } = covered;
+    ) -> Option<JournalMark> {
+        let MapOverDisk { map, mark, was_open } = covered;
         // What runs writes all the time, and was compared when it was mounted.
-        if *was_open {
-            return *first;
+        if *was_open && mark.is_some() {
+            return mark.clone();
         }
-        let untold =
-            || Error::new(Kind::Host, "how far its journal was before the mount is not known");
-        match first.ok_or_else(untold).and_then(|first| self.agree(id, map, Some(first))) {
-            Ok(first) => Some(first),
+        match self.agree(id, map, mark.as_ref()) {
+            Ok(mark) => Some(mark),
             Err(error) => {
                 self.wait_for_none(id, map, &error);
                 None
@@ -173,18 +192,19 @@ impl Covering<'_> {
             return;
         }
         let record = self.records.load(id);
-        let is_untold = record.staged.as_ref().is_some_and(|staged| {
-            staged.disk == moment(disk) && staged.first_transaction.is_none()
-        });
+        let is_untold = record
+            .staged
+            .as_ref()
+            .is_some_and(|staged| staged.disk.is_of(&moment(disk)) && staged.journal.is_none());
         if !is_untold {
             return;
         }
         // Also where the intent tells it: what is compared later is kept in memory by this look.
-        let intended = record.first_through(&moment(disk));
-        let noted = self.agree(id, disk, intended).and_then(|first| {
+        let intended = record.journal_through(&moment(disk));
+        let noted = self.agree(id, disk, intended.as_ref()).and_then(|mark| {
             self.records.update(id, |record| {
                 if let Some(staged) = &mut record.staged {
-                    staged.first_transaction = Some(first);
+                    staged.journal = Some(mark);
                 }
             })
         });
@@ -203,31 +223,24 @@ impl Covering<'_> {
         }
     }
 
-    /// The first transaction, by which the disk and the kernel's memory are the same; it is worked out where it is
-    /// not known.
-    fn agree(&self, id: &VolumeId, map: &Device, first: Option<u32>) -> Result<u32> {
+    /// What the mount is remembered by, on which the disk and the kernel agree; it is worked out where it is not known.
+    fn agree(
+        &self,
+        id: &VolumeId,
+        map: &Device,
+        mark: Option<&JournalMark>,
+    ) -> Result<JournalMark> {
         let below = self.below(id)?.ok_or_else(|| Error::new(Kind::Missing, "its disk is gone"))?;
         let until = self.deadline.at_most(COMPARED_FOR);
         let mut before = None;
         loop {
-            let sight = self.maps.journal_on(&below, self.deadline)?;
-            self.maps.keep_in_memory(map, &sight)?;
-            let kernel = self.maps.journal_in_memory(map, &sight)?;
-            // One that ended between the two looks would be counted on one side alone.
-            let now = kernel.finished.map(|finished| (sight.log.next, finished));
-            let is_still = now == before;
-            before = now;
-            let told =
-                || one_moment::first_of_mounted(&sight, kernel.finished.filter(|_| is_still)?);
-            let why = match first.or_else(told) {
-                Some(first) => match one_moment::compare(&sight, &kernel, first) {
-                    Sameness::Same => return Ok(first),
-                    Sameness::Differs(why) | Sameness::Unknown(why) => why,
-                },
-                None => "which was its first transaction is not told".to_owned(),
-            };
-            if !until.pause(Duration::from_millis(20)) {
-                return Err(Error::new(Kind::Host, why));
+            let sights = self.maps.journals(&below, &AboveDisk::WorkingMap(map), self.deadline)?;
+            match sights.agreed(mark, before.as_ref()) {
+                Ok(mark) => return Ok(mark),
+                Err(why) if !until.pause(Duration::from_millis(20)) => {
+                    return Err(Error::new(Kind::Host, why));
+                }
+                Err(_) => before = Some(sights),
             }
         }
     }
@@ -251,8 +264,9 @@ mod tests {
         let devices = &FakeDevices::default().with("dm-0", 5, "v-1");
         let map = devices.disks[0].0.clone();
         let cloud = &FakeCloud::default();
-        for (first, was_open, done) in
-            [(Some(7), false, vec!["end"]), (Some(7), true, vec![]), (None, false, vec!["end"])]
+        let known = Some(JournalMark::FirstTransaction(7));
+        for (mark, was_open, done) in
+            [(known.clone(), false, vec!["end"]), (known, true, vec![]), (None, false, vec!["end"])]
         {
             let maps = FakeMap::of(Some(OwnMap::of_a_test(true, true, true)));
             let covering = Covering {
@@ -273,9 +287,9 @@ mod tests {
                 },
                 own_maps: &OwnMaps { maps: &maps, deadline },
             };
-            let covered = MapOverDisk { map: map.clone(), first, was_open };
-            let told = covering.first_transaction(&id, &covered);
-            assert_eq!(told, first.filter(|_| was_open));
+            let covered = MapOverDisk { map: map.clone(), mark: mark.clone(), was_open };
+            let told = covering.journal(&id, &covered);
+            assert_eq!(told, mark.filter(|_| was_open));
             assert_eq!(maps.done.borrow().as_slice(), done);
         }
     }

@@ -4,13 +4,14 @@
 use crate::driver::call_counts::CallCounts;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::own_maps::OwnMaps;
+use crate::driver::operation::moment;
 use crate::host::clock::Deadline;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
-use crate::host::{Devices, Maps};
+use crate::host::{AboveDisk, Devices, Maps};
 use crate::model::disk::device::Device;
 use crate::model::disk::exclusive_open::ExclusiveOpen;
-use crate::model::disk::journal::one_moment::{self, Sameness};
+use crate::model::disk::journal::one_moment::Sameness;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::ShieldPolicy;
@@ -102,12 +103,29 @@ impl ReturnedDisks<'_> {
             // Its patience was over: as without a map, the next request is tried.
             self.own_maps.try_again(id);
         }
+        if map.state() == MapState::Works {
+            self.waits_not_in_vain(id, &map);
+        }
         if !map.state().waits() || map.opened == 0 {
             self.forget_wait(id);
             return None;
         }
         let wait = self.note_wait(id, &map, WaitCause::Gone);
         Some((map, wait))
+    }
+
+    /// A map whose disk could not be compared when it is back: its loss is as without a shield. A wait that only the
+    /// patience ends is worse than an error that the heal puts right.
+    fn waits_not_in_vain(&self, id: &VolumeId, map: &OwnMap) {
+        let Ok(Some(over)) = self.devices.disk_at(map.number) else { return };
+        let Some(mark) = self.records.load(id).journal_through(&moment(&over)) else { return };
+        if let Err(error) = self.maps.journal_is_told(&over, &mark) {
+            let name = &map.kernel_name;
+            tracing::warn!(volume = %id, map = name, why = error.cause, "without a shield from here on: a disk that comes back would not be put under the map");
+            if let Err(error) = self.own_maps.end_wait(id) {
+                tracing::warn!(volume = %id, map = name, %error, "the map waits all the same");
+            }
+        }
     }
 
     fn put_back(&self, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
@@ -140,23 +158,24 @@ impl ReturnedDisks<'_> {
         if self.devices.exclusive_open(disk)? != ExclusiveOpen::Free {
             return Err(Error::new(Kind::Host, format!("something uses {name}")));
         }
-        let its = record.mounted_as().filter(|staged| staged.disk.number == map.number);
-        let Some(staged) = its else {
-            return Ok(Some("how the volume was mounted is not remembered".to_owned()));
-        };
-        let Some(first) = record.first_through(&staged.disk) else {
-            return Ok(Some("how far its journal was at the mount is not known".to_owned()));
-        };
-        let sight = self.maps.journal_on(disk, self.deadline)?;
-        let uuid = sight.superblock.uuid();
-        if uuid != staged.uuid {
-            return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
-        }
         let over = self.devices.disk_at(map.number)?;
         let over =
             over.ok_or_else(|| Error::new(Kind::Missing, format!("{} is gone", map.kernel_name)))?;
-        let kernel = self.maps.journal_in_memory(&over, &sight)?;
-        match one_moment::compare(&sight, &kernel, first) {
+        // The next map may have the number that an earlier one had.
+        let now = moment(&over);
+        let Some(staged) = record.mounted_as().filter(|staged| staged.disk.is_of(&now)) else {
+            return Ok(Some("how the volume was mounted is not remembered".to_owned()));
+        };
+        let Some(mark) = record.journal_through(&now) else {
+            return Ok(Some("how far its journal was at the mount is not known".to_owned()));
+        };
+        let above = AboveDisk::Map(&over, Some(&mark));
+        let sights = self.maps.journals(disk, &above, self.deadline)?;
+        let uuid = sights.uuid();
+        if uuid != staged.uuid {
+            return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
+        }
+        match sights.compare(&mark) {
             Sameness::Same => Ok(None),
             Sameness::Differs(why) | Sameness::Unknown(why) => Ok(Some(format!("{name}: {why}"))),
         }
@@ -244,8 +263,10 @@ mod tests {
     use super::*;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap};
     use crate::driver::lookup::attachment_view::Attachments;
+    use crate::model::disk::journal::sights::JournalMark;
     use crate::model::ids::NodeName;
     use crate::model::policy::ShieldMode;
+    use crate::model::record::MapIntent;
     use crate::model::timestamp::Uptime;
 
     const ID: &str = "v-1";
@@ -344,6 +365,29 @@ mod tests {
     fn a_map_that_works_has_no_wait() {
         let (done, wait) = looked((map(true), &FakeDevices::default()), Some(2), 1);
         assert_eq!((done, wait), (vec![], None));
+    }
+
+    #[test]
+    fn a_map_whose_disk_could_not_be_compared_waits_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let id = VolumeId::parse(ID).unwrap();
+        let map = map(true);
+        let devices = FakeDevices::default().with("dm-0", 0, ID);
+        let over = devices.disks[0].0.clone();
+        assert_eq!(over.number, map.number);
+        for (is_remembered, journal_is_lost, done) in
+            [(true, true, vec!["end"]), (true, false, vec![]), (false, true, vec![])]
+        {
+            let journal = JournalMark::FirstTransaction(7);
+            let intent = MapIntent { map: moment(&over), journal };
+            let intent = Some(intent).filter(|_| is_remembered);
+            records.update(&id, |record| record.map_intent = intent).unwrap();
+            let mut maps = FakeMap::of(Some(map.clone()));
+            maps.journal_is_lost = journal_is_lost;
+            with(&maps, &devices, &records, |returned| assert!(!returned.look_after(&id)));
+            assert_eq!(maps.done.into_inner(), done, "{is_remembered} {journal_is_lost}");
+        }
     }
 
     #[test]

@@ -320,7 +320,7 @@ mod tests {
             options: String::new(),
             mounts: None,
             untouched: false,
-            first_transaction: None,
+            journal: None,
         });
         let id = VolumeId::parse("v1").unwrap();
         let all = (&own.iter().collect::<Vec<_>>()[..], &elsewhere.iter().collect::<Vec<_>>()[..]);

@@ -74,19 +74,29 @@ impl Memory<'_> {
     /// or of before the records were wiped.
     pub(in crate::driver) fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
         let record = self.records.load(id);
-        let is_known = record.staged.is_some_and(|staged| staged.disk == moment(disk));
-        if is_known && record.was_mounted {
+        let now = moment(disk);
+        let known = record.staged.as_ref().filter(|staged| staged.disk.is_of(&now));
+        if let Some(known) = known.filter(|_| record.was_mounted) {
+            if known.disk != now {
+                // It grew. All else that is known of the mount holds on.
+                let grown = Staged { disk: now, ..known.clone() };
+                self.remember_or_say(id, grown);
+            }
             return;
         }
         let (uuid, mounts) = match self.file_systems.look(disk, self.deadline) {
             Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
             _ => (String::new(), None),
         };
-        let mut staged = staged(&mount.target, &moment(disk), &mount.fs_type, &uuid);
+        let mut staged = staged(&mount.target, &now, &mount.fs_type, &uuid);
         // It was counted when it was made.
         staged.mounts = mounts;
         // After an error the kernel lets a file system refuse writes whose mount allows them.
         staged.untouched = mount.is_read_only() && mount.is_super_read_only();
+        self.remember_or_say(id, staged);
+    }
+
+    fn remember_or_say(&self, id: &VolumeId, staged: Staged) {
         if let Err(error) = self.remember_staged(id, staged) {
             tracing::warn!(volume = %id, %error, "the mount is not remembered");
         }
@@ -107,6 +117,6 @@ pub(in crate::driver) fn staged(
         options: String::new(),
         mounts: None,
         untouched: false,
-        first_transaction: None,
+        journal: None,
     }
 }

@@ -147,8 +147,7 @@ impl Staging<'_> {
         staged.options = options.mount_options.to_string();
         staged.untouched = options.untouched;
         staged.mounts = mounts;
-        staged.first_transaction =
-            covered.and_then(|covered| self.covering.first_transaction(&volume.id, &covered));
+        staged.journal = covered.and_then(|covered| self.covering.journal(&volume.id, &covered));
         if let Err(error) = self.memory.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.places.undo_mount(&folder, disk.number, error));

@@ -97,15 +97,23 @@ impl<'a> Control<'a> {
         self.send("swap the tables of", Command::Suspend, message).map(drop)
     }
 
+    /// What comes is kept from here on; what has a disk to go to has ended, and what waited is kept too.
+    pub(super) fn suspend(&self) -> Result<()> {
+        let flags = flags::SUSPENDED | flags::NO_FLUSH | flags::SKIP_FREEZE;
+        self.send("suspend", Command::Suspend, self.message(flags)).map(drop)
+    }
+
     /// Forgets a table that was loaded.
     pub(super) fn clear(&self) -> Result<()> {
         self.send("clear the loaded table of", Command::ClearTable, self.message(0)).map(drop)
     }
 
-    /// Tells the map's target something.
-    pub(super) fn tell(&self, words: &str) -> Result<()> {
+    /// Tells the map's target something, or with an `@` the map itself; what it answers.
+    pub(super) fn tell(&self, words: &str) -> Result<String> {
+        let what = format!("tell {words} to");
         let message = self.message(0).and_then(|message| message.with_words(words));
-        self.send(&format!("tell {words} to"), Command::Message, message).map(drop)
+        let answer = self.send(&what, Command::Message, message)?;
+        answer.words().map_err(|errno| self.failed(&what, errno))
     }
 
     /// Removes the map. An error of the kind `Busy` if it is open.

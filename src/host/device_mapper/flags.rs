@@ -16,3 +16,5 @@ pub(super) const TOO_LONG: u32 = 1 << 8;
 pub(super) const SKIP_FREEZE: u32 = 1 << 10;
 /// What waits in the map is not sent out first: it has no disk to go to.
 pub(super) const NO_FLUSH: u32 = 1 << 11;
+/// The answer to words has words too.
+pub(super) const HAS_WORDS: u32 = 1 << 16;

@@ -1,14 +1,18 @@
-//! Reads what an ext4 wrote last, from a disk past all caches, and from the kernel's memory without a wait.
+//! Reads what a file system wrote last, from a disk past all caches, and what the kernel has of it without a wait.
 
-use crate::host::aligned_memory::{ALIGNMENT, AlignedMemory};
+use super::direct::{Direct, confined, strange};
+use super::xfs_log;
+use crate::host::aligned_memory::ALIGNMENT;
 use crate::host::clock::Deadline;
-use crate::host::{confinement, device_nodes, files, kernel, worker};
+use crate::host::{AboveDisk, device_nodes, files, kernel, worker};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::log_walk::{JOURNAL_SUPERBLOCK, JournalSuperblock, LogWalk};
 use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
 use crate::model::disk::journal::place::{
     ExtSuperblock, ExtentNode, JournalBlocks, SUPERBLOCK, Stretch,
 };
+use crate::model::disk::journal::sights::JournalSights;
+use crate::model::disk::journal::xfs_place::{XFS_SUPERBLOCK, is_xfs};
 use crate::model::error::{Error, Kind, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,35 +24,32 @@ const AT_ONCE: u32 = 1 << 20;
 /// How many of the log's last blocks are looked for in memory.
 const LAST_BLOCKS: usize = 64;
 
-/// A disk that is read past all caches.
-struct Direct<'a> {
-    file: File,
-    disk: &'a Device,
-}
-
-impl Direct<'_> {
-    fn read(&self, (at, length): Stretch) -> Result<Vec<u8>> {
-        let begin = at - at % ALIGNMENT as u64;
-        let before = usize::try_from(at - begin).unwrap_or(0);
-        let mut memory = AlignedMemory::default();
-        let aligned = memory.bytes((before + length).next_multiple_of(ALIGNMENT));
-        self.file.read_exact_at(aligned, begin).map_err(|error| {
-            Error::io(format!("{} is unreadable at offset {begin}", self.disk.kernel_name), &error)
-        })?;
-        Ok(aligned[before..before + length].to_vec())
-    }
-}
-
-/// What was wrong with bytes of a disk.
-fn strange(disk: &Device, why: &str) -> Error {
-    Error::new(Kind::Host, format!("{}: {why}", disk.kernel_name))
-}
-
-/// What an ext4 wrote last to this disk.
-pub(super) fn on_disk(disk: &Device, deadline: Deadline) -> Result<DiskSight> {
+/// What a file system wrote last to this disk, and what the kernel has of it.
+pub(super) fn sights(
+    disk: &Device,
+    above: &AboveDisk<'_>,
+    deadline: Deadline,
+) -> Result<JournalSights> {
     let file = device_nodes::open_past_cache(disk)?;
     let _doing = worker::doing(&format_args!("read the journal on {}", disk.kernel_name));
     let direct = Direct { file, disk };
+    let begin = direct.read((0, XFS_SUPERBLOCK))?;
+    if is_xfs(&begin) {
+        let sight = xfs_log::sight(&direct, &begin, above, deadline)?;
+        return Ok(JournalSights::Xfs(Box::new(sight)));
+    }
+    let sight = on_disk(&direct, deadline)?;
+    if let AboveDisk::WorkingMap(map) = above {
+        keep_in_memory(map, &sight)?;
+    }
+    let kernel =
+        above.map_above().map_or(Ok(KernelSight::default()), |map| in_memory(map, &sight))?;
+    Ok(JournalSights::Ext4(Box::new(sight), Box::new(kernel)))
+}
+
+/// What an ext4 wrote last to this disk.
+fn on_disk(direct: &Direct<'_>, deadline: Deadline) -> Result<DiskSight> {
+    let disk = direct.disk;
     let bytes = direct.read(SUPERBLOCK)?;
     let (superblock, block_size, place) = confined(disk, || {
         let superblock = ExtSuperblock::parse(&bytes)?;
@@ -118,17 +119,9 @@ fn length_of(block_size: u64) -> usize {
     usize::try_from(block_size).unwrap_or(ALIGNMENT)
 }
 
-/// Bytes of a disk are judged where nothing else can be done.
-fn confined<T: Send>(
-    disk: &Device,
-    judge: impl FnOnce() -> std::result::Result<T, String> + Send,
-) -> Result<T> {
-    confinement::judged(&disk.kernel_name, judge)?.map_err(|why| strange(disk, &why))
-}
-
 /// Reads through a map that works what is to be in memory later: from then on it stays there, for the file
 /// system keeps both blocks.
-pub(super) fn keep_in_memory(map: &Device, disk: &DiskSight) -> Result<()> {
+fn keep_in_memory(map: &Device, disk: &DiskSight) -> Result<()> {
     let file = device_nodes::open_to_read(map)?;
     for (at, length) in [SUPERBLOCK, disk.journal_at] {
         file.read_exact_at(&mut vec![0; length], at)
@@ -139,7 +132,7 @@ pub(super) fn keep_in_memory(map: &Device, disk: &DiskSight) -> Result<()> {
 
 /// What the kernel has in memory of the file system that is mounted from this map. Nothing is read that is not
 /// there: the map may wait for its disk, and a reader would, too.
-pub(super) fn in_memory(map: &Device, disk: &DiskSight) -> Result<KernelSight> {
+fn in_memory(map: &Device, disk: &DiskSight) -> Result<KernelSight> {
     let file = device_nodes::open_to_read(map)?;
     let name = &map.kernel_name;
     let inode = disk.superblock.journal_inode().map_err(|why| strange(map, &why))?;

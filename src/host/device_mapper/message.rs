@@ -137,6 +137,19 @@ impl Message {
         }))
     }
 
+    /// What was answered to words; nothing is an answer too.
+    pub(super) fn words(&self) -> Result<String> {
+        let flags = self.flags()?;
+        if flags & flags::TOO_LONG != 0 {
+            return Err(Errno::EMSGSIZE);
+        }
+        if flags & flags::HAS_WORDS == 0 {
+            return Ok(String::new());
+        }
+        let at = usize::try_from(self.word(DATA_START)?).map_err(|_| Errno::EBADMSG)?;
+        text_of(self.bytes.get(at..).ok_or(Errno::EBADMSG)?)
+    }
+
     fn put(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         let place = self.bytes.get_mut(at..at + bytes.len()).ok_or(Errno::EMSGSIZE)?;
         place.copy_from_slice(bytes);
@@ -234,6 +247,13 @@ mod tests {
         for (at, word) in [(TARGETS, 2), (DATA_START, u32::MAX), (DATA_START, 4390)] {
             assert_eq!(with(at, word), Err(Errno::EBADMSG), "{at} {word}");
         }
+        let mut words = about().with_words("3 answers").unwrap();
+        assert_eq!(words.words(), Ok(String::new()), "none were answered");
+        words.put(FLAGS, &flags::HAS_WORDS.to_ne_bytes()).unwrap();
+        words.put(DEVICE_MAPPER_HEADER, b"12\0").unwrap();
+        assert_eq!(words.words(), Ok("12".to_owned()));
+        words.put(FLAGS, &(flags::HAS_WORDS | flags::TOO_LONG).to_ne_bytes()).unwrap();
+        assert_eq!(words.words(), Err(Errno::EMSGSIZE));
         let mut endless = about().with_target(&target()).unwrap();
         let start = DEVICE_MAPPER_HEADER + TARGET;
         endless.bytes()[start..].fill(b'x');

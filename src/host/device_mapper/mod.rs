@@ -2,17 +2,20 @@
 //! of LVM or multipath is called, and none of them has to be installed.
 
 mod control;
+mod direct;
 mod flags;
 mod journal;
 mod message;
 pub(in crate::host) mod seen;
+mod write_count;
+mod xfs_log;
 
 use self::control::Control;
 use crate::failpoints;
-use crate::host::Maps;
 use crate::host::clock::Deadline;
+use crate::host::{AboveDisk, Maps};
 use crate::model::disk::device::Device;
-use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
+use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::map_uuid::MapUuid;
@@ -39,7 +42,7 @@ impl Default for KernelMaps {
 }
 
 impl Maps for KernelMaps {
-    fn cover(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
+    fn cover(&self, volume: &VolumeId, disk: &Device, counted: Option<(u64, u64)>) -> Result<()> {
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
         // One without a table is what a killed call left; newer kernels show it nowhere in sysfs.
@@ -55,6 +58,9 @@ impl Maps for KernelMaps {
             }
         }
         failpoints::step("map.created");
+        if let Some(stretch) = counted {
+            write_count::begin(&control, stretch);
+        }
         let made = self.switch(volume, disk);
         if made.is_err() {
             let _ = control.remove();
@@ -77,9 +83,14 @@ impl Maps for KernelMaps {
                 ),
             ));
         }
-        let sectors = if told.sectors == 0 { sectors } else { told.sectors };
+        let is_new = told.sectors == 0;
+        let sectors = if is_new { sectors } else { told.sectors };
         control.load(sectors, disk.number, disk.read_only)?;
         failpoints::step("map.loaded");
+        if !is_new {
+            let kept = write_count::kept_over(&control, || control.suspend());
+            kept.inspect_err(|_| self.goes_on_without(volume))?;
+        }
         control.swap()?;
         let now = self.map_of(volume)?.ok_or_else(|| missing(&uuid))?;
         let is_on_disk = now.table.is_some_and(|table| table.path == disk.number);
@@ -93,16 +104,20 @@ impl Maps for KernelMaps {
         Ok(())
     }
 
-    fn journal_on(&self, disk: &Device, deadline: Deadline) -> Result<DiskSight> {
-        journal::on_disk(disk, deadline)
+    fn journals(
+        &self,
+        disk: &Device,
+        above: &AboveDisk<'_>,
+        deadline: Deadline,
+    ) -> Result<JournalSights> {
+        journal::sights(disk, above, deadline)
     }
 
-    fn keep_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<()> {
-        journal::keep_in_memory(map, disk)
-    }
-
-    fn journal_in_memory(&self, map: &Device, disk: &DiskSight) -> Result<KernelSight> {
-        journal::in_memory(map, disk)
+    fn journal_is_told(&self, map: &Device, mark: &JournalMark) -> Result<()> {
+        match mark {
+            JournalMark::FirstTransaction(_) => Ok(()),
+            JournalMark::XfsLog(mark) => xfs_log::is_told(map, mark),
+        }
     }
 
     fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>> {
@@ -136,7 +151,7 @@ impl Maps for KernelMaps {
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
         go_on(&control, &map)?;
-        control.tell("fail_if_no_path")
+        control.tell("fail_if_no_path").map(drop)
     }
 
     fn try_again(&self, volume: &VolumeId) -> Result<()> {
@@ -146,7 +161,7 @@ impl Maps for KernelMaps {
         go_on(&control, &map)?;
         match map.status {
             Some(status) if map.has_disk && !status.is_active => {
-                control.tell(&format!("reinstate_path {}", status.path))
+                control.tell(&format!("reinstate_path {}", status.path)).map(drop)
             }
             _ => Ok(()),
         }
@@ -172,6 +187,15 @@ impl Maps for KernelMaps {
     }
 }
 
+impl KernelMaps {
+    /// After a change that failed: what waits goes on to wait, and no table is left that another resume would take.
+    fn goes_on_without(&self, volume: &VolumeId) {
+        if let Err(error) = self.try_again(volume) {
+            tracing::warn!(%volume, %error, "a change of the volume's map was not taken back");
+        }
+    }
+}
+
 /// Ends what a call left that was killed amid a change. A table that it had loaded would be swapped in by the
 /// resume: the disk of that one was proven by a call that is gone. Without it the map goes on as it was.
 fn go_on(control: &Control<'_>, map: &OwnMap) -> Result<()> {
@@ -188,7 +212,9 @@ pub(in crate::host) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
     let told = control.told()?.ok_or_else(|| missing(uuid))?;
     let sectors = disk.size / SECTOR;
     let is_on_disk = told.table.is_some_and(|table| table.path == disk.number);
-    if sectors <= told.sectors || !is_on_disk || told.is_suspended {
+    // What waits would be counted twice, and has nowhere to go.
+    let works = told.status.is_some_and(|status| status.is_active);
+    if sectors <= told.sectors || !is_on_disk || !works || told.is_suspended {
         return Ok(());
     }
     control.load(sectors, disk.number, disk.read_only)?;

@@ -12,6 +12,7 @@ mod place;
 mod table;
 
 use self::failure::{Failure, failed};
+pub(super) use self::table::read_table;
 use self::table::{read_table_with_disks, unchanged};
 use super::child::{self, ChildWork, Ended};
 use super::device_nodes::Node;

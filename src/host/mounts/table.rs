@@ -55,7 +55,7 @@ pub(super) fn read_table_with_disks(faces: Faces) -> Result<MountTable> {
 }
 
 /// The mounts of this thread's namespace.
-pub(super) fn read_table() -> Result<MountTable> {
+pub(in crate::host) fn read_table() -> Result<MountTable> {
     // `thread-self`, not `self`: the latter shows the namespace of the main thread.
     let path = "/proc/thread-self/mountinfo";
     failpoints::effect("mounts.table")?;

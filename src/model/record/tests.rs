@@ -162,7 +162,7 @@ fn a_number_is_remembered_once_and_the_first_one_is_kept() {
 }
 
 #[test]
-fn the_first_transaction_of_a_killed_mount_is_the_one_that_was_intended() {
+fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
     let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
     let of = |minor| DiskMoment {
         number: DeviceNumber { major: 254, minor },
@@ -171,9 +171,10 @@ fn the_first_transaction_of_a_killed_mount_is_the_one_that_was_intended() {
         boot: "b".to_owned(),
     };
     let (map, other) = (of(5), of(6));
-    record.map_intent = Some(MapIntent { map: map.clone(), first_transaction: 7 });
-    assert_eq!(record.first_through(&map), Some(7));
-    assert_eq!(record.first_through(&other), None);
+    let [seven, nine] = [7, 9].map(JournalMark::FirstTransaction);
+    record.map_intent = Some(MapIntent { map: map.clone(), journal: seven.clone() });
+    assert_eq!(record.journal_through(&map), Some(seven.clone()));
+    assert_eq!(record.journal_through(&other), None);
     record.is_staged(Staged {
         folder: "/k/global".into(),
         disk: map.clone(),
@@ -182,9 +183,37 @@ fn the_first_transaction_of_a_killed_mount_is_the_one_that_was_intended() {
         options: String::new(),
         mounts: None,
         untouched: false,
-        first_transaction: None,
+        journal: None,
     });
-    assert_eq!(record.first_through(&map), Some(7), "its call was killed before it looked");
-    record.staged.as_mut().unwrap().first_transaction = Some(9);
-    assert_eq!(record.first_through(&map), Some(9));
+    assert_eq!(
+        record.journal_through(&map),
+        Some(seven.clone()),
+        "its call was killed before it looked"
+    );
+    record.staged.as_mut().unwrap().journal = Some(nine.clone());
+    assert_eq!(record.journal_through(&map), Some(nine.clone()));
+    let grown = DiskMoment { size: 2, ..map.clone() };
+    assert_eq!(record.journal_through(&grown), Some(nine), "it is the same mount");
+    for next in [
+        DiskMoment { sequence: Some(2), ..map.clone() },
+        DiskMoment { boot: "c".to_owned(), ..map },
+    ] {
+        assert_eq!(record.journal_through(&next), None, "the next map may have its number");
+    }
+}
+
+#[test]
+fn what_is_remembered_of_a_journal_is_read_as_it_is_written() {
+    use crate::model::disk::journal::xfs_moment::XfsMark;
+    use crate::model::disk::journal::xfs_place::LogPlace;
+    const XFS_MARK: &str = r#"{"place":{"at":4096,"sectors":20480},"head":20482,"first":7,"buffer":64,"counted_from":16386}"#;
+    let place = LogPlace { at: 4096, sectors: 20_480 };
+    let counted_from = Some(16_386);
+    let log = XfsMark { place, head: 20_482, first: 7, buffer: 64, counted_from };
+    for (mark, text) in
+        [(JournalMark::FirstTransaction(7), "7"), (JournalMark::XfsLog(log), XFS_MARK)]
+    {
+        assert_eq!(serde_json::to_string(&mark).unwrap(), text);
+        assert_eq!(serde_json::from_str::<JournalMark>(text).unwrap(), mark);
+    }
 }

@@ -7,3 +7,4 @@
 pub mod map_uuid;
 pub mod own_map;
 pub mod table_line;
+pub mod write_count;

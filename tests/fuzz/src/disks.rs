@@ -7,9 +7,15 @@ use incloud_disk::model::disk::contents::leftover::{
 };
 use incloud_disk::model::disk::contents::{Contents, FsType, Read, ReadSample, judge, places};
 use incloud_disk::model::disk::journal::log_walk::{JOURNAL_SUPERBLOCK, JournalSuperblock, LogWalk};
+use incloud_disk::model::disk::journal::one_moment::Sameness;
 use incloud_disk::model::disk::journal::place::{
     ExtSuperblock, ExtentNode, JournalBlocks, SUPERBLOCK, Stretch,
 };
+use incloud_disk::model::disk::journal::xfs_log::{LogSector, LogStretch};
+use incloud_disk::model::disk::journal::xfs_moment::{
+    XfsKernel, XfsMark, XfsMounted, XfsSight, compare_logs, mark, stretch_around,
+};
+use incloud_disk::model::disk::journal::xfs_place::{SECTOR, XFS_SUPERBLOCK, XFS_UUID, log_place};
 
 /// A disk: its size, and bytes at places.
 struct PatchedDisk<'a> {
@@ -145,6 +151,48 @@ fn walked(read: &impl Fn(Stretch) -> Option<Vec<u8>>) -> Option<()> {
     let end = walk.end();
     assert!(u32::try_from(end.beginnings.len()).is_ok_and(|count| count <= taken + 1));
     Some(())
+}
+
+/// The log of an xfs around the kernel's place. The first bytes are what the kernel tells and what is remembered
+/// of the mount; the patches are of the superblock, and behind it of what is read of the log.
+pub fn xfs_log(bytes: &[u8]) {
+    const BEHIND: u64 = 4096;
+    let Some((told, rest)) = bytes.split_first_chunk::<32>() else { return };
+    let Some(disk) = PatchedDisk::of(rest) else { return };
+    let superblock = disk.read(0, XFS_SUPERBLOCK);
+    let Ok((uuid, place)) = log_place(&superblock) else { return };
+    let number = |at: usize| u32::from_le_bytes(told[at..at + 4].try_into().unwrap());
+    let kernel = XfsKernel {
+        head: (number(0), number(4)),
+        tail: (number(8), number(12)),
+        buffer: Some(u64::from(number(16))),
+        written: Some(u64::from(number(24))),
+        in_flight: 0,
+    };
+    let Ok((begin, count)) = stretch_around(&place, kernel.head) else { return };
+    let length = usize::try_from(count * SECTOR).unwrap();
+    let log = LogStretch::parse(&disk.read(BEHIND, length), &place, begin, &superblock[XFS_UUID]);
+    let sector = |position: u64| log.at(position).copied();
+    let remembered = XfsMark {
+        place,
+        head: begin + u64::from(number(20)) % count,
+        first: number(28),
+        buffer: u64::from(number(16)),
+        counted_from: Some(begin),
+    };
+    let at_head = sector(remembered.head);
+    let at_tail = sector(place.position_of(kernel.tail));
+    let before = Some(XfsKernel { head: kernel.tail, written: Some(0), ..kernel });
+    let mounted = Some(XfsMounted { kernel, before, log, at_tail, at_head });
+    let sight = XfsSight { uuid, place, mounted };
+    if let Ok(mark) = mark(&sight) {
+        assert!(mark.head < place.position_of(kernel.head));
+    }
+    // Only what a mount has written, with its checksum, is the same.
+    if compare_logs(&sight, &remembered) == Sameness::Same {
+        let is_whole = |sector: &LogSector| matches!(sector, LogSector::Record(one) if one.is_whole == Some(true));
+        assert!(sight.mounted.unwrap().log.sectors.iter().any(is_whole));
+    }
 }
 
 pub fn config_drive(bytes: &[u8]) {

@@ -34,6 +34,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("disk", disks::disk),
     ("leftover", disks::leftover),
     ("journal", disks::journal),
+    ("xfs-log", disks::xfs_log),
     ("config-drive", disks::config_drive),
     ("replies", clouds::replies),
     ("log", told::log),

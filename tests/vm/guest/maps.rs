@@ -39,7 +39,7 @@ pub(super) fn cover(volume: &str) -> Result<(), String> {
         }
     }
     let (id, disk) = disk_of(volume)?;
-    KernelMaps::default().cover(&id, &disk).map_err(|error| error.to_string())
+    KernelMaps::default().cover(&id, &disk, None).map_err(|error| error.to_string())
 }
 
 pub(super) fn switch(volume: &str) -> Result<Duration, String> {

@@ -10,6 +10,7 @@ const SETTINGS: &[Setting] = &[
     ("ext4", Bus::VirtioBlk, Kernels::All),
     ("ext4", Bus::VirtioScsi, Kernels::One),
     ("ext4", Bus::Nvme, Kernels::One),
+    ("xfs", Bus::VirtioBlk, Kernels::One),
 ];
 
 pub(super) const SQLITE: Scenario = Scenario {

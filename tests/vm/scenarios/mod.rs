@@ -26,7 +26,11 @@ pub(crate) enum Kernels {
     All,
     /// The one that most nodes have; controls too.
     One,
-    /// The same on a machine with cgroups of version 1 alone.
+    /// Those whose device mapper counts a write once that flushes first: since Linux 5.18.
+    CountingOnce,
+    /// Those that count it twice.
+    CountingTwice,
+    /// The one of most nodes on a machine with cgroups of version 1 alone.
     Cgroups1,
 }
 
@@ -52,7 +56,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 32] = [
+pub(crate) const ALL: [Scenario; 36] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -74,7 +78,11 @@ pub(crate) const ALL: [Scenario; 32] = [
     shield::GROWS,
     shield::FAILED_ONCE,
     shielded::PAUSES,
+    shielded::PAUSES_ON_XFS,
     shielded::STRANGERS,
+    shielded::STRANGERS_ON_XFS,
+    shielded::UNCOUNTED,
+    shielded::GROWS,
     shielded::PATIENCE,
     shielded::INCIDENT,
     shielded::SHUTDOWN,

@@ -7,7 +7,7 @@ use super::{Kernels, POD, Scenario, Setting};
 use crate::busy::longer;
 use crate::host::machine::NODE;
 use crate::host::plug::Bus;
-use crate::scene::{NO_WRITE_FAILS, Outcome, Scene, Stop, Volume};
+use crate::scene::{BYTES, NO_WRITE_FAILS, Outcome, Scene, Stop, Volume};
 use std::time::{Duration, Instant};
 
 /// How often the disk goes and comes, unless [`LOSSES`] says it.
@@ -20,10 +20,19 @@ const AWAY: Duration = Duration::from_secs(2);
 /// udev's event comes at once; the timer beneath it would take up to a minute.
 const SOON: Duration = Duration::from_secs(40);
 
+/// Within this time the kernel writes to its place what is in an ext4's journal.
+const IS_AT_ITS_PLACE: Duration = Duration::from_secs(40);
+
 /// So long it is seen that a disk is not taken.
 const NOT_TAKEN: Duration = Duration::from_secs(12);
 
 const ON_EXT4: &[Setting] = &[("ext4", Bus::VirtioBlk, Kernels::All)];
+
+const ON_XFS: &[Setting] = &[
+    ("xfs", Bus::VirtioBlk, Kernels::CountingOnce),
+    ("xfs", Bus::VirtioScsi, Kernels::One),
+    ("xfs", Bus::Nvme, Kernels::One),
+];
 
 pub(super) const PAUSES: Scenario = Scenario {
     name: "shield-pauses",
@@ -37,6 +46,10 @@ pub(super) const PAUSES: Scenario = Scenario {
     controls: Kernels::One,
     play: pauses,
 };
+
+/// Its own, for an xfs is compared in another way: so it has controls too.
+pub(super) const PAUSES_ON_XFS: Scenario =
+    Scenario { name: "shield-pauses-xfs", settings: ON_XFS, ..PAUSES };
 
 pub(super) const MANY: Scenario = Scenario {
     name: "shield-many",
@@ -54,6 +67,29 @@ pub(super) const STRANGERS: Scenario = Scenario {
     control: WAITS_STILL,
     controls: Kernels::One,
     play: strangers,
+};
+
+pub(super) const STRANGERS_ON_XFS: Scenario =
+    Scenario { name: "shield-strangers-xfs", settings: ON_XFS, ..STRANGERS };
+
+pub(super) const UNCOUNTED: Scenario = Scenario {
+    name: "shield-uncounted-xfs",
+    about: "where the kernel does not count what an xfs confirmed, its map waits for no disk, and the heal comes",
+    settings: &[("xfs", Bus::VirtioBlk, Kernels::CountingTwice)],
+    control: DOES_NOT_WAIT,
+    controls: Kernels::CountingTwice,
+    play: uncounted,
+};
+
+const DOES_NOT_WAIT: &str = "a map is there, and it is said why it does not wait";
+
+pub(super) const GROWS: Scenario = Scenario {
+    name: "shield-grows",
+    about: "a volume grows under a database, kubelet mounts it again, and then its disk goes and comes",
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::One), ("xfs", Bus::VirtioBlk, Kernels::One)],
+    control: NO_WRITE_FAILS,
+    controls: Kernels::One,
+    play: grows,
 };
 
 pub(super) const PATIENCE: Scenario = Scenario {
@@ -86,7 +122,7 @@ pub(super) const SHUTDOWN: Scenario = Scenario {
 pub(super) const KILLED: Scenario = Scenario {
     name: "shield-killed",
     about: "what puts a map over a disk, and what puts a disk under its map, is killed at many moments: the next call ends it",
-    settings: ON_EXT4,
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::All), ("xfs", Bus::VirtioBlk, Kernels::One)],
     control: NO_WRITE_FAILS,
     controls: Kernels::One,
     play: killed,
@@ -172,6 +208,11 @@ impl Pauses {
         is_pulled(scene, data)?;
         std::thread::sleep(AWAY);
         scene.no_write_has_failed()?;
+        if data.fs == "xfs" && !scene.is_control {
+            let line = "cat /sys/block/dm-*/inflight /sys/fs/xfs/dm-*/log/log_*_lsn | xargs";
+            let saw = scene.machine.shell(line)?;
+            scene.row("requests that wait, and where the log goes on and begins", saw, true);
+        }
         scene.console_attaches(data, NODE)?;
         let begun = Instant::now();
         let now = scene.letter(data)?;
@@ -371,8 +412,12 @@ fn is_not_taken(scene: &mut Scene<'_>, pv: &str, stranger: Stranger) -> Outcome 
         Stranger::Reads => is_mounted_elsewhere(scene, &data, "ro", true)?,
         Stranger::Crashes => is_mounted_elsewhere(scene, &data, "rw", false)?,
         Stranger::Checks => {
-            let mut tool = scene.bench.parts.program("guest", "usr/sbin/e2fsck");
-            let tool = tool.arg("-fy").arg(&image).output();
+            // An xfs is checked only when its log is thrown away.
+            let (program, option) = match data.fs {
+                "xfs" => ("usr/sbin/xfs_repair", "-L"),
+                _ => ("usr/sbin/e2fsck", "-fy"),
+            };
+            let tool = scene.bench.parts.program("guest", program).arg(option).arg(&image).output();
             let output = tool.map_err(|error| error.to_string())?;
             let saw = String::from_utf8_lossy(&output.stdout).trim().replace('\n', "; ");
             scene.row("a stranger checks it", saw, true);
@@ -410,7 +455,8 @@ fn is_not_taken(scene: &mut Scene<'_>, pv: &str, stranger: Stranger) -> Outcome 
         "explain says why",
         said.contains("written elsewhere")
             || said.contains("earlier state")
-            || said.contains("begins elsewhere"),
+            || said.contains("begins elsewhere")
+            || said.contains("another one"),
         in_lines(&said, "put"),
     )?;
     // Its end: the next that looks after the patience.
@@ -420,7 +466,10 @@ fn is_not_taken(scene: &mut Scene<'_>, pv: &str, stranger: Stranger) -> Outcome 
         .run(&[crate::host::image::DRIVER, "heal", &data.id], Duration::from_secs(120))?;
     scene.row("a heal after the patience", format!("{said:?}"), true);
     scene.database_stops(WAIT_IS_OVER)?;
-    shows_nothing_else(scene, &data)?;
+    // Who checks an xfs throws its log away, and with it files that were only there.
+    if data.fs != "xfs" || !matches!(stranger, Stranger::Checks) {
+        shows_nothing_else(scene, &data)?;
+    }
     ends(scene, &data)
 }
 
@@ -449,12 +498,15 @@ fn is_mounted_elsewhere(
     std::os::unix::fs::symlink(ours, its).map_err(|error| error.to_string())?;
     scene.console_attaches(&stranger, NODE)?;
     let letter = scene.letter(&stranger)?;
+    // The kernel here has one with this UUID mounted, which another server has not.
+    let own = if data.fs == "xfs" { ",nouuid" } else { "" };
     let writes = match access {
         "ro" => "",
         _ => "&& echo x >/mnt/stranger/was-here && sync -f /mnt/stranger",
     };
     scene.machine.shell(&format!(
-        "mkdir -p /mnt/stranger; mount -t ext4 -o {access} /dev/{letter} /mnt/stranger {writes}"
+        "mkdir -p /mnt/stranger; mount -t {} -o {access}{own} /dev/{letter} /mnt/stranger {writes}",
+        data.fs
     ))?;
     if ends_well {
         scene.machine.shell("umount /mnt/stranger")?;
@@ -477,6 +529,43 @@ fn copy(from: &std::path::Path, to: &std::path::Path) -> Outcome {
         Ok(status) if status.success() => Ok(()),
         other => Err(Stop::Broken(format!("cp: {other:?}"))),
     }
+}
+
+fn grows(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(ON, "shield.mode = \"off\"")?;
+    let (data, letter) = a_database_runs(scene, "data")?;
+    let device = scene.wait(&data, "")?;
+    scene.grow(&data, POD, &device, 2 * BYTES)?;
+    // As a kubelet that was restarted does.
+    scene.stage(&data, &device)?;
+    // An ext4's new size is at its place by then.
+    std::thread::sleep(IS_AT_ITS_PLACE);
+    let mut pauses = Pauses::of(data.clone(), letter);
+    for _ in 0..2 {
+        pauses.one_more(scene)?;
+    }
+    scene.database_ends()?;
+    scene.database_is_whole(&data.pod(POD))?;
+    ends(scene, &data)
+}
+
+fn uncounted(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(ON, "shield.mode = \"off\"")?;
+    let (data, _) = a_database_runs(scene, "data")?;
+    let name = scene.map_now()?;
+    let why = why_not(scene, &data.id)?;
+    let is_said = why.contains("does not count exactly") && name.is_some();
+    scene.check(DOES_NOT_WAIT, is_said, format!("{name:?}: {why}"))?;
+    is_pulled(scene, &data)?;
+    scene.database_stops("the database has its error, and does not wait")?;
+    scene.console_attaches(&data, NODE)?;
+    scene.letter(&data)?;
+    let heal = [crate::host::image::DRIVER, "heal", &data.id];
+    let said = scene.machine.run(&heal, Duration::from_secs(120))?;
+    scene.row("a heal", format!("{said:?}"), true);
+    is_itself(scene, &data, POD)?;
+    scene.database_is_whole(&data.pod(POD))?;
+    ends(scene, &data)
 }
 
 fn patience(scene: &mut Scene<'_>) -> Outcome {
@@ -575,7 +664,7 @@ fn killed(scene: &mut Scene<'_>) -> Outcome {
         scene.letter(&data)?;
         let mut kills = 0;
         let heal = ["heal", data.id.as_str()];
-        for moment in moments(20 + 15 * round) {
+        for moment in moments(20 + 15 * round as u64) {
             if scene.is_killed(&heal, moment)? {
                 break;
             }

@@ -1,4 +1,5 @@
-//! Numbers among bytes of an ext4: its own are little-endian, those of its journal are big-endian.
+//! Numbers among bytes of a file system: an ext4's own are little-endian, those of its journal and of an xfs are
+//! big-endian.
 
 /// Bytes that are asked for and not there are a fault of the disk, and said as such.
 pub(super) type Parsed<T> = Result<T, String>;
@@ -22,4 +23,8 @@ pub(super) fn be16(bytes: &[u8], at: usize) -> Parsed<u16> {
 
 pub(super) fn be32(bytes: &[u8], at: usize) -> Parsed<u32> {
     part(bytes, at).map(u32::from_be_bytes)
+}
+
+pub(super) fn be64(bytes: &[u8], at: usize) -> Parsed<u64> {
+    part(bytes, at).map(u64::from_be_bytes)
 }
