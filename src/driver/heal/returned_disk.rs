@@ -87,6 +87,7 @@ impl ReturnedDisks<'_> {
                 return None;
             }
         };
+        let map = self.without_second_table(id, map)?;
         if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
             // A request that fails each time waits as well: only a look that finds it working ends this wait.
             let wait = self.note_wait(id, &map, WaitCause::Failing);
@@ -112,6 +113,15 @@ impl ReturnedDisks<'_> {
         }
         let wait = self.note_wait(id, &map, WaitCause::Gone);
         Some((map, wait))
+    }
+
+    /// A table that a killed call has loaded holds its disk: so long the disk that came back is in use.
+    fn without_second_table(&self, id: &VolumeId, map: OwnMap) -> Option<OwnMap> {
+        if !map.has_second_table || map.is_suspended {
+            return Some(map);
+        }
+        self.own_maps.try_again(id);
+        self.own_maps.seen(id)
     }
 
     /// A map whose disk could not be compared when it is back: its loss is as without a shield. A wait that only the
@@ -365,6 +375,14 @@ mod tests {
     fn a_map_that_works_has_no_wait() {
         let (done, wait) = looked((map(true), &FakeDevices::default()), Some(2), 1);
         assert_eq!((done, wait), (vec![], None));
+    }
+
+    #[test]
+    fn a_table_that_a_killed_call_has_loaded_is_cleared_first() {
+        let none = FakeDevices::default();
+        let loaded = OwnMap { has_second_table: true, ..map(false) };
+        let (done, wait) = looked((loaded, &none), None, 1);
+        assert_eq!((done, wait.unwrap().cause), (vec!["again"], WaitCause::Gone));
     }
 
     #[test]

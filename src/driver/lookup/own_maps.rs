@@ -97,11 +97,12 @@ impl OwnMaps<'_> {
     }
 
     /// A map that waits although its disk is there goes on: after a request that failed once, and after a
-    /// change that was not finished. The disk never left this machine.
+    /// change that was not finished. What such a change has loaded is cleared, and holds its disk no more.
     pub(in crate::driver) fn try_again(&self, id: &VolumeId) {
         let Some(map) = self.seen(id) else { return };
         let fails_there = map.state() == MapState::Fails && map.has_disk;
-        if !matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) && !fails_there {
+        let is_amid = map.has_second_table || map.state() == MapState::Suspended;
+        if !is_amid && map.state() != MapState::WaitsAtPath && !fails_there {
             return;
         }
         let (name, words) = (&map.kernel_name, map.state().words());

@@ -662,6 +662,14 @@ fn killed(scene: &mut Scene<'_>) -> Outcome {
         scene.no_write_has_failed()?;
         scene.console_attaches(&data, NODE)?;
         scene.letter(&data)?;
+        // Only what is counted is held first.
+        let steps = match data.fs {
+            "xfs" => &["map.loaded", "map.held", "map.suspended"][..],
+            _ => &["map.loaded"],
+        };
+        if let Some(step) = steps.get(round).filter(|_| !scene.is_control) {
+            scene.killed_at(step, "switch", &data)?;
+        }
         let mut kills = 0;
         let heal = ["heal", data.id.as_str()];
         for moment in moments(20 + 15 * round as u64) {
