@@ -345,10 +345,10 @@ impl Maps for FakeMap {
     }
 
     fn journal_is_told(&self, _: &Device, _: &JournalMark) -> Result<()> {
-        match self.journal_is_lost {
-            true => Err(Error::new(Kind::Host, "it is counted no more")),
-            false => Ok(()),
+        if self.journal_is_lost {
+            return Err(Error::new(Kind::Host, "it is counted no more"));
         }
+        Ok(())
     }
 
     fn volumes(&self) -> Result<Vec<VolumeId>> {
