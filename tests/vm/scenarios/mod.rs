@@ -56,7 +56,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 36] = [
+pub(crate) const ALL: [Scenario; 37] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -82,6 +82,7 @@ pub(crate) const ALL: [Scenario; 36] = [
     shielded::STRANGERS,
     shielded::STRANGERS_ON_XFS,
     shielded::UNCOUNTED,
+    shielded::CLEARED,
     shielded::GROWS,
     shielded::PATIENCE,
     shielded::INCIDENT,

@@ -81,6 +81,15 @@ pub(super) const UNCOUNTED: Scenario = Scenario {
     play: uncounted,
 };
 
+pub(super) const CLEARED: Scenario = Scenario {
+    name: "shield-cleared-xfs",
+    about: "another program clears the count of what an xfs confirmed: the next look sees it, and its map waits no more",
+    settings: &[("xfs", Bus::VirtioBlk, Kernels::CountingOnce)],
+    control: DOES_NOT_WAIT,
+    controls: Kernels::One,
+    play: cleared,
+};
+
 const DOES_NOT_WAIT: &str = "a map is there, and it is said why it does not wait";
 
 pub(super) const GROWS: Scenario = Scenario {
@@ -552,20 +561,40 @@ fn grows(scene: &mut Scene<'_>) -> Outcome {
 fn uncounted(scene: &mut Scene<'_>) -> Outcome {
     scene.configure(ON, "shield.mode = \"off\"")?;
     let (data, _) = a_database_runs(scene, "data")?;
+    has_no_shield(scene, &data, "does not count exactly")
+}
+
+fn cleared(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(ON, ON)?;
+    let (data, _) = a_database_runs(scene, "data")?;
+    has_a_map(scene, &data)?;
+    let heal = ["heal", data.id.as_str()];
+    scene.verb(&heal)?;
+    let why = why_not(scene, &data.id)?;
+    scene.check("a look finds nothing wrong", why.is_empty(), why)?;
+    if !scene.is_control {
+        scene.machine.shell("dmsetup message $(cat /sys/block/dm-0/dm/name) 0 @stats_clear 0")?;
+        scene.verb(&heal)?;
+    }
+    has_no_shield(scene, &data, "is counted no more")
+}
+
+/// Its map does not wait, and it is said why: its loss is as without a map.
+fn has_no_shield(scene: &mut Scene<'_>, data: &Volume, because: &str) -> Outcome {
     let name = scene.map_now()?;
     let why = why_not(scene, &data.id)?;
-    let is_said = why.contains("does not count exactly") && name.is_some();
+    let is_said = why.contains(because) && name.is_some();
     scene.check(DOES_NOT_WAIT, is_said, format!("{name:?}: {why}"))?;
-    is_pulled(scene, &data)?;
+    is_pulled(scene, data)?;
     scene.database_stops("the database has its error, and does not wait")?;
-    scene.console_attaches(&data, NODE)?;
-    scene.letter(&data)?;
+    scene.console_attaches(data, NODE)?;
+    scene.letter(data)?;
     let heal = [crate::host::image::DRIVER, "heal", &data.id];
     let said = scene.machine.run(&heal, Duration::from_secs(120))?;
     scene.row("a heal", format!("{said:?}"), true);
-    is_itself(scene, &data, POD)?;
+    is_itself(scene, data, POD)?;
     scene.database_is_whole(&data.pod(POD))?;
-    ends(scene, &data)
+    ends(scene, data)
 }
 
 fn patience(scene: &mut Scene<'_>) -> Outcome {
