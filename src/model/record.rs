@@ -486,8 +486,7 @@ impl DiskMoment {
     /// Whether both are moments of one plug-in of a disk, or of one map: it may have grown in between.
     #[must_use]
     pub fn is_of(&self, other: &Self) -> bool {
-        let those = |moment: &Self| (moment.number, moment.sequence, moment.boot.clone());
-        those(self) == those(other)
+        (self.number, self.sequence, &self.boot) == (other.number, other.sequence, &other.boot)
     }
 }
 
