@@ -297,13 +297,22 @@ fn nothing<T>() -> Result<T> {
     Err(Error::new(Kind::Host, "this machine is made up"))
 }
 
+/// Of what a disk that comes back is compared with.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::driver) enum FakeJournal {
+    Told,
+    Lost,
+    /// The kernel has no memory for an answer.
+    Unasked,
+}
+
 /// One map, and what is done to it.
 pub(in crate::driver) struct FakeMap {
     map: RefCell<Option<OwnMap>>,
     /// A volume whose map is there, and cannot be told.
     pub(in crate::driver) untold: Option<&'static str>,
-    /// Whether the kernel has lost what a disk would be compared with.
-    pub(in crate::driver) journal_is_lost: bool,
+    /// What the kernel says of what a disk would be compared with.
+    pub(in crate::driver) journal: FakeJournal,
     pub(in crate::driver) done: RefCell<Vec<&'static str>>,
 }
 
@@ -312,7 +321,7 @@ impl FakeMap {
         Self {
             map: RefCell::new(map),
             untold: None,
-            journal_is_lost: false,
+            journal: FakeJournal::Told,
             done: RefCell::default(),
         }
     }
@@ -344,11 +353,12 @@ impl Maps for FakeMap {
         Err(Error::new(Kind::Host, "it cannot be read"))
     }
 
-    fn journal_is_told(&self, _: &Device, _: &JournalMark) -> Result<()> {
-        if self.journal_is_lost {
-            return Err(Error::new(Kind::Host, "it is counted no more"));
+    fn why_untold(&self, _: &Device, _: &JournalMark) -> Result<Option<String>> {
+        match self.journal {
+            FakeJournal::Told => Ok(None),
+            FakeJournal::Lost => Ok(Some("it is counted no more".to_owned())),
+            FakeJournal::Unasked => Err(Error::new(Kind::Host, "no memory")),
         }
-        Ok(())
     }
 
     fn volumes(&self) -> Result<Vec<VolumeId>> {
@@ -396,7 +406,7 @@ impl Maps for NoHost {
         Ok(None)
     }
 
-    fn journal_is_told(&self, _: &Device, _: &JournalMark) -> Result<()> {
+    fn why_untold(&self, _: &Device, _: &JournalMark) -> Result<Option<String>> {
         nothing()
     }
 

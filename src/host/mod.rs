@@ -175,9 +175,9 @@ pub trait Maps {
         above: &AboveDisk<'_>,
         deadline: Deadline,
     ) -> Result<JournalSights>;
-    /// Whether the kernel still tells what a disk that comes back will be compared with, of a mount through this map of
-    /// which this is remembered; an error says why not.
-    fn journal_is_told(&self, map: &Device, mark: &JournalMark) -> Result<()>;
+    /// Why the kernel no longer tells what a disk that comes back will be compared with, of a mount through this map
+    /// of which this is remembered; nothing if it does. An error if it could not be asked, which says nothing of it.
+    fn why_untold(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>>;
     /// The volumes that have one.
     fn volumes(&self) -> Result<Vec<VolumeId>>;
     /// What waits in the volume's map fails, and so does all that comes while it has no disk.

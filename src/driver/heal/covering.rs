@@ -179,6 +179,10 @@ impl Covering<'_> {
         }
         match self.agree(id, map, mark.as_ref()) {
             Ok(mark) => Some(mark),
+            Err(error) if *was_open => {
+                not_compared_yet(id, map, &error);
+                None
+            }
             Err(error) => {
                 self.wait_for_none(id, map, &error);
                 None
@@ -208,9 +212,8 @@ impl Covering<'_> {
                 }
             })
         });
-        // What runs may have written all that time, so this is no reason to end its shield.
         if let Err(error) = noted {
-            tracing::warn!(volume = %id, map = disk.kernel_name, why = error.cause, "the mount could not be compared with its disk yet");
+            not_compared_yet(id, disk, &error);
         }
     }
 
@@ -246,6 +249,12 @@ impl Covering<'_> {
     }
 }
 
+/// What runs may write all that time, so this is no reason to end its shield: the next `mountdevice` compares it anew.
+fn not_compared_yet(id: &VolumeId, map: &Device, why: &Error) {
+    let name = &map.kernel_name;
+    tracing::warn!(volume = %id, map = name, why = why.cause, "the mount could not be compared with its disk yet");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,9 +274,12 @@ mod tests {
         let map = devices.disks[0].0.clone();
         let cloud = &FakeCloud::default();
         let known = Some(JournalMark::FirstTransaction(7));
-        for (mark, was_open, done) in
-            [(known.clone(), false, vec!["end"]), (known, true, vec![]), (None, false, vec!["end"])]
-        {
+        for (mark, was_open, done) in [
+            (known.clone(), false, vec!["end"]),
+            (known, true, vec![]),
+            (None, false, vec!["end"]),
+            (None, true, vec![]),
+        ] {
             let maps = FakeMap::of(Some(OwnMap::of_a_test(true, true, true)));
             let covering = Covering {
                 cloud,

@@ -129,12 +129,18 @@ impl ReturnedDisks<'_> {
     fn waits_not_in_vain(&self, id: &VolumeId, map: &OwnMap) {
         let Ok(Some(over)) = self.devices.disk_at(map.number) else { return };
         let Some(mark) = self.records.load(id).journal_through(&moment(&over)) else { return };
-        if let Err(error) = self.maps.journal_is_told(&over, &mark) {
-            let name = &map.kernel_name;
-            tracing::warn!(volume = %id, map = name, why = error.cause, "without a shield from here on: a disk that comes back would not be put under the map");
-            if let Err(error) = self.own_maps.end_wait(id) {
-                tracing::warn!(volume = %id, map = name, %error, "the map waits all the same");
+        let name = &map.kernel_name;
+        let why = match self.maps.why_untold(&over, &mark) {
+            Ok(Some(why)) => why,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::debug!(volume = %id, map = name, %error, "whether a disk that comes back could be compared is not known");
+                return;
             }
+        };
+        tracing::warn!(volume = %id, map = name, why, "without a shield from here on: a disk that comes back would not be put under the map");
+        if let Err(error) = self.own_maps.end_wait(id) {
+            tracing::warn!(volume = %id, map = name, %error, "the map waits all the same");
         }
     }
 
@@ -271,7 +277,7 @@ impl ReturnedDisks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap};
     use crate::driver::lookup::attachment_view::Attachments;
     use crate::model::disk::journal::sights::JournalMark;
     use crate::model::ids::NodeName;
@@ -394,17 +400,20 @@ mod tests {
         let devices = FakeDevices::default().with("dm-0", 0, ID);
         let over = devices.disks[0].0.clone();
         assert_eq!(over.number, map.number);
-        for (is_remembered, journal_is_lost, done) in
-            [(true, true, vec!["end"]), (true, false, vec![]), (false, true, vec![])]
-        {
+        for (is_remembered, told, done) in [
+            (true, FakeJournal::Lost, vec!["end"]),
+            (true, FakeJournal::Told, vec![]),
+            (true, FakeJournal::Unasked, vec![]),
+            (false, FakeJournal::Lost, vec![]),
+        ] {
             let journal = JournalMark::FirstTransaction(7);
             let intent = MapIntent { map: moment(&over), journal };
             let intent = Some(intent).filter(|_| is_remembered);
             records.update(&id, |record| record.map_intent = intent).unwrap();
             let mut maps = FakeMap::of(Some(map.clone()));
-            maps.journal_is_lost = journal_is_lost;
+            maps.journal = told;
             with(&maps, &devices, &records, |returned| assert!(!returned.look_after(&id)));
-            assert_eq!(maps.done.into_inner(), done, "{is_remembered} {journal_is_lost}");
+            assert_eq!(maps.done.into_inner(), done, "{is_remembered} {told:?}");
         }
     }
 

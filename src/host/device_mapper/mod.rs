@@ -113,10 +113,10 @@ impl Maps for KernelMaps {
         journal::sights(disk, above, deadline)
     }
 
-    fn journal_is_told(&self, map: &Device, mark: &JournalMark) -> Result<()> {
+    fn why_untold(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>> {
         match mark {
-            JournalMark::FirstTransaction(_) => Ok(()),
-            JournalMark::XfsLog(mark) => xfs_log::is_told(map, mark),
+            JournalMark::FirstTransaction(_) => Ok(None),
+            JournalMark::XfsLog(mark) => xfs_log::why_untold(map, mark),
         }
     }
 

@@ -36,22 +36,17 @@ pub(super) fn kept_over(control: &Control<'_>, suspend: impl FnOnce() -> Result<
     control.tell(&held.let_go(counted(control, &held)?).keep()).map(drop)
 }
 
-/// How many sectors were written to this stretch of this map, if it is what is counted.
-pub(super) fn written(map: &Device, stretch: (u64, u64)) -> Option<u64> {
-    let told = || {
-        let seen = seen::map_called(Path::new("/sys"), &map.kernel_name)?;
-        let Some(seen) = seen else { return Ok(None) };
-        let control = Control::of(&seen.uuid)?;
-        match of(&control)?.filter(|count| count.is_of(stretch)) {
-            Some(count) => Ok(count.written(counted(&control, &count)?)),
-            None => Ok(None),
-        }
+/// How many sectors were written to this stretch of this map, if it is what is counted. That the kernel could not be
+/// asked is an error, and no word that it is not.
+pub(super) fn written(map: &Device, stretch: (u64, u64)) -> Result<Option<u64>> {
+    let Some(seen) = seen::map_called(Path::new("/sys"), &map.kernel_name)? else {
+        return Ok(None);
     };
-    told().unwrap_or_else(|error: Error| {
-        let name = &map.kernel_name;
-        tracing::debug!(map = name, %error, "what was written to the journal cannot be told");
-        None
-    })
+    let control = Control::of(&seen.uuid)?;
+    match of(&control)?.filter(|count| count.is_of(stretch)) {
+        Some(count) => Ok(count.written(counted(&control, &count)?)),
+        None => Ok(None),
+    }
 }
 
 fn of(control: &Control<'_>) -> Result<Option<WriteCount>> {

@@ -48,7 +48,7 @@ pub(super) fn sight(
         }
         AboveDisk::WorkingMap(map) => {
             let mounts = mounts(map)?;
-            let before = told(map, &place);
+            let before = told(map, &place)?;
             // Each try writes a record: not while others are written, for by them nothing can be tried.
             if before.is_some_and(|before| before.in_flight == 0) {
                 writes_a_record(map, &mounts)?;
@@ -80,14 +80,14 @@ impl Log<'_> {
         deadline: Deadline,
     ) -> Result<Option<XfsMounted>> {
         let until = deadline.at_most(HELD_STILL);
-        let Some(mut before) = told(map, &self.place) else { return Ok(None) };
+        let Some(mut before) = told(map, &self.place)? else { return Ok(None) };
         loop {
             let disk = self.direct.disk;
             let (from, count) = confined(disk, || stretch_around(&self.place, before.head))?;
             let log = self.read(from, count)?;
             let at_tail = self.sector(self.place.position_of(before.tail))?;
             let at_head = mount.map_or(Ok(None), |position| self.sector(position))?;
-            let Some(kernel) = told(map, &self.place) else { return Ok(None) };
+            let Some(kernel) = told(map, &self.place)? else { return Ok(None) };
             let is_still = |a: &XfsKernel, b: &XfsKernel| {
                 (a.head, a.tail, a.written) == (b.head, b.tail, b.written)
             };
@@ -123,28 +123,31 @@ impl Log<'_> {
     }
 }
 
-/// Whether what the kernel tells of this map can be compared with a disk that comes back. No disk is read.
-pub(super) fn is_told(map: &Device, mark: &XfsMark) -> Result<()> {
+/// Why what the kernel tells of this map cannot be compared with a disk that comes back. No disk is read.
+pub(super) fn why_untold(map: &Device, mark: &XfsMark) -> Result<Option<String>> {
     // Of a map that is mounted no more there is nothing to tell, and the next mount must find it as it was.
-    let (Some(first), Some(then)) = (told(map, &mark.place), told(map, &mark.place)) else {
-        return Ok(());
+    let (Some(first), Some(then)) = (told(map, &mark.place)?, told(map, &mark.place)?) else {
+        return Ok(None);
     };
-    is_counted_still(mark, &first, &then).map_err(|why| Error::new(Kind::Host, why))
+    Ok(is_counted_still(mark, &first, &then).err())
 }
 
 /// What the kernel tells of the xfs that is mounted from this map; nothing if none is. These files are of its memory.
-fn told(map: &Device, place: &LogPlace) -> Option<XfsKernel> {
+fn told(map: &Device, place: &LogPlace) -> Result<Option<XfsKernel>> {
     let name = &map.kernel_name;
     let at = |file: &str| number(&format!("/sys/fs/xfs/{name}/log/{file}"));
-    let in_flight = files::read_text(format!("/sys/block/{name}/inflight")).ok()?;
-    Some(XfsKernel {
-        head: at("log_head_lsn")?,
-        tail: at("log_tail_lsn")?,
-        // Asked for once, of a mount that is new: it does not change.
-        buffer: None,
-        written: write_count::written(map, place.stretch()),
-        in_flight: in_flight.split_whitespace().nth(1)?.parse().ok()?,
-    })
+    let in_flight = || {
+        let text = files::read_text(format!("/sys/block/{name}/inflight")).ok()?;
+        text.split_whitespace().nth(1)?.parse().ok()
+    };
+    let (Some(head), Some(tail), Some(in_flight)) =
+        (at("log_head_lsn"), at("log_tail_lsn"), in_flight())
+    else {
+        return Ok(None);
+    };
+    // A mount's buffers are asked for once, when it is new: they do not change.
+    let written = write_count::written(map, place.stretch())?;
+    Ok(Some(XfsKernel { head, tail, buffer: None, written, in_flight }))
 }
 
 /// `12:3456`.
