@@ -5,7 +5,7 @@
 //!
 //! | `INCLOUD_DISK_…` | what it does |
 //! | --- | --- |
-//! | `SEAM=step=action[,step=action…]` | the named step, or with `#N` for its name the N-th step of a call that has a list, panics (`panic`), ends the process at once (`kill`), waits (`sleep:MILLISECONDS`), or makes a file and waits until it is removed (`hold:PATH`) |
+//! | `SEAM=step=action[,step=action…]` | the named step, or with `#N` for its name the N-th step of a call that has a list, panics (`panic`), uses up its stack (`overflow`), ends the process at once (`kill`), waits (`sleep:MILLISECONDS`), or makes a file and waits until it is removed (`hold:PATH`) |
 //! | `SEAM_LIST` | the file to which each step that is passed is added |
 //! | `SYSFS`, `BY_ID`, `BY_LABEL` | folders in the place of `/sys`, `/dev/disk/by-id` and `/dev/disk/by-label` |
 //! | `SWITCH` | the method by which mounts are replaced, as an older kernel would have it |
@@ -113,11 +113,19 @@ pub fn step(name: &str) {
     }
 }
 
+/// Comes back only where the stack has no end.
+#[cfg(debug_assertions)]
+fn deeper(depth: u64) -> [u64; 512] {
+    let frame = std::hint::black_box([depth; 512]);
+    if frame[0] == 0 { frame } else { std::hint::black_box(deeper(frame[0] + 1)) }
+}
+
 #[cfg(debug_assertions)]
 #[allow(clippy::panic, reason = "panicking on demand is what it is for")]
 fn act(name: &str, action: &str) {
     match action {
         "panic" => panic!("seam {name}"),
+        "overflow" => drop(deeper(1)),
         "kill" => {
             if WORKER.load(std::sync::atomic::Ordering::SeqCst) {
                 // The whole call is killed: the process that waits for this one too.

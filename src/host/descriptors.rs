@@ -32,9 +32,14 @@ pub(super) fn close_all_but(kept: &(impl Iterator<Item = RawFd> + Clone)) {
     close_range(first, RawFd::MAX);
 }
 
-/// Puts nothing in the place of the three streams, which are closed.
+/// Puts nothing in the place of those of the three streams that are closed: a file that is opened gets the lowest
+/// number that is free.
 pub(super) fn open_nothing() {
-    for _ in 0..3 {
+    for number in 0..3 {
+        // SAFETY: it is only asked whether there is such a file.
+        if unsafe { libc::fcntl(number, libc::F_GETFD) } != -1 {
+            continue;
+        }
         let nothing = File::options().read(true).write(true).open("/dev/null");
         // Without a /dev/null a pipe without a reader: the next two numbers are taken as well then.
         let file = nothing.or_else(|_| {

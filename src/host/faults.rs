@@ -5,10 +5,13 @@
 use nix::libc::{self, c_int};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// What ends a process that asks for memory where there is none, or uses what is not its own.
 const FAULTS: [Signal; 4] = [Signal::SIGABRT, Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL];
+
+/// Enough for a handler that makes two system calls, and for all registers that a processor may have to keep.
+static STACK: [AtomicU8; 64 << 10] = [const { AtomicU8::new(0) }; 64 << 10];
 
 /// Where the answer goes; none if that is negative.
 static TO: AtomicI32 = AtomicI32::new(-1);
@@ -22,7 +25,11 @@ pub fn are_answered(to: RawFd, text: String) {
     LENGTH.store(text.len(), Ordering::SeqCst);
     TEXT.store(text.as_mut_ptr(), Ordering::SeqCst);
     TO.store(to, Ordering::SeqCst);
-    // On a stack of its own, which std has made for the main thread: the other one may be used up.
+    // On a stack of its own, for the other one may be used up.
+    let at = STACK.as_ptr().cast_mut().cast();
+    let stack = libc::stack_t { ss_sp: at, ss_flags: 0, ss_size: STACK.len() };
+    // SAFETY: that memory is the handler's alone.
+    let _ = unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) };
     let flags = SaFlags::SA_ONSTACK | SaFlags::SA_RESETHAND;
     let action = SigAction::new(SigHandler::Handler(answer), flags, SigSet::empty());
     for signal in FAULTS {

@@ -40,6 +40,25 @@ fn a_panic_before_anything_is_read_is_one_failure() {
     assert_eq!(Answer::of(command).json["status"], "Failure");
 }
 
+/// Each of these has a worker here; what its own process does is in the ring `root`.
+#[test]
+fn a_call_whose_worker_uses_up_its_stack_is_one_failure() {
+    if !has_seams("a_call_whose_worker_uses_up_its_stack_is_one_failure") {
+        return;
+    }
+    for word in calls::WORKING {
+        let node = Node::new();
+        let json = crate::support::options("vol-1", "pv-1", "ext4");
+        let mut command = node.command(calls::with_options(&node, word, "pv-1", &json));
+        command.env(SEAM, "begin=overflow");
+        let answer = Answer::of(command);
+        assert_eq!(answer.json["status"], "Failure", "{word}: {}", answer.text);
+        let message = answer.json["message"].as_str().unwrap();
+        let is_told = ["was ended by SIGSEGV", "broke off by a fault of its memory"];
+        assert!(is_told.iter().any(|words| message.contains(words)), "{word}: {message}");
+    }
+}
+
 #[test]
 fn a_panic_inside_a_call_is_logged_with_its_place_under_the_call_id() {
     if !has_seams("a_panic_inside_a_call_is_logged_with_its_place_under_the_call_id") {

@@ -377,6 +377,24 @@ fn a_judge_that_breaks_off_calls_no_disk_blank() {
     volume.ends();
 }
 
+/// WHO: whoever finds an input that a parser follows without an end. WHAT: kubelet is to get no answer. There is no
+/// stack left for one, and no other process that would give it.
+#[test]
+fn a_call_that_uses_up_its_stack_is_one_failure() {
+    needs!(mounts, seams);
+    let node = crate::budgets::node();
+    let volume = Volume::create(&node, "ext4", "64M");
+    volume.bring_to_pod();
+    for call in [volume.is_attached(), volume.wait(""), volume.stage()] {
+        let mut command = node.command(call);
+        command.env("INCLOUD_DISK_SEAM", "begin=overflow");
+        let answer = Answer::of(command);
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        assert!(answer.text.contains("broke off by a fault of its memory"), "{}", answer.text);
+    }
+    volume.take_away();
+}
+
 /// WHO: a tenant whose disk takes over a program that reads it (blkid, mkfs). WHAT: the network, the machine's
 /// mounts. What such a program may ask of the kernel is tried in `host::confinement`.
 #[test]

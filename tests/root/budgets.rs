@@ -35,10 +35,10 @@ struct Budget {
 /// All of them: no child, no second thread, no request, and of a release less than 8 MiB. A mount looks for the disk once more,
 /// right before it would be bound.
 const BUDGETS: [Budget; 6] = [
-    Budget { call: "init", calls: Some(36), looks: 0, faults: 420, tables: Some(0), records: 0 },
+    Budget { call: "init", calls: Some(22), looks: 0, faults: 420, tables: Some(0), records: 0 },
     Budget {
         call: "isattached",
-        calls: Some(160),
+        calls: Some(145),
         looks: 1,
         faults: 600,
         tables: Some(0),
@@ -46,7 +46,7 @@ const BUDGETS: [Budget; 6] = [
     },
     Budget {
         call: "waitforattach",
-        calls: Some(240),
+        calls: Some(225),
         looks: 1,
         faults: 600,
         tables: Some(1),
@@ -54,13 +54,13 @@ const BUDGETS: [Budget; 6] = [
     },
     Budget {
         call: "mountdevice",
-        calls: Some(260),
+        calls: Some(245),
         looks: 1,
         faults: 600,
         tables: Some(1),
         records: 1,
     },
-    Budget { call: "mount", calls: Some(320), looks: 2, faults: 620, tables: Some(1), records: 1 },
+    Budget { call: "mount", calls: Some(305), looks: 2, faults: 620, tables: Some(1), records: 1 },
     Budget { call: "status", calls: None, looks: 1, faults: 1500, tables: None, records: 1 },
 ];
 const MEMORY: usize = 8 << 10;
