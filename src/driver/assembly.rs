@@ -325,6 +325,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         operation,
         locking: &locking,
         healing: &healing,
+        own_maps: &own_maps,
     };
     let sole_writer = SoleWriter { cloud, records, this_node, deadline };
     let consent = FormatConsent {

@@ -374,6 +374,11 @@ impl Maps for FakeMap {
         Ok(())
     }
 
+    fn settle(&self, _: &VolumeId) -> Result<()> {
+        self.note("settle");
+        Ok(())
+    }
+
     fn try_again(&self, _: &VolumeId) -> Result<()> {
         self.note("again");
         Ok(())
@@ -415,6 +420,10 @@ impl Maps for NoHost {
     }
 
     fn end_wait(&self, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
+    fn settle(&self, _: &VolumeId) -> Result<()> {
         Ok(())
     }
 

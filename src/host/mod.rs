@@ -182,8 +182,10 @@ pub trait Maps {
     fn volumes(&self) -> Result<Vec<VolumeId>>;
     /// What waits in the volume's map fails, and so does all that comes while it has no disk.
     fn end_wait(&self, volume: &VolumeId) -> Result<()>;
-    /// What waits in the volume's map goes to its disk once more, if that is there: after a request that failed,
-    /// and after a change of the map that was not finished.
+    /// Ends a change of the map that was not finished: what it has loaded is cleared, and the map goes on as it was.
+    fn settle(&self, volume: &VolumeId) -> Result<()>;
+    /// What waits in the volume's map goes to its disk once more, if that is there: after a request that failed. Whose
+    /// disk that is must have been proven.
     fn try_again(&self, volume: &VolumeId) -> Result<()>;
     /// Removes the volume's map; false if there is none. An error of the kind
     /// [`Kind::Busy`](crate::model::error::Kind::Busy) if it is open.

@@ -28,7 +28,8 @@ pub fn run(site: &Site, own: OwnProgram, brought: &BroughtFiles) -> NodeResult {
         plugin_folder::to_install(site)?
     };
     let mut new = new_driver(site, own)?;
-    must_know_maps(&new)?;
+    let must_know_maps = must_know_maps(&new);
+    must_know_maps()?;
     let _change = switch::begin(site, &plugins)?;
     // Only now: another install may have written one meanwhile.
     let plan = configuring::plan(site, brought)?;
@@ -42,6 +43,7 @@ pub fn run(site: &Site, own: OwnProgram, brought: &BroughtFiles) -> NodeResult {
         readiness::must_be_ready(site, &plugins, &plan, there, driver)
     };
     switch::put(site, &plugins, &mut new, ready, || {
+        must_know_maps()?;
         configuring::write(site, &plan)?;
         prepare(site)
     })?;
@@ -78,8 +80,9 @@ pub fn roll_back(site: &Site) -> NodeResult {
             kept_drivers::forget_the_one_in_place(site, &plugins)?;
         }
         let mut new = former_driver(site, &plugins, to)?;
-        must_know_maps(&new)?;
-        switch::put(site, &plugins, &mut new, |_, _| Ok(()), || Ok(()))?;
+        let must_know_maps = must_know_maps(&new);
+        must_know_maps()?;
+        switch::put(site, &plugins, &mut new, |_, _| Ok(()), &must_know_maps)?;
     }
     let is_foreign = maker::of(site, &plugins)? == DriverMaker::Foreign;
     finish(site, &plugins, is_foreign)?;
@@ -89,21 +92,24 @@ pub fn roll_back(site: &Site) -> NodeResult {
     Ok(())
 }
 
-/// Refuses a driver that knows no maps while volumes are mounted through them.
-fn must_know_maps(new: &NewDriver) -> NodeResult {
-    // The program that runs knows them.
-    let Some(path) = &new.path else { return Ok(()) };
-    let maps = users::maps()?;
-    if maps.is_empty() || trial::knows_maps(path) {
-        return Ok(());
+/// Refuses a driver that knows no maps while volumes are mounted through them. It is asked at the beginning, and once more
+/// right before the switch: the driver in place mounts meanwhile.
+fn must_know_maps(new: &NewDriver) -> impl Fn() -> NodeResult + use<> {
+    let (path, name) = (new.path.clone(), new.name);
+    move || {
+        // The program that runs knows them.
+        let Some(path) = &path else { return Ok(()) };
+        let maps = users::maps()?;
+        if maps.is_empty() || trial::knows_maps(path) {
+            return Ok(());
+        }
+        let why = format!(
+            "refused, nothing was changed: {name} knows no volumes that are mounted through maps of device mapper \
+             (shield.mode), and would mount their disks beside the maps; move the pods that use these to another node \
+             first (kubectl drain):"
+        );
+        Err(Stop::with_lines(&why, &maps))
     }
-    let why = format!(
-        "refused, nothing was changed: {} knows no volumes that are mounted through maps of device mapper \
-         (shield.mode), and would mount their disks beside the maps; move the pods that use these to another node \
-         first (kubectl drain):",
-        new.name
-    );
-    Err(Stop::with_lines(&why, &maps))
 }
 
 fn nothing_there(site: &Site, plugins: &Plugins) -> Stop {

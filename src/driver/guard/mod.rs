@@ -24,7 +24,7 @@ use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, FileSystems, Mounts};
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, FileUse, plain};
 use crate::model::mount::mountinfo::Mount;
@@ -69,6 +69,9 @@ impl Guard<'_> {
             }
             return Ok(UsersSeen::Yes);
         }
+        if !self.devices.are_out_of_sight() {
+            self.must_not_be_waited_for(id)?;
+        }
         let disk = match self.disks.find_disk(id) {
             Ok(Some(disk)) => disk,
             // Not here, or not visible: a controller's container may have /sys and no /dev.
@@ -108,8 +111,33 @@ impl Guard<'_> {
         }
         let is_told =
             self.free_disks.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
-        self.own_maps.take_off(id)?;
+        self.take_off_map(id, &TearDown::Detach)?;
         Ok(if is_told { UsersSeen::Yes } else { UsersSeen::No })
+    }
+
+    /// What waits in the volume's map uses the disk that is away, or back and not under it: no look at that disk tells.
+    fn must_not_be_waited_for(&self, id: &VolumeId) -> Result<()> {
+        let Some(map) = self.own_maps.waited_for(id)? else { return Ok(()) };
+        let before = self.refusals.face.words.name(&TearDown::Unstage);
+        let reason = format!(
+            "the map {} of volume {id} {}, and what has it open goes on when it is back: {before} comes first",
+            map.kernel_name,
+            map.state().words()
+        );
+        self.refusals.refuse(Some(id), &TearDown::Detach, &reason)
+    }
+
+    /// Takes the volume's map off, as far as the guard's mode has it. One that stays waits when the disk leaves.
+    pub(super) fn take_off_map(&self, id: &VolumeId, tear_down: &TearDown) -> Result<()> {
+        let error = match self.own_maps.take_off(id) {
+            Err(error) if error.kind == Kind::Refused => error,
+            other => return other,
+        };
+        if self.policy.mode != GuardMode::Off {
+            self.refusals.refuse(Some(id), tear_down, &error.cause)?;
+        }
+        tracing::warn!(volume = %id, %error, "the volume's map stays");
+        Ok(())
     }
 
     /// Who makes a mount busy, and what ends that: what is mounted in it, else who uses its files.

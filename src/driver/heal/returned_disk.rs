@@ -27,6 +27,14 @@ enum PutBack {
     Refused(String),
 }
 
+/// What a look may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    AtDisks,
+    /// What the kernel has in memory alone.
+    InMemory,
+}
+
 /// Disks that came back to their maps.
 pub(in crate::driver) struct ReturnedDisks<'a> {
     pub(in crate::driver) devices: &'a dyn Devices,
@@ -43,7 +51,7 @@ impl ReturnedDisks<'_> {
     /// Looks after the volume's map, if it has one; whether a disk was put under it. The caller holds the
     /// volume's lock.
     pub(in crate::driver) fn look_after(&self, id: &VolumeId) -> bool {
-        let Some((map, wait)) = self.waiting(id) else { return false };
+        let Some((map, wait)) = self.waiting(id, Looks::AtDisks) else { return false };
         let (cause, why) = match self.put_back(id, &map) {
             Ok(PutBack::Done) => {
                 let waited = uptime().since(&wait.since).unwrap_or_default().as_secs();
@@ -64,7 +72,7 @@ impl ReturnedDisks<'_> {
     /// The part of it that reads no disk: where a process hangs that reads one, the wait must have its end all the
     /// same.
     pub(in crate::driver) fn keep_time(&self, id: &VolumeId) {
-        if let Some((map, wait)) = self.waiting(id) {
+        if let Some((map, wait)) = self.waiting(id, Looks::InMemory) {
             self.end_of_patience(id, &map, &wait);
         }
     }
@@ -74,8 +82,9 @@ impl ReturnedDisks<'_> {
         self.own_maps.seen(id).is_some_and(|map| map.state().waits())
     }
 
-    /// The map, if it waits for its disk, and since when. One that waits at its disk is told to go on.
-    fn waiting(&self, id: &VolumeId) -> Option<(OwnMap, MapWait)> {
+    /// The map, if it waits for its disk, and since when. One that waits at its disk is told to go on, if that is still
+    /// the one that it was.
+    fn waiting(&self, id: &VolumeId, looks: Looks) -> Option<(OwnMap, MapWait)> {
         let map = match self.maps.map_of(id) {
             Ok(Some(map)) => map,
             Ok(None) => {
@@ -91,8 +100,18 @@ impl ReturnedDisks<'_> {
         if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
             // A request that fails each time waits as well: only a look that finds it working ends this wait.
             let wait = self.note_wait(id, &map, WaitCause::Failing);
-            self.note_why(id, &map, &wait, (WaitCause::Failing, None));
-            self.own_maps.try_again(id);
+            if map.state() == MapState::Suspended {
+                self.note_why(id, &map, &wait, (WaitCause::Failing, None));
+                self.own_maps.settle(id);
+            } else if looks == Looks::AtDisks {
+                let why = self.why_not_again(id, &map);
+                let why = why.unwrap_or_else(|error| Some(error.to_string()));
+                let is_as_it_was = why.is_none();
+                self.note_why(id, &map, &wait, (WaitCause::Failing, why));
+                if is_as_it_was {
+                    self.own_maps.try_again(id);
+                }
+            }
             let now = self.own_maps.seen(id)?;
             if now.state() == MapState::WaitsForDisk {
                 return Some((now, wait));
@@ -120,7 +139,7 @@ impl ReturnedDisks<'_> {
         if !map.has_second_table || map.is_suspended {
             return Some(map);
         }
-        self.own_maps.try_again(id);
+        self.own_maps.settle(id);
         self.own_maps.seen(id)
     }
 
@@ -144,6 +163,21 @@ impl ReturnedDisks<'_> {
         }
     }
 
+    /// Why the disk under a map whose request failed is another one now, or was written meanwhile: a target can be given
+    /// another disk whose going this machine was not told of.
+    fn why_not_again(&self, id: &VolumeId, map: &OwnMap) -> Result<Option<String>> {
+        let disk = map.table.map_or(Ok(None), |table| self.devices.disk_at(table.path))?;
+        let disk = disk.ok_or_else(|| Error::new(Kind::Missing, "its disk is gone"))?;
+        // What it shows may be what the kernel remembers of it.
+        self.devices.rescan(&disk)?;
+        let over = self.disks.disk(id)?;
+        if over.number != map.number {
+            let (its, other) = (&over.kernel_name, &disk.kernel_name);
+            return Ok(Some(format!("{its} is the volume's disk, and not {other}")));
+        }
+        self.why_another(id, &over, &disk)
+    }
+
     fn put_back(&self, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
         if map.has_disk {
             return Ok(PutBack::NoDisk);
@@ -164,10 +198,6 @@ impl ReturnedDisks<'_> {
     /// cannot be looked at just now.
     fn why_not(&self, id: &VolumeId, map: &OwnMap, disk: &Device) -> Result<Option<String>> {
         let name = &disk.kernel_name;
-        let record = self.records.load(id);
-        if record.is_shareable == Some(true) {
-            return Ok(Some("the cloud would give the volume to several servers".to_owned()));
-        }
         if disk.read_only {
             return Ok(Some(format!("{name} refuses writes")));
         }
@@ -177,15 +207,25 @@ impl ReturnedDisks<'_> {
         let over = self.devices.disk_at(map.number)?;
         let over =
             over.ok_or_else(|| Error::new(Kind::Missing, format!("{} is gone", map.kernel_name)))?;
+        self.why_another(id, &over, disk)
+    }
+
+    /// Why the disk may not be what was mounted through this map, or may have been written since by anything else.
+    fn why_another(&self, id: &VolumeId, over: &Device, disk: &Device) -> Result<Option<String>> {
+        let name = &disk.kernel_name;
+        let record = self.records.load(id);
+        if record.is_shareable == Some(true) {
+            return Ok(Some("the cloud would give the volume to several servers".to_owned()));
+        }
         // The next map may have the number that an earlier one had.
-        let now = moment(&over);
+        let now = moment(over);
         let Some(staged) = record.mounted_as().filter(|staged| staged.disk.is_of(&now)) else {
             return Ok(Some("how the volume was mounted is not remembered".to_owned()));
         };
         let Some(mark) = record.journal_through(&now) else {
             return Ok(Some("how far its journal was at the mount is not known".to_owned()));
         };
-        let above = AboveDisk::Map(&over, Some(&mark));
+        let above = AboveDisk::Map(over, Some(&mark));
         let sights = self.maps.journals(disk, &above, self.deadline)?;
         let uuid = sights.uuid();
         if uuid != staged.uuid {
@@ -355,9 +395,18 @@ mod tests {
         let at_path = OwnMap::of_a_test(true, false, true);
         let none = FakeDevices::default();
         let (done, wait) = looked((at_path.clone(), &none), None, 1);
-        assert_eq!((done, wait.unwrap().cause), (vec!["again"], WaitCause::Failing));
-        let (done, wait) = looked((at_path, &none), Some(2), 1);
-        assert_eq!((done, wait), (vec!["again", "end"], None));
+        // Not told to go on, for whose disk is there now is not proven.
+        let wait = wait.unwrap();
+        assert_eq!((done, wait.cause), (vec![], WaitCause::Failing));
+        assert_eq!(wait.not_switched.unwrap(), "its disk is gone");
+        let (done, wait) = looked((at_path.clone(), &none), Some(2), 1);
+        assert_eq!((done, wait), (vec!["end"], None));
+        // Another volume's disk is at that place now.
+        let mut others = FakeDevices::default().with("vdb", 16, "v-2");
+        others.disks[0].0.number = at_path.table.unwrap().path;
+        let (done, wait) = looked((at_path, &others), None, 1);
+        let why = wait.unwrap().not_switched.unwrap();
+        assert!(done.is_empty() && why.contains("no disk of this machine shows"), "{why}");
         // After that it is no wait any more, and each look lets the next request try.
         let (done, wait) = looked((OwnMap::of_a_test(true, false, false), &none), Some(1), 1);
         assert_eq!((done, wait), (vec!["again"], None));
@@ -388,7 +437,7 @@ mod tests {
         let none = FakeDevices::default();
         let loaded = OwnMap { has_second_table: true, ..map(false) };
         let (done, wait) = looked((loaded, &none), None, 1);
-        assert_eq!((done, wait.unwrap().cause), (vec!["again"], WaitCause::Gone));
+        assert_eq!((done, wait.unwrap().cause), (vec!["settle"], WaitCause::Gone));
     }
 
     #[test]

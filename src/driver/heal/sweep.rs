@@ -6,6 +6,7 @@ use crate::driver::heal::Healing;
 use crate::driver::heal::diagnosis::HealOccasion;
 use crate::driver::heal::outcome::Healed;
 use crate::driver::lookup::locking::Locking;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::host::clock::Deadline;
 use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
@@ -46,6 +47,7 @@ pub struct Sweep<'a> {
     pub(in crate::driver) operation: &'a str,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) healing: &'a Healing<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Sweep<'_> {
@@ -133,7 +135,8 @@ impl Sweep<'_> {
         done
     }
 
-    /// The volumes that were mounted here since the machine started, by record or by label.
+    /// The volumes that were mounted here since the machine started, by record, by label, or by their map: a first
+    /// mount that waits in the kernel has left neither a record nor a label.
     fn volumes_here(&self) -> Result<BTreeSet<VolumeId>> {
         let boot = crate::host::machine::boot_id();
         let was_here = |record: &VolumeRecord| {
@@ -144,6 +147,7 @@ impl Sweep<'_> {
         let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
         let table = self.mounts.table()?;
         ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
+        ids.extend(self.own_maps.volumes());
         Ok(ids)
     }
 }

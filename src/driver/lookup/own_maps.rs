@@ -36,6 +36,11 @@ impl OwnMaps<'_> {
         self.seen(id).map(|map| map.number)
     }
 
+    /// The map, if what has it open waits for its disk: that has not let go of the volume, wherever its disk is now.
+    pub(in crate::driver) fn waited_for(&self, id: &VolumeId) -> Result<Option<OwnMap>> {
+        Ok(self.maps.map_of(id)?.filter(|map| map.opened > 0 && map.state().waits()))
+    }
+
     /// Before an unmount that would wait for ever: what it writes has nowhere to go.
     pub(in crate::driver) fn must_not_wait(&self, id: &VolumeId) -> Result<()> {
         let Some(map) = self.maps.map_of(id)? else { return Ok(()) };
@@ -96,17 +101,27 @@ impl OwnMaps<'_> {
         }
     }
 
-    /// A map that waits although its disk is there goes on: after a request that failed once, and after a
-    /// change that was not finished. What such a change has loaded is cleared, and holds its disk no more.
+    /// A map goes on as it was before a change that was not finished. What such a change has loaded is cleared, and holds
+    /// its disk no more.
+    pub(in crate::driver) fn settle(&self, id: &VolumeId) {
+        let Some(map) = self.seen(id) else { return };
+        if map.has_second_table || map.state() == MapState::Suspended {
+            self.told_to_go_on(id, &map, self.maps.settle(id));
+        }
+    }
+
+    /// A map whose disk is there, and a request to it failed, sends it once more.
     pub(in crate::driver) fn try_again(&self, id: &VolumeId) {
         let Some(map) = self.seen(id) else { return };
         let fails_there = map.state() == MapState::Fails && map.has_disk;
-        let is_amid = map.has_second_table || map.state() == MapState::Suspended;
-        if !is_amid && map.state() != MapState::WaitsAtPath && !fails_there {
-            return;
+        if map.state() == MapState::WaitsAtPath || fails_there {
+            self.told_to_go_on(id, &map, self.maps.try_again(id));
         }
+    }
+
+    fn told_to_go_on(&self, id: &VolumeId, map: &OwnMap, told: Result<()>) {
         let (name, words) = (&map.kernel_name, map.state().words());
-        match self.maps.try_again(id) {
+        match told {
             Ok(()) => {
                 let now = self.seen(id).map(|map| map.state().words());
                 tracing::warn!(volume = %id, map = name, was = words, now, "the map was told to go on");
@@ -197,11 +212,19 @@ mod tests {
         let again = |map| done(Some(map), |maps| maps.try_again(&id())).1;
         assert_eq!(again(map(1, true, false, true)), ["again"]);
         assert_eq!(again(map(1, true, false, false)), ["again"], "its wait was ended");
-        assert_eq!(again(OwnMap { is_suspended: true, ..map(1, false, true, true) }), ["again"]);
-        for left_alone in
-            [map(1, true, true, true), map(1, false, true, true), map(1, false, false, true)]
-        {
+        let suspended = OwnMap { is_suspended: true, ..map(1, false, true, true) };
+        for left_alone in [
+            map(1, true, true, true),
+            map(1, false, true, true),
+            map(1, false, false, true),
+            suspended.clone(),
+        ] {
             assert_eq!(again(left_alone), Vec::<&str>::new());
         }
+        let settled = |map| done(Some(map), |maps| maps.settle(&id())).1;
+        assert_eq!(settled(suspended), ["settle"]);
+        let loaded = OwnMap { has_second_table: true, ..map(1, false, true, true) };
+        assert_eq!(settled(loaded), ["settle"]);
+        assert_eq!(settled(map(1, true, false, true)), Vec::<&str>::new());
     }
 }

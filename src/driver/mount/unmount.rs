@@ -198,9 +198,9 @@ impl Unmounting<'_> {
             MountRole::Consumer(_) => Ok(false),
         };
         let is_free = match (role, &id) {
-            (MountRole::Stage, Some(id)) => {
-                is_free.and_then(|is_free| self.take_off_map(id).map(|()| is_free))
-            }
+            (MountRole::Stage, Some(id)) => is_free.and_then(|is_free| {
+                self.guard.take_off_map(id, &role.tear_down()).map(|()| is_free)
+            }),
             _ => is_free,
         };
         if let (Some(id), Ok(_)) = (&id, &is_free) {
@@ -235,17 +235,6 @@ impl Unmounting<'_> {
         }
         self.report_left_over(volume, &folder);
         is_free.map(|_| outcome)
-    }
-
-    /// With the guard off the map stays under what keeps it open, and waits when the disk leaves.
-    fn take_off_map(&self, id: &VolumeId) -> Result<()> {
-        match self.own_maps.take_off(id) {
-            Err(error) if error.kind == Kind::Refused && self.policy.mode != GuardMode::Enforce => {
-                tracing::warn!(volume = %id, %error, "the volume's map stays");
-                Ok(())
-            }
-            other => other,
-        }
     }
 
     /// Asks the guard, unmounts, and looks again: a container may have started in between, and got

@@ -34,6 +34,11 @@ pub(super) fn sights(
     let _doing = worker::doing(&format_args!("read the journal on {}", disk.kernel_name));
     let direct = Direct { file, disk };
     let begin = direct.read((0, XFS_SUPERBLOCK))?;
+    if let Some(map) = above.map_above()
+        && let Some(why) = super::why_seldom(map)?
+    {
+        return Err(Error::new(Kind::Host, why));
+    }
     if is_xfs(&begin) {
         let sight = xfs_log::sight(&direct, &begin, above, deadline)?;
         return Ok(JournalSights::Xfs(Box::new(sight)));

@@ -10,14 +10,17 @@ pub(in crate::host) mod seen;
 mod write_count;
 mod xfs_log;
 
-use self::control::Control;
+use self::control::{Control, MapAnswer};
 use crate::failpoints;
 use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, Maps};
+use crate::host::mounts::read_table;
+use crate::host::{AboveDisk, Maps, files};
 use crate::model::disk::device::Device;
+use crate::model::disk::journal::commits;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mount::mountinfo::Mount;
 use crate::model::shield::map_uuid::MapUuid;
 use crate::model::shield::own_map::{MapState, OwnMap};
 use std::path::{Path, PathBuf};
@@ -88,7 +91,8 @@ impl Maps for KernelMaps {
         control.load(sectors, disk.number, disk.read_only)?;
         failpoints::step("map.loaded");
         if !is_new {
-            let kept = write_count::kept_over(&control, || control.suspend());
+            let kept = still_waits(&control, &uuid)
+                .and_then(|()| write_count::kept_over(&control, || control.suspend()));
             kept.inspect_err(|_| self.goes_on_without(volume))?;
         }
         control.swap()?;
@@ -114,6 +118,9 @@ impl Maps for KernelMaps {
     }
 
     fn why_untold(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>> {
+        if let Some(why) = why_seldom(map)? {
+            return Ok(Some(why));
+        }
         match mark {
             JournalMark::FirstTransaction(_) => Ok(None),
             JournalMark::XfsLog(mark) => xfs_log::why_untold(map, mark),
@@ -154,13 +161,17 @@ impl Maps for KernelMaps {
         control.tell("fail_if_no_path").map(drop)
     }
 
+    fn settle(&self, volume: &VolumeId) -> Result<()> {
+        let Some(map) = self.map_of(volume)? else { return Ok(()) };
+        go_on(&Control::of(&uuid_of(volume)?)?, &map)
+    }
+
     fn try_again(&self, volume: &VolumeId) -> Result<()> {
         let Some(map) = self.map_of(volume)? else { return Ok(()) };
-        let uuid = uuid_of(volume)?;
-        let control = Control::of(&uuid)?;
-        go_on(&control, &map)?;
         match map.status {
             Some(status) if map.has_disk && !status.is_active => {
+                let uuid = uuid_of(volume)?;
+                let control = Control::of(&uuid)?;
                 control.tell(&format!("reinstate_path {}", status.path)).map(drop)
             }
             _ => Ok(()),
@@ -190,11 +201,41 @@ impl Maps for KernelMaps {
 impl KernelMaps {
     /// After a change that failed: what waits goes on to wait, and no table is left that another resume would take.
     fn goes_on_without(&self, volume: &VolumeId) {
-        if let Err(error) = self.try_again(volume) {
+        if let Err(error) = self.settle(volume) {
             tracing::warn!(%volume, %error, "a change of the volume's map was not taken back");
         }
     }
 }
+
+/// The mounts of this machine that are made through this map.
+fn mounts_of(map: &Device) -> Result<Vec<Mount>> {
+    Ok(read_table()?.of(map.number).cloned().collect())
+}
+
+/// Why what is mounted through this map writes its journal too seldom to be compared by it. It is asked at each look:
+/// a mount's options can be changed.
+fn why_seldom(map: &Device) -> Result<Option<String>> {
+    let mounts = mounts_of(map)?;
+    if let Some(why) = mounts.iter().find_map(|mount| commits::come_too_late(&mount.super_options))
+    {
+        return Ok(Some(why));
+    }
+    if !mounts.iter().any(|mount| mount.fs_type == "xfs") {
+        return Ok(None);
+    }
+    let text = files::read_text(XFS_WRITES_ITS_LOG)
+        .map_err(|error| Error::io(format!("read {XFS_WRITES_ITS_LOG}"), &error))?;
+    let is_soon = text.trim().parse().is_ok_and(|time: u64| time <= commits::XFS_WRITES_ITS_LOG);
+    Ok((!is_soon).then(|| {
+        format!(
+            "its journal is written too seldom to tell that ({XFS_WRITES_ITS_LOG}: {})",
+            text.trim()
+        )
+    }))
+}
+
+/// After how many hundredths of a second an xfs writes its log.
+const XFS_WRITES_ITS_LOG: &str = "/proc/sys/fs/xfs/xfssyncd_centisecs";
 
 /// Ends what a call left that was killed amid a change. A table that it had loaded would be swapped in by the
 /// resume: the disk of that one was proven by a call that is gone. Without it the map goes on as it was.
@@ -204,6 +245,25 @@ fn go_on(control: &Control<'_>, map: &OwnMap) -> Result<()> {
     }
     // A target that is suspended takes no words.
     if map.is_suspended { control.swap() } else { Ok(()) }
+}
+
+/// Whether what finds no disk under this map waits.
+fn waits(told: &MapAnswer) -> bool {
+    told.table.is_some_and(|table| table.is_queueing)
+}
+
+/// Right before the change: a shutdown, or a person, may have ended the map's wait since it was looked at, and was told that
+/// nothing waits from then on. The table that was loaded would wait anew. Of a map that is suspended nothing tells.
+fn still_waits(control: &Control<'_>, uuid: &MapUuid) -> Result<()> {
+    let told = control.told()?.ok_or_else(|| missing(uuid))?;
+    if told.is_suspended || waits(&told) { Ok(()) } else { Err(its_wait_was_ended(uuid)) }
+}
+
+fn its_wait_was_ended(uuid: &MapUuid) -> Error {
+    Error::new(
+        Kind::Host,
+        format!("the wait of the map {uuid} was ended, and no disk is put under it"),
+    )
 }
 
 /// Makes the volume's map as large as its disk is now.
@@ -218,9 +278,10 @@ pub(in crate::host) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
         return Ok(());
     }
     control.load(sectors, disk.number, disk.read_only)?;
+    let now = control.told()?.ok_or_else(|| missing(uuid))?;
     control.swap()?;
     // A new table waits. One that did not, for no disk would be put under it, must not from here on.
-    if told.table.is_some_and(|table| !table.is_queueing) {
+    if !waits(&now) {
         control.tell("fail_if_no_path")?;
     }
     Ok(())

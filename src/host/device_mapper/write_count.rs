@@ -24,10 +24,10 @@ pub(super) fn begin(control: &Control<'_>, stretch: (u64, u64)) {
     }
 }
 
-/// Takes back what waits in a map whose disk is gone, by a suspend; what the kernel counts of that meanwhile was not
-/// written.
+/// Takes back what waits in a map whose disk is gone, by a suspend; what the kernel counts of that meanwhile, if it
+/// counts, was not written.
 pub(super) fn kept_over(control: &Control<'_>, suspend: impl FnOnce() -> Result<()>) -> Result<()> {
-    let Some(count) = of(control)? else { return Ok(()) };
+    let Some(count) = of(control)? else { return suspend() };
     let held = count.held(counted(control, &count)?);
     control.tell(&held.keep())?;
     failpoints::step("map.held");

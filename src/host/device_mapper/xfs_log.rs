@@ -1,9 +1,8 @@
 //! Reads the log of an xfs around the place where the kernel goes on, and what the kernel tells of that.
 
 use super::direct::{Direct, confined, strange};
-use super::write_count;
+use super::{mounts_of, write_count};
 use crate::host::clock::Deadline;
-use crate::host::mounts::read_table;
 use crate::host::{AboveDisk, device_nodes, files};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::JournalMark;
@@ -47,7 +46,7 @@ pub(super) fn sight(
             log.around(map, head, deadline)?
         }
         AboveDisk::WorkingMap(map) => {
-            let mounts = mounts(map)?;
+            let mounts = mounts_of(map)?;
             let before = told(map, &place)?;
             // Each try writes a record: not while others are written, for by them nothing can be tried.
             if before.is_some_and(|before| before.in_flight == 0) {
@@ -155,10 +154,6 @@ fn number(path: &str) -> Option<LogNumber> {
     let text = files::read_text(path).ok()?;
     let (cycle, sector) = text.trim().split_once(':')?;
     Some((cycle.parse().ok()?, sector.parse().ok()?))
-}
-
-fn mounts(map: &Device) -> Result<Vec<Mount>> {
-    Ok(read_table()?.of(map.number).cloned().collect())
 }
 
 /// How large a buffer of the log is, in sectors: `logbsize=32k`.

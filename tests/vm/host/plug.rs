@@ -21,23 +21,29 @@ pub(crate) enum Bus {
     VirtioBlk,
     VirtioScsi,
     Nvme,
+    /// Each of them in turn: of three new volumes one is on each.
+    InTurn,
 }
 
+/// The order of [`Bus::InTurn`].
+const TURNS: [Bus; 3] = [Bus::VirtioBlk, Bus::VirtioScsi, Bus::Nvme];
+
 impl Bus {
-    pub(crate) const ALL: [Self; 3] = [Self::VirtioBlk, Self::VirtioScsi, Self::Nvme];
+    pub(crate) const ALL: [Self; 4] = [Self::VirtioBlk, Self::VirtioScsi, Self::Nvme, Self::InTurn];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::VirtioBlk => "virtio-blk",
             Self::VirtioScsi => "virtio-scsi",
             Self::Nvme => "nvme",
+            Self::InTurn => "each-bus",
         }
     }
 
     /// QEMU's device for a disk.
     fn device(self) -> &'static str {
         match self {
-            Self::VirtioBlk => "virtio-blk-pci",
+            Self::VirtioBlk | Self::InTurn => "virtio-blk-pci",
             Self::VirtioScsi => "scsi-hd",
             Self::Nvme => "nvme",
         }
@@ -67,6 +73,8 @@ struct State {
     delay: Duration,
     plugged: Vec<Plugged>,
     lent: Option<Plugged>,
+    /// The volumes that had a turn, in the order in which they came.
+    turns: Vec<String>,
 }
 
 /// What the disk that is no volume shows as its serial.
@@ -238,16 +246,30 @@ impl Plug {
     }
 
     fn device(&self, disk: &Plugged) -> serde_json::Value {
+        let bus = self.bus_of(&disk.volume);
         let mut device = json!({
-            "driver": self.bus.device(),
+            "driver": bus.device(),
             "id": disk.device,
             "drive": format!("node-{}", disk.device),
             "serial": serial(&disk.volume),
         });
-        if self.bus == Bus::VirtioScsi {
+        if bus == Bus::VirtioScsi {
             device["bus"] = json!("scsi.0");
         }
         device
+    }
+
+    /// A volume stays on the bus of its first time.
+    fn bus_of(&self, volume: &str) -> Bus {
+        if self.bus != Bus::InTurn {
+            return self.bus;
+        }
+        let turns = &mut self.state().turns;
+        let turn = turns.iter().position(|one| one == volume).unwrap_or_else(|| {
+            turns.push(volume.to_owned());
+            turns.len() - 1
+        });
+        TURNS[turn % TURNS.len()]
     }
 }
 

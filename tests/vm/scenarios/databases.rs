@@ -45,7 +45,7 @@ fn play(scene: &mut Scene<'_>, engine: Engine) -> Outcome {
     let mut pauses = Pauses::of(data.clone(), letter);
     for _ in 0..times {
         pauses.one_more(scene)?;
-        scene.engine_saw_nothing(&database)?;
+        scene.engines_saw_nothing(std::slice::from_ref(&database))?;
     }
     pauses.are_told(scene);
     scene.engine_ends(&database)?;

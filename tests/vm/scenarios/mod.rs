@@ -4,6 +4,7 @@ mod again;
 mod by_hand;
 mod cost;
 mod databases;
+mod endurance;
 mod first_life;
 mod grow;
 mod incident;
@@ -56,7 +57,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 37] = [
+pub(crate) const ALL: [Scenario; 38] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -91,6 +92,7 @@ pub(crate) const ALL: [Scenario; 37] = [
     shielded::MANY,
     databases::SQLITE,
     databases::POSTGRESQL,
+    endurance::SCENARIO,
     cost::SCENARIO,
     install::SCENARIO,
     restart::SCENARIO,
@@ -112,8 +114,12 @@ pub(crate) const BRIEF: [&str; 9] = [
 pub(crate) const BRIEF_ON_ITS_ENDS: [&str; 2] = [incident::GUARDED.name, incident::HEALED.name];
 
 /// Those that call databases and fio of Debian, which are parts of the machine only for them.
-pub(crate) const WITH_PROGRAMS: [&str; 3] =
-    [databases::SQLITE.name, databases::POSTGRESQL.name, cost::SCENARIO.name];
+pub(crate) const WITH_PROGRAMS: [&str; 4] = [
+    databases::SQLITE.name,
+    databases::POSTGRESQL.name,
+    endurance::SCENARIO.name,
+    cost::SCENARIO.name,
+];
 
 /// The UID of a scenario's pod.
 pub(crate) const POD: &str = "7a5c1e0b-3d52-4f0e-9a35-6f1d0c8b2e44";

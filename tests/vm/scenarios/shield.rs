@@ -160,6 +160,10 @@ fn not_mounted_beside(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
     let (code, text) = scene.machine.run(&argv, Duration::from_secs(120))?;
     let is_told = code != Some(0) && text.contains("waits for its disk");
     scene.check("a heal leaves what waits alone, and says so", is_told, text.trim())?;
+    // By that disk alone no user of it can be seen.
+    let reply = scene.try_detach(data)?;
+    let is_refused = !reply.is_success() && reply.message().contains("what has it open goes on");
+    scene.check("a detach is refused while the database waits", is_refused, reply.message())?;
     let mounts = scene.machine.shell("grep -c /dev/incloud-disk/ /proc/self/mountinfo")?;
     scene.check("nothing is mounted beside it", mounts == "2", mounts)
 }

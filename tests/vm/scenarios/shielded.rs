@@ -143,7 +143,7 @@ const GOES_DOWN: &str = "the machine comes to its end";
 /// without an end.
 const DOWN_WITHIN: Duration = Duration::from_secs(75);
 
-const NONE_HAS_STOPPED: &str = "no database has stopped";
+pub(super) const NONE_HAS_STOPPED: &str = "no database has stopped";
 
 /// At once, on one machine: as many as its bus has places for, and some are left.
 const VOLUMES: usize = 20;
@@ -301,7 +301,7 @@ fn many(scene: &mut Scene<'_>) -> Outcome {
 }
 
 /// Each of them confirms something that it had not.
-fn all_go_on(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
+pub(super) fn all_go_on(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
     let before = scene.named_databases(names)?.0;
     scene.check_soon("all databases go on", ALL_SOON, |scene| {
         let (now, why) = scene.named_databases(names)?;
@@ -310,7 +310,7 @@ fn all_go_on(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
     })
 }
 
-fn none_has_stopped(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
+pub(super) fn none_has_stopped(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
     let (_, why) = scene.named_databases(names)?;
     scene.check(NONE_HAS_STOPPED, why.is_empty(), why)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) const NO_WRITE_FAILS: &str = "no write of the database has failed";
 
 /// The name of a database that is alone.
-const ONE: &str = "database";
+pub(super) const ONE: &str = "database";
 
 /// How soon it must confirm something.
 const SOON: Duration = Duration::from_secs(20);

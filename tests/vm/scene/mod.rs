@@ -17,7 +17,7 @@ pub(crate) use database::NO_WRITE_FAILS;
 pub(crate) use kubelet::Reply;
 pub(crate) use looks::POD_HAS_ITS_DISK;
 pub(crate) use pods::Running;
-pub(crate) use programs::Engine;
+pub(crate) use programs::{Database, Engine};
 
 use crate::busy::longer;
 use crate::host::machine::{Bench, Machine, NODE};
@@ -123,7 +123,12 @@ impl<'m> Scene<'m> {
 
     /// One that had a life before, which ended well: to format it in the guest takes seconds.
     pub(crate) fn volume(&mut self, pv: &str) -> Outcome<Volume> {
-        let volume = self.blank_volume(pv);
+        self.volume_of(pv, self.fs)
+    }
+
+    /// The same with a file system of its own.
+    pub(crate) fn volume_of(&mut self, pv: &str, fs: &'static str) -> Outcome<Volume> {
+        let volume = Volume { fs, ..self.blank_volume(pv) };
         let image = self.machine.plug.make_image(&volume.id, SIZE)?;
         let tool = format!("usr/sbin/mkfs.{}", volume.fs);
         let mut command = self.bench.parts.program("guest", &tool);

@@ -4,6 +4,7 @@
 //! Each part is read by itself: bytes in, and the next place to read out.
 
 mod bytes;
+pub mod commits;
 pub mod log_walk;
 pub mod one_moment;
 pub mod place;

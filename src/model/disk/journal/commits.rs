@@ -1,0 +1,38 @@
+//! How soon a file system writes to its journal that it was written to. What a program overwrites in place changes no
+//! journal until then: a disk that was set back to an earlier moment of that time looks the same.
+
+/// Seconds from one commit of an ext4 to the next, at the most; also what it does unless it is told otherwise.
+const EXT4_COMMITS: u64 = 5;
+
+/// Hundredths of a second after which an xfs writes its log, at the most; also the kernel's own value.
+pub const XFS_WRITES_ITS_LOG: u64 = 3000;
+
+/// Why a mount with these options, as the kernel shows them, writes its journal too seldom; nothing if it does not.
+#[must_use]
+pub fn come_too_late(super_options: &str) -> Option<String> {
+    super_options.split(',').find_map(|option| {
+        let seconds = option.strip_prefix("commit=").map(str::parse::<u64>);
+        let is_late = match seconds {
+            Some(Ok(seconds)) => seconds > EXT4_COMMITS,
+            Some(Err(_)) => true,
+            None => option == "lazytime",
+        };
+        is_late.then(|| format!("its journal is written too seldom to tell that ({option})"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_writes_its_journal_seldom_tells_too_little() {
+        for options in ["rw", "rw,commit=5", "rw,commit=1,data=ordered", "rw,seclabel,logbsize=32k"]
+        {
+            assert_eq!(come_too_late(options), None, "{options}");
+        }
+        for options in ["rw,lazytime", "rw,commit=6", "rw,commit=3600,data=ordered", "commit=x"] {
+            assert!(come_too_late(options).is_some(), "{options}");
+        }
+    }
+}
