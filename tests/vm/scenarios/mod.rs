@@ -57,7 +57,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 38] = [
+pub(crate) const ALL: [Scenario; 39] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -84,6 +84,7 @@ pub(crate) const ALL: [Scenario; 38] = [
     shielded::STRANGERS_ON_XFS,
     shielded::UNCOUNTED,
     shielded::CLEARED,
+    shielded::SELDOM,
     shielded::GROWS,
     shielded::PATIENCE,
     shielded::INCIDENT,

@@ -90,6 +90,15 @@ pub(super) const CLEARED: Scenario = Scenario {
     play: cleared,
 };
 
+pub(super) const SELDOM: Scenario = Scenario {
+    name: "shield-seldom",
+    about: "a mount is told to write its journal seldom: the next look sees it, and its map waits no more",
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::One), ("xfs", Bus::VirtioBlk, Kernels::One)],
+    control: DOES_NOT_WAIT,
+    controls: Kernels::One,
+    play: seldom,
+};
+
 const DOES_NOT_WAIT: &str = "a map is there, and it is said why it does not wait";
 
 pub(super) const GROWS: Scenario = Scenario {
@@ -565,6 +574,23 @@ fn uncounted(scene: &mut Scene<'_>) -> Outcome {
 }
 
 fn cleared(scene: &mut Scene<'_>) -> Outcome {
+    loses_its_shield(scene, "is counted no more", |_| {
+        "dmsetup message $(cat /sys/block/dm-0/dm/name) 0 @stats_clear 0".to_owned()
+    })
+}
+
+fn seldom(scene: &mut Scene<'_>) -> Outcome {
+    loses_its_shield(scene, "written too seldom", |data| {
+        format!("mount -o remount,lazytime {}", data.global())
+    })
+}
+
+/// By what a command does; the next look sees it.
+fn loses_its_shield(
+    scene: &mut Scene<'_>,
+    because: &str,
+    command: impl Fn(&Volume) -> String,
+) -> Outcome {
     scene.configure(ON, ON)?;
     let (data, _) = a_database_runs(scene, "data")?;
     has_a_map(scene, &data)?;
@@ -573,10 +599,10 @@ fn cleared(scene: &mut Scene<'_>) -> Outcome {
     let why = why_not(scene, &data.id)?;
     scene.check("a look finds nothing wrong", why.is_empty(), why)?;
     if !scene.is_control {
-        scene.machine.shell("dmsetup message $(cat /sys/block/dm-0/dm/name) 0 @stats_clear 0")?;
+        scene.machine.shell(&command(&data))?;
         scene.verb(&heal)?;
     }
-    has_no_shield(scene, &data, "is counted no more")
+    has_no_shield(scene, &data, because)
 }
 
 /// Its map does not wait, and it is said why: its loss is as without a map.
