@@ -47,7 +47,7 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 4;
 
 /// Steps that no ordinary life comes to: `expand`, `pull` and `letting_go` have their tests.
-const ELSEWHERE: [&str; 32] = [
+const ELSEWHERE: [&str; 33] = [
     // In a thread that may ask the kernel for nothing: `attacks` makes it panic.
     "filesystems.judge",
     // Only of a verb in a container, which enters its node.
@@ -58,6 +58,7 @@ const ELSEWHERE: [&str; 32] = [
     "heal.checked",
     "heal.detached",
     "heal.intended",
+    "heal.drawn",
     "heal.left",
     "heal.tuck.sent",
     "heal.tuck.shared",

@@ -38,6 +38,7 @@ mod expand;
 mod failing_disk;
 mod failures;
 mod flush_first;
+mod followers;
 mod foreign;
 mod forgery;
 mod format_verb;

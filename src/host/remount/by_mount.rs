@@ -180,7 +180,11 @@ fn are_twins(one: &Mount, other: &Mount) -> bool {
 }
 
 /// The copy of a mount in the scratch namespace.
-fn twin<'t>(inside: &Inside, table: &'t MountTable, of: &Mount) -> Result<(OwnedFd, &'t Mount)> {
+pub(in crate::host::remount) fn twin<'t>(
+    inside: &Inside,
+    table: &'t MountTable,
+    of: &Mount,
+) -> Result<(OwnedFd, &'t Mount)> {
     let place = inside.way.open(&of.target)?;
     let id = inside.mount_id(&place)?;
     let found = table.mounts().iter().find(|mount| mount.id == id && are_twins(mount, of));

@@ -6,6 +6,7 @@ mod attributes;
 mod by_mount;
 mod detached;
 mod known_mounts;
+mod lower_mount;
 mod mount_tree;
 mod namespace;
 mod nested;

@@ -12,6 +12,14 @@ pub(in crate::host::remount) fn children(
     table.mounts().iter().filter(move |mount| mount.parent == of && mount.id != of)
 }
 
+/// What a mount stands on by this table. When it was listed it may have stood on another one: what the switch of a third
+/// one let come beneath it is its ground now.
+pub(in crate::host::remount) fn ground<'t>(table: &'t MountTable, of: &Mount) -> Option<&'t Mount> {
+    let is_it = |mount: &&Mount| mount.id == of.id && mount.number == of.number;
+    let now = table.mounts().iter().find(is_it)?;
+    table.mounts().iter().find(|mount| mount.id == now.parent && mount.id != now.id)
+}
+
 /// What stands on each mount: looked up once where it is asked for many, for who lives in the namespace decides how
 /// many there are, and how deep.
 pub(in crate::host::remount) struct Standing<'t>(HashMap<u32, Vec<&'t Mount>>);

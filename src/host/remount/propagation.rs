@@ -1,13 +1,13 @@
 //! The propagation of new mounts: what is attached to a shared mount becomes shared.
 
-use super::mount_tree::Standing;
+use super::mount_tree::{Standing, ground};
 use super::namespace::Inside;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::Result;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Method, MountIntent, Propagation};
 use nix::mount::MsFlags;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
 /// Gives what now is at the places of these old mounts the propagation that those had. Answers
@@ -75,18 +75,26 @@ pub(in crate::host::remount) fn changes(
         }
     };
     let standing = Standing::of(table);
-    let by_id: HashMap<u32, &Mount> = table.mounts().iter().map(|one| (one.id, one)).collect();
     let comes_by_propagation = !matches!(method, Method::Beneath | Method::Stack);
     let tree = |old: &Mount| -> Vec<Mount> {
         std::iter::once(old).chain(standing.on(old.id)).cloned().collect()
     };
     let is_shared = |mount: &Mount| Propagation::of(mount).is_shared;
     let shares = |old: &&Mount| tree(old).iter().any(is_shared);
-    let sharing: HashSet<u32> = stale.iter().filter(shares).map(|old| old.parent).collect();
+    let is_lower = |one: &Mount, old: &Mount| one.number == fresh && one.target == old.target;
+    let lower = |old: &Mount| ground(table, old).filter(|one| is_lower(one, old));
+    // What stands on a new one that lies beneath it has the ground of that.
+    let ground = |old: &Mount| ground(table, lower(old).unwrap_or(old));
+    let sharing: HashSet<Option<u32>> =
+        stale.iter().filter(shares).map(|old| ground(old).map(|one| one.id)).collect();
     for old in stale {
-        let parent = by_id.get(&old.parent).copied().filter(|one| one.id != old.id);
+        let parent = ground(old);
         let is_in_shared = parent.is_some_and(is_shared);
-        if let Some(parent) = parent.filter(|_| comes_by_propagation && !is_in_shared) {
+        // One that came beneath it, and may be taken off there, is there already or comes by the master.
+        let follows = parent.is_some_and(|one| Propagation::of(one).is_slave);
+        let may_draw = tree(old).len() > 1 && (follows || lower(old).is_some());
+        let is_changed = (comes_by_propagation || may_draw) && !is_in_shared;
+        if let Some(parent) = parent.filter(|_| is_changed) {
             add(intent(parent, Some(parent.id), parent.number));
         }
         // A new mount in a shared one is shared itself at first, and one whose only peer was the
@@ -94,7 +102,7 @@ pub(in crate::host::remount) fn changes(
         let stays_shared = comes_by_propagation
             && (is_own && method == Method::TuckByMount
                 || parent.is_some_and(|one| Propagation::of(one).is_unbindable)
-                || sharing.contains(&old.parent));
+                || sharing.contains(&parent.map(|one| one.id)));
         // When the group that one followed has gone, nothing else tells that it did.
         let has_any = tree(old).iter().any(|mount| !mount.propagation.is_empty());
         if is_in_shared || stays_shared || has_any {
@@ -162,7 +170,9 @@ mod tests {
     #[test]
     fn what_a_killed_switch_would_leave_changed_is_known_before() {
         let root = ("/".to_owned(), Some(1), "master:5".to_owned());
-        assert_eq!(changed(&[2], Method::Beneath, false), []);
+        // What comes beneath one with a mount in it by the master is taken off from there.
+        assert_eq!(changed(&[2], Method::Beneath, false), vec![root.clone()]);
+        assert_eq!(changed(&[5], Method::Beneath, true), [place("/shared/data", "")]);
         assert_eq!(changed(&[2], Method::Tuck, false), vec![root.clone()]);
         // In a shared one every new mount is shared at first.
         for method in [Method::Beneath, Method::Tuck] {

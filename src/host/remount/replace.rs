@@ -3,7 +3,8 @@
 use super::by_mount::{self, Origin, Workshop};
 use super::detached::{New, is_peer};
 use super::known_mounts::{KnownMounts, in_its_place};
-use super::mount_tree::{ancestors, children, descendants, has, ids_below, in_order};
+use super::lower_mount::{copies, doubles, draw_out, missing};
+use super::mount_tree::{ancestors, children, descendants, ground, has, ids_below, in_order};
 use super::namespace::{Inside, attach, failed};
 use super::nested::Nested;
 use super::parent_mounts::Ready;
@@ -72,6 +73,7 @@ enum Step<'a> {
 impl<'a> NamespaceWork<'a> {
     pub(in crate::host::remount) fn run(mut self) -> Vec<Switched> {
         let mut answers: HashMap<u32, Switched> = HashMap::new();
+        let before = self.table.of(self.fresh).map(|mount| mount.id).collect();
         self.uncover(&mut answers);
         let order = in_order(&self.table, self.stale);
         let order: Vec<_> =
@@ -92,7 +94,7 @@ impl<'a> NamespaceWork<'a> {
             }
         }
         let mut answers: Vec<_> = answers.into_values().collect();
-        self.look_after(&mut answers);
+        self.look_after(&before, &mut answers);
         answers
     }
 
@@ -165,7 +167,22 @@ impl<'a> NamespaceWork<'a> {
     }
 
     fn parent_of(&self, old: &Mount) -> Option<&Mount> {
-        self.table.mounts().iter().find(|mount| mount.id == old.parent && mount.id != old.id)
+        ground(&self.table, old)
+    }
+
+    /// A new mount that lies beneath an old one already.
+    fn lower(&self, old: &Mount) -> Option<&Mount> {
+        self.parent_of(old).filter(|parent| self.is_fresh_twin(parent, old))
+    }
+
+    /// What is mounted in an old mount, and not in the other one: of an old disk or of the new one.
+    fn missing(&self, old: &Mount, other: &Mount) -> Vec<&Mount> {
+        let is_stale = |one: &Mount| self.stale.iter().any(|stale| stale.number == one.number);
+        let is_same = |one: &Mount, there: &Mount| {
+            let is_new = there.number == self.fresh && is_stale(one);
+            one.root == there.root && (one.number == there.number || is_new)
+        };
+        missing(&self.table, old, other, &is_same)
     }
 
     fn is_fresh_twin(&self, mount: &Mount, old: &Mount) -> bool {
@@ -197,21 +214,23 @@ impl<'a> NamespaceWork<'a> {
     /// Finds out what is to be done with an old mount, and makes all that is needed for it.
     fn prepare(&mut self, old: &'a Mount) -> Result<Step<'a>> {
         if !has(&self.table, old) {
-            return Ok(Step::Done(Done::only(ReplacementOutcome::Gone)));
+            // What came in its place with the switch of another one shares as that one does.
+            let top = self.table.top_at(&old.target);
+            let has_come = top.is_some_and(|top| self.is_fresh_twin(top, old));
+            let like = || propagation::like(self.inside, &self.table, &[old]);
+            let notes = has_come.then(like).unwrap_or_default();
+            return Ok(Step::Done(Done { notes, ..Done::only(ReplacementOutcome::Gone) }));
         }
         if children(&self.table, old.id).any(|mount| self.is_fresh_twin(mount, old)) {
             let with = ids_below(&self.table, old);
             return Ok(Step::Done(Done { with, ..Done::only(ReplacementOutcome::Stacked) }));
         }
         let at = self.inside.pin(old)?;
-        let parent = self.parent_of(old).cloned();
-        if parent.as_ref().is_some_and(|parent| self.is_fresh_twin(parent, old)) {
-            // A switch that was killed before its end: the new tree is whole.
-            let with = ids_below(&self.table, old);
-            self.take_off(old, &at)?;
-            let notes = self.settle(old, None)?;
-            return Ok(Step::Done(Done { outcome: ReplacementOutcome::DetachedOnly, notes, with }));
+        if let Some(done) = self.take_over(old, &at)? {
+            return Ok(Step::Done(done));
         }
+        self.comes_to_no_other(old)?;
+        let parent = self.parent_of(old).cloned();
         let new = self.news.remove(&old.id).ok_or_else(|| {
             let why = self.refusals.get(&old.id).cloned();
             Error::new(Kind::Host, why.unwrap_or_else(|| "no new mount".to_owned()))
@@ -268,6 +287,43 @@ impl<'a> NamespaceWork<'a> {
                 .is_some_and(|parent| of(parent).is_shared || of(parent).is_unbindable);
         let notes = nested.notes;
         Ok(Step::Switch(Ready { old, at, parent, tree, shares, changes, notes, with }))
+    }
+
+    /// Where a new mount lies beneath an old one already, that is taken off if the new one has all that is mounted
+    /// in it. Else the new one is taken off from there: one more on it would be two, of which an unmount takes
+    /// one off.
+    fn take_over(&mut self, old: &Mount, at: &OwnedFd) -> Result<Option<Done>> {
+        let Some(lower) = self.lower(old) else { return Ok(None) };
+        let lacking = self.missing(old, lower);
+        if lacking.is_empty() {
+            let with = ids_below(&self.table, old);
+            self.take_off(old, at)?;
+            let notes = self.settle(old, None)?;
+            return Ok(Some(Done { outcome: ReplacementOutcome::DetachedOnly, notes, with }));
+        }
+        let why = format!("the new mount beneath it came without {}", listed(&lacking));
+        let stays = |error: Error| Error::refused(format!("{why}: {}", error.cause)).hint(WAY_OUT);
+        draw_out(self.inside, &self.table, old, lower).map_err(stays)?;
+        self.table = self.inside.table()?;
+        match self.lower(old) {
+            Some(_) => Err(stays(Error::refused("it could not be taken off there"))),
+            None => Ok(None),
+        }
+    }
+
+    /// What is put beneath an old mount comes to each copy of it on what shares with its ground, with all that is mounted
+    /// in it: so they must have that too.
+    fn comes_to_no_other(&self, old: &Mount) -> Result<()> {
+        let copies = self.parent_of(old).map(|ground| copies(&self.table, ground, old));
+        for copy in copies.unwrap_or_default() {
+            let lacking = self.missing(old, copy);
+            if !lacking.is_empty() {
+                let (place, lacking) = (copy.target.display(), listed(&lacking));
+                let why = format!("what is put beneath it comes to {place} too, with {lacking}");
+                return Err(Error::refused(why).hint(WAY_OUT));
+            }
+        }
+        Ok(())
     }
 
     /// Puts new mounts beneath old ones by propagation, and takes those off.
@@ -379,9 +435,28 @@ impl<'a> NamespaceWork<'a> {
         Ok(())
     }
 
+    /// The switch of one mount lets a new one come beneath another new one too, whose turn was before and in which
+    /// something is mounted. Says whether there was such a one.
+    fn undouble(&self, now: &MountTable, before: &HashSet<u32>, answers: &mut [Switched]) -> bool {
+        let doubles = doubles(now, self.fresh, before);
+        for (upper, lower) in &doubles {
+            let Err(error) = draw_out(self.inside, now, upper, lower) else { continue };
+            let place = &upper.target;
+            let note = format!("the disk is mounted twice at {}: {}", place.display(), error.cause);
+            if let Some(answer) = answers.iter_mut().find(|one| one.mount.target == *place) {
+                answer.notes.push(note);
+            }
+        }
+        !doubles.is_empty()
+    }
+
     /// Success is told from the mount table.
-    fn look_after(&self, answers: &mut [Switched]) {
-        let now = match self.inside.table() {
+    fn look_after(&self, before: &HashSet<u32>, answers: &mut [Switched]) {
+        let now = self.inside.table().and_then(|now| {
+            let is_other = self.undouble(&now, before, answers);
+            if is_other { self.inside.table() } else { Ok(now) }
+        });
+        let now = match now {
             Ok(now) => now,
             Err(error) => {
                 for answer in answers {
@@ -414,6 +489,15 @@ impl<'a> NamespaceWork<'a> {
             }
         }
     }
+}
+
+/// What ends it when an old mount has to stay.
+const WAY_OUT: &str =
+    "take off what is mounted in it, and the next heal goes on; or restart the container";
+
+fn listed(mounts: &[&Mount]) -> String {
+    let all = mounts.iter().map(|mount| mount.target.display().to_string());
+    format!("what is mounted at {}", all.collect::<Vec<_>>().join(", "))
 }
 
 fn put_on(old: &Mount, at: &OwnedFd, tree: &OwnedFd) -> Result<ReplacementOutcome> {

@@ -4,6 +4,7 @@ mod hangs;
 pub mod kinds;
 mod many;
 mod owners;
+mod peers;
 
 use crate::support::disks::{Disks, replace, switch, table_of, within};
 use crate::support::pods::Plan;

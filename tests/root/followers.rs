@@ -1,0 +1,68 @@
+//! A container that follows kubelet's folders, and has in one of them a copy of the volume that follows no more, with a
+//! mount of its own in it. What comes to the machine's folder comes beneath that copy.
+
+use crate::checks::{nothing_is_left, number_of};
+use crate::heal::{goes_on, pull};
+use crate::scene::{Scene, scene};
+use crate::support::disks::{table_of, within};
+use crate::support::pods::Plan;
+use crate::support::{Answer, Node, spawn, with_files};
+use crate::switch::kinds::{essence, propagate, tmpfs};
+use crate::switch::methods;
+use incloud_disk::model::mount::replacement::Method;
+use nix::mount::{MntFlags, MsFlags, umount2};
+use std::fs::{self, File};
+
+#[test]
+fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
+    needs!(pods, seams);
+    let methods = methods().into_iter().filter(|method| *method != Method::TuckByMount);
+    let steps = ["", "heal.own", "heal.tuck.shared", "heal.drawn", "heal.detached"];
+    for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
+        let node = Node::new();
+        let root = node.kubelet_root().to_str().unwrap().to_owned();
+        tmpfs(&root);
+        propagate(&root, MsFlags::MS_SHARED);
+        let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
+        let ours = volume.pod(pod.uid());
+        let nested = ours.join("nested");
+        fs::create_dir(&nested).unwrap();
+        with_files(|| nix::unistd::syncfs(File::open(&ours).unwrap()).unwrap());
+        let follower = Plan::outside().copying_all_mounts().following_our_mounts().start();
+        within(follower.pid(), || {
+            propagate(ours.to_str().unwrap(), MsFlags::MS_PRIVATE);
+            tmpfs(nested.to_str().unwrap());
+        });
+        let before = table_of(follower.pid());
+        let was = number_of(&volume.letter());
+        pull(&volume, &mut container);
+        let mut heal = node.command(volume.attach());
+        heal.env("INCLOUD_DISK_SWITCH", method.to_string());
+        if step.is_empty() {
+            assert_eq!(Answer::of(heal).json["status"], "Success");
+        } else {
+            heal.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+            let (mut child, _output) = spawn(heal);
+            assert!(!child.wait().unwrap().success(), "it did not come to {step}");
+            node.must(volume.attach());
+        }
+        goes_on(&mut container, 3);
+        let after = table_of(follower.pid());
+        let numbers = [was, number_of(&volume.letter())];
+        let (old, new) = (essence(&before, &numbers), essence(&after, &numbers));
+        let lost: Vec<_> = old.iter().filter(|line| !new.contains(line)).collect();
+        let come: Vec<_> = new.iter().filter(|line| !old.contains(line)).collect();
+        assert_eq!((lost, come, new.len()), (vec![], vec![], old.len()), "{method} {step}");
+        assert_eq!(after.of(was).count(), 0, "{method} {step}");
+        within(follower.pid(), || {
+            for place in [&nested, &ours] {
+                umount2(place, MntFlags::empty()).unwrap();
+            }
+        });
+        assert_eq!(table_of(follower.pid()).at(&ours).count(), 0, "{method} {step}");
+        follower.die();
+        volume.take_away_with(&pod, container);
+        umount2(root.as_str(), MntFlags::empty()).unwrap();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
