@@ -141,7 +141,8 @@ impl Guard<'_> {
             other => return other,
         };
         if self.policy.mode != GuardMode::Off {
-            self.refusals.refuse(Some(id), tear_down, &error.cause)?;
+            let reason = format!("{}, and keeps the disk", error.cause);
+            self.refusals.refuse(Some(id), tear_down, &reason)?;
         }
         tracing::warn!(volume = %id, %error, "the volume's map stays");
         Ok(())

@@ -249,7 +249,7 @@ impl Covering<'_> {
     }
 }
 
-/// What runs may write all that time, so this is no reason to end its shield: the next `mountdevice` compares it anew.
+/// What runs may write all that time, so this is no reason to end its shield: the next call that would mount it compares it anew.
 fn not_compared_yet(id: &VolumeId, map: &Device, why: &Error) {
     let name = &map.kernel_name;
     tracing::warn!(volume = %id, map = name, why = why.cause, "the mount could not be compared with its disk yet");

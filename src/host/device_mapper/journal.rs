@@ -1,7 +1,7 @@
 //! Reads what a file system wrote last, from a disk past all caches, and what the kernel has of it without a wait.
 
 use super::direct::{Direct, confined, strange};
-use super::xfs_log;
+use super::{seldom, xfs_log};
 use crate::host::aligned_memory::ALIGNMENT;
 use crate::host::clock::Deadline;
 use crate::host::{AboveDisk, device_nodes, files, kernel, worker};
@@ -35,7 +35,7 @@ pub(super) fn sights(
     let direct = Direct { file, disk };
     let begin = direct.read((0, XFS_SUPERBLOCK))?;
     if let Some(map) = above.map_above()
-        && let Some(why) = super::why_seldom(map)?
+        && let Some(why) = seldom::why_seldom(map)?
     {
         return Err(Error::new(Kind::Host, why));
     }

@@ -7,20 +7,18 @@ mod flags;
 mod journal;
 mod message;
 pub(in crate::host) mod seen;
+mod seldom;
 mod write_count;
 mod xfs_log;
 
 use self::control::{Control, MapAnswer};
 use crate::failpoints;
 use crate::host::clock::Deadline;
-use crate::host::mounts::read_table;
-use crate::host::{AboveDisk, Maps, files};
+use crate::host::{AboveDisk, Maps};
 use crate::model::disk::device::Device;
-use crate::model::disk::journal::commits;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::mount::mountinfo::Mount;
 use crate::model::shield::map_uuid::MapUuid;
 use crate::model::shield::own_map::{MapState, OwnMap};
 use std::path::{Path, PathBuf};
@@ -118,7 +116,7 @@ impl Maps for KernelMaps {
     }
 
     fn why_untold(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>> {
-        if let Some(why) = why_seldom(map)? {
+        if let Some(why) = seldom::why_seldom(map)? {
             return Ok(Some(why));
         }
         match mark {
@@ -206,36 +204,6 @@ impl KernelMaps {
         }
     }
 }
-
-/// The mounts of this machine that are made through this map.
-fn mounts_of(map: &Device) -> Result<Vec<Mount>> {
-    Ok(read_table()?.of(map.number).cloned().collect())
-}
-
-/// Why what is mounted through this map writes its journal too seldom to be compared by it. It is asked at each look:
-/// a mount's options can be changed.
-fn why_seldom(map: &Device) -> Result<Option<String>> {
-    let mounts = mounts_of(map)?;
-    if let Some(why) = mounts.iter().find_map(|mount| commits::come_too_late(&mount.super_options))
-    {
-        return Ok(Some(why));
-    }
-    if !mounts.iter().any(|mount| mount.fs_type == "xfs") {
-        return Ok(None);
-    }
-    let text = files::read_text(XFS_WRITES_ITS_LOG)
-        .map_err(|error| Error::io(format!("read {XFS_WRITES_ITS_LOG}"), &error))?;
-    let is_soon = text.trim().parse().is_ok_and(|time: u64| time <= commits::XFS_WRITES_ITS_LOG);
-    Ok((!is_soon).then(|| {
-        format!(
-            "its journal is written too seldom to tell that ({XFS_WRITES_ITS_LOG}: {})",
-            text.trim()
-        )
-    }))
-}
-
-/// After how many hundredths of a second an xfs writes its log.
-const XFS_WRITES_ITS_LOG: &str = "/proc/sys/fs/xfs/xfssyncd_centisecs";
 
 /// Ends what a call left that was killed amid a change. A table that it had loaded would be swapped in by the
 /// resume: the disk of that one was proven by a call that is gone. Without it the map goes on as it was.

@@ -1,7 +1,8 @@
 //! Reads the log of an xfs around the place where the kernel goes on, and what the kernel tells of that.
 
 use super::direct::{Direct, confined, strange};
-use super::{mounts_of, write_count};
+use super::seldom::mounts_of;
+use super::write_count;
 use crate::host::clock::Deadline;
 use crate::host::{AboveDisk, device_nodes, files};
 use crate::model::disk::device::Device;
