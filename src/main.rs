@@ -1,8 +1,8 @@
 //! `disk`: the executable. It speaks; everything else is in the library.
 //!
 //! It begins where the C library begins it: what std does before its own `main`, most of it for a handler of a stack
-//! that overflows, is eighteen of the forty-four system calls of `init`, and a third of its time beyond an empty
-//! program's.
+//! that overflows, is eighteen of the forty-four system calls of `init`, and more than a third of what `init` takes
+//! longer than an empty program.
 #![cfg_attr(not(test), no_main)]
 
 use incloud_disk::app;
