@@ -217,6 +217,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         free_disks: &free_disks,
         copies: &copies,
         own_maps: &own_maps,
+        numbers: &numbers,
     };
     let diagnosis = Diagnosis {
         mounts,

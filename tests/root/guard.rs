@@ -3,6 +3,7 @@
 use crate::checks::{eventually, layers_at, nothing_is_left};
 use crate::crash::interrupted_at;
 use crate::files;
+use crate::heal::{goes_on, pull};
 use crate::holders::{Holder, run};
 use crate::scene::{Scene, scene};
 use crate::support::pods::{Naming, Order, Plan, Pod};
@@ -316,5 +317,20 @@ fn a_container_that_starts_after_the_guards_look_keeps_its_mount() {
     assert!(folders[pod.uid()]["at"].is_u64(), "it counts as one that has it: {folders}");
     let message = node.fails(volume.unstage());
     assert!(message.contains(&format!("{} (", container.pid())), "{message}");
+    volume.ends_with(&pod, container);
+}
+
+/// A heal may still put it right: a volume that leaves takes that from it.
+#[test]
+fn a_detach_is_refused_while_a_container_has_a_mount_of_the_disk_before() {
+    needs!(pods);
+    let Scene { node, volume, pod, mut container } =
+        scene().configured("[heal]\nmode = \"report\"").start();
+    pull(&volume, &mut container);
+    node.must(volume.attach());
+    let message = node.fails(volume.detach());
+    assert!(message.contains("still run"), "{message}");
+    node.verb(&["heal", &volume.id]).unwrap();
+    goes_on(&mut container, 3);
     volume.ends_with(&pod, container);
 }

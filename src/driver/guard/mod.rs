@@ -17,6 +17,7 @@ use crate::driver::guard::flush::Flushing;
 use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
 use crate::driver::guard::refusal::Refusals;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::ownership::words::{file_use, kernel_use, named, way_to_end_users};
@@ -55,6 +56,7 @@ pub(in crate::driver) struct Guard<'a> {
     pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) copies: &'a LeakedCopies<'a>,
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
 }
 
 impl Guard<'_> {
@@ -92,7 +94,9 @@ impl Guard<'_> {
                 format!("disk {} is mounted at {place}: {before} comes first", disk.kernel_name);
             self.refusals.refuse(Some(id), &TearDown::Detach, &reason)?;
         }
-        let numbers = [disk.number];
+        // A pod whose mount has lost its disk has the volume too: a heal may put it right.
+        let mut numbers = self.numbers.known_dead_numbers_of(id, Ok(&table));
+        numbers.push(disk.number);
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
                 let views = self.copies.judge(Some(id), &TearDown::Detach, &numbers, uses)?;

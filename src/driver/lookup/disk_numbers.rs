@@ -60,10 +60,7 @@ impl DiskNumbers<'_> {
     ) -> Vec<DeviceNumber> {
         let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
         if let Some(id) = id {
-            match table.and_then(|table| self.dead_numbers_of(id, table)) {
-                Ok(dead) => numbers.extend(dead),
-                Err(error) => tracing::debug!(%error, "the numbers before are not known"),
-            }
+            numbers.extend(self.known_dead_numbers_of(id, table));
             if let Ok(Some(disk)) = self.disks.find_disk(id) {
                 numbers.insert(disk.number);
             }
@@ -71,6 +68,19 @@ impl DiskNumbers<'_> {
             numbers.extend(self.own_maps.number_of(id));
         }
         numbers.into_iter().collect()
+    }
+
+    /// The numbers of dead disks on which mounts of this very volume stand, as far as they are known.
+    pub(in crate::driver) fn known_dead_numbers_of(
+        &self,
+        id: &VolumeId,
+        table: Result<&MountTable>,
+    ) -> Vec<DeviceNumber> {
+        let dead = table.and_then(|table| self.dead_numbers_of(id, table));
+        dead.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the numbers before are not known");
+            Vec::new()
+        })
     }
 
     pub(in crate::driver) fn all_gone(&self, numbers: &[DeviceNumber]) -> &'static str {
