@@ -1,13 +1,13 @@
 //! Volumes that the predecessor mounted: by a letter, the disk itself at both of kubelet's folders,
 //! and nothing of it written down.
 
-use crate::checks::{eventually, number_of, only_mount_at};
+use crate::checks::{number_of, only_mount_at, the_dead_disk_is_let_go};
 use crate::files;
 use crate::heal::{goes_on, pull, still_fails};
 use crate::holders::run;
 use crate::scene::Scene;
+use crate::support::Node;
 use crate::support::pods::{Container, Naming, Pod};
-use crate::support::{Node, loop_devices_below};
 use crate::volume::{Volume, make_folder};
 use std::fs;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn an_adopted_mount_is_healed_like_one_of_ours() {
             for place in [volume.global(), volume.pod(pod.uid())] {
                 assert_eq!(only_mount_at(&place).number, number_of(&volume.letter()));
             }
-            eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+            the_dead_disk_is_let_go(&node);
         }
         ends(&volume, &pod, container);
     }
@@ -204,7 +204,7 @@ fn the_incident_is_healed_afterwards_by_a_persons_word() {
         "{said}"
     );
     goes_on(&mut container, 5);
-    eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+    the_dead_disk_is_let_go(&node);
     // And from here on without a word.
     pull(&volume, &mut container);
     node.must(volume.attach());

@@ -6,11 +6,12 @@ use crate::support::{Node, loop_devices_below, with_files};
 use crate::volume::Volume;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
+use nix::sys::stat::makedev;
 use nix::unistd::{Whence, lseek};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -103,12 +104,59 @@ pub fn fsck(image: &Path) {
 
 /// Waits for something that the kernel does a moment later; far longer than it can take.
 #[track_caller]
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    eventually_or(is_so, || what.to_owned());
+}
+
+/// The same, which looks at the machine when it was in vain.
+#[track_caller]
+fn eventually_or(mut is_so: impl FnMut() -> bool, what: impl FnOnce() -> String) {
     let end = Instant::now() + Duration::from_secs(60);
     while !is_so() {
-        assert!(Instant::now() < end, "waited in vain: {what}");
+        assert!(Instant::now() < end, "waited in vain: {}", what());
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Of the disks of a node's one volume only the new one is left.
+#[track_caller]
+pub fn the_dead_disk_is_let_go(node: &Node) {
+    let disks = || loop_devices_below(&node.base());
+    eventually_or(
+        || disks().len() == 1,
+        || format!("the dead disk is let go: {}", users(&disks())),
+    );
+}
+
+/// What every process of the machine has of these disks, and how many mount namespaces it has open.
+fn users(disks: &[PathBuf]) -> String {
+    let numbers: Vec<_> =
+        disks.iter().map(|disk| fs::metadata(disk).map(|it| it.rdev()).ok()).collect();
+    let is_asked = |number| numbers.contains(&Some(number));
+    let mut told = format!("{disks:?}");
+    for process in fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()) {
+        let text = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
+        let table = MountTable::parse(text("mountinfo").as_bytes()).unwrap_or_default();
+        let mounts = table
+            .mounts()
+            .iter()
+            .filter(|mount| is_asked(makedev(mount.number.major.into(), mount.number.minor.into())))
+            .count();
+        let all_open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let open = all_open.filter(|open| {
+            let name = fs::read_link(open.path()).unwrap_or_default();
+            let found = fs::metadata(open.path());
+            name.to_string_lossy().starts_with("mnt:[")
+                || found.is_ok_and(|found| is_asked(found.dev()))
+        });
+        let open = open.count();
+        if mounts + open > 0 {
+            let (words, place) = (text("cmdline").replace('\0', " "), text("wchan"));
+            let process = process.display();
+            told += &format!("\n{process}: {mounts} mounts, {open} open; {place}; {words}");
+        }
+    }
+    told
 }
 
 /// At the end of a test nothing of it is on the machine: no loop device, no mount, no link, no

@@ -1,13 +1,13 @@
 //! Heals that came half way, and tenants that would keep a volume dead.
 
-use crate::checks::{eventually, number_of, only_mount_at};
+use crate::checks::{number_of, only_mount_at, the_dead_disk_is_let_go};
 use crate::crash::kill_at;
 use crate::heal::{goes_on, pull};
 use crate::holders::run;
 use crate::scene::scene;
 use crate::support::disks::{table_of, within};
 use crate::support::pods::{Container, Plan, Pod};
-use crate::support::{Node, loop_devices_below, with_files};
+use crate::support::{Node, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::volume::Volume;
 use incloud_disk::model::disk::device::DeviceNumber;
@@ -32,7 +32,7 @@ fn all_go_on(volume: &Volume, running: &mut [(Pod, Container)], what: &str) {
         assert_eq!(there, number, "{what}: a container stands on the dead disk");
         goes_on(container, 3);
     }
-    eventually("the dead disk is let go", || loop_devices_below(&volume.node.base()).len() == 1);
+    the_dead_disk_is_let_go(&volume.node);
 }
 
 fn take_down(volume: &Volume, running: Vec<(Pod, Container)>) {

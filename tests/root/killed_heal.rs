@@ -4,13 +4,13 @@
 //! After some of the kills the disk goes once more. `HEAL_KILLS=1` strikes every call of every
 //! method; otherwise one in seven.
 
-use crate::checks::{eventually, nothing_is_left, number_of, table};
+use crate::checks::{nothing_is_left, number_of, table, the_dead_disk_is_let_go};
 use crate::heal::goes_on;
 use crate::scene::{Scene, scene};
 use crate::support::disks::{table_of, within};
 use crate::support::pods::{Container, Plan, Pod};
 use crate::support::tracer::{self, Fate, Traced};
-use crate::support::{Node, loop_devices_below, output_of, with_files};
+use crate::support::{Node, output_of, with_files};
 use crate::switch::kinds::{bind, essence, propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::Volume;
@@ -148,8 +148,7 @@ impl Machine {
         assert!(groups.len() <= 1, "{what}: the machine's own share with others: {groups:?}");
         goes_on(&mut self.container, 3);
         assert_eq!(self.volume.record()["switching"], serde_json::Value::Null, "{what}");
-        let base = self.volume.node.base();
-        eventually("the dead disk is let go", || loop_devices_below(&base).len() == 1);
+        the_dead_disk_is_let_go(&self.volume.node);
         for path in self.volume.label_and_lock() {
             assert!(fs::symlink_metadata(&path).is_err(), "{what}: {} is left", path.display());
         }
