@@ -10,13 +10,18 @@ fn id_of(message: &str) -> &str {
 }
 
 #[track_caller]
-fn panics(node: &Node, call: &calls::Call, seam: &str) -> String {
+fn fails_by(node: &Node, call: &calls::Call, seam: &str) -> String {
     let mut command = node.command(call);
     command.env(SEAM, seam);
     let answer = Answer::of(command);
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     assert_eq!(answer.json.as_object().unwrap().len(), 2, "{}", answer.text);
-    let message = answer.json["message"].as_str().unwrap().to_owned();
+    answer.json["message"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn panics(node: &Node, call: &calls::Call, seam: &str) -> String {
+    let message = fails_by(node, call, seam);
     assert!(message.contains("the driver failed inside"), "{message}");
     assert!(!message.contains("seam"), "a panic's words may be secret: {message}");
     message
@@ -49,11 +54,8 @@ fn a_call_whose_worker_uses_up_its_stack_is_one_failure() {
     for word in calls::WORKING {
         let node = Node::new();
         let json = crate::support::options("vol-1", "pv-1", "ext4");
-        let mut command = node.command(calls::with_options(&node, word, "pv-1", &json));
-        command.env(SEAM, "begin=overflow");
-        let answer = Answer::of(command);
-        assert_eq!(answer.json["status"], "Failure", "{word}: {}", answer.text);
-        let message = answer.json["message"].as_str().unwrap();
+        let call = calls::with_options(&node, word, "pv-1", &json);
+        let message = fails_by(&node, &call, "begin=overflow");
         let is_told = ["was ended by SIGSEGV", "broke off by a fault of its memory"];
         assert!(is_told.iter().any(|words| message.contains(words)), "{word}: {message}");
     }

@@ -2,16 +2,15 @@
 //! mount of its own in it. What comes to the machine's folder comes beneath that copy.
 
 use crate::checks::{nothing_is_left, number_of};
-use crate::heal::{goes_on, pull};
+use crate::heal::{folders_that_share, goes_on, pull, with_a_folder};
 use crate::scene::{Scene, scene};
 use crate::support::disks::{table_of, within};
 use crate::support::pods::Plan;
-use crate::support::{Answer, Node, spawn, with_files};
-use crate::switch::kinds::{essence, propagate, tmpfs};
+use crate::support::{Answer, Node, spawn};
+use crate::switch::kinds::{essence, must_be_the_same, propagate, tmpfs};
 use crate::switch::methods;
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::{MntFlags, MsFlags, umount2};
-use std::fs::{self, File};
 
 #[test]
 fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
@@ -20,14 +19,10 @@ fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
     let steps = ["", "heal.own", "heal.tuck.shared", "heal.drawn", "heal.detached"];
     for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
         let node = Node::new();
-        let root = node.kubelet_root().to_str().unwrap().to_owned();
-        tmpfs(&root);
-        propagate(&root, MsFlags::MS_SHARED);
+        let root = folders_that_share(&node);
         let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
         let ours = volume.pod(pod.uid());
-        let nested = ours.join("nested");
-        fs::create_dir(&nested).unwrap();
-        with_files(|| nix::unistd::syncfs(File::open(&ours).unwrap()).unwrap());
+        let nested = with_a_folder(&ours);
         let follower = Plan::outside().copying_all_mounts().following_our_mounts().start();
         within(follower.pid(), || {
             propagate(ours.to_str().unwrap(), MsFlags::MS_PRIVATE);
@@ -50,9 +45,7 @@ fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
         let after = table_of(follower.pid());
         let numbers = [was, number_of(&volume.letter())];
         let (old, new) = (essence(&before, &numbers), essence(&after, &numbers));
-        let lost: Vec<_> = old.iter().filter(|line| !new.contains(line)).collect();
-        let come: Vec<_> = new.iter().filter(|line| !old.contains(line)).collect();
-        assert_eq!((lost, come, new.len()), (vec![], vec![], old.len()), "{method} {step}");
+        must_be_the_same(&old, &new, &format!("{method} {step}"));
         assert_eq!(after.of(was).count(), 0, "{method} {step}");
         within(follower.pid(), || {
             for place in [&nested, &ours] {

@@ -2,7 +2,10 @@
 //! containers go on without a restart.
 
 use crate::adoption::forget;
-use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at, table};
+use crate::checks::{
+    eventually, layers_at, nothing_is_left, number_of, only_mount_at, table,
+    the_dead_disk_is_let_go,
+};
 use crate::crash::kill_at;
 use crate::files;
 use crate::scene::{Scene, scene};
@@ -16,6 +19,7 @@ use crate::volume::{Volume, make_folder};
 use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::MsFlags;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -26,6 +30,23 @@ pub fn pull(volume: &Volume, container: &mut Container) -> String {
     let before = container.report().errors;
     eventually("the container's writes fail", || container.report().errors > before + 3);
     old
+}
+
+/// kubelet's folders as they are on a real machine, where what is mounted in one comes to what follows it; answers
+/// their root, which is to be unmounted.
+pub fn folders_that_share(node: &Node) -> String {
+    let root = node.kubelet_root().to_str().unwrap().to_owned();
+    tmpfs(&root);
+    propagate(&root, MsFlags::MS_SHARED);
+    root
+}
+
+/// A folder on the volume to mount something on; it is on the disk when that is pulled.
+pub fn with_a_folder(volume: &Path) -> PathBuf {
+    let nested = volume.join("nested");
+    std::fs::create_dir(&nested).unwrap();
+    with_files(|| nix::unistd::syncfs(std::fs::File::open(volume).unwrap()).unwrap());
+    nested
 }
 
 /// It is as before: no write succeeds.
@@ -68,7 +89,7 @@ fn an_attach_alone_heals_a_running_container() {
         assert_eq!(report.file_systems.len(), 2, "{:?}", report.file_systems);
         let kept = files::read(container.sees("/data/kept")).unwrap();
         assert_eq!(kept, b"from before");
-        eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+        the_dead_disk_is_let_go(&node);
         // kubelet's other calls find all well, and so does the guard.
         node.must(volume.wait(""));
         node.must(volume.stage());
@@ -98,7 +119,7 @@ fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
         let inside =
             std::fs::read_to_string(format!("/proc/{}/mountinfo", container.pid())).unwrap();
         assert_eq!(inside.lines().filter(|line| line.contains(" /data ")).count(), 1, "{inside}");
-        eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+        the_dead_disk_is_let_go(&node);
         if round % 5 == 4 {
             container.die();
             container = pod.container_with(&volume.pod(pod.uid()));
@@ -241,7 +262,7 @@ fn a_heal_that_was_killed_is_finished_by_the_next_call() {
             (1, 1),
             "{step}"
         );
-        eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+        the_dead_disk_is_let_go(&node);
         volume.ends_with(&pod, container);
         volume.must_be_sound();
     }
@@ -285,7 +306,7 @@ fn what_a_process_holds_on_the_dead_disk_is_told() {
     // The file stays on the dead disk; opened anew it is on the new one.
     assert_eq!(loop_devices_below(&node.base()).len(), 2);
     holder.must(&Order::LetGo);
-    eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+    the_dead_disk_is_let_go(&node);
     holder.die();
     volume.ends_with(&pod, container);
 }
@@ -304,7 +325,7 @@ fn a_dead_disk_that_the_kernel_does_not_let_go_of_is_told() {
     assert!(node.log().contains("does not let go of the dead disk"), "{}", node.log());
     goes_on(&mut container, 3);
     // That process could be killed.
-    eventually("the dead disk is let go", || loop_devices_below(&node.base()).len() == 1);
+    the_dead_disk_is_let_go(&node);
     volume.ends_with(&pod, container);
 }
 
@@ -398,13 +419,10 @@ fn folders_that_share_and_containers_that_follow_go_on_to() {
     let steps = ["", "heal.own", "heal.namespace"];
     for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
         let node = Node::new();
-        let root = node.kubelet_root().to_str().unwrap().to_owned();
-        tmpfs(&root);
-        propagate(&root, MsFlags::MS_SHARED);
+        let root = folders_that_share(&node);
         let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
         let ours = volume.pod(pod.uid());
-        std::fs::create_dir(ours.join("nested")).unwrap();
-        with_files(|| nix::unistd::syncfs(std::fs::File::open(&ours).unwrap()).unwrap());
+        with_a_folder(&ours);
         let follower = Plan::outside().copying_all_mounts().following_our_mounts().start();
         let goes_along = |when: &str| {
             let nested = ours.join("nested");

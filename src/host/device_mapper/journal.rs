@@ -34,13 +34,12 @@ pub(super) fn sights(
     let _doing = worker::doing(&format_args!("read the journal on {}", disk.kernel_name));
     let direct = Direct { file, disk };
     let begin = direct.read((0, XFS_SUPERBLOCK))?;
-    if let Some(map) = above.map_above()
-        && let Some(why) = seldom::why_seldom(map)?
-    {
+    let mounts = above.map_above().map_or_else(|| Ok(Vec::new()), seldom::mounts_of)?;
+    if let Some(why) = seldom::why_seldom(&mounts)? {
         return Err(Error::new(Kind::Host, why));
     }
     if is_xfs(&begin) {
-        let sight = xfs_log::sight(&direct, &begin, above, deadline)?;
+        let sight = xfs_log::sight(&direct, &begin, (above, &mounts), deadline)?;
         return Ok(JournalSights::Xfs(Box::new(sight)));
     }
     let sight = on_disk(&direct, deadline)?;

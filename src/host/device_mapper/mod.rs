@@ -90,7 +90,7 @@ impl Maps for KernelMaps {
         failpoints::step("map.loaded");
         if !is_new {
             let kept = still_waits(&control, &uuid)
-                .and_then(|()| write_count::kept_over(&control, || control.suspend()));
+                .and_then(|()| write_count::kept_over(&control, || suspended(&control)));
             kept.inspect_err(|_| self.goes_on_without(volume))?;
         }
         control.swap()?;
@@ -116,7 +116,7 @@ impl Maps for KernelMaps {
     }
 
     fn why_untold(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>> {
-        if let Some(why) = seldom::why_seldom(map)? {
+        if let Some(why) = seldom::why_seldom(&seldom::mounts_of(map)?)? {
             return Ok(Some(why));
         }
         match mark {
@@ -215,6 +215,12 @@ fn go_on(control: &Control<'_>, map: &OwnMap) -> Result<()> {
     if map.is_suspended { control.swap() } else { Ok(()) }
 }
 
+fn suspended(control: &Control<'_>) -> Result<()> {
+    control.suspend()?;
+    failpoints::step("map.suspended");
+    Ok(())
+}
+
 /// Whether what finds no disk under this map waits.
 fn waits(told: &MapAnswer) -> bool {
     told.table.is_some_and(|table| table.is_queueing)
@@ -246,7 +252,8 @@ pub(in crate::host) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
         return Ok(());
     }
     control.load(sectors, disk.number, disk.read_only)?;
-    let now = control.told()?.ok_or_else(|| missing(uuid))?;
+    let now = control.told().and_then(|told| told.ok_or_else(|| missing(uuid)));
+    let now = now.inspect_err(|_| drop(control.clear()))?;
     control.swap()?;
     // A new table waits. One that did not, for no disk would be put under it, must not from here on.
     if !waits(&now) {

@@ -15,21 +15,13 @@ pub(super) fn mounts_of(map: &Device) -> Result<Vec<Mount>> {
     Ok(read_table()?.of(map.number).cloned().collect())
 }
 
-/// Why it does not. It is asked at each look: a mount's options can be changed.
-pub(super) fn why_seldom(map: &Device) -> Result<Option<String>> {
-    let mounts = mounts_of(map)?;
-    if let Some(why) = mounts.iter().find_map(|mount| commits::come_too_late(&mount.super_options))
-    {
-        return Ok(Some(why));
-    }
-    if !mounts.iter().any(|mount| mount.fs_type == "xfs") {
-        return Ok(None);
+/// Why these do not. It is asked at each look: a mount's options can be changed.
+pub(super) fn why_seldom(mounts: &[Mount]) -> Result<Option<String>> {
+    let late = mounts.iter().find_map(|mount| commits::come_too_late(&mount.super_options));
+    if late.is_some() || !mounts.iter().any(|mount| mount.fs_type == "xfs") {
+        return Ok(late);
     }
     let text = files::read_text(XFS_WRITES_ITS_LOG)
         .map_err(|error| Error::io(format!("read {XFS_WRITES_ITS_LOG}"), &error))?;
-    let time = text.trim();
-    let is_soon = time.parse().is_ok_and(|time: u64| time <= commits::XFS_WRITES_ITS_LOG);
-    Ok((!is_soon).then(|| {
-        format!("its journal is written too seldom to tell that ({XFS_WRITES_ITS_LOG}: {time})")
-    }))
+    Ok(commits::of_an_xfs_come_too_late(text.trim()))
 }

@@ -32,7 +32,6 @@ pub(super) fn kept_over(control: &Control<'_>, suspend: impl FnOnce() -> Result<
     control.tell(&held.keep())?;
     failpoints::step("map.held");
     suspend()?;
-    failpoints::step("map.suspended");
     control.tell(&held.let_go(counted(control, &held)?).keep()).map(drop)
 }
 

@@ -1,7 +1,6 @@
 //! Reads the log of an xfs around the place where the kernel goes on, and what the kernel tells of that.
 
 use super::direct::{Direct, confined, strange};
-use super::seldom::mounts_of;
 use super::write_count;
 use crate::host::clock::Deadline;
 use crate::host::{AboveDisk, device_nodes, files};
@@ -27,7 +26,7 @@ const HELD_STILL: Duration = Duration::from_secs(2);
 pub(super) fn sight(
     direct: &Direct<'_>,
     begin: &[u8],
-    above: &AboveDisk<'_>,
+    (above, mounts): (&AboveDisk<'_>, &[Mount]),
     deadline: Deadline,
 ) -> Result<XfsSight> {
     let disk = direct.disk;
@@ -47,15 +46,14 @@ pub(super) fn sight(
             log.around(map, head, deadline)?
         }
         AboveDisk::WorkingMap(map) => {
-            let mounts = mounts_of(map)?;
             let before = told(map, &place)?;
             // Each try writes a record: not while others are written, for by them nothing can be tried.
             if before.is_some_and(|before| before.in_flight == 0) {
-                writes_a_record(map, &mounts)?;
+                writes_a_record(map, mounts)?;
             }
             let mut mounted = log.around(map, None, deadline)?;
             if let Some(mounted) = &mut mounted {
-                mounted.kernel.buffer = buffer(&mounts);
+                mounted.kernel.buffer = buffer(mounts);
                 mounted.before = before;
             }
             mounted

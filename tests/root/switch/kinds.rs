@@ -31,6 +31,14 @@ pub fn tmpfs(place: &str) {
     mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
 }
 
+/// Both tables have the same lines, as [`essence`] tells them.
+#[track_caller]
+pub fn must_be_the_same(before: &[String], after: &[String], what: &str) {
+    let lost: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
+    let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
+    assert_eq!((lost, new, after.len()), (vec![], vec![], before.len()), "{what}");
+}
+
 /// The table in an order of its own, without what may differ: ids, and which of the disks it is.
 /// Peer groups keep their numbers where no disk is.
 pub fn essence(table: &MountTable, disks: &[DeviceNumber]) -> Vec<String> {
@@ -130,11 +138,7 @@ fn every_kind_of_mount_is_as_it_was() {
         let after = table_of(pid);
         assert_eq!(disks.old.among(&after), [], "{method}");
         let both = [disks.old.number, disks.new.number];
-        let (before, after) = (essence(&before, &both), essence(&after, &both));
-        let lost: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
-        let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
-        assert_eq!((lost, new), (vec![], vec![]), "{method}");
-        assert_eq!(before.len(), after.len());
+        must_be_the_same(&essence(&before, &both), &essence(&after, &both), &method.to_string());
         assert_eq!(fs::read(container.sees(&format!("{area}/one-file"))).unwrap(), b"kept");
         assert!(container.sees(&format!("{area}/data/nested/here")).exists());
         drop(container);

@@ -1,6 +1,6 @@
 //! Several containers.
 
-use super::kinds::{bind, essence, propagate, tmpfs};
+use super::kinds::{bind, essence, must_be_the_same, propagate, tmpfs};
 use super::methods;
 use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::pods::Plan;
@@ -75,9 +75,7 @@ fn many_mounts_of_one_namespace_are_as_they_were() {
         let answers = switch(container.pid(), method, &disks.old, &disks.new);
         let after = table_of(container.pid());
         let (is, was) = (essence(&after, &numbers), essence(&before, &numbers));
-        let lost: Vec<_> = was.iter().filter(|line| !is.contains(line)).collect();
-        let new: Vec<_> = is.iter().filter(|line| !was.contains(line)).collect();
-        assert_eq!((lost, new, is.len()), (vec![], vec![], was.len()), "{method}");
+        must_be_the_same(&was, &is, &method.to_string());
         assert_eq!(disks.old.among(&after), [], "{method}: {answers:#?}");
     }
 }

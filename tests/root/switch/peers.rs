@@ -1,7 +1,7 @@
 //! Old mounts on what shares with another place: a mount that comes to the one comes to the other too, whatever
 //! is there.
 
-use super::kinds::{bind, essence, propagate, tmpfs};
+use super::kinds::{bind, essence, must_be_the_same, propagate, tmpfs};
 use super::methods;
 use crate::support::disks::{Disk, Disks, replace, switch, table_of, within};
 use crate::support::pods::{Container, Plan};
@@ -119,13 +119,7 @@ fn a_copy_with_a_mount_of_its_own_in_a_follower_has_the_disk_once() {
         let after = table_of(pid);
         let numbers = [disks.old.number, disks.new.number];
         let (was, is) = (essence(&before, &numbers), essence(&after, &numbers));
-        let lost: Vec<_> = was.iter().filter(|line| !is.contains(line)).collect();
-        let new: Vec<_> = is.iter().filter(|line| !was.contains(line)).collect();
-        assert_eq!(
-            (lost, new, is.len()),
-            (vec![], vec![], was.len()),
-            "{method} {first}: {answers:#?}"
-        );
+        must_be_the_same(&was, &is, &format!("{method} {first}: {answers:#?}"));
         assert_eq!(disks.old.among(&after), [], "{method} {first}: {answers:#?}");
     }
 }
@@ -152,9 +146,7 @@ fn peers_with_the_same_mounts_in_them_come_along() {
         let after = table_of(pid);
         let numbers = [disks.old.number, disks.new.number];
         let (was, is) = (essence(&before, &numbers), essence(&after, &numbers));
-        let lost: Vec<_> = was.iter().filter(|line| !is.contains(line)).collect();
-        let new: Vec<_> = is.iter().filter(|line| !was.contains(line)).collect();
-        assert_eq!((lost, new, is.len()), (vec![], vec![], was.len()), "{method}: {answers:#?}");
+        must_be_the_same(&was, &is, &format!("{method}: {answers:#?}"));
         assert_eq!(disks.old.among(&after), [], "{method}: {answers:#?}");
     }
 }
@@ -208,13 +200,7 @@ fn a_copy_that_follows_keeps_what_is_mounted_in_it_and_has_one_mount_of_the_disk
             lines.map(|line| line.replace("[master:] ext4", "[] ext4")).collect()
         };
         let (was, is) = (plain(&before), plain(&after));
-        let lost: Vec<_> = was.iter().filter(|line| !is.contains(line)).collect();
-        let new: Vec<_> = is.iter().filter(|line| !was.contains(line)).collect();
-        assert_eq!(
-            (lost, new, is.len()),
-            (vec![], vec![], was.len()),
-            "{method} {kind:?}: {answers:#?}"
-        );
+        must_be_the_same(&was, &is, &format!("{method} {kind:?}: {answers:#?}"));
         drop(container);
         umount2(area, MntFlags::MNT_DETACH).unwrap();
     }

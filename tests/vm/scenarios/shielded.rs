@@ -720,7 +720,7 @@ fn killed(scene: &mut Scene<'_>) -> Outcome {
         // Only what is counted is held first.
         let steps = match data.fs {
             "xfs" => &["map.loaded", "map.held", "map.suspended"][..],
-            _ => &["map.loaded"],
+            _ => &["map.loaded", "map.suspended"],
         };
         if let Some(step) = steps.get(round).filter(|_| !scene.is_control) {
             scene.killed_at(step, "switch", &data)?;

@@ -5,7 +5,7 @@
 const EXT4_COMMITS: u64 = 5;
 
 /// Hundredths of a second after which an xfs writes its log, at the most; also the kernel's own value.
-pub const XFS_WRITES_ITS_LOG: u64 = 3000;
+const XFS_WRITES_ITS_LOG: u64 = 3000;
 
 /// Why a mount with these options, as the kernel shows them, writes its journal too seldom; nothing if it does not.
 #[must_use]
@@ -17,8 +17,19 @@ pub fn come_too_late(super_options: &str) -> Option<String> {
             Some(Err(_)) => true,
             None => option == "lazytime",
         };
-        is_late.then(|| format!("its journal is written too seldom to tell that ({option})"))
+        is_late.then(|| too_seldom(option))
     })
+}
+
+/// The same of any xfs, by the kernel's setting for all of them: hundredths of a second.
+#[must_use]
+pub fn of_an_xfs_come_too_late(setting: &str) -> Option<String> {
+    let is_soon = setting.parse().is_ok_and(|time: u64| time <= XFS_WRITES_ITS_LOG);
+    (!is_soon).then(|| too_seldom(&format!("xfssyncd_centisecs={setting}")))
+}
+
+fn too_seldom(because: &str) -> String {
+    format!("its journal is written too seldom to tell who wrote it ({because})")
 }
 
 #[cfg(test)]
@@ -34,5 +45,7 @@ mod tests {
         for options in ["rw,lazytime", "rw,commit=6", "rw,commit=3600,data=ordered", "commit=x"] {
             assert!(come_too_late(options).is_some(), "{options}");
         }
+        let late = ["3000", "100", "3001", "720000", ""].map(of_an_xfs_come_too_late);
+        assert_eq!(late.map(|why| why.is_some()), [false, false, true, true, true]);
     }
 }
