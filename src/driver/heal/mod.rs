@@ -27,7 +27,7 @@ use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{Healed, listed, lost_since, plan_of, still_held};
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::heal::replacement_plan::Replacement;
-use crate::driver::heal::returned_disk::ReturnedDisks;
+use crate::driver::heal::returned_disk::{Returned, ReturnedDisks};
 use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
@@ -81,7 +81,7 @@ impl Healing<'_> {
     /// is said. Answers the volume's disk, which is another one where this one was put under a map, and why the
     /// volume is as it was, for a caller that then fails for that. The caller holds the volume's lock.
     pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: Device) -> (Device, Option<String>) {
-        let disk = if self.returned.look_after(id) {
+        let disk = if let Returned::Back = self.returned.look_after(id) {
             match self.disks.disk(id) {
                 Ok(map) => map,
                 Err(error) => return (disk, Some(error.to_string())),
@@ -142,7 +142,13 @@ impl Healing<'_> {
         occasion: HealOccasion<'_>,
     ) -> Result<Healed> {
         // A plan changes nothing.
-        let is_back = mode == HealMode::Auto && self.returned.look_after(id);
+        let is_back = match mode {
+            HealMode::Auto => match self.returned.look_after(id) {
+                Returned::Fails(why) => return Err(why),
+                returned => matches!(returned, Returned::Back),
+            },
+            HealMode::Report | HealMode::Off => false,
+        };
         let done = self.counted_heal(id, mode, occasion);
         done.map(|healed| Healed { is_back, ..healed })
     }

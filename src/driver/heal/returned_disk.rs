@@ -27,6 +27,24 @@ enum PutBack {
     Refused(String),
 }
 
+/// What became of a volume's map, and of what is asked of it.
+#[derive(Debug)]
+pub(in crate::driver) enum Returned {
+    /// As before, or there is none.
+    Not,
+    /// The disk was put under it, and what waited goes on.
+    Back,
+    /// It fails, and why it is not told to go on.
+    Fails(Error),
+}
+
+/// What a look finds.
+enum Found {
+    Waiting(OwnMap, MapWait),
+    Failing(Error),
+    Neither,
+}
+
 /// What a look may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Looks {
@@ -48,17 +66,20 @@ pub(in crate::driver) struct ReturnedDisks<'a> {
 }
 
 impl ReturnedDisks<'_> {
-    /// Looks after the volume's map, if it has one; whether a disk was put under it. The caller holds the
-    /// volume's lock.
-    pub(in crate::driver) fn look_after(&self, id: &VolumeId) -> bool {
-        let Some((map, wait)) = self.waiting(id, Looks::AtDisks) else { return false };
+    /// Looks after the volume's map, if it has one. The caller holds the volume's lock.
+    pub(in crate::driver) fn look_after(&self, id: &VolumeId) -> Returned {
+        let (map, wait) = match self.found(id, Looks::AtDisks) {
+            Found::Waiting(map, wait) => (map, wait),
+            Found::Failing(why) => return Returned::Fails(why),
+            Found::Neither => return Returned::Not,
+        };
         let (cause, why) = match self.put_back(id, &map) {
             Ok(PutBack::Done) => {
                 let waited = uptime().since(&wait.since).unwrap_or_default().as_secs();
                 tracing::warn!(volume = %id, map = map.kernel_name, waited, "the disk is back under its map: what waited goes on");
                 self.counts.wait_ended(true);
                 self.forget_wait(id);
-                return true;
+                return Returned::Back;
             }
             Ok(PutBack::NoDisk) => (WaitCause::Gone, None),
             Ok(PutBack::Refused(why)) => (WaitCause::Refused, Some(why)),
@@ -66,13 +87,13 @@ impl ReturnedDisks<'_> {
         };
         self.note_why(id, &map, &wait, (cause, why));
         self.end_of_patience(id, &map, &wait);
-        false
+        Returned::Not
     }
 
     /// The part of it that reads no disk: where a process hangs that reads one, the wait must have its end all the
     /// same.
     pub(in crate::driver) fn keep_time(&self, id: &VolumeId) {
-        if let Some((map, wait)) = self.waiting(id, Looks::InMemory) {
+        if let Found::Waiting(map, wait) = self.found(id, Looks::InMemory) {
             self.end_of_patience(id, &map, &wait);
         }
     }
@@ -84,19 +105,19 @@ impl ReturnedDisks<'_> {
 
     /// The map, if it waits for its disk, and since when. One that waits at its disk is told to go on, if that is still
     /// the one that it was.
-    fn waiting(&self, id: &VolumeId, looks: Looks) -> Option<(OwnMap, MapWait)> {
+    fn found(&self, id: &VolumeId, looks: Looks) -> Found {
         let map = match self.maps.map_of(id) {
             Ok(Some(map)) => map,
             Ok(None) => {
                 self.forget_wait(id);
-                return None;
+                return Found::Neither;
             }
             Err(error) => {
                 tracing::debug!(volume = %id, %error, "whether the volume has a map cannot be told");
-                return None;
+                return Found::Neither;
             }
         };
-        let map = self.without_second_table(id, map)?;
+        let Some(map) = self.without_second_table(id, map) else { return Found::Neither };
         if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
             // A request that fails each time waits as well: only a look that finds it working ends this wait.
             let wait = self.note_wait(id, &map, WaitCause::Failing);
@@ -112,26 +133,28 @@ impl ReturnedDisks<'_> {
                     self.own_maps.try_again(id);
                 }
             }
-            let now = self.own_maps.seen(id)?;
+            let Some(now) = self.own_maps.seen(id) else { return Found::Neither };
             if now.state() == MapState::WaitsForDisk {
-                return Some((now, wait));
+                return Found::Waiting(now, wait);
             }
-            self.end_of_patience(id, &now, &wait);
-            return None;
+            // What fails from now on is told by the look that let it fail.
+            let is_over = self.end_of_patience(id, &now, &wait);
+            return if is_over { self.found(id, looks) } else { Found::Neither };
         }
-        if map.state() == MapState::Fails && map.has_disk {
-            // Its patience was over: as without a map, the next request is tried.
-            self.own_maps.try_again(id);
+        if map.state() == MapState::Fails && map.has_disk && looks == Looks::AtDisks {
+            self.forget_wait(id);
+            let goes_on = self.goes_on_as_without_a_map(id, &map);
+            return goes_on.map_or_else(Found::Failing, |()| Found::Neither);
         }
         if map.state() == MapState::Works {
             self.waits_not_in_vain(id, &map);
         }
         if !map.state().waits() || map.opened == 0 {
             self.forget_wait(id);
-            return None;
+            return Found::Neither;
         }
         let wait = self.note_wait(id, &map, WaitCause::Gone);
-        Some((map, wait))
+        Found::Waiting(map, wait)
     }
 
     /// A table that a killed call has loaded holds its disk: so long the disk that came back is in use.
@@ -147,9 +170,8 @@ impl ReturnedDisks<'_> {
     /// patience ends is worse than an error that the heal puts right.
     fn waits_not_in_vain(&self, id: &VolumeId, map: &OwnMap) {
         let Ok(Some(over)) = self.devices.disk_at(map.number) else { return };
-        let Some(mark) = self.records.load(id).journal_through(&moment(&over)) else { return };
         let name = &map.kernel_name;
-        let why = match self.maps.why_untold(&over, &mark) {
+        let why = match self.why_incomparable(id, &over) {
             Ok(Some(why)) => why,
             Ok(None) => return,
             Err(error) => {
@@ -163,19 +185,53 @@ impl ReturnedDisks<'_> {
         }
     }
 
-    /// Why the disk under a map whose request failed is another one now, or was written meanwhile: a target can be given
-    /// another disk whose going this machine was not told of.
+    /// Why no disk can be compared with what this map's mount left on its own.
+    fn why_incomparable(&self, id: &VolumeId, over: &Device) -> Result<Option<String>> {
+        let mark = self.records.load(id).journal_through(&moment(over));
+        mark.map_or(Ok(None), |mark| self.maps.why_untold(over, &mark))
+    }
+
+    /// A map that waits no more, and a request to its disk failed. Without a map the next one would be tried; through
+    /// one that can tell an earlier state of its disk it never reaches what may be one.
+    fn goes_on_as_without_a_map(&self, id: &VolumeId, map: &OwnMap) -> Result<()> {
+        let why = self.disk_below(id, map).and_then(|(over, disk)| {
+            let has_shield = self.records.load(id).journal_through(&moment(&over)).is_some()
+                && self.why_incomparable(id, &over)?.is_none();
+            if has_shield { self.why_another(id, &over, &disk) } else { Ok(None) }
+        });
+        let why = match why {
+            Ok(None) => {
+                self.own_maps.try_again(id);
+                return Ok(());
+            }
+            Ok(Some(why)) => why,
+            Err(error) => error.to_string(),
+        };
+        let name = &map.kernel_name;
+        let reason = format!("what is asked of {name} fails, for its disk is not proven: {why}");
+        Err(Error::refused(reason)
+            .hint("what uses it has to end; the next mount looks at the disk anew"))
+    }
+
+    /// Why the disk under a map whose request failed may be written meanwhile.
     fn why_not_again(&self, id: &VolumeId, map: &OwnMap) -> Result<Option<String>> {
+        let (over, disk) = self.disk_below(id, map)?;
+        self.why_another(id, &over, &disk)
+    }
+
+    /// The map and the disk below it, which is the volume's: a target can be given another disk whose going this machine
+    /// was not told of.
+    fn disk_below(&self, id: &VolumeId, map: &OwnMap) -> Result<(Device, Device)> {
         let disk = map.table.map_or(Ok(None), |table| self.devices.disk_at(table.path))?;
         let disk = disk.ok_or_else(|| Error::new(Kind::Missing, "its disk is gone"))?;
         // What it shows may be what the kernel remembers of it.
         self.devices.rescan(&disk)?;
         let over = self.disks.disk(id)?;
-        if over.number != map.number {
-            let (its, other) = (&over.kernel_name, &disk.kernel_name);
-            return Ok(Some(format!("{its} is the volume's disk, and not {other}")));
+        if over.number == map.number {
+            return Ok((over, disk));
         }
-        self.why_another(id, &over, &disk)
+        let (its, other) = (&over.kernel_name, &disk.kernel_name);
+        Err(Error::new(Kind::Host, format!("{its} is the volume's disk, and not {other}")))
     }
 
     fn put_back(&self, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
@@ -271,14 +327,16 @@ impl ReturnedDisks<'_> {
         });
     }
 
-    fn end_of_patience(&self, id: &VolumeId, map: &OwnMap, wait: &MapWait) {
+    /// Whether the wait was ended.
+    fn end_of_patience(&self, id: &VolumeId, map: &OwnMap, wait: &MapWait) -> bool {
         let waited = uptime().since(&wait.since).unwrap_or_default();
         if waited < Duration::from_secs(self.shield.patience) {
-            return;
+            return false;
         }
         let (name, waited) = (&map.kernel_name, waited.as_secs());
         tracing::warn!(volume = %id, map = name, waited, "the patience is over");
-        match self.own_maps.end_wait(id) {
+        let ended = self.own_maps.end_wait(id);
+        match &ended {
             Ok(()) => {
                 self.counts.wait_ended(false);
                 self.forget_wait(id);
@@ -287,6 +345,7 @@ impl ReturnedDisks<'_> {
                 tracing::warn!(volume = %id, map = name, %error, "the wait could not be ended");
             }
         }
+        ended.is_ok()
     }
 
     /// Of what is not healed because a map waits, why the disk that is here was not put there.
@@ -375,7 +434,7 @@ mod tests {
         let maps = FakeMap::of(Some(map));
         with(&maps, devices, &records, |returned| {
             for _ in 0..times {
-                assert!(!returned.look_after(&id));
+                assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
             }
         });
         (maps.done.into_inner(), records.load(&id).map_wait)
@@ -407,9 +466,44 @@ mod tests {
         let (done, wait) = looked((at_path, &others), None, 1);
         let why = wait.unwrap().not_switched.unwrap();
         assert!(done.is_empty() && why.contains("no disk of this machine shows"), "{why}");
-        // After that it is no wait any more, and each look lets the next request try.
-        let (done, wait) = looked((OwnMap::of_a_test(true, false, false), &none), Some(1), 1);
-        assert_eq!((done, wait), (vec!["again"], None));
+    }
+
+    /// After its patience it is no wait any more: as without a map the next request may be tried, but not on a disk
+    /// that is seen to be another one.
+    #[test]
+    fn what_fails_goes_on_on_its_own_disk_alone() {
+        let map = OwnMap::of_a_test(true, false, false);
+        let path = map.table.unwrap().path;
+        let over_it = |serial: &str| {
+            let mut devices = FakeDevices::default().with("dm-0", 0, serial).with("vdb", 16, "");
+            devices.disks[1].0.number = path;
+            devices
+        };
+        let (its, others, none) = (over_it(ID), over_it("v-2"), FakeDevices::default());
+        let mut elsewhere = over_it("v-2").with("vdc", 16, ID);
+        elsewhere.disks[2].0.number.minor = 99;
+        for (devices, done) in
+            [(&its, vec!["again"]), (&others, vec![]), (&elsewhere, vec![]), (&none, vec![])]
+        {
+            assert_eq!(looked((map.clone(), devices), Some(1), 1), (done, None));
+        }
+        // Where its journal is remembered, and can be told, it has to be as it was.
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let id = VolumeId::parse(ID).unwrap();
+        let journal = JournalMark::FirstTransaction(7);
+        let intent = MapIntent { map: moment(&its.disks[0].0), journal };
+        records.update(&id, |record| record.map_intent = Some(intent)).unwrap();
+        for (told, done) in [(FakeJournal::Told, vec![]), (FakeJournal::Lost, vec!["again"])] {
+            let mut maps = FakeMap::of(Some(map.clone()));
+            maps.journal = told;
+            with(&maps, &its, &records, |returned| {
+                returned.keep_time(&id);
+                let fails = matches!(returned.look_after(&id), Returned::Fails(_));
+                assert_eq!(fails, done.is_empty());
+            });
+            assert_eq!(maps.done.into_inner(), done);
+        }
     }
 
     #[test]
@@ -421,7 +515,7 @@ mod tests {
         let wait = Some(MapWait { since, cause, not_switched: None });
         records.update(&id, |record| record.map_wait = wait).unwrap();
         with(&FakeMap::of(None), &FakeDevices::default(), &records, |returned| {
-            assert!(!returned.look_after(&id));
+            assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
         });
         assert_eq!(records.load(&id).map_wait, None);
     }
@@ -461,7 +555,9 @@ mod tests {
             records.update(&id, |record| record.map_intent = intent).unwrap();
             let mut maps = FakeMap::of(Some(map.clone()));
             maps.journal = told;
-            with(&maps, &devices, &records, |returned| assert!(!returned.look_after(&id)));
+            with(&maps, &devices, &records, |returned| {
+                assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
+            });
             assert_eq!(maps.done.into_inner(), done, "{is_remembered} {told:?}");
         }
     }

@@ -96,7 +96,7 @@ impl MapState {
             Self::WorksUnshielded => "works, and does not wait when its disk goes",
             Self::WaitsForDisk => "waits for its disk, which is gone",
             Self::WaitsAtPath => "waits, for a request to its disk failed",
-            Self::Fails => "fails every request, for its disk is gone",
+            Self::Fails => "fails every request, for its disk is gone or failed",
             Self::Suspended => "is suspended, for a change of it was not finished",
             Self::NeverBegan => "was not finished",
             Self::Strange => "has a table that this driver does not make",

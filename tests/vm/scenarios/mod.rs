@@ -13,6 +13,7 @@ mod late;
 mod letters;
 mod mounts;
 mod restart;
+mod same_place;
 mod shield;
 mod shielded;
 mod unasked;
@@ -57,7 +58,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 39] = [
+pub(crate) const ALL: [Scenario; 40] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -94,6 +95,7 @@ pub(crate) const ALL: [Scenario; 39] = [
     databases::SQLITE,
     databases::POSTGRESQL,
     endurance::SCENARIO,
+    same_place::SCENARIO,
     cost::SCENARIO,
     install::SCENARIO,
     restart::SCENARIO,

@@ -165,7 +165,7 @@ const WAITS_STILL: &str = "the map waits still";
 pub(super) const ON: &str = "shield.mode = \"on\"";
 
 /// Up by kubelet's calls; a database runs on it.
-fn a_database_runs(scene: &mut Scene<'_>, pv: &str) -> Outcome<(Volume, String)> {
+pub(super) fn a_database_runs(scene: &mut Scene<'_>, pv: &str) -> Outcome<(Volume, String)> {
     let data = scene.volume(pv)?;
     let letter = scene.up(&data, POD, "")?;
     sign(scene, &data, POD)?;
@@ -367,7 +367,7 @@ fn is_pulled(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
 }
 
 /// The database confirms records again; where it does not, what the driver says of it is in the row.
-fn goes_on(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+pub(super) fn goes_on(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
     let before = scene.confirmed()?;
     let id = data.id.clone();
     scene.check_soon("the database goes on", SOON, move |scene| {
@@ -379,7 +379,7 @@ fn goes_on(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
 }
 
 /// What the log has of a disk that was not put under its map.
-fn why_not(scene: &mut Scene<'_>, id: &str) -> Outcome<String> {
+pub(super) fn why_not(scene: &mut Scene<'_>, id: &str) -> Outcome<String> {
     let line = format!(
         "cat /var/log/incloud-volume/* | grep {id} | grep -E 'not put under|without a shield' | tail -n 2"
     );
@@ -541,7 +541,7 @@ fn is_mounted_elsewhere(
     Ok(())
 }
 
-fn copy(from: &std::path::Path, to: &std::path::Path) -> Outcome {
+pub(super) fn copy(from: &std::path::Path, to: &std::path::Path) -> Outcome {
     let done = std::process::Command::new("cp").arg("--sparse=always").arg(from).arg(to).status();
     match done {
         Ok(status) if status.success() => Ok(()),
