@@ -4,7 +4,7 @@
 use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::device_mapper::KernelMaps;
 use incloud_disk::host::devices::SysfsDevices;
-use incloud_disk::host::{Devices, Maps};
+use incloud_disk::host::{AboveDisk, Devices, Maps};
 use incloud_disk::model::disk::device::{Device, Identity};
 use incloud_disk::model::ids::VolumeId;
 use std::process::{Command, ExitCode};
@@ -39,7 +39,12 @@ pub(super) fn cover(volume: &str) -> Result<(), String> {
         }
     }
     let (id, disk) = disk_of(volume)?;
-    KernelMaps::default().cover(&id, &disk, None).map_err(|error| error.to_string())
+    let maps = KernelMaps::default();
+    // Of an xfs what is written to its log is counted from before the map has a table; a blank disk has none.
+    let deadline = Deadline::after(Duration::from_secs(10));
+    let sights = maps.journals(&disk, &AboveDisk::Nothing, deadline);
+    let counted = sights.ok().and_then(|sights| sights.counted());
+    maps.cover(&id, &disk, counted).map_err(|error| error.to_string())
 }
 
 pub(super) fn switch(volume: &str) -> Result<Duration, String> {

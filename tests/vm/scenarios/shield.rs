@@ -14,6 +14,9 @@ const TIMES: usize = 5;
 /// While it is away: long enough for an error to be seen.
 const AWAY: Duration = Duration::from_secs(2);
 
+/// Else the driver would put the disk there, which `shield-pauses` is about.
+const NOT_BY_ITSELF: &str = "heal.mode = \"report\"";
+
 const EACH_FILE_SYSTEM: &[Setting] =
     &[("ext4", Bus::VirtioBlk, Kernels::All), ("xfs", Bus::VirtioBlk, Kernels::One)];
 
@@ -98,8 +101,7 @@ fn covered(scene: &mut Scene<'_>, with_map: bool) -> Outcome<(Volume, String)> {
 }
 
 fn pauses(scene: &mut Scene<'_>) -> Outcome {
-    // Else the driver would put the disk there by itself, which `shield-pauses` is about.
-    scene.configure("heal.mode = \"report\"", "")?;
+    scene.configure(NOT_BY_ITSELF, "")?;
     let with_map = !scene.is_control;
     let (data, mut letter) = covered(scene, with_map)?;
     if with_map {
@@ -277,7 +279,7 @@ fn goes_and_comes(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
 }
 
 fn grows(scene: &mut Scene<'_>) -> Outcome {
-    scene.configure("", "")?;
+    scene.configure(NOT_BY_ITSELF, NOT_BY_ITSELF)?;
     let (data, _) = covered(scene, true)?;
     let device = scene.wait(&data, "")?;
     if !scene.is_control {
