@@ -141,7 +141,8 @@ impl ReturnedDisks<'_> {
             let is_over = self.end_of_patience(id, &now, &wait);
             return if is_over { self.found(id, looks) } else { Found::Neither };
         }
-        if map.state() == MapState::Fails && map.has_disk && looks == Looks::AtDisks {
+        let fails_here = map.state() == MapState::Fails && map.has_disk && map.opened > 0;
+        if fails_here && looks == Looks::AtDisks {
             self.forget_wait(id);
             let goes_on = self.goes_on_as_without_a_map(id, &map);
             return goes_on.map_or_else(Found::Failing, |()| Found::Neither);

@@ -9,6 +9,7 @@ use crate::model::report::facts::{
     ProcessFact, Role, VolumeFacts, WaitFact,
 };
 use crate::model::report::tear_down::TearDown;
+use crate::model::shield::own_map::MapState;
 use crate::model::text::several;
 use crate::model::timestamp;
 use serde::Serialize;
@@ -110,6 +111,7 @@ pub fn judge(facts: &VolumeFacts) -> Verdict {
     let ruled = ambiguous(facts)
         .or_else(|| covered(facts))
         .or_else(|| off_its_disk(facts))
+        .or_else(|| fails_over_its_disk(facts))
         .or_else(|| half_healed(facts))
         .or_else(|| forgotten(facts))
         .or_else(|| guarded(facts))
@@ -284,6 +286,22 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
             command: Some(format!("disk history {id}")),
         }),
     }
+}
+
+/// A request failed, its map waits no more, and the disk is there still.
+fn fails_over_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
+    let map = facts.map.as_ref()?;
+    if map.state != MapState::Fails || map.opened == 0 {
+        return None;
+    }
+    let id = name_of(facts);
+    Some(Ruling {
+        health: Health::Ambiguous,
+        consequence: "Reads and writes fail: a request to the disk failed, and the disk is not proven to be as its mount left it.".to_owned(),
+        because: format!("the map {} {}", map.name, map.state.words()),
+        next: "heal it: where the disk is as it was, they go on; else that says what differs, and its pods must end and come again".to_owned(),
+        command: Some(format!("disk heal {id}")),
+    })
 }
 
 /// The kernel takes the disk that is back for one more of the file system that died: no heal moves it.

@@ -181,6 +181,29 @@ fn a_map_that_waits_is_a_pause_and_says_what_ends_it() {
     is(&seen, Health::Ambiguous, &["not put there: vdc: it was written", "for 70 s", "in 230 s"]);
 }
 
+/// Its mounts stand on the volume's own disk, and yet nothing is well.
+#[test]
+fn a_map_that_fails_over_its_disk_is_told_with_the_command_that_looks() {
+    let mut seen = facts(disk("7:1"), vec![mount(Role::Global, MountVerdict::Healthy)]);
+    let map = |state, opened| MapFact {
+        name: "dm-0".to_owned(),
+        number: "7:1".parse().unwrap(),
+        state,
+        path: Some("254:16".parse().unwrap()),
+        opened,
+        wait: None,
+    };
+    seen.map = Some(map(MapState::Fails, 1));
+    let words = ["Reads and writes fail", "not proven", "disk heal v1"];
+    is(&seen, Health::Ambiguous, &words);
+    for (state, opened) in
+        [(MapState::Fails, 0), (MapState::Works, 1), (MapState::WorksUnshielded, 1)]
+    {
+        seen.map = Some(map(state, opened));
+        is(&seen, Health::Ok, &[]);
+    }
+}
+
 /// What the heal would do, and what people see, are one rule.
 #[test]
 fn every_verdict_of_the_heal_has_its_health() {

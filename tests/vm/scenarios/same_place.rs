@@ -64,6 +64,9 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
             let is_told = code != Some(0) && said.contains("its disk is not proven");
             scene.check("a heal says why it fails", is_told, said)?;
         }
+        let explain = [DRIVER, "explain", &data.id];
+        let (_, said) = scene.machine.run(&explain, Duration::from_secs(60))?;
+        scene.check("explain says it too", said.contains("Reads and writes fail"), said)?;
         scene.database_stops(WAIT_IS_OVER)?;
     }
     let same = std::process::Command::new("cmp").arg(&image).arg(&kept).output();
