@@ -72,7 +72,7 @@ impl Machine {
         let told = |error: std::io::Error| error.to_string();
         fs::create_dir_all(&folder).map_err(told)?;
         let own = File::create(folder.join("own-disk")).map_err(told)?;
-        own.set_len(64 << 20).map_err(told)?;
+        own.set_len(256 << 20).map_err(told)?;
         let program = std::env::current_exe().map_err(told)?;
         std::os::unix::fs::symlink(program, folder.join("forward")).map_err(told)?;
         let plug = Plug::new(&folder, bus);
