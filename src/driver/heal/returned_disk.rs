@@ -171,8 +171,9 @@ impl ReturnedDisks<'_> {
     /// patience ends is worse than an error that the heal puts right.
     fn waits_not_in_vain(&self, id: &VolumeId, map: &OwnMap) {
         let Ok(Some(over)) = self.devices.disk_at(map.number) else { return };
+        let Some(mark) = self.records.load(id).journal_through(&moment(&over)) else { return };
         let name = &map.kernel_name;
-        let why = match self.why_incomparable(id, &over) {
+        let why = match self.maps.why_untold(&over, &mark) {
             Ok(Some(why)) => why,
             Ok(None) => return,
             Err(error) => {
@@ -186,19 +187,16 @@ impl ReturnedDisks<'_> {
         }
     }
 
-    /// Why no disk can be compared with what this map's mount left on its own.
-    fn why_incomparable(&self, id: &VolumeId, over: &Device) -> Result<Option<String>> {
-        let mark = self.records.load(id).journal_through(&moment(over));
-        mark.map_or(Ok(None), |mark| self.maps.why_untold(over, &mark))
-    }
-
     /// A map that waits no more, and a request to its disk failed. Without a map the next one would be tried; through
     /// one that can tell an earlier state of its disk it never reaches what may be one.
     fn goes_on_as_without_a_map(&self, id: &VolumeId, map: &OwnMap) -> Result<()> {
         let why = self.disk_below(id, map).and_then(|(over, disk)| {
-            let has_shield = self.records.load(id).journal_through(&moment(&over)).is_some()
-                && self.why_incomparable(id, &over)?.is_none();
-            if has_shield { self.why_another(id, &over, &disk) } else { Ok(None) }
+            match self.records.load(id).journal_through(&moment(&over)) {
+                Some(mark) if self.maps.why_untold(&over, &mark)?.is_none() => {
+                    self.why_another(id, &over, &disk)
+                }
+                _ => Ok(None),
+            }
         });
         let why = match why {
             Ok(None) => {
