@@ -54,7 +54,7 @@ impl DiskWait<'_> {
         let link = self.cloud.link(&volume.id);
         let soon = self.deadline.at_most(LOCK_WAIT);
         let (disk, unhealed) = match self.locks.take(&volume.id, self.operation, soon) {
-            Ok(Locked::Held(_lock)) => self.healing.heal_on_the_way(&volume.id, disk),
+            Ok(Locked::Held(_lock)) => self.healing.heal_on_the_way(&volume.id, disk)?,
             Ok(Locked::Impossible(error)) | Err(error) => (disk, Some(error.to_string())),
         };
         self.check_staged(volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;

@@ -79,15 +79,20 @@ pub struct Healing<'a> {
 impl Healing<'_> {
     /// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
     /// is said. Answers the volume's disk, which is another one where this one was put under a map, and why the
-    /// volume is as it was, for a caller that then fails for that. The caller holds the volume's lock.
-    pub(super) fn heal_on_the_way(&self, id: &VolumeId, disk: Device) -> (Device, Option<String>) {
-        let disk = if let Returned::Back = self.returned.look_after(id) {
-            match self.disks.disk(id) {
+    /// volume is as it was, for a caller that then fails for that. An error where all that is asked of the volume fails,
+    /// and no heal puts that right. The caller holds the volume's lock.
+    pub(super) fn heal_on_the_way(
+        &self,
+        id: &VolumeId,
+        disk: Device,
+    ) -> Result<(Device, Option<String>)> {
+        let disk = match self.returned.look_after(id) {
+            Returned::Not => disk,
+            Returned::Back => match self.disks.disk(id) {
                 Ok(map) => map,
-                Err(error) => return (disk, Some(error.to_string())),
-            }
-        } else {
-            disk
+                Err(error) => return Ok((disk, Some(error.to_string()))),
+            },
+            Returned::Fails(why) => return Err(why),
         };
         let done = self.counted_heal(id, self.heal_mode, HealOccasion::Call(&disk));
         let unhealed = match done {
@@ -98,7 +103,7 @@ impl Healing<'_> {
                 Some(error.to_string())
             }
         };
-        (disk, unhealed)
+        Ok((disk, unhealed))
     }
 
     /// After an attach to this machine: its disk shows a moment later, and no call may come after it.

@@ -208,8 +208,10 @@ impl ReturnedDisks<'_> {
         };
         let name = &map.kernel_name;
         let reason = format!("what is asked of {name} fails, for its disk is not proven: {why}");
-        Err(Error::refused(reason)
-            .hint("what uses it has to end; the next mount looks at the disk anew"))
+        let way = format!(
+            "disk release {id} takes it from what uses it; the next mount looks at the disk anew"
+        );
+        Err(Error::refused(reason).hint(way))
     }
 
     /// Why the disk under a map whose request failed may be written meanwhile.

@@ -107,7 +107,7 @@ impl Staging<'_> {
         self.recovery.end_leftovers(&volume.id);
         self.own_maps.tidy(&volume.id);
         let disk = self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT))?;
-        let (disk, unhealed) = self.healing.heal_on_the_way(&volume.id, disk);
+        let (disk, unhealed) = self.healing.heal_on_the_way(&volume.id, disk)?;
         let look = self.mounts.standing_at(&folder)?;
         let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
         if let Some(mount) = found {

@@ -299,7 +299,7 @@ fn fails_over_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
         health: Health::Ambiguous,
         consequence: "Reads and writes fail: a request to the disk failed, and the disk is not proven to be as its mount left it.".to_owned(),
         because: format!("the map {} {}", map.name, map.state.words()),
-        next: "heal it: where the disk is as it was, they go on; else that says what differs, and its pods must end and come again".to_owned(),
+        next: "heal it: where the disk is as it was, they go on; else that says what differs, and disk release takes the volume from its pods, which must be restarted".to_owned(),
         command: Some(format!("disk heal {id}")),
     })
 }

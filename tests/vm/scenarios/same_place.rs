@@ -7,7 +7,7 @@ use super::{Kernels, POD, Scenario, Setting};
 use crate::busy::longer;
 use crate::host::image::DRIVER;
 use crate::host::plug::Bus;
-use crate::scene::{Outcome, Scene, Stop};
+use crate::scene::{Outcome, Scene, Stop, Volume};
 use std::time::Duration;
 
 const SETTINGS: &[Setting] = &[("ext4", Bus::VirtioScsi, Kernels::All)];
@@ -31,7 +31,17 @@ pub(super) const SCENARIO: Scenario = Scenario {
 fn play(scene: &mut Scene<'_>) -> Outcome {
     let ours = format!("{ON}\nshield.patience = {}", longer(PATIENCE).as_secs());
     scene.configure(&ours, &ours)?;
-    let (data, letter) = a_database_runs(scene, "data")?;
+    let data = is_set_back(scene, "data-0")?;
+    kubelet_takes_it_down(scene, &data)?;
+    ends(scene, &data)?;
+    let data = is_set_back(scene, "data-1")?;
+    a_person_releases_it(scene, &data)?;
+    ends(scene, &data)
+}
+
+/// Answers it with a map that fails, over a disk that answers.
+fn is_set_back(scene: &mut Scene<'_>, pv: &str) -> Outcome<Volume> {
+    let (data, letter) = a_database_runs(scene, pv)?;
     has_a_map(scene, &data)?;
     let image = scene.machine.plug.image(&data.id);
     let kept = image.with_extension("kept");
@@ -74,18 +84,34 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
     let saw = String::from_utf8_lossy(&same.stdout).trim().to_owned();
     scene.check(NOT_WRITTEN, same.status.success(), saw)?;
     std::fs::remove_file(&kept).map_err(|error| error.to_string())?;
-    let reply = scene.try_unpublish(&data, POD)?;
+    Ok(data)
+}
+
+/// And then it is a volume as any other.
+fn kubelet_takes_it_down(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    let reply = scene.try_unpublish(data, POD)?;
     scene.check("the pod lets go of it", reply.is_success(), reply.message())?;
     scene.machine.shell(&format!("rmdir {}", data.pod(POD)))?;
-    let lost = scene.try_unstage(&data)?;
+    let lost = scene.try_unstage(data)?;
     let is_said = !lost.is_success() && lost.message().contains("did not reach the disk");
     scene.check("what was not written is said, once", is_said, lost.message())?;
-    let reply = scene.try_unstage(&data)?;
+    let reply = scene.try_unstage(data)?;
     scene.check("and then it is unmounted", reply.is_success(), reply.message())?;
     scene.machine.shell(&format!("rmdir {}", data.global()))?;
-    // From here on it is a volume as any other.
-    scene.up(&data, POD, "")?;
-    ends(scene, &data)
+    scene.up(data, POD, "").map(drop)
+}
+
+/// The same where kubelet keeps it mounted, for a pod that comes again.
+fn a_person_releases_it(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    for (call, reply) in
+        [("waitforattach", scene.try_wait(data)?), ("mountdevice", scene.try_stage(data)?)]
+    {
+        let is_told = !reply.is_success() && reply.message().contains("disk release");
+        scene.check(&format!("{call} says what ends it"), is_told, reply.message())?;
+    }
+    scene.machine.run(&[DRIVER, "release", &data.id], Duration::from_secs(120))?;
+    scene.machine.shell(&format!("rmdir {} {} || true", data.pod(POD), data.global()))?;
+    scene.up(data, POD, "").map(drop)
 }
 
 /// What is asked of the disk fails, and it stays where it is.

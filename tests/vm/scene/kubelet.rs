@@ -95,6 +95,10 @@ impl Scene<'_> {
         self.must(&["mountdevice", &volume.global(), device, &volume.options()])
     }
 
+    pub(crate) fn try_stage(&mut self, volume: &Volume) -> Outcome<Reply> {
+        self.call(&["mountdevice", &volume.global(), "", &volume.options()])
+    }
+
     pub(crate) fn publish(&mut self, volume: &Volume, uid: &str) -> Outcome<Reply> {
         self.machine.shell(&format!("mkdir -p -m 0750 {}", volume.pod(uid)))?;
         self.must(&["mount", &volume.pod(uid), &volume.options()])
