@@ -47,7 +47,7 @@ const STEPS: &[(&str, &str)] = &[
 const ONLY_BLANK: usize = 4;
 
 /// Steps that no ordinary life comes to: `expand`, `pull` and `letting_go` have their tests.
-const ELSEWHERE: [&str; 33] = [
+const ELSEWHERE: [&str; 34] = [
     // In a thread that may ask the kernel for nothing: `attacks` makes it panic.
     "filesystems.judge",
     // Only of a verb in a container, which enters its node.
@@ -71,6 +71,7 @@ const ELSEWHERE: [&str; 33] = [
     "expand.sized",
     "local.pull.shut-down",
     "local.pull.let-go",
+    "local.pull.copied",
     // Only against a cloud with servers, and on kernels without the newer mount calls.
     "takeover.requested",
     "mounts.bound",

@@ -81,6 +81,7 @@ fn after_detach_another_node_gets_the_volume_whatever_was_killed_before() {
         ("detach", "local.detach.unplugged"),
         ("detach", "detach.requested"),
         ("local", "local.pull.let-go"),
+        ("local", "local.pull.copied"),
     ] {
         let (node, volume) = Volume::on_a_node("ext4", "16M");
         let yank = ["local", "yank", &volume.id].map(str::to_owned).to_vec();

@@ -153,9 +153,13 @@ pub fn pulled_and_back(fs_type: &'static str, size: &str, pull: impl Fn(&Volume)
 #[test]
 fn a_pull_that_broke_off_is_finished_by_the_same_detach() {
     needs!(mounts, seams);
-    for step in
-        ["local.pull.shut-down", "local.pull.let-go", "local.detach.unplugged", "detach.requested"]
-    {
+    for step in [
+        "local.pull.shut-down",
+        "local.pull.let-go",
+        "local.pull.copied",
+        "local.detach.unplugged",
+        "detach.requested",
+    ] {
         for strike in [kill_at as Strike, panic_at] {
             pulled_and_back("ext4", "16M", |volume| {
                 volume.node.configure(GUARD_OFF);

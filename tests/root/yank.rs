@@ -111,7 +111,7 @@ fn a_disk_can_be_yanked_again_and_again() {
 #[test]
 fn a_yank_that_was_killed_is_finished_by_the_next_one() {
     needs!(mounts, seams);
-    for step in ["local.pull.shut-down", "local.pull.let-go"] {
+    for step in ["local.pull.shut-down", "local.pull.let-go", "local.pull.copied"] {
         pulled_and_back("ext4", "16M", |volume| {
             let call = ["local", "yank", &volume.id].map(str::to_owned).to_vec();
             kill_at(&volume.node, &call, step);

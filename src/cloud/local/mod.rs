@@ -122,7 +122,7 @@ impl<'a> LocalCloud<'a> {
     pub fn yank(&self, id: &VolumeId, deadline: Deadline) -> Result<pull::Pulled> {
         // A question about nothing makes no folder.
         self.existing(id)?;
-        let _lock = self.shelf.lock(deadline)?;
+        let _lock = self.shelf.lock_for(id, deadline)?;
         let file = self.existing(id)?;
         let Some(disk) = self.disk(id)? else {
             return Err(Error::new(
@@ -202,7 +202,7 @@ impl<'a> LocalCloud<'a> {
             return Ok(file);
         }
         // Under the lock no call is half-way through an attach.
-        let _lock = self.shelf.lock(deadline)?;
+        let _lock = self.shelf.lock_for(&file.id, deadline)?;
         let Some(mut now) = self.shelf.load(&file.id)? else { return Ok(file) };
         match self.disk(&file.id)? {
             Some(disk) if std::fs::symlink_metadata(self.shelf.link(&file.id)).is_err() => {
@@ -239,8 +239,6 @@ impl<'a> LocalCloud<'a> {
     }
 
     fn plug_in(&self, id: &VolumeId) -> Result<Device> {
-        // What a killed pull left.
-        crate::host::files::remove_if_there(&self.shelf.copy(id))?;
         let image = self.shelf.image(id);
         let backing = OpenOptions::new()
             .read(true)
@@ -277,8 +275,6 @@ impl<'a> LocalCloud<'a> {
                 break;
             }
         }
-        // Of a pull that was killed while something still held the disk, which then stayed.
-        crate::host::files::remove_if_there(&self.shelf.copy(id))?;
         self.shelf.remove_link(id, disk)
     }
 }
@@ -360,7 +356,7 @@ impl Cloud for LocalCloud<'_> {
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
-        let _lock = self.shelf.lock(deadline)?;
+        let _lock = self.shelf.lock_for(id, deadline)?;
         let mut file = self.existing(id)?;
         if let Some((other, _)) = file.attachments.iter().find(|(other, _)| *other != server) {
             return Err(Error::new(Kind::Elsewhere, format!("volume {id} is attached to {other}")));
@@ -392,7 +388,7 @@ impl Cloud for LocalCloud<'_> {
     }
 
     fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()> {
-        let _lock = self.shelf.lock(deadline)?;
+        let _lock = self.shelf.lock_for(id, deadline)?;
         let file = self.existing(id)?;
         let disk = if *server == self.this_node { self.disk(id)? } else { None };
         if disk.is_none() && !file.attachments.contains_key(server) {

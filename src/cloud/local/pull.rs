@@ -42,7 +42,10 @@ pub fn pull(shelf: &Shelf, devices: &dyn Devices, id: &VolumeId, disk: &Device) 
 
     let image = shelf.image(id);
     let copy = shelf.copy(id);
-    let copied = copy_sparsely(&image, &copy).and_then(|()| fs::rename(&copy, &image));
+    let copied = copy_sparsely(&image, &copy).and_then(|()| {
+        failpoints::step("local.pull.copied");
+        fs::rename(&copy, &image)
+    });
     copied.map_err(|error| {
         let _ = fs::remove_file(&copy);
         Error::io(format!("copy {}", image.display()), &error)

@@ -127,6 +127,14 @@ impl Shelf {
         Err(Error::new(Kind::Busy, format!("the local cloud is locked: {}", path.display())))
     }
 
+    /// The same for who plugs this volume's disk in or out. No pull runs beside that lock, so a copy
+    /// that is there was left by one that was killed; a later call may find nothing to unplug.
+    pub fn lock_for(&self, id: &VolumeId, deadline: Deadline) -> Result<LockedFile> {
+        let lock = self.lock(deadline)?;
+        files::remove_if_there(&self.copy(id))?;
+        Ok(lock)
+    }
+
     /// The record of a volume; nothing if there is no such volume.
     pub fn load(&self, id: &VolumeId) -> Result<Option<VolumeFile>> {
         let path = self.record(id);

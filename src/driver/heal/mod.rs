@@ -119,9 +119,9 @@ impl Healing<'_> {
         match self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
             Ok(disk) => {
                 // An attach does not ask for that: it needs no disk.
-                match self.locking.nothing_hangs(&volume.id) {
-                    Ok(()) => drop(self.heal_on_the_way(&volume.id, disk)),
-                    Err(error) => tracing::warn!(volume = %volume.id, %error, "not healed"),
+                let done = self.locking.nothing_hangs(&volume.id);
+                if let Err(error) = done.and_then(|()| self.heal_on_the_way(&volume.id, disk)) {
+                    tracing::warn!(volume = %volume.id, %error, "not healed");
                 }
                 if record.staged.is_some() {
                     self.marks.mark_mounted(&volume.id);
