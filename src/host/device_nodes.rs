@@ -15,6 +15,7 @@ use crate::model::disk::exclusive_open::{ExclusiveOpen, Meaning, meaning_of};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
+use crate::model::pauses::Steps;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::sys::statvfs::FsFlags;
@@ -165,13 +166,28 @@ fn remove_folders() {
 /// nodes: what any user may bind or open (a socket, a file in `/tmp`) any user may take first.
 fn lock(id: &VolumeId, deadline: Deadline) -> Result<Locked> {
     const WRITABLE_BY_OTHERS: u32 = 0o022;
-    make_folder().map_err(|errno| Error::io(format!("make the folder {FOLDER}"), &errno.into()))?;
-    let found = fs::symlink_metadata(FOLDER)
-        .map_err(|error| Error::io(format!("look at {FOLDER}"), &error))?;
+    let found = folder(deadline)?;
     if !found.is_dir() || found.uid() != 0 || found.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err(Error::new(Kind::Host, format!("{FOLDER} can be written by others than root")));
     }
     Locks::in_folder(&Path::new(FOLDER).join(LOCKS)).take(id, "the node's name", deadline)
+}
+
+/// The folder of the nodes. Another volume's call that ends may remove it between any two steps of this one.
+fn folder(deadline: Deadline) -> Result<fs::Metadata> {
+    let mut steps = Steps::between(Duration::from_millis(1), Duration::from_millis(20));
+    loop {
+        make_folder()
+            .map_err(|errno| Error::io(format!("make the folder {FOLDER}"), &errno.into()))?;
+        let error = match fs::symlink_metadata(FOLDER) {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
+        let is_last = !deadline.pause(steps.next().unwrap_or_default());
+        if is_last || error.kind() != std::io::ErrorKind::NotFound {
+            return Err(Error::io(format!("look at {FOLDER}"), &error));
+        }
+    }
 }
 
 fn make_folder() -> nix::Result<()> {

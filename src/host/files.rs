@@ -175,12 +175,14 @@ impl std::ops::DerefMut for LockedFile {
 
 /// Makes a private folder with its parents, if it is missing.
 pub fn make_private_folder(path: &Path) -> Result<()> {
-    let _using = worker::uses(path);
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
+    private_folder(path)
         .map_err(|error| Error::io(format!("make the folder {}", path.display()), &error))
+}
+
+/// The same, for a caller to whom it matters why not.
+pub fn private_folder(path: &Path) -> std::io::Result<()> {
+    let _using = worker::uses(path);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// The text of a small file; nothing if it is not there.

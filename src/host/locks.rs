@@ -12,7 +12,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::pauses::Steps;
 use std::fs::{self, File, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -198,11 +198,18 @@ impl Locks {
             // std opens every file close-on-exec: children do not keep the lock.
             let file = match files::open_shared(&path) {
                 Ok(file) => file,
-                // The first lock of all, or the empty folder was removed.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_late => {
+                // The first lock of all, or the empty folder was removed: that may happen again.
+                Err(error) if error.kind() == ErrorKind::NotFound && !is_late => {
                     is_late = deadline.over();
-                    if let Err(error) = files::make_private_folder(&self.folder) {
-                        return Ok(Locked::Impossible(error));
+                    match files::private_folder(&self.folder) {
+                        Ok(()) => {}
+                        Err(error) if error.kind() == ErrorKind::NotFound && !is_late => {
+                            is_late = !deadline.pause(step);
+                        }
+                        Err(error) => {
+                            let doing = format!("make the folder {}", self.folder.display());
+                            return Ok(Locked::Impossible(Error::io(doing, &error)));
+                        }
                     }
                     continue;
                 }

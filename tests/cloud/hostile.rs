@@ -29,7 +29,7 @@ fn volume(id: &str) -> Value {
 fn a_secret_that_a_service_quotes_is_in_no_message_and_no_log() {
     for status in [400, 401, 403, 409, 500] {
         let scene = Scene::new();
-        scene.configure("log.level = \"debug\"\ndeadline.attach = 2\ndeadline.isattached = 2");
+        scene.configure("log.level = \"debug\"\ndeadline.attach = 6\ndeadline.isattached = 6");
         scene.node.must(scene.is_attached("node-b"));
         let token = token_of(&scene);
         let said =

@@ -1,7 +1,7 @@
 //! What users of the machine without any right, and tenants with none but their container's, can
 //! do to a volume: nothing that a person could not end.
 
-use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at};
+use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at, table};
 use crate::files;
 use crate::support::Node;
 use crate::support::pods::{Naming, Order, Plan, Pod};
@@ -302,6 +302,40 @@ fn a_socket_of_the_nodes_name_takes_no_label() {
     // Where the name was a lock, the mount came without its label.
     assert_eq!(Path::new(&only_mount_at(&volume.global()).source), volume.label());
     drop(socket);
+    volume.ends();
+}
+
+/// Each call that ends takes the folders of the labelled nodes away, if they are empty.
+#[test]
+fn other_calls_that_end_take_no_label() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    needs!(mounts);
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    node.must(volume.attach());
+    make_folder(&volume.global());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lock = &volume.label_and_lock()[0];
+            let locks = lock.parent().unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = fs::remove_dir(locks);
+                let _ = fs::remove_dir(locks.parent().unwrap());
+            }
+        });
+        let sources: Vec<_> = (0..40)
+            .map(|_| {
+                node.call(volume.stage());
+                let source = table().top_at(&volume.global()).map(|mount| mount.source.clone());
+                node.call(volume.unstage());
+                source.unwrap_or_default()
+            })
+            .collect();
+        is_over.store(true, Ordering::Relaxed);
+        let label = volume.label();
+        let others: Vec<_> = sources.iter().filter(|one| label != Path::new(one)).collect();
+        assert!(others.is_empty(), "{} of {}: {others:?}", others.len(), sources.len());
+    });
     volume.ends();
 }
 
