@@ -128,8 +128,7 @@ impl Maps for KernelMaps {
     fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>> {
         let Some(uuid) = MapUuid::of(volume) else { return Ok(None) };
         // A machine without maps of ours is not asked: that would load the module.
-        let seen = seen::maps(&self.sysfs)?.into_iter().find(|seen| seen.uuid == uuid);
-        let Some(seen) = seen else { return Ok(None) };
+        let Some(seen) = seen::map_with(&self.sysfs, &uuid)? else { return Ok(None) };
         let Some(told) = Control::of(&uuid)?.told()? else { return Ok(None) };
         Ok(Some(OwnMap {
             volume: volume.clone(),

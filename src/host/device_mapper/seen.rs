@@ -22,8 +22,7 @@ pub(in crate::host) fn map_called(sysfs: &Path, kernel_name: &str) -> Result<Opt
         return Ok(None);
     }
     let folder = sysfs.join("block").join(kernel_name);
-    let text = files::read_if_there(&folder.join("dm/uuid"))?.unwrap_or_default();
-    let Some(uuid) = MapUuid::parse(&text) else { return Ok(None) };
+    let Some(uuid) = uuid_in(&folder)? else { return Ok(None) };
     // The name of a disk that is gone stays; what it leads to does not.
     let is_held = |disk: &String| {
         let holders = folder.join("slaves").join(disk).join("holders");
@@ -38,11 +37,32 @@ pub(in crate::host) fn map_called(sysfs: &Path, kernel_name: &str) -> Result<Opt
 
 /// All maps of ours.
 pub(in crate::host) fn maps(sysfs: &Path) -> Result<Vec<SeenMap>> {
+    names(sysfs)?.iter().filter_map(|name| map_called(sysfs, name).transpose()).collect()
+}
+
+/// The map with this UUID. Of the others no more is read than that: a node has as many as it has volumes.
+pub(in crate::host) fn map_with(sysfs: &Path, uuid: &MapUuid) -> Result<Option<SeenMap>> {
+    for name in names(sysfs)? {
+        if uuid_in(&sysfs.join("block").join(&name))?.as_ref() == Some(uuid) {
+            return map_called(sysfs, &name);
+        }
+    }
+    Ok(None)
+}
+
+/// The kernel's names of all maps, also of those that other programs made.
+fn names(sysfs: &Path) -> Result<Vec<String>> {
     // A container may have no sysfs; then nothing is mounted from there either.
     let mut names = listed(&sysfs.join("block"))?;
     names.retain(|name| name.starts_with("dm-"));
     names.sort();
-    names.iter().filter_map(|name| map_called(sysfs, name).transpose()).collect()
+    Ok(names)
+}
+
+/// The UUID of ours in a map's folder.
+fn uuid_in(folder: &Path) -> Result<Option<MapUuid>> {
+    let text = files::read_if_there(&folder.join("dm/uuid"))?.unwrap_or_default();
+    Ok(MapUuid::parse(&text))
 }
 
 /// What is not seen is taken for absent: so what could not be read is an error.
@@ -107,5 +127,28 @@ mod tests {
             assert!(told.is_err(), "{name}: {told:?}");
         }
         assert!(maps(root.path()).is_err());
+    }
+
+    #[test]
+    fn a_map_is_found_beside_others_that_cannot_be_read() {
+        let root = tempfile::tempdir().unwrap();
+        let block = root.path().join("block");
+        for (name, uuid) in
+            [("dm-0", "incloud_disk-v-1"), ("dm-1", "LVM-v-2"), ("dm-2", "incloud_disk-v-2")]
+        {
+            fs::create_dir_all(block.join(name).join("dm")).unwrap();
+            fs::create_dir_all(block.join(name).join("slaves")).unwrap();
+            fs::write(block.join(name).join("dm/uuid"), format!("{uuid}\n")).unwrap();
+        }
+        let slaves = block.join("dm-0/slaves");
+        fs::remove_dir(&slaves).unwrap();
+        std::os::unix::fs::symlink(&slaves, &slaves).unwrap();
+        let called = |volume: &str| {
+            let uuid = MapUuid::parse(&format!("incloud_disk-{volume}")).unwrap();
+            map_with(root.path(), &uuid).map(|found| found.map(|map| map.kernel_name))
+        };
+        assert_eq!(called("v-2").unwrap().as_deref(), Some("dm-2"));
+        assert_eq!(called("v-3").unwrap(), None);
+        assert!(called("v-1").is_err(), "its own must be read");
     }
 }
