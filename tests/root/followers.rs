@@ -7,7 +7,7 @@ use crate::scene::{Scene, scene};
 use crate::support::disks::{table_of, within};
 use crate::support::pods::Plan;
 use crate::support::{Answer, Node, spawn};
-use crate::switch::kinds::{essence, must_be_the_same, propagate, tmpfs};
+use crate::switch::kinds::{essence, must_become_the_same, propagate, tmpfs};
 use crate::switch::methods;
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::{MntFlags, MsFlags, umount2};
@@ -42,11 +42,10 @@ fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
             node.must(volume.attach());
         }
         goes_on(&mut container, 3);
-        let after = table_of(follower.pid());
         let numbers = [was, number_of(&volume.letter())];
-        let (old, new) = (essence(&before, &numbers), essence(&after, &numbers));
-        must_be_the_same(&old, &new, &format!("{method} {step}"));
-        assert_eq!(after.of(was).count(), 0, "{method} {step}");
+        let now = || essence(&table_of(follower.pid()), &numbers);
+        must_become_the_same(&essence(&before, &numbers), now, &format!("{method} {step}"));
+        assert_eq!(table_of(follower.pid()).of(was).count(), 0, "{method} {step}");
         within(follower.pid(), || {
             for place in [&nested, &ours] {
                 umount2(place, MntFlags::empty()).unwrap();

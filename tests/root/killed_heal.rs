@@ -11,7 +11,7 @@ use crate::support::disks::{table_of, within};
 use crate::support::pods::{Container, Plan, Pod};
 use crate::support::tracer::{self, Fate, Traced};
 use crate::support::{Node, output_of, with_files};
-use crate::switch::kinds::{bind, essence, propagate, tmpfs};
+use crate::switch::kinds::{bind, essence, must_become_the_same, propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::Volume;
 use incloud_disk::model::disk::device::DeviceNumber;
@@ -115,17 +115,9 @@ impl Machine {
     /// All is as it was, but the disk.
     #[track_caller]
     fn must_be_as_before(&mut self, what: &str) {
-        let now = self.now();
-        for (before, now) in self.before.iter().zip(&now) {
-            let lost: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
-            let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
-            assert!(
-                lost.is_empty() && new.is_empty(),
-                "{what}: {lost:?} became {new:?}; its disks were {:?}\n{}",
-                self.numbers,
-                self.volume.node.log()
-            );
-            assert_eq!(before.len(), now.len(), "{what}");
+        let told = format!("{what}: its disks were {:?}\n{}", self.numbers, self.volume.node.log());
+        for (nth, before) in self.before.iter().enumerate() {
+            must_become_the_same(before, || self.now().swap_remove(nth), &told);
         }
         let (newest, older) = self.numbers.split_last().unwrap();
         for table in self.tables() {

@@ -1,6 +1,6 @@
 //! Several containers.
 
-use super::kinds::{bind, essence, must_be_the_same, propagate, tmpfs};
+use super::kinds::{bind, essence, must_become_the_same, propagate, tmpfs};
 use super::methods;
 use crate::support::disks::{Disks, switch, table_of, within};
 use crate::support::pods::Plan;
@@ -73,9 +73,8 @@ fn many_mounts_of_one_namespace_are_as_they_were() {
         let before = table_of(container.pid());
         let numbers = [disks.old.number, disks.new.number];
         let answers = switch(container.pid(), method, &disks.old, &disks.new);
-        let after = table_of(container.pid());
-        let (is, was) = (essence(&after, &numbers), essence(&before, &numbers));
-        must_be_the_same(&was, &is, &method.to_string());
-        assert_eq!(disks.old.among(&after), [], "{method}: {answers:#?}");
+        let now = || essence(&table_of(container.pid()), &numbers);
+        must_become_the_same(&essence(&before, &numbers), now, &method.to_string());
+        assert_eq!(disks.old.among(&table_of(container.pid())), [], "{method}: {answers:#?}");
     }
 }

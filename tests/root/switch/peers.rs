@@ -1,7 +1,7 @@
 //! Old mounts on what shares with another place: a mount that comes to the one comes to the other too, whatever
 //! is there.
 
-use super::kinds::{bind, essence, must_be_the_same, propagate, tmpfs};
+use super::kinds::{bind, essence, must_become_the_same, propagate, tmpfs};
 use super::methods;
 use crate::support::disks::{Disk, Disks, replace, switch, table_of, within};
 use crate::support::pods::{Container, Plan};
@@ -118,8 +118,12 @@ fn a_copy_with_a_mount_of_its_own_in_a_follower_has_the_disk_once() {
         let answers = replace(KernelRemounts::by(method), Some(pid), &stale, &disks.new);
         let after = table_of(pid);
         let numbers = [disks.old.number, disks.new.number];
-        let (was, is) = (essence(&before, &numbers), essence(&after, &numbers));
-        must_be_the_same(&was, &is, &format!("{method} {first}: {answers:#?}"));
+        let now = || essence(&table_of(pid), &numbers);
+        must_become_the_same(
+            &essence(&before, &numbers),
+            now,
+            &format!("{method} {first}: {answers:#?}"),
+        );
         assert_eq!(disks.old.among(&after), [], "{method} {first}: {answers:#?}");
     }
 }
@@ -145,8 +149,8 @@ fn peers_with_the_same_mounts_in_them_come_along() {
         let answers = switch(pid, method, &disks.old, &disks.new);
         let after = table_of(pid);
         let numbers = [disks.old.number, disks.new.number];
-        let (was, is) = (essence(&before, &numbers), essence(&after, &numbers));
-        must_be_the_same(&was, &is, &format!("{method}: {answers:#?}"));
+        let now = || essence(&table_of(pid), &numbers);
+        must_become_the_same(&essence(&before, &numbers), now, &format!("{method}: {answers:#?}"));
         assert_eq!(disks.old.among(&after), [], "{method}: {answers:#?}");
     }
 }
@@ -195,12 +199,12 @@ fn a_copy_that_follows_keeps_what_is_mounted_in_it_and_has_one_mount_of_the_disk
         assert_eq!(disks.old.among(&after), [], "{method} {kind:?}: {answers:#?}");
         let numbers = [disks.old.number, disks.new.number];
         // Whom it followed is told apart from it: it is the group that a heal gives.
-        let plain = |table| -> Vec<String> {
+        let plain = |table: &MountTable| -> Vec<String> {
             let lines = essence(table, &numbers).into_iter();
             lines.map(|line| line.replace("[master:] ext4", "[] ext4")).collect()
         };
-        let (was, is) = (plain(&before), plain(&after));
-        must_be_the_same(&was, &is, &format!("{method} {kind:?}: {answers:#?}"));
+        let now = || plain(&table_of(pid));
+        must_become_the_same(&plain(&before), now, &format!("{method} {kind:?}: {answers:#?}"));
         drop(container);
         umount2(area, MntFlags::MNT_DETACH).unwrap();
     }
