@@ -179,13 +179,13 @@ fn folder(deadline: Deadline) -> Result<fs::Metadata> {
     loop {
         make_folder()
             .map_err(|errno| Error::io(format!("make the folder {FOLDER}"), &errno.into()))?;
-        let error = match fs::symlink_metadata(FOLDER) {
-            Ok(found) => return Ok(found),
-            Err(error) => error,
-        };
-        let is_last = !deadline.pause(steps.next().unwrap_or_default());
-        if is_last || error.kind() != std::io::ErrorKind::NotFound {
-            return Err(Error::io(format!("look at {FOLDER}"), &error));
+        match fs::symlink_metadata(FOLDER) {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::NotFound
+                    && deadline.pause(steps.next().unwrap_or_default()) => {}
+            found => {
+                return found.map_err(|error| Error::io(format!("look at {FOLDER}"), &error));
+            }
         }
     }
 }

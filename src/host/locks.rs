@@ -193,7 +193,7 @@ impl Locks {
         let deadline = self.patience.map_or(deadline, |patience| deadline.at_most(patience));
         let path = self.folder.join(format!("{id}.lock"));
         let steps = Steps::between(Duration::from_millis(1), Duration::from_millis(50));
-        let (mut waits, mut is_late) = (None, false);
+        let (mut waits, mut is_late, mut again) = (None, false, 0..16);
         for step in steps {
             // std opens every file close-on-exec: children do not keep the lock.
             let file = match files::open_shared(&path) {
@@ -203,9 +203,11 @@ impl Locks {
                     is_late = deadline.over();
                     match files::private_folder(&self.folder) {
                         Ok(()) => {}
-                        Err(error) if error.kind() == ErrorKind::NotFound && !is_late => {
-                            is_late = !deadline.pause(step);
-                        }
+                        // Its parent was removed too; where no folder can be it is so each time.
+                        Err(error)
+                            if error.kind() == ErrorKind::NotFound
+                                && again.next().is_some()
+                                && deadline.pause(step) => {}
                         Err(error) => {
                             let doing = format!("make the folder {}", self.folder.display());
                             return Ok(Locked::Impossible(Error::io(doing, &error)));
@@ -321,6 +323,14 @@ mod tests {
 
     fn soon() -> Deadline {
         Deadline::after(Duration::from_millis(30))
+    }
+
+    #[test]
+    fn where_no_folder_can_be_that_is_said_before_the_time_is_over() {
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let taken = Locks::below(Path::new("/proc/none/of/it")).take(&id(), "attach", deadline);
+        assert!(matches!(taken, Ok(Locked::Impossible(_))), "{taken:?}");
+        assert!(!deadline.over());
     }
 
     #[test]

@@ -42,10 +42,11 @@ fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
             node.must(volume.attach());
         }
         goes_on(&mut container, 3);
+        let after = table_of(follower.pid());
         let numbers = [was, number_of(&volume.letter())];
         let now = || essence(&table_of(follower.pid()), &numbers);
         must_become_the_same(&essence(&before, &numbers), now, &format!("{method} {step}"));
-        assert_eq!(table_of(follower.pid()).of(was).count(), 0, "{method} {step}");
+        assert_eq!(after.of(was).count(), 0, "{method} {step}");
         within(follower.pid(), || {
             for place in [&nested, &ours] {
                 umount2(place, MntFlags::empty()).unwrap();

@@ -22,7 +22,10 @@ pub(in crate::host) fn map_called(sysfs: &Path, kernel_name: &str) -> Result<Opt
         return Ok(None);
     }
     let folder = sysfs.join("block").join(kernel_name);
-    let Some(uuid) = uuid_in(&folder)? else { return Ok(None) };
+    uuid_in(&folder)?.map(|uuid| map_in(&folder, kernel_name, uuid)).transpose()
+}
+
+fn map_in(folder: &Path, kernel_name: &str, uuid: MapUuid) -> Result<SeenMap> {
     // The name of a disk that is gone stays; what it leads to does not.
     let is_held = |disk: &String| {
         let holders = folder.join("slaves").join(disk).join("holders");
@@ -32,7 +35,7 @@ pub(in crate::host) fn map_called(sysfs: &Path, kernel_name: &str) -> Result<Opt
         [one] if is_held(one)? => Some(one.clone()),
         _ => None,
     };
-    Ok(Some(SeenMap { uuid, kernel_name: kernel_name.to_owned(), disk }))
+    Ok(SeenMap { uuid, kernel_name: kernel_name.to_owned(), disk })
 }
 
 /// All maps of ours.
@@ -43,8 +46,9 @@ pub(in crate::host) fn maps(sysfs: &Path) -> Result<Vec<SeenMap>> {
 /// The map with this UUID. Of the others no more is read than that: a node has as many as it has volumes.
 pub(in crate::host) fn map_with(sysfs: &Path, uuid: &MapUuid) -> Result<Option<SeenMap>> {
     for name in names(sysfs)? {
-        if uuid_in(&sysfs.join("block").join(&name))?.as_ref() == Some(uuid) {
-            return map_called(sysfs, &name);
+        let folder = sysfs.join("block").join(&name);
+        if let Some(found) = uuid_in(&folder)?.filter(|found| found == uuid) {
+            return map_in(&folder, &name, found).map(Some);
         }
     }
     Ok(None)

@@ -32,13 +32,20 @@ pub fn tmpfs(place: &str) {
     mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
 }
 
-/// The table comes to have the lines that it had, as [`essence`] tells them. What stands in a heal's scratch
-/// namespace goes with the last who has that open, and a census beside it may just read its table.
+/// The table comes to have the lines that it had, as [`essence`] tells them. It has them at once, but for whom they
+/// follow: what stands in a heal's scratch namespace goes with the last who has that open, and a census beside it
+/// may just read its table.
 #[track_caller]
 pub fn must_become_the_same(before: &[String], now: impl Fn() -> Vec<String>, what: &str) {
     let end = Instant::now() + Duration::from_secs(10);
+    let plain = |lines: &[String]| -> Vec<String> {
+        let mut lines: Vec<_> = lines.iter().map(|line| without_propagation(line)).collect();
+        lines.sort();
+        lines
+    };
     loop {
         let after = now();
+        assert_eq!(plain(before), plain(&after), "{what}");
         let lost: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
         let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
         let (found, wanted) = ((lost, new, after.len()), (vec![], vec![], before.len()));
@@ -51,6 +58,12 @@ pub fn must_become_the_same(before: &[String], now: impl Fn() -> Vec<String>, wh
         );
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+fn without_propagation(line: &str) -> String {
+    let (begin, rest) = line.split_once(" [").expect("a line of `essence`");
+    let (_, end) = rest.split_once("] ").expect("a line of `essence`");
+    format!("{begin} {end}")
 }
 
 /// The table in an order of its own, without what may differ: ids, and which of the disks it is.

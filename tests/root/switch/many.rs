@@ -73,8 +73,9 @@ fn many_mounts_of_one_namespace_are_as_they_were() {
         let before = table_of(container.pid());
         let numbers = [disks.old.number, disks.new.number];
         let answers = switch(container.pid(), method, &disks.old, &disks.new);
+        let after = table_of(container.pid());
         let now = || essence(&table_of(container.pid()), &numbers);
         must_become_the_same(&essence(&before, &numbers), now, &method.to_string());
-        assert_eq!(disks.old.among(&table_of(container.pid())), [], "{method}: {answers:#?}");
+        assert_eq!(disks.old.among(&after), [], "{method}: {answers:#?}");
     }
 }
