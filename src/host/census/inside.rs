@@ -2,6 +2,7 @@
 
 use super::proc::Proc;
 use nix::sched::{CloneFlags, setns, unshare};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;
 use std::thread;
@@ -20,4 +21,15 @@ pub(super) fn table(proc: &Proc, namespace: &File) -> io::Result<Vec<u8>> {
         let looking = thread::Builder::new().spawn_scoped(scope, look)?;
         looking.join().unwrap_or_else(|_| Err(io::Error::other("the thread in it panicked")))
     })
+}
+
+/// The same of a namespace that only those who look keep; nothing if another call looks just now.
+///
+/// A look keeps the namespace, and every disk in it. Were a new one to begin before the last one is over,
+/// a namespace that all have left would never end. So there is one at a time, and who waits has no door open.
+pub(super) fn table_alone(proc: &Proc, namespace: &File) -> io::Result<Option<Vec<u8>>> {
+    match flock(namespace, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Ok(()) | Err(_) => table(proc, namespace).map(Some),
+    }
 }

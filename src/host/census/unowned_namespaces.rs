@@ -11,18 +11,58 @@ use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper};
 use crate::model::mount::mountinfo::MountTable;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Something that keeps a namespace alive and leads to it.
 enum Trace {
     Thread(Task),
     Open { task: Task, descriptor: u32 },
     Mounted { place: PathBuf, within: usize },
+}
+
+/// The looks of one call at namespaces where no process lives: one call at a time looks at each.
+struct Turns {
+    begun: Instant,
+    is_waiting: bool,
+}
+
+impl Turns {
+    /// A look takes milliseconds, and seconds where mounts lie thousands deep. After this time a namespace
+    /// is entered beside who looks: what holds it may be no call of ours.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    const NAP: Duration = Duration::from_millis(10);
+
+    fn begin() -> Self {
+        Self { begun: Instant::now(), is_waiting: false }
+    }
+
+    /// The mounts of an open namespace; nothing if it is not our turn.
+    fn look(&mut self, proc: &Proc, door: &File) -> Option<io::Result<Vec<u8>>> {
+        if self.begun.elapsed() > Self::PATIENCE {
+            return Some(inside::table(proc, door));
+        }
+        let table = inside::table_alone(proc, door).transpose();
+        self.is_waiting |= table.is_none();
+        table
+    }
+
+    /// Waits a moment if it was not our turn anywhere. Then all is to be looked up anew: what waited may be
+    /// gone.
+    fn come(&mut self) -> bool {
+        let is_waiting = std::mem::take(&mut self.is_waiting);
+        if is_waiting {
+            thread::sleep(Self::NAP);
+        }
+        is_waiting
+    }
 }
 
 /// Adds the namespaces that none of the others' processes live in. Of those that mount one of the
@@ -35,17 +75,25 @@ pub(super) fn add(
     late: &dyn Fn() -> bool,
 ) {
     let first = every.all.len();
-    let mut visit = |id, door: &File| {
-        if !every.knows(id) {
-            if late() {
-                every.miss(format!("mount namespace {id}"), Unread::in_time());
-                return ControlFlow::Break(());
+    let mut turns = Turns::begin();
+    let listed = loop {
+        let visit = |id, door: &File| {
+            if !every.knows(id) {
+                if late() {
+                    every.miss(format!("mount namespace {id}"), Unread::in_time());
+                    return ControlFlow::Break(());
+                }
+                if let Some(table) = turns.look(proc, door) {
+                    enter(every, id, table);
+                }
             }
-            enter(every, id, inside::table(proc, door));
+            ControlFlow::Continue(())
+        };
+        let listed = if walk { walk_to(proc, visit) } else { Err(Errno::ENOTTY.into()) };
+        if !matches!(listed, Ok(None)) || !turns.come() {
+            break listed;
         }
-        ControlFlow::Continue(())
     };
-    let listed = if walk { walk_to(proc, &mut visit) } else { Err(Errno::ENOTTY.into()) };
     match listed {
         Ok(Some(_)) => return,
         Ok(None) => {}
@@ -60,11 +108,19 @@ pub(super) fn add(
         for (id, trace) in traces(every, proc) {
             explain(every, first, proc, id, trace);
         }
+        let is_kept =
+            |namespace: &Namespace| !namespace.tasks.is_empty() || !namespace.keepers.is_empty();
+        let kept_by_none = every.all[first..].iter().filter(|it| is_asked(it) && !is_kept(it));
+        // What only a look kept ended with it.
+        let is_gone = |id: &NamespaceId| matches!(open(proc, *id), Ok(None));
+        let gone: BTreeSet<_> = kept_by_none.filter_map(|it| it.id).filter(is_gone).collect();
+        every.all.retain(|it| it.id.is_none_or(|id| !gone.contains(&id)));
     }
 }
 
 /// The same before Linux 6.12, where only a trace leads there; and one may be mounted in another.
 fn add_traced(every: &mut Namespaces, proc: &Proc, first: usize, late: &dyn Fn() -> bool) {
+    let mut turns = Turns::begin();
     loop {
         if late() {
             every.miss("where no process lives".to_owned(), Unread::in_time());
@@ -77,11 +133,11 @@ fn add_traced(every: &mut Namespaces, proc: &Proc, first: usize, late: &dyn Fn()
             unknown.entry(*id).or_default().push(trace);
         }
         for (id, traces) in unknown {
-            if let Some(table) = table_by(&traces, id, every, proc) {
+            if let Some(table) = table_by(&traces, id, every, proc, &mut turns) {
                 enter(every, id, table);
             }
         }
-        if every.all.len() == before {
+        if every.all.len() == before && !turns.come() {
             for (id, trace) in traces {
                 explain(every, first, proc, id, trace);
             }
@@ -90,19 +146,20 @@ fn add_traced(every: &mut Namespaces, proc: &Proc, first: usize, late: &dyn Fn()
     }
 }
 
-/// The mounts of a namespace by the first trace that leads there; nothing if it is gone. Another look at
-/// the machine has each namespace open for a moment, so one trace that is over says nothing.
+/// The mounts of a namespace by the first trace that leads there; nothing if it is gone, or not our turn.
+/// Another look at the machine has each namespace open for a moment, so one trace that is over says nothing.
 fn table_by(
     traces: &[&Trace],
     id: NamespaceId,
     every: &Namespaces,
     proc: &Proc,
+    turns: &mut Turns,
 ) -> Option<io::Result<Vec<u8>>> {
     let mut failure = None;
     for trace in traces {
         let door = door(every, proc, trace).and_then(|door| Ok((door.metadata()?.ino(), door)));
         let table = match door {
-            Ok((number, door)) if number == id.0 => inside::table(proc, &door),
+            Ok((number, door)) if number == id.0 => turns.look(proc, &door)?,
             // The number of a process or of a descriptor is another one's by now.
             Ok(_) => continue,
             Err(error) if has_ended(&error) && !matches!(trace, Trace::Mounted { .. }) => continue,

@@ -1,8 +1,9 @@
 //! Mount namespaces other than ours, with or without a process in them.
 
-use super::{mounted, namespaces_with, told};
+use super::{both_ways, mounted, namespaces_with, told};
 use crate::checks::eventually;
 use crate::support::Node;
+use crate::support::disks::within;
 use crate::support::pods::{Naming, Order, Plan, Pod};
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
@@ -10,10 +11,11 @@ use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::disk_users::{NamespaceId, NamespaceKeeper, NamespaceUse};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount, umount2};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn id_of(pid: u32) -> NamespaceId {
     NamespaceId(std::fs::metadata(format!("/proc/{pid}/ns/mnt")).unwrap().ino())
@@ -207,5 +209,68 @@ fn coming_and_going_disturbs_no_answer() {
     });
     drop(resident);
     eventually("all are gone", || namespaces_with(number).namespaces.is_empty());
+    volume.take_away();
+}
+
+/// Who looks at a namespace keeps it for so long. Looks that begin before others end keep none for ever.
+#[test]
+fn looks_that_overlap_keep_no_namespace() {
+    needs!(containers);
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    let file_system = Path::new("/proc/fs/ext4").join(volume.letter());
+    let census = KernelCensus::default();
+    for census in [census.clone(), census.without_the_list_of_namespaces()] {
+        let tenant = Plan::outside().seeing(&volume.global(), "/data").start();
+        // A look takes a while.
+        within(tenant.pid(), || {
+            for _ in 0..4000 {
+                let (flags, options) = (MsFlags::empty(), Some("size=4k"));
+                mount(Some("deep"), "/data/lost+found", Some("tmpfs"), flags, options).unwrap();
+            }
+        });
+        umount2(&volume.global(), nix::mount::MntFlags::empty()).unwrap();
+        let (is_over, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        told(census.namespaces_with(&[number]));
+                        looks.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let _ends = Ends(&is_over);
+            eventually("they look", || looks.load(Ordering::Relaxed) >= 8);
+            assert!(file_system.exists());
+            tenant.die();
+            eventually("the file system is let go", || !file_system.exists());
+        });
+        assert_eq!(namespaces_with(number).namespaces, []);
+        volume.bring();
+    }
+    volume.take_away();
+}
+
+/// What another call looks at is waited for, and told all the same where it is held for ever.
+#[test]
+fn a_namespace_that_is_held_is_told() {
+    needs!(containers);
+    let node = Node::new();
+    let (volume, number) = mounted(&node, "ext4");
+    let container = Plan::outside().seeing(&volume.global(), "/data").start();
+    let door = File::open(format!("/proc/{}/ns/mnt", container.pid())).unwrap();
+    let mut keeper = Plan::outside().in_our_namespace().start();
+    let path = format!("/proc/{}/ns/mnt", container.pid()).into();
+    keeper.must(&Order::Open { path });
+    container.die();
+    flock(&door, FlockOperation::LockExclusive).unwrap();
+    for uses in both_ways(number) {
+        assert_eq!(uses.namespaces.len(), 1, "{uses:?}");
+        assert_eq!(uses.namespaces[0].mounts.len(), 1);
+    }
+    drop(door);
+    keeper.die();
+    eventually("it is gone", || namespaces_with(number).namespaces.is_empty());
     volume.take_away();
 }
