@@ -8,6 +8,7 @@
 use super::files::LONGEST_OF_KERNEL;
 use std::io::{self, Read, Seek};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 /// After so many readings that all differ it is an error.
 const MOST: usize = 10;
@@ -15,14 +16,23 @@ const MOST: usize = 10;
 /// The first version that remembers where it stopped.
 const STEADY_SINCE: (u32, u32) = (5, 8);
 
+/// Some thousands of mounts, in half a second at most: no container needs more.
+const LONG: usize = 512 << 10;
+
 /// Reads an open table from its beginning.
 pub fn read(file: impl Read + Seek) -> io::Result<Vec<u8>> {
+    read_until(file, None)
+}
+
+/// The same, which gives a long table up after this moment (`TimedOut`). The kernel walks from each mount up to
+/// the root: of mounts that lie on each other it tells ten times as many in a hundred times the time.
+pub fn read_until(file: impl Read + Seek, end: Option<Instant>) -> io::Result<Vec<u8>> {
     static STEADY: OnceLock<bool> = OnceLock::new();
     let is_steady = *STEADY.get_or_init(|| {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
         release.is_ok_and(|release| is_steady(&release))
     });
-    consistent(file, is_steady)
+    consistent(file, is_steady, end)
 }
 
 /// Whether the kernel of this release gives one table in pages that fit together. One that cannot
@@ -32,15 +42,19 @@ fn is_steady(release: &str) -> bool {
     matches!((parts.next(), parts.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= STEADY_SINCE)
 }
 
-fn consistent(mut file: impl Read + Seek, is_steady: bool) -> io::Result<Vec<u8>> {
-    let (mut text, pages) = whole(&mut file)?;
+fn consistent(
+    mut file: impl Read + Seek,
+    is_steady: bool,
+    end: Option<Instant>,
+) -> io::Result<Vec<u8>> {
+    let (mut text, pages) = whole(&mut file, end)?;
     // One page is read under one lock.
     if is_steady || pages <= 1 {
         return Ok(text);
     }
     for _ in 1..MOST {
         file.rewind()?;
-        let (again, _) = whole(&mut file)?;
+        let (again, _) = whole(&mut file, end)?;
         if again == text {
             return Ok(text);
         }
@@ -50,7 +64,7 @@ fn consistent(mut file: impl Read + Seek, is_steady: bool) -> io::Result<Vec<u8>
 }
 
 /// The text, and in how many pieces it came.
-fn whole(file: &mut impl Read) -> io::Result<(Vec<u8>, usize)> {
+fn whole(file: &mut impl Read, end: Option<Instant>) -> io::Result<(Vec<u8>, usize)> {
     /// More than the kernel ever gives at once.
     const ROOM: usize = 16 << 10;
     let (mut text, mut pages) = (Vec::new(), 0);
@@ -58,6 +72,9 @@ fn whole(file: &mut impl Read) -> io::Result<(Vec<u8>, usize)> {
     loop {
         if text.len() as u64 > LONGEST_OF_KERNEL {
             return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if text.len() > LONG && end.is_some_and(|end| Instant::now() > end) {
+            return Err(io::ErrorKind::TimedOut.into());
         }
         match file.read(&mut page) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -120,10 +137,10 @@ mod tests {
         let torn = || Torn::new(&[BEFORE, BEFORE, AFTER]);
         // What the kernel does is what this is about.
         let mut states = Torn::new(&[BEFORE, AFTER]);
-        let (missed, _) = whole(&mut states).unwrap();
+        let (missed, _) = whole(&mut states, None).unwrap();
         assert_eq!(missed, b"a\nb\nours\ne\n", "c was there all the time");
         for states in [torn(), Torn::new(&[BEFORE, AFTER])] {
-            let text = String::from_utf8(consistent(states, false).unwrap()).unwrap();
+            let text = String::from_utf8(consistent(states, false, None).unwrap()).unwrap();
             assert_eq!(text, AFTER.concat());
         }
     }
@@ -131,15 +148,30 @@ mod tests {
     #[test]
     fn a_table_that_never_stands_still_is_an_error() {
         let states: Vec<&[&str]> = (0..200).map(|n| [BEFORE, AFTER][n / 3 % 2]).collect();
-        let error = consistent(Torn::new(&states), false).unwrap_err();
+        let error = consistent(Torn::new(&states), false, None).unwrap_err();
         assert!(error.to_string().contains("another one"), "{error}");
-        assert!(consistent(Torn::new(&states), true).is_ok(), "a newer kernel is believed");
+        assert!(consistent(Torn::new(&states), true, None).is_ok(), "a newer kernel is believed");
+    }
+
+    #[test]
+    fn a_long_table_is_given_up_and_a_short_one_never_is() {
+        let over = Some(Instant::now());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let line = "a".repeat(1023) + "\n";
+        for (lines, is_read) in [(1, true), (511, true), (600, false)] {
+            let text = line.repeat(lines);
+            let read = consistent(io::Cursor::new(&text), true, over);
+            let kind = read.as_ref().map_err(io::Error::kind);
+            assert_eq!(kind.is_ok(), is_read, "{lines}: {kind:?}");
+            assert!(is_read || kind == Err(io::ErrorKind::TimedOut));
+            assert_eq!(consistent(io::Cursor::new(&text), true, None).unwrap(), text.as_bytes());
+        }
     }
 
     #[test]
     fn one_page_is_read_once() {
         let mut states = Torn::new(&[&["a\n"], &["b\n"]]);
-        assert_eq!(consistent(&mut states, false).unwrap(), b"a\n");
+        assert_eq!(consistent(&mut states, false, None).unwrap(), b"a\n");
         assert_eq!(states.asked, 2, "a page and the end");
     }
 

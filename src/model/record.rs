@@ -187,6 +187,12 @@ impl VolumeRecord {
         (self.mark_asked, self.mark_asked_at) = (None, None);
     }
 
+    /// Whether a consumer has or had the volume.
+    #[must_use]
+    pub fn knows(&self, pod: &ConsumerId) -> bool {
+        self.consumers.contains_key(pod) || self.published.contains_key(pod)
+    }
+
     /// The volume is at this folder of a consumer, which is known by that name.
     pub fn is_published(
         &mut self,

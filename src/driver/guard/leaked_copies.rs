@@ -16,8 +16,8 @@ use crate::host::{Census, Mounts};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
 use crate::model::face::Faces;
-use crate::model::ids::VolumeId;
-use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
+use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses, Untold};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::policy::{GuardMode, GuardPolicy};
@@ -114,6 +114,17 @@ impl LeakedCopies<'_> {
         for untold in &uses.untold {
             tracing::debug!(%untold, "not told");
         }
+        let record = id.map(|id| self.records.load(id));
+        // A pod of this volume's that hides its mounts may be what must not be robbed; those of others have
+        // copies at most, which keep the disk.
+        let has_it = |pod: &&ConsumerId| record.as_ref().is_some_and(|record| record.knows(pod));
+        let hides = |untold: &&Untold| untold.pods.iter().any(|pod| has_it(&pod));
+        if let Some(untold) = uses.untold.iter().find(hides) {
+            let pods: BTreeSet<_> = untold.pods.iter().filter(has_it).cloned().collect();
+            let who = given_to(&pods, record.as_ref());
+            let reason = format!("{who} still run, and may have it mounted: {untold}");
+            return self.refusals.refuse_for(id, tear_down, Some(pods), &reason).map(Ok);
+        }
         if uses.namespaces.is_empty() {
             self.refusals.passed(id, tear_down);
             return Ok(Ok(()));
@@ -121,7 +132,6 @@ impl LeakedCopies<'_> {
         // Read after the namespaces, and with each look at them again: a folder that was mounted in between is
         // no claim of those who see it.
         let table = self.mounts.table()?;
-        let record = id.map(|id| self.records.load(id));
         let machine = Machine::new(self.faces, &table, record.as_ref(), numbers);
         let (held, others): (Vec<_>, Vec<_>) =
             uses.namespaces.iter().partition(|one| machine.role(one) == NamespaceRole::Claim);

@@ -1,7 +1,7 @@
 //! Reads all mount namespaces of the machine: those of the pods that are asked for first, and last
 //! those where no process lives.
 
-use super::namespaces::{Namespace, Namespaces, Unread, own_namespace, table_of};
+use super::namespaces::{Namespace, Namespaces, PATIENCE, Unread, own_namespace, table_of};
 use super::proc::{Proc, Task};
 use super::{parallel, unowned_namespaces};
 use crate::host::clock::Deadline;
@@ -12,6 +12,10 @@ use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::NamespaceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::time::{Duration, Instant};
+
+/// So long each long table is read before the others had their turn.
+const FIRST_SLICE: Duration = Duration::from_millis(250);
 
 /// Who is read first, and until when.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +52,7 @@ pub(super) fn read(
     let Dwellers { mut by_id, closed, lacking } = dwellers(proc, pids);
     let tasks = by_id.remove(&own).unwrap_or_default();
     let first = Namespace::new(Some(own), tasks, proc.own_table()?);
-    let mut every = Namespaces::beginning_with(own, first, by_id.keys().copied());
+    let mut every = Namespaces::beginning_with(own, first, by_id.keys().copied(), haste.is_some());
     for (pid, error) in lacking {
         every.miss(format!("where process {pid} lives"), Unread::io("read it", &error));
     }
@@ -57,29 +61,47 @@ pub(super) fn read(
         others.sort_by_cached_key(|(_, tasks)| haste.place_of(proc, tasks));
     }
     let late = || haste.is_some_and(|haste| haste.deadline.over());
-    let tables = parallel::each(&others, 16, |others| {
-        let table = |(id, tasks): &(NamespaceId, Vec<Task>)| {
-            if late() {
-                return Err(Unread::in_time());
-            }
-            table_of(proc, *id, tasks)
+    let begun = Instant::now();
+    let end = begun + haste.map_or(PATIENCE, |haste| haste.deadline.remaining());
+    let read =
+        |others: &[(NamespaceId, Vec<Task>)], at_a_time, end: &(dyn Fn() -> Instant + Sync)| {
+            let tables = parallel::each(others, at_a_time, |others| {
+                let table = |(id, tasks): &(NamespaceId, Vec<Task>)| {
+                    if late() {
+                        return Err(Unread::in_time());
+                    }
+                    table_of(proc, *id, tasks, end())
+                };
+                others.iter().map(table).collect::<Vec<_>>()
+            });
+            tables.into_iter().flatten().collect::<Vec<_>>()
         };
-        others.iter().map(table).collect::<Vec<_>>()
-    });
-    for ((id, tasks), table) in others.into_iter().zip(tables.into_iter().flatten()) {
+    let tables = read(&others, 16, &|| end.min(Instant::now() + FIRST_SLICE));
+    let mut long = Vec::new();
+    for ((id, tasks), table) in others.into_iter().zip(tables) {
         match table {
             Ok(Some(table)) => every.all.push(Namespace::new(Some(id), tasks, table)),
             Ok(None) => {}
-            Err(unread) => every.miss(format!("mount namespace {id}"), unread),
+            Err(unread) if unread.took_too_long() => long.push((id, tasks)),
+            Err(unread) => every.miss_where_they_live(proc, id, &tasks, unread),
         }
     }
     if late() {
         every.miss("where no process lives".to_owned(), Unread::in_time());
-        return Ok(every);
+    } else {
+        unowned_namespaces::add(&mut every, proc, numbers, walk, &late, end);
     }
-    unowned_namespaces::add(&mut every, proc, numbers, walk, &late);
+    // What takes long is read last: it is to hold up nothing else.
+    let tables = read(&long, 1, &|| end);
+    for ((id, tasks), table) in long.into_iter().zip(tables) {
+        match table {
+            Ok(Some(table)) => every.all.push(Namespace::new(Some(id), tasks, table)),
+            Ok(None) => {}
+            Err(unread) => every.miss_where_they_live(proc, id, &tasks, unread),
+        }
+    }
     for task in closed {
-        every.place_closed(proc, task);
+        every.place_closed(proc, task, end);
     }
     Ok(every)
 }

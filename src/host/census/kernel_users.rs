@@ -39,7 +39,7 @@ pub(super) struct KernelFound {
 
 impl KernelFound {
     fn miss(&mut self, what: String, why: &io::Error) {
-        self.untold.push(Untold { what, why: errno_text(why) });
+        self.untold.push(Untold::of_unknown(what, errno_text(why)));
     }
 }
 

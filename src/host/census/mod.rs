@@ -222,9 +222,8 @@ impl Census for KernelCensus {
             let mut words = Words::of(proc, self.faces);
             let mut untold = std::mem::take(&mut every.untold);
             untold.extend(kernel.untold);
-            untold.extend(found.closed.into_iter().map(|(pid, why)| Untold {
-                what: format!("what process {} holds", words.process(pid)),
-                why,
+            untold.extend(found.closed.into_iter().map(|(pid, why)| {
+                Untold::of_unknown(format!("what process {} holds", words.process(pid)), why)
             }));
             let file = |(pid, tie, path, number)| FileUse {
                 process: words.process(pid),
@@ -289,7 +288,7 @@ impl<'a> Words<'a> {
         let later = &mut self.later;
         let describe = || {
             self.proc.describe(pid).unwrap_or_else(|error| {
-                later.push(Untold { what: format!("process {pid}"), why: errno_text(&error) });
+                later.push(Untold::of_unknown(format!("process {pid}"), errno_text(&error)));
                 Process { pid, command: String::new(), owner: Owner::default(), user: None }
             })
         };
@@ -326,7 +325,7 @@ impl<'a> Words<'a> {
                 Ok(maker) => one.user = maker,
                 Err(error) => {
                     let what = format!("who made mount namespace {}", one.id.unwrap_or(every.own));
-                    self.later.push(Untold { what, why: errno_text(&error) });
+                    self.later.push(Untold::of_unknown(what, errno_text(&error)));
                 }
             }
             uses.push(one);

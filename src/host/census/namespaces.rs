@@ -5,13 +5,15 @@ use super::proc::{Proc, Task, has_ended};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, Untold};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::fcntl::OFlag;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// One mount namespace.
 #[derive(Debug)]
@@ -54,31 +56,67 @@ pub(super) struct Namespaces {
     looked_at: HashSet<NamespaceId>,
     /// What there was no time to read, or no descriptor: a later look may tell it.
     pub(super) later: Vec<Untold>,
+    /// Whether who asks comes again for what took too long to read, and until then goes on without it.
+    comes_again: bool,
 }
+
+/// So long a look reads tables that are long; all others are read in any case. What mounts lie in them is
+/// up to those who live there, and no reason to hold up others.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the mounts of a namespace could not be read.
 #[derive(Debug)]
 pub(super) struct Unread {
     error: Error,
-    /// This process lacked something, or time. That says nothing of the namespace, and is over with a
-    /// later look; what is closed to us stays so.
-    passes: bool,
+    later: Later,
+}
+
+/// What a later look may tell of what could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Later {
+    /// No more: it is closed to us.
+    Same,
+    /// More: this process lacked something, or time, which says nothing of the namespace.
+    More,
+    /// The same, unless it has more time.
+    MoreWithTime,
 }
 
 impl Unread {
     pub(super) fn io(doing: impl std::fmt::Display, error: &io::Error) -> Self {
-        Self { error: Error::io(doing, error), passes: files::is_lack(error) }
+        if error.kind() == io::ErrorKind::TimedOut {
+            let why = "its mounts are so many, or lie so deep on each other, that reading them was given up";
+            return Self { error: Error::new(Kind::Timeout, why), later: Later::MoreWithTime };
+        }
+        let later = if files::is_lack(error) { Later::More } else { Later::Same };
+        Self { error: Error::io(doing, error), later }
     }
 
     pub(super) fn of(error: Error) -> Self {
-        Self { error, passes: false }
+        Self { error, later: Later::Same }
     }
 
     pub(super) fn in_time() -> Self {
-        Self { error: Error::new(Kind::Timeout, "no time was left to look at it"), passes: true }
+        let error = Error::new(Kind::Timeout, "no time was left to look at it");
+        Self { error, later: Later::More }
+    }
+
+    /// Whether it may be read in more time.
+    pub(super) fn took_too_long(&self) -> bool {
+        self.later == Later::MoreWithTime
     }
 
     pub(super) fn into_error(self) -> Error {
+        self.error
+    }
+
+    /// The same of where these processes live.
+    pub(super) fn of_those(mut self, proc: &Proc, tasks: &[Task]) -> Error {
+        let first = tasks.iter().find_map(|task| proc.describe(task.pid).ok());
+        if let Some(first) = first.filter(|_| self.took_too_long()) {
+            self.error.cause =
+                format!("process {first}: {} (kill {})", self.error.cause, first.pid);
+        }
         self.error
     }
 }
@@ -89,15 +127,45 @@ impl Namespaces {
         own: NamespaceId,
         first: Namespace,
         others: impl Iterator<Item = NamespaceId>,
+        comes_again: bool,
     ) -> Self {
         let looked_at = others.chain([own]).collect();
-        Self { own, all: vec![first], untold: Vec::new(), looked_at, later: Vec::new() }
+        let (untold, later) = (Vec::new(), Vec::new());
+        Self { own, all: vec![first], untold, looked_at, later, comes_again }
     }
 
     /// Notes something that could not be read.
     pub(super) fn miss(&mut self, what: String, unread: Unread) {
-        let untold = Untold { what, why: unread.error.cause };
-        let noted = if unread.passes { &mut self.later } else { &mut self.untold };
+        self.miss_of(what, unread, BTreeSet::new());
+    }
+
+    /// The same of where these processes live.
+    pub(super) fn miss_where_they_live(
+        &mut self,
+        proc: &Proc,
+        id: NamespaceId,
+        tasks: &[Task],
+        mut unread: Unread,
+    ) {
+        let mut what = format!("mount namespace {id}");
+        let known: Vec<_> = tasks.iter().filter_map(|task| proc.describe(task.pid).ok()).collect();
+        if let Some(first) = known.first() {
+            what += &format!(" of process {first}");
+            if unread.took_too_long() {
+                unread.error.cause += &format!(" (kill {})", first.pid);
+            }
+        }
+        let pods = known.into_iter().filter_map(|process| process.owner.pod).collect();
+        self.miss_of(what, unread, pods);
+    }
+
+    fn miss_of(&mut self, what: String, unread: Unread, pods: BTreeSet<ConsumerId>) {
+        let untold = Untold { what, why: unread.error.cause, pods };
+        let noted = match unread.later {
+            Later::More => &mut self.later,
+            Later::MoreWithTime if self.comes_again => &mut self.later,
+            Later::MoreWithTime | Later::Same => &mut self.untold,
+        };
         if !noted.contains(&untold) {
             noted.push(untold);
         }
@@ -125,8 +193,8 @@ impl Namespaces {
     }
 
     /// A process with a closed link lives where its mounts are: each is in one namespace only.
-    pub(super) fn place_closed(&mut self, proc: &Proc, task: Task) {
-        match closed_table(proc, task) {
+    pub(super) fn place_closed(&mut self, proc: &Proc, task: Task, end: Instant) {
+        match closed_table(proc, task, end) {
             Ok(Some(table)) => {
                 match self.all.iter_mut().find(|other| are_one(&other.table, &table)) {
                     Some(namespace) => namespace.tasks.push(task),
@@ -161,8 +229,8 @@ pub(super) type Looked = std::result::Result<Option<MountTable>, Unread>;
 
 /// The mounts of a process whose links are closed to us: its list of them is open to all.
 /// Nothing if it has ended.
-pub(super) fn closed_table(proc: &Proc, task: Task) -> Looked {
-    match proc.table(task) {
+pub(super) fn closed_table(proc: &Proc, task: Task, end: Instant) -> Looked {
+    match proc.table(task, end) {
         Ok(text) => MountTable::parse(&text).map(Some).map_err(Unread::of),
         Err(error) if has_ended(&error) => Ok(None),
         Err(error) => Err(Unread::io("read its mountinfo", &error)),
@@ -172,13 +240,14 @@ pub(super) fn closed_table(proc: &Proc, task: Task) -> Looked {
 /// The mounts of the namespace in which these live; nothing if all of them have ended.
 ///
 /// A process whose root is a folder further down sees only what is mounted below that. So one at
-/// the namespace's own root is asked; where there is none, we go in and look.
-pub(super) fn table_of(proc: &Proc, id: NamespaceId, tasks: &[Task]) -> Looked {
+/// the namespace's own root is asked; where there is none, we go in and look. A long table is given up
+/// after `end`.
+pub(super) fn table_of(proc: &Proc, id: NamespaceId, tasks: &[Task], end: Instant) -> Looked {
     let mut further_down = Vec::new();
     for task in tasks {
         match proc.link(&format!("{task}/root")) {
             // For a process of another namespace the kernel spells the path from the root of that.
-            Ok(root) if root == Path::new("/") => match proc.table(*task) {
+            Ok(root) if root == Path::new("/") => match proc.table(*task, end) {
                 Ok(text) => return MountTable::parse(&text).map(Some).map_err(Unread::of),
                 Err(error) if has_ended(&error) => {}
                 Err(error) => return Err(Unread::io("read its mountinfo", &error)),
@@ -196,7 +265,7 @@ pub(super) fn table_of(proc: &Proc, id: NamespaceId, tasks: &[Task]) -> Looked {
             Err(error) if has_ended(&error) => continue,
             Err(error) => return Err(Unread::io("open it", &error)),
         };
-        let text = inside::table(proc, &door).map_err(|error| {
+        let text = inside::table(proc, &door, end).map_err(|error| {
             let root = "all who live there have another root than it, and entering it failed";
             Unread::io(root, &error)
         })?;
@@ -217,7 +286,7 @@ mod tests {
         let read = |errno| {
             let own = Namespace::new(None, Vec::new(), MountTable::default());
             let mut every =
-                Namespaces::beginning_with(NamespaceId(1), own, std::iter::empty::<NamespaceId>());
+                Namespaces::beginning_with(NamespaceId(1), own, std::iter::empty(), false);
             let error = io::Error::from_raw_os_error(errno);
             every.add(NamespaceId(5), Err(Unread::io("open it", &error)));
             (every.untold.len(), every.later.len())

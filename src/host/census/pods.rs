@@ -1,6 +1,6 @@
 //! Whether a pod has a file system: its processes, and what is mounted where they live.
 
-use super::namespaces::{Unread, are_one, closed_table, own_namespace, table_of};
+use super::namespaces::{PATIENCE, Unread, are_one, closed_table, own_namespace, table_of};
 use super::pod_processes::CgroupTrees;
 use super::proc::{Proc, Task, has_ended};
 use crate::model::disk::device::DeviceNumber;
@@ -10,6 +10,7 @@ use crate::model::mount::disk_users::{Holder, NamespaceId, PodUsers};
 use crate::model::mount::mountinfo::MountTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// More rounds than a pod's start or end takes; one takes about a millisecond.
 const ROUNDS: usize = 64;
@@ -48,6 +49,7 @@ impl Question<'_> {
     }
 
     fn among(&self, pids: &BTreeSet<u32>) -> Result<Vec<Holder>> {
+        let end = Instant::now() + PATIENCE;
         let mut by_namespace: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();
         let mut holders = Vec::new();
         let mut tasks = Vec::new();
@@ -62,7 +64,7 @@ impl Question<'_> {
                 Err(error) if has_ended(&error) => {}
                 Err(_) => {
                     if let Some(table) =
-                        closed_table(self.proc, task).map_err(Unread::into_error)?
+                        closed_table(self.proc, task, end).map_err(Unread::into_error)?
                         && !(self.except == own_namespace(self.proc)? && are_one(self.own, &table))
                     {
                         self.add(&mut holders, &[task], &table)?;
@@ -71,7 +73,9 @@ impl Question<'_> {
             }
         }
         for (id, tasks) in by_namespace {
-            if let Some(table) = table_of(self.proc, id, &tasks).map_err(Unread::into_error)? {
+            if let Some(table) = table_of(self.proc, id, &tasks, end)
+                .map_err(|unread| unread.of_those(self.proc, &tasks))?
+            {
                 self.add(&mut holders, &tasks, &table)?;
             }
         }

@@ -16,6 +16,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// One thread, in whose place most of `/proc` can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -148,11 +149,13 @@ impl Proc {
     }
 
     /// The mounts that a thread sees.
-    pub(super) fn table(&self, task: Task) -> io::Result<Vec<u8>> {
-        self.read_table(&format!("{task}/mountinfo")).map_err(|error| match error.raw_os_error() {
-            // Of a process that has ended and was not waited for.
-            Some(nix::libc::EINVAL) => io::Error::from_raw_os_error(nix::libc::ESRCH),
-            _ => error,
+    pub(super) fn table(&self, task: Task, end: Instant) -> io::Result<Vec<u8>> {
+        self.read_table(&format!("{task}/mountinfo"), Some(end)).map_err(|error| {
+            match error.raw_os_error() {
+                // Of a process that has ended and was not waited for.
+                Some(nix::libc::EINVAL) => io::Error::from_raw_os_error(nix::libc::ESRCH),
+                _ => error,
+            }
         })
     }
 
@@ -163,15 +166,15 @@ impl Proc {
             return Ok(Arc::clone(own));
         }
         let path = "thread-self/mountinfo";
-        let text = self.read_table(path);
+        let text = self.read_table(path, None);
         let io = |error| Error::io(format!("read {}", self.root.join(path).display()), &error);
         let own = Arc::new(MountTable::parse(&text.map_err(io)?)?);
         Ok(Arc::clone(self.own.get_or_init(|| own)))
     }
 
-    /// The whole of a mount table.
-    pub(super) fn read_table(&self, path: &str) -> io::Result<Vec<u8>> {
-        mount_tables::read(self.open(path, OFlag::O_RDONLY)?)
+    /// The whole of a mount table; a long one is given up after this moment.
+    pub(super) fn read_table(&self, path: &str, end: Option<Instant>) -> io::Result<Vec<u8>> {
+        mount_tables::read_until(self.open(path, OFlag::O_RDONLY)?, end)
     }
 
     /// The whole of a file.

@@ -29,27 +29,25 @@ enum Trace {
 
 /// The looks of one call at namespaces where no process lives: one call at a time looks at each.
 struct Turns {
-    begun: Instant,
+    /// After this moment no long table is read, and a namespace is entered beside who looks: what holds it may
+    /// be no call of ours.
+    end: Instant,
     is_waiting: bool,
 }
 
 impl Turns {
-    /// A look takes milliseconds, and seconds where mounts lie thousands deep. After this time a namespace
-    /// is entered beside who looks: what holds it may be no call of ours.
-    const PATIENCE: Duration = Duration::from_secs(5);
-
     const NAP: Duration = Duration::from_millis(10);
 
-    fn begin() -> Self {
-        Self { begun: Instant::now(), is_waiting: false }
+    fn until(end: Instant) -> Self {
+        Self { end, is_waiting: false }
     }
 
     /// The mounts of an open namespace; nothing if it is not our turn.
     fn look(&mut self, proc: &Proc, door: &File) -> Option<io::Result<Vec<u8>>> {
-        if self.begun.elapsed() > Self::PATIENCE {
-            return Some(inside::table(proc, door));
+        if Instant::now() > self.end {
+            return Some(inside::table(proc, door, self.end));
         }
-        let table = inside::table_alone(proc, door).transpose();
+        let table = inside::table_alone(proc, door, self.end).transpose();
         self.is_waiting |= table.is_none();
         table
     }
@@ -73,9 +71,10 @@ pub(super) fn add(
     numbers: &[DeviceNumber],
     walk: bool,
     late: &dyn Fn() -> bool,
+    end: Instant,
 ) {
     let first = every.all.len();
-    let mut turns = Turns::begin();
+    let mut turns = Turns::until(end);
     let listed = loop {
         let visit = |id, door: &File| {
             if !every.knows(id) {
@@ -101,7 +100,7 @@ pub(super) fn add(
             let unread = Unread::io("go through the kernel's list of mount namespaces", &error);
             every.miss("where no process lives".to_owned(), unread);
         }
-        Err(_) => return add_traced(every, proc, first, late),
+        Err(_) => return add_traced(every, proc, first, late, turns),
     }
     let is_asked = |namespace: &Namespace| namespace.mounts_of(numbers).next().is_some();
     if every.all[first..].iter().any(is_asked) {
@@ -119,8 +118,13 @@ pub(super) fn add(
 }
 
 /// The same before Linux 6.12, where only a trace leads there; and one may be mounted in another.
-fn add_traced(every: &mut Namespaces, proc: &Proc, first: usize, late: &dyn Fn() -> bool) {
-    let mut turns = Turns::begin();
+fn add_traced(
+    every: &mut Namespaces,
+    proc: &Proc,
+    first: usize,
+    late: &dyn Fn() -> bool,
+    mut turns: Turns,
+) {
     loop {
         if late() {
             every.miss("where no process lives".to_owned(), Unread::in_time());

@@ -3,7 +3,9 @@
 use super::mountinfo::Mount;
 use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
+use crate::model::ids::ConsumerId;
 use crate::model::shield::map_uuid::MapUuid;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -237,6 +239,16 @@ pub struct Untold {
     pub what: String,
     /// Why.
     pub why: String,
+    /// The pods of whose processes it is known that they live there.
+    pub pods: BTreeSet<ConsumerId>,
+}
+
+impl Untold {
+    /// Something of which is not known whose it is.
+    #[must_use]
+    pub fn of_unknown(what: String, why: String) -> Self {
+        Self { what, why, pods: BTreeSet::new() }
+    }
 }
 
 impl fmt::Display for Untold {
@@ -275,7 +287,6 @@ pub struct DeviceUses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::ConsumerId;
 
     #[test]
     fn each_kind_of_map_has_its_own_end() {
