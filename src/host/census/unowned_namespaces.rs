@@ -29,8 +29,9 @@ enum Trace {
 
 /// The looks of one call at namespaces where no process lives: one call at a time looks at each.
 struct Turns {
-    /// After this moment no long table is read, and a namespace is entered beside who looks: what holds it may
-    /// be no call of ours.
+    /// After this moment a namespace is entered beside who looks: what holds it may be no call of ours.
+    patience: Instant,
+    /// After this one no long table is read.
     end: Instant,
     is_waiting: bool,
 }
@@ -38,13 +39,16 @@ struct Turns {
 impl Turns {
     const NAP: Duration = Duration::from_millis(10);
 
+    /// Half of the time is for waiting: what waits for the other look is looked at after it all the same.
     fn until(end: Instant) -> Self {
-        Self { end, is_waiting: false }
+        let now = Instant::now();
+        let patience = now + end.saturating_duration_since(now) / 2;
+        Self { patience, end, is_waiting: false }
     }
 
     /// The mounts of an open namespace; nothing if it is not our turn.
     fn look(&mut self, proc: &Proc, door: &File) -> Option<io::Result<Vec<u8>>> {
-        if Instant::now() > self.end {
+        if Instant::now() > self.patience {
             return Some(inside::table(proc, door, self.end));
         }
         let table = inside::table_alone(proc, door, self.end).transpose();
