@@ -6,6 +6,7 @@
 //! until two readings agree.
 
 use super::files::LONGEST_OF_KERNEL;
+use crate::failpoints::wish;
 use std::io::{self, Read, Seek};
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -73,7 +74,8 @@ fn whole(file: &mut impl Read, end: Option<Instant>) -> io::Result<(Vec<u8>, usi
         if text.len() as u64 > LONGEST_OF_KERNEL {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        if text.len() > LONG && end.is_some_and(|end| Instant::now() > end) {
+        let is_over = |end| Instant::now() > end || wish("INCLOUD_DISK_LONG_TABLES").is_some();
+        if text.len() > LONG && end.is_some_and(is_over) {
             return Err(io::ErrorKind::TimedOut.into());
         }
         match file.read(&mut page) {

@@ -1,6 +1,6 @@
 //! Heals that came half way, and tenants that would keep a volume dead.
 
-use crate::checks::{eventually, number_of, only_mount_at, the_dead_disk_is_let_go};
+use crate::checks::{number_of, only_mount_at, the_dead_disk_is_let_go};
 use crate::crash::kill_at;
 use crate::heal::{goes_on, pull};
 use crate::holders::run;
@@ -11,7 +11,7 @@ use crate::support::{Node, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::volume::Volume;
 use incloud_disk::model::disk::device::DeviceNumber;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::ffi::OsStr;
 use std::fs;
@@ -273,77 +273,6 @@ fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
     tenant.die();
     all_go_on(&volume, &mut running, "deep mounts");
     take_down(&volume, running);
-}
-
-/// It takes half a minute to read them: the kernel walks down to the root from each.
-const UNREADABLE: usize = 60_000;
-
-/// Lays mounts on each other, at a folder in the namespace of a process. From each only one step leads up: by its
-/// path the kernel would climb over all of them.
-fn bury(pid: u32, place: &Path) {
-    within(pid, || {
-        let lay = |place: &Path| {
-            mount(Some("t"), place, Some("tmpfs"), MsFlags::empty(), Some("size=4k")).unwrap();
-        };
-        lay(place);
-        propagate(place.to_str().unwrap(), MsFlags::MS_PRIVATE);
-        nix::unistd::chdir(place).unwrap();
-        for _ in 1..UNREADABLE {
-            with_files(|| fs::create_dir("step").unwrap());
-            lay(Path::new("."));
-            nix::unistd::chdir("step/..").unwrap();
-        }
-    });
-}
-
-/// What a tenant makes of his own namespace keeps no other one's volume.
-#[test]
-fn a_tenant_whose_mounts_cannot_be_read_holds_up_no_tear_down() {
-    needs!(pods);
-    let node = Node::new();
-    node.configure("[deadline]\nunmountdevice = 25\ndetach = 25");
-    let area = node.base().join("area");
-    fs::create_dir(&area).unwrap();
-    let tenant = tenant(&area);
-    bury(tenant.pid(), &area);
-    let (_, volume, running) = scene().on(&node).start_in(1);
-    for (pod, container) in running {
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-    }
-    node.must(volume.unstage());
-    let told = node.verb(&["holders", &volume.id]).unwrap();
-    let who = format!("of process {} (", tenant.pid());
-    assert!(told.contains(&who) && told.contains("lie so deep"), "{told}");
-    node.must(volume.detach());
-    tenant.die();
-    volume.ends();
-}
-
-/// The pod that has the volume hides it so: it is not taken from it, and it hides it from itself alone.
-#[test]
-fn a_pod_whose_mounts_cannot_be_read_keeps_its_volume() {
-    needs!(pods);
-    let (node, volume, mut running) = scene().start_in(1);
-    let (pod, container) = &mut running[0];
-    let place = Path::new("/data/lost+found");
-    bury(container.pid(), place);
-    let answer = node.call(volume.unpublish(pod.uid()));
-    assert!(answer.text.contains("lie so deep"), "{}", answer.text);
-    // As if it had been taken away all the same.
-    umount2(&volume.pod(pod.uid()), MntFlags::MNT_DETACH).unwrap();
-    let answer = node.call(volume.unstage());
-    assert!(answer.text.contains("still run, and may have it mounted"), "{}", answer.text);
-    assert!(answer.text.contains(pod.uid()), "{}", answer.text);
-    goes_on(container, 3);
-    for (pod, container) in running {
-        container.die();
-        node.must(volume.unpublish(pod.uid()));
-    }
-    // So many mounts take the kernel a moment to end.
-    let is_unmounted = || node.call(volume.unstage()).json["status"] == "Success";
-    eventually("the disk is let go", is_unmounted);
-    volume.ends();
 }
 
 /// The path of a tenant's mount is another one each time that it is looked at.

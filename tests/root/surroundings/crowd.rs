@@ -5,12 +5,17 @@ use crate::checks::{eventually, nothing_is_left, table};
 use crate::heal::{goes_on, pull};
 use crate::holders::run;
 use crate::scene::{Scene, scene};
-use crate::support::{Node, detach_loops_below, start};
+use crate::support::disks::within;
+use crate::support::pods::Plan;
+use crate::support::{Answer, Node, detach_loops_below, output_of, start, with_files};
+use crate::switch::kinds::{propagate, tmpfs};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The crowd is there before the pod.
@@ -85,4 +90,84 @@ fn the_incident_beside_many_disks() {
     incident(&node);
     detach_loops_below(&crowd);
     nothing_is_left(&node, &[]);
+}
+
+/// Lays mounts on each other in the namespace of a process, below a long path, so that its table is a long one.
+/// From each only one step leads up: by its path the kernel would climb over all of them.
+fn bury(pid: u32, below: &Path) {
+    let place: PathBuf = std::iter::once(below.to_owned())
+        .chain(std::iter::repeat_n("x".repeat(200).into(), 4))
+        .collect();
+    within(pid, || {
+        let lay = |place: &Path| {
+            mount(Some("t"), place, Some("tmpfs"), MsFlags::empty(), Some("size=4k")).unwrap();
+        };
+        with_files(|| fs::create_dir_all(&place).unwrap());
+        lay(&place);
+        propagate(place.to_str().unwrap(), MsFlags::MS_PRIVATE);
+        nix::unistd::chdir(&place).unwrap();
+        for _ in 1..either(800, 60_000) {
+            with_files(|| fs::create_dir("step").unwrap());
+            lay(Path::new("."));
+            nix::unistd::chdir("step/..").unwrap();
+        }
+    });
+}
+
+/// A call that gives long tables up. In the ring it does so at once: 60,000 mounts take half a minute to read, and
+/// all other calls of the machine would wait for them too.
+fn giving_up(node: &Node, arguments: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = node.command(arguments);
+    if either(0, 1) == 0 {
+        command.env("INCLOUD_DISK_LONG_TABLES", "given up");
+    }
+    command
+}
+
+/// What a tenant makes of his own namespace keeps no other one's volume.
+#[test]
+fn a_tenant_whose_mounts_cannot_be_read_holds_up_no_tear_down() {
+    needs!(pods, seams);
+    let node = Node::new();
+    node.configure("[deadline]\nunmountdevice = 25\ndetach = 25");
+    let area = node.base().join("area");
+    fs::create_dir(&area).unwrap();
+    let tenant = Plan::outside().copying_all_mounts().start();
+    within(tenant.pid(), || tmpfs(area.to_str().unwrap()));
+    bury(tenant.pid(), &area);
+    let Scene { node, volume, pod, container } = scene().on(&node).start();
+    container.die();
+    let told = output_of(&mut giving_up(&node, &["holders", &volume.id])).stdout;
+    // It is broken into lines.
+    let told = String::from_utf8(told).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let who = format!("of process {} (", tenant.pid());
+    assert!(told.contains(&who) && told.contains("lie so deep"), "{told}");
+    for call in [volume.unpublish(pod.uid()), volume.unstage(), volume.detach()] {
+        let answer = Answer::of(giving_up(&node, &call));
+        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+    }
+    tenant.die();
+    volume.ends();
+}
+
+/// The pod that has the volume hides it so: it is not taken from it, and it hides it from itself alone.
+#[test]
+fn a_pod_whose_mounts_cannot_be_read_keeps_its_volume() {
+    needs!(pods, seams);
+    let Scene { node, volume, pod, mut container } = scene().start();
+    bury(container.pid(), Path::new("/data"));
+    let answer = Answer::of(giving_up(&node, &volume.unpublish(pod.uid())));
+    assert!(answer.text.contains("lie so deep"), "{}", answer.text);
+    // As if it had been taken away all the same.
+    umount2(&volume.pod(pod.uid()), MntFlags::MNT_DETACH).unwrap();
+    let answer = Answer::of(giving_up(&node, &volume.unstage()));
+    assert!(answer.text.contains("still run, and may have it mounted"), "{}", answer.text);
+    assert!(answer.text.contains(pod.uid()), "{}", answer.text);
+    goes_on(&mut container, 3);
+    container.die();
+    node.must(volume.unpublish(pod.uid()));
+    // So many mounts take the kernel a moment to end.
+    let is_unmounted = || node.call(volume.unstage()).json["status"] == "Success";
+    eventually("the disk is let go", is_unmounted);
+    volume.ends();
 }
