@@ -27,7 +27,7 @@ type Begin = fn(&Volume) -> Vec<Container>;
 type End = fn(&Volume, Vec<Container>) -> Vec<Container>;
 
 /// A process that keeps the namespace of another one, which has ended.
-fn keeper_of(container: Container) -> Container {
+pub fn keeper_of(container: Container) -> Container {
     let mut keeper = Plan::outside().in_our_namespace().start();
     let door = PathBuf::from(format!("/proc/{}/ns/mnt", container.pid()));
     keeper.must(&Order::Open { path: door });

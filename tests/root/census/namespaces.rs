@@ -2,6 +2,7 @@
 
 use super::{both_ways, mounted, namespaces_with, told};
 use crate::checks::eventually;
+use crate::going_namespaces::keeper_of;
 use crate::support::Node;
 use crate::support::disks::within;
 use crate::support::pods::{Naming, Order, Plan, Pod};
@@ -125,10 +126,7 @@ fn a_namespace_that_is_only_open_is_told() {
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let container = Plan::outside().seeing(&volume.global(), "/data").start();
-    let mut keeper = Plan::outside().in_our_namespace().start();
-    let path = format!("/proc/{}/ns/mnt", container.pid()).into();
-    keeper.must(&Order::Open { path });
-    container.die();
+    let mut keeper = keeper_of(container);
     eventually("no process lives there", || only_with(number).processes.is_empty());
     match only_with(number).keepers.as_slice() {
         [NamespaceKeeper::OpenIn { process, .. }] => assert_eq!(process.pid, keeper.pid()),
@@ -260,10 +258,7 @@ fn a_namespace_that_is_held_is_told() {
     let (volume, number) = mounted(&node, "ext4");
     let container = Plan::outside().seeing(&volume.global(), "/data").start();
     let door = File::open(format!("/proc/{}/ns/mnt", container.pid())).unwrap();
-    let mut keeper = Plan::outside().in_our_namespace().start();
-    let path = format!("/proc/{}/ns/mnt", container.pid()).into();
-    keeper.must(&Order::Open { path });
-    container.die();
+    let keeper = keeper_of(container);
     flock(&door, FlockOperation::LockExclusive).unwrap();
     for uses in both_ways(number) {
         assert_eq!(uses.namespaces.len(), 1, "{uses:?}");
