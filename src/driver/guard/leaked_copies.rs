@@ -16,8 +16,8 @@ use crate::host::{Census, Mounts};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
 use crate::model::face::Faces;
-use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses, Untold};
+use crate::model::ids::VolumeId;
+use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::policy::{GuardMode, GuardPolicy};
@@ -114,14 +114,14 @@ impl LeakedCopies<'_> {
         for untold in &uses.untold {
             tracing::debug!(%untold, "not told");
         }
-        let record = id.map(|id| self.records.load(id));
         // A pod of this volume's that hides its mounts may be what must not be robbed; those of others have
         // copies at most, which keep the disk.
-        let has_it = |pod: &&ConsumerId| record.as_ref().is_some_and(|record| record.knows(pod));
-        let hides = |untold: &&Untold| untold.pods.iter().any(|pod| has_it(&pod));
-        if let Some(untold) = uses.untold.iter().find(hides) {
-            let pods: BTreeSet<_> = untold.pods.iter().filter(has_it).cloned().collect();
-            let who = given_to(&pods, record.as_ref());
+        if uses.hidden(|_| true).is_some()
+            && let Some(record) = id.map(|id| self.records.load(id))
+            && let Some(untold) = uses.hidden(|pod| record.knows(pod))
+        {
+            let pods = untold.pods.iter().filter(|pod| record.knows(pod)).cloned().collect();
+            let who = given_to(&pods, Some(&record));
             let reason = format!("{who} still run, and may have it mounted: {untold}");
             return self.refusals.refuse_for(id, tear_down, Some(pods), &reason).map(Ok);
         }
@@ -132,6 +132,7 @@ impl LeakedCopies<'_> {
         // Read after the namespaces, and with each look at them again: a folder that was mounted in between is
         // no claim of those who see it.
         let table = self.mounts.table()?;
+        let record = id.map(|id| self.records.load(id));
         let machine = Machine::new(self.faces, &table, record.as_ref(), numbers);
         let (held, others): (Vec<_>, Vec<_>) =
             uses.namespaces.iter().partition(|one| machine.role(one) == NamespaceRole::Claim);

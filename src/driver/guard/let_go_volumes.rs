@@ -78,7 +78,9 @@ impl LetGoVolumes<'_> {
         match self.census.namespaces_with(&numbers) {
             Answer::Told(uses) => {
                 let machine = Machine::new(self.faces, &table, Some(record), &numbers);
-                uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
+                let is_hidden = uses.hidden(|pod| record.knows(pod)).is_some();
+                !is_hidden
+                    && uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
             }
             Answer::CannotTell(_) => false,
         }

@@ -140,7 +140,8 @@ impl DiskNumbers<'_> {
     /// Whether any mount of the volume's disks of this boot lives on, here or in any other
     /// namespace; where that cannot be seen it may.
     pub(in crate::driver) fn is_left_behind(&self, id: &VolumeId) -> bool {
-        let numbers: Vec<_> = self.records.load(id).former_numbers(&boot_id()).collect();
+        let record = self.records.load(id);
+        let numbers: Vec<_> = record.former_numbers(&boot_id()).collect();
         let Ok(table) = self.mounts.table() else { return true };
         if labelled(&table, id).next().is_some() {
             return true;
@@ -152,7 +153,8 @@ impl DiskNumbers<'_> {
             // A number that was given away again shows other volumes' labels.
             Answer::Told(uses) => {
                 let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-                mounts.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id))
+                uses.hidden(|pod| record.knows(pod)).is_some()
+                    || mounts.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id))
             }
             Answer::CannotTell(_) => true,
         }

@@ -1,7 +1,7 @@
 //! Reads all mount namespaces of the machine: those of the pods that are asked for first, and last
 //! those where no process lives.
 
-use super::namespaces::{Namespace, Namespaces, PATIENCE, Unread, own_namespace, table_of};
+use super::namespaces::{Looked, Namespace, Namespaces, PATIENCE, Unread, own_namespace, table_of};
 use super::proc::{Proc, Task};
 use super::{parallel, unowned_namespaces};
 use crate::host::clock::Deadline;
@@ -61,49 +61,61 @@ pub(super) fn read(
         others.sort_by_cached_key(|(_, tasks)| haste.place_of(proc, tasks));
     }
     let late = || haste.is_some_and(|haste| haste.deadline.over());
-    let begun = Instant::now();
-    let end = begun + haste.map_or(PATIENCE, |haste| haste.deadline.remaining());
-    let read =
-        |others: &[(NamespaceId, Vec<Task>)], at_a_time, end: &(dyn Fn() -> Instant + Sync)| {
-            let tables = parallel::each(others, at_a_time, |others| {
-                let table = |(id, tasks): &(NamespaceId, Vec<Task>)| {
-                    if late() {
-                        return Err(Unread::in_time());
-                    }
-                    table_of(proc, *id, tasks, end())
-                };
-                others.iter().map(table).collect::<Vec<_>>()
-            });
-            tables.into_iter().flatten().collect::<Vec<_>>()
-        };
+    let end = Instant::now() + haste.map_or(PATIENCE, |haste| haste.deadline.remaining());
+    let read = |others: &[Others], at_a_time, end: &(dyn Fn() -> Instant + Sync)| {
+        let tables = parallel::each(others, at_a_time, |others| {
+            let table = |(id, tasks): &Others| {
+                if late() {
+                    return Err(Unread::in_time());
+                }
+                table_of(proc, *id, tasks, end())
+            };
+            others.iter().map(table).collect::<Vec<_>>()
+        });
+        tables.into_iter().flatten().collect::<Vec<_>>()
+    };
     let tables = read(&others, 16, &|| end.min(Instant::now() + FIRST_SLICE));
-    let mut long = Vec::new();
-    for ((id, tasks), table) in others.into_iter().zip(tables) {
-        match table {
-            Ok(Some(table)) => every.all.push(Namespace::new(Some(id), tasks, table)),
-            Ok(None) => {}
-            Err(unread) if unread.took_too_long() => long.push((id, tasks)),
-            Err(unread) => every.miss_where_they_live(proc, id, &tasks, unread),
-        }
-    }
+    let long = add_read(&mut every, proc, others, tables);
     if late() {
         every.miss("where no process lives".to_owned(), Unread::in_time());
     } else {
         unowned_namespaces::add(&mut every, proc, numbers, walk, &late, end);
     }
     // What takes long is read last: it is to hold up nothing else.
-    let tables = read(&long, 1, &|| end);
-    for ((id, tasks), table) in long.into_iter().zip(tables) {
-        match table {
-            Ok(Some(table)) => every.all.push(Namespace::new(Some(id), tasks, table)),
-            Ok(None) => {}
-            Err(unread) => every.miss_where_they_live(proc, id, &tasks, unread),
-        }
+    let (mut long, mut unread): (Vec<_>, Vec<_>) = long.into_iter().unzip();
+    if Instant::now() < end {
+        let tables = read(&long, 1, &|| end);
+        (long, unread) = add_read(&mut every, proc, long, tables).into_iter().unzip();
+    }
+    for ((id, tasks), unread) in long.into_iter().zip(unread) {
+        every.miss_where_they_live(proc, id, &tasks, unread);
     }
     for task in closed {
         every.place_closed(proc, task, end);
     }
     Ok(every)
+}
+
+/// A namespace, and one thread of each process that lives there.
+type Others = (NamespaceId, Vec<Task>);
+
+/// Adds what was read, and notes what was not; but for what took too long, which is answered.
+fn add_read(
+    every: &mut Namespaces,
+    proc: &Proc,
+    others: Vec<Others>,
+    tables: Vec<Looked>,
+) -> Vec<(Others, Unread)> {
+    let mut long = Vec::new();
+    for ((id, tasks), table) in others.into_iter().zip(tables) {
+        match table {
+            Ok(Some(table)) => every.all.push(Namespace::new(Some(id), tasks, table)),
+            Ok(None) => {}
+            Err(unread) if unread.took_too_long() => long.push(((id, tasks), unread)),
+            Err(unread) => every.miss_where_they_live(proc, id, &tasks, unread),
+        }
+    }
+    long
 }
 
 /// Where processes live.

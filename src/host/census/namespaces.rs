@@ -6,7 +6,7 @@ use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
-use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, Untold};
+use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, Process, Untold};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::fcntl::OFlag;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -114,10 +114,18 @@ impl Unread {
     pub(super) fn of_those(mut self, proc: &Proc, tasks: &[Task]) -> Error {
         let first = tasks.iter().find_map(|task| proc.describe(task.pid).ok());
         if let Some(first) = first.filter(|_| self.took_too_long()) {
-            self.error.cause =
-                format!("process {first}: {} (kill {})", self.error.cause, first.pid);
+            self = self.ended_by(&first);
+            self.error.cause = format!("process {first}: {}", self.error.cause);
         }
         self.error
+    }
+
+    /// With the command that ends it, if it took too long.
+    fn ended_by(mut self, process: &Process) -> Self {
+        if self.took_too_long() {
+            self.error.cause += &format!(" (kill {})", process.pid);
+        }
+        self
     }
 }
 
@@ -151,9 +159,7 @@ impl Namespaces {
         let known: Vec<_> = tasks.iter().filter_map(|task| proc.describe(task.pid).ok()).collect();
         if let Some(first) = known.first() {
             what += &format!(" of process {first}");
-            if unread.took_too_long() {
-                unread.error.cause += &format!(" (kill {})", first.pid);
-            }
+            unread = unread.ended_by(first);
         }
         let pods = known.into_iter().filter_map(|process| process.owner.pod).collect();
         self.miss_of(what, unread, pods);

@@ -269,6 +269,13 @@ pub struct NamespaceUses {
     pub later: Vec<Untold>,
 }
 
+impl NamespaceUses {
+    /// The first namespace that could not be read, and where one of these pods lives: it may have it mounted.
+    pub fn hidden(&self, is_one: impl Fn(&ConsumerId) -> bool) -> Option<&Untold> {
+        self.untold.iter().find(|untold| untold.pods.iter().any(&is_one))
+    }
+}
+
 /// All that uses a file system or its disk, this process and its namespace left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceUses {
