@@ -203,10 +203,13 @@ impl Locks {
                     is_late = deadline.over();
                     match files::private_folder(&self.folder) {
                         Ok(()) => {}
-                        // Its parent was removed too; where no folder can be it is so each time.
+                        // Its parent was removed too, or it was there and is not any more; where no folder can be
+                        // it is so each time.
                         Err(error)
-                            if error.kind() == ErrorKind::NotFound
-                                && again.next().is_some()
+                            if matches!(
+                                error.kind(),
+                                ErrorKind::NotFound | ErrorKind::AlreadyExists
+                            ) && again.next().is_some()
                                 && deadline.pause(step) => {}
                         Err(error) => {
                             let doing = format!("make the folder {}", self.folder.display());

@@ -323,6 +323,15 @@ fn other_calls_that_end_take_no_label() {
                 let _ = fs::remove_dir(locks.parent().unwrap());
             }
         });
+        // And each that begins makes them.
+        scope.spawn(|| {
+            let lock = &volume.label_and_lock()[0];
+            let locks = lock.parent().unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = fs::create_dir(locks.parent().unwrap());
+                let _ = fs::create_dir(locks);
+            }
+        });
         let sources: Vec<_> = (0..40)
             .map(|_| {
                 node.call(volume.stage());
