@@ -188,6 +188,19 @@ impl Locks {
         left_behind::of_lock(&self.folder.join(format!("{id}.lock")))
     }
 
+    /// Makes the folder. Between two steps of it other calls may take it away, or its parent; where no
+    /// folder can be it looks the same each time.
+    fn make_folder(&self) -> std::io::Result<()> {
+        let mut made = files::private_folder(&self.folder);
+        for _ in 0..63 {
+            match &made {
+                Err(error) if has_gone(error) => made = files::private_folder(&self.folder),
+                _ => break,
+            }
+        }
+        made
+    }
+
     /// Takes the lock of a volume; waits until the deadline, then says who has it.
     pub fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked> {
         let deadline = self.patience.map_or(deadline, |patience| deadline.at_most(patience));
@@ -201,15 +214,11 @@ impl Locks {
                 // The first lock of all, or the empty folder was removed: that may happen again.
                 Err(error) if error.kind() == ErrorKind::NotFound && !is_late => {
                     is_late = deadline.over();
-                    match files::private_folder(&self.folder) {
+                    match self.make_folder() {
                         Ok(()) => {}
-                        // Its parent was removed too, or it was there and is not any more; where no folder can be
-                        // it is so each time.
                         Err(error)
-                            if matches!(
-                                error.kind(),
-                                ErrorKind::NotFound | ErrorKind::AlreadyExists
-                            ) && again.next().is_some()
+                            if has_gone(&error)
+                                && again.next().is_some()
                                 && deadline.pause(step) => {}
                         Err(error) => {
                             let doing = format!("make the folder {}", self.folder.display());
@@ -250,6 +259,11 @@ impl Locks {
         };
         Err(Error::new(Kind::Busy, format!("another call works on the volume: {holder}")).hint(end))
     }
+}
+
+/// Its parent was removed, or it was there itself and is not any more.
+fn has_gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists)
 }
 
 impl LockHolder {
