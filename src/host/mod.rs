@@ -434,6 +434,9 @@ pub trait Processes {
     fn pin(&self, pid: u32) -> Result<OwnedFd>;
     /// Signals a held process; fine if it ended.
     fn signal(&self, pinned: &OwnedFd, wakeup: Wakeup) -> Result<()>;
+    /// Whether a held process has ended with all that it had. One that is ending has no files and no
+    /// namespace in `/proc` any more while the kernel still unmounts what it alone had.
+    fn has_ended(&self, pinned: &OwnedFd) -> Result<bool>;
     /// Runs an operator's program with these facts in its environment; what it said last.
     fn run(&self, program: &Path, facts: &[(&str, String)], deadline: Deadline) -> Result<String>;
 }

@@ -6,9 +6,10 @@ use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::after_heal::Wakeup;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -35,6 +36,16 @@ impl Processes for KernelProcesses {
             // It ended meanwhile, and so let go.
             Err(nix::errno::Errno::ESRCH) => Ok(()),
             done => done.map_err(|errno| Error::io("signal a process", &errno.into())),
+        }
+    }
+
+    fn has_ended(&self, pinned: &OwnedFd) -> Result<bool> {
+        // pidfd_open(2): readable when the last thread has ended.
+        let mut asked = [PollFd::new(pinned.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut asked, PollTimeout::ZERO) {
+            Ok(ready) => Ok(ready > 0),
+            Err(nix::errno::Errno::EINTR) => Ok(false),
+            Err(errno) => Err(Error::io("ask whether a process has ended", &errno.into())),
         }
     }
 

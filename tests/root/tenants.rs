@@ -287,6 +287,45 @@ fn a_users_open_file_is_named_with_what_ends_it() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// What is ending shows no namespace, and no file, while the kernel still unmounts what it alone had.
+#[test]
+fn a_users_process_has_ended_when_the_kernel_has_taken_its_mounts() {
+    needs!(pods, fuse);
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    let slow = crate::hanging::Scene::with(&node, "ext4", "64M");
+    volume.bring();
+    node.must(slow.volume.stage());
+    files::write_synced(&volume.global().join("f"), b"x");
+    for path in volume.global().ancestors().take_while(|path| path.starts_with(node.base())) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut user = Plan::outside().of_user(USER).start();
+    user.must(&Order::Open { path: volume.global().join("f") });
+    // From here on the user's namespace alone has it, with what is not written yet.
+    fs::write(slow.volume.global().join("g"), vec![b'x'; 1 << 20]).unwrap();
+    umount2(&slow.volume.global(), nix::mount::MntFlags::empty()).unwrap();
+    slow.disk.hang();
+
+    let words = ["release", "--end-users", &volume.id];
+    let mut release = crate::hanging::Running::start(node.command(words));
+    eventually("the user's process is ending", || !user.sees("/").exists());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let is_waiting = release.child.try_wait().unwrap().is_none();
+    slow.disk.release();
+    let answer = release.answer(crate::hanging::BROKEN).expect("it ends");
+    assert!(is_waiting, "it answered while the kernel unmounts: {}", answer.text);
+    assert!(answer.text.contains("ended") && answer.text.contains(&format!("{} (", user.pid())));
+    node.must(volume.unstage());
+    node.must(volume.detach());
+    drop(user);
+    fs::remove_dir(volume.global()).unwrap();
+    node.must(slow.volume.unstage());
+    node.must(slow.volume.detach());
+    umount2(&slow.volume.image(), nix::mount::MntFlags::MNT_DETACH).unwrap();
+    fs::remove_dir(slow.volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume, &slow.volume]);
+}
+
 /// A name that any user may take first is no lock.
 #[test]
 fn a_socket_of_the_nodes_name_takes_no_label() {

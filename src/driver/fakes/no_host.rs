@@ -101,6 +101,10 @@ impl Processes for NoHost {
         unreachable!("nothing is healed in these tests")
     }
 
+    fn has_ended(&self, _: &OwnedFd) -> Result<bool> {
+        unreachable!("nothing is healed in these tests")
+    }
+
     fn run(&self, _: &Path, _: &[(&str, String)], _: Deadline) -> Result<String> {
         unreachable!("nothing is healed in these tests")
     }

@@ -13,6 +13,7 @@ use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{Answer, NamespaceKeeper, Process};
 use crate::model::pauses::Steps;
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Processes of ordinary users that keep a volume in use.
@@ -57,13 +58,15 @@ impl OrdinaryUsers<'_> {
         id.map(|id| way_to_end_users(Some(id))).unwrap_or_default()
     }
 
-    /// Ends them, and answers which.
+    /// Ends them, and answers which, once the kernel has taken from them all that they had.
     pub fn end_users(&self, id: &VolumeId) -> Result<Vec<Process>> {
         let mut ended: Vec<Process> = Vec::new();
+        let mut ending: BTreeMap<u32, (Process, OwnedFd)> = BTreeMap::new();
         // A process that is ending may have started another one.
         for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
             let found = self.users_with(id)?;
-            if found.is_empty() {
+            self.forget_ended(&mut ending)?;
+            if found.is_empty() && ending.is_empty() {
                 return Ok(ended);
             }
             let pinned =
@@ -77,12 +80,16 @@ impl OrdinaryUsers<'_> {
                     tracing::warn!(volume = %id, %process, "ended by a person: it kept the volume in use");
                     ended.push(process.clone());
                 }
+                ending.insert(process.pid, (process.clone(), pin));
             }
             if !self.deadline.pause(step) {
                 break;
             }
         }
-        let left = self.users_with(id)?;
+        self.forget_ended(&mut ending)?;
+        let mut left = self.users_with(id)?;
+        left.retain(|one| !ending.contains_key(&one.pid));
+        left.extend(ending.into_values().map(|(process, _)| process));
         if left.is_empty() {
             return Ok(ended);
         }
@@ -92,5 +99,16 @@ impl OrdinaryUsers<'_> {
             format!("processes of users still keep the volume: {}", left.join("; ")),
         )
         .hint("they start new ones, or hang in the kernel: lock that user out, and repeat it"))
+    }
+
+    fn forget_ended(&self, ending: &mut BTreeMap<u32, (Process, OwnedFd)>) -> Result<()> {
+        let mut ended = Vec::new();
+        for (pid, (_, pin)) in &*ending {
+            if self.processes.has_ended(pin)? {
+                ended.push(*pid);
+            }
+        }
+        ending.retain(|pid, _| !ended.contains(pid));
+        Ok(())
     }
 }
