@@ -191,14 +191,13 @@ impl Locks {
     /// Makes the folder. Between two steps of it other calls may take it away, or its parent; where no
     /// folder can be it looks the same each time.
     fn make_folder(&self) -> std::io::Result<()> {
-        let mut made = files::private_folder(&self.folder);
-        for _ in 0..63 {
-            match &made {
-                Err(error) if has_gone(error) => made = files::private_folder(&self.folder),
-                _ => break,
+        for _ in 1..64 {
+            match files::private_folder(&self.folder) {
+                Err(error) if has_gone(&error) => {}
+                made => return made,
             }
         }
-        made
+        files::private_folder(&self.folder)
     }
 
     /// Takes the lock of a volume; waits until the deadline, then says who has it.

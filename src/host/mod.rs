@@ -428,15 +428,19 @@ pub struct SwitchRequest<'a> {
     pub deadline: Deadline,
 }
 
+/// So many processes are held at once: each takes a descriptor, and a user or a pod may have more of
+/// them than a call may have of those.
+pub const HELD_AT_ONCE: usize = 128;
+
 /// Other processes of this machine.
 pub trait Processes {
     /// Holds a process: while it is held, its id cannot lead a signal to another one.
     fn pin(&self, pid: u32) -> Result<OwnedFd>;
     /// Signals a held process; fine if it ended.
     fn signal(&self, pinned: &OwnedFd, wakeup: Wakeup) -> Result<()>;
-    /// Whether a held process has ended with all that it had. One that is ending has no files and no
-    /// namespace in `/proc` any more while the kernel still unmounts what it alone had.
-    fn has_ended(&self, pinned: &OwnedFd) -> Result<bool>;
+    /// Whether a held process is known to have ended with all that it had. One that is ending has no
+    /// files and no namespace in `/proc` any more while the kernel still unmounts what it alone had.
+    fn has_ended(&self, pinned: &OwnedFd) -> bool;
     /// Runs an operator's program with these facts in its environment; what it said last.
     fn run(&self, program: &Path, facts: &[(&str, String)], deadline: Deadline) -> Result<String>;
 }

@@ -39,14 +39,10 @@ impl Processes for KernelProcesses {
         }
     }
 
-    fn has_ended(&self, pinned: &OwnedFd) -> Result<bool> {
+    fn has_ended(&self, pinned: &OwnedFd) -> bool {
         // pidfd_open(2): readable when the last thread has ended.
         let mut asked = [PollFd::new(pinned.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut asked, PollTimeout::ZERO) {
-            Ok(ready) => Ok(ready > 0),
-            Err(nix::errno::Errno::EINTR) => Ok(false),
-            Err(errno) => Err(Error::io("ask whether a process has ended", &errno.into())),
-        }
+        poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     fn run(&self, program: &Path, facts: &[(&str, String)], deadline: Deadline) -> Result<String> {

@@ -3,7 +3,7 @@
 use crate::checks::{number_of, only_mount_at, the_dead_disk_is_let_go};
 use crate::crash::kill_at;
 use crate::heal::{goes_on, pull};
-use crate::holders::run;
+use crate::holders::{run, with_descriptors};
 use crate::scene::scene;
 use crate::support::disks::{table_of, within};
 use crate::support::pods::{Container, Plan, Pod};
@@ -17,7 +17,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -340,11 +339,7 @@ fn a_heal_without_descriptors_leaves_nothing_that_the_next_one_does_not_end() {
         node.must(volume.attach());
         node.configure("");
         let heal = node.command(["heal", &volume.id]);
-        let mut limited = Command::new("prlimit");
-        limited.arg(format!("--nofile={descriptors}:{descriptors}"));
-        limited.arg(heal.get_program()).args(heal.get_args());
-        limited.envs(heal.get_envs().filter_map(|(key, value)| Some((key, value?))));
-        let output = limited.output().unwrap();
+        let output = with_descriptors(&heal, descriptors).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         ended.push((descriptors, output.status.success()));
         let said = String::from_utf8_lossy(&said);

@@ -76,6 +76,15 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     text
 }
 
+/// The same command, which may have so many descriptors at most.
+pub fn with_descriptors(command: &Command, at_most: u32) -> Command {
+    let mut limited = Command::new("prlimit");
+    limited.arg(format!("--nofile={at_most}:{at_most}"));
+    limited.arg(command.get_program()).args(command.get_args());
+    limited.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    limited
+}
+
 /// The state letter of a process as proc(5) has it; nothing if it is gone.
 pub fn state_of(pid: Pid) -> Option<char> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -3,6 +3,8 @@
 
 use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at, table};
 use crate::files;
+use crate::hanging::{BROKEN, Running, Scene};
+use crate::holders::with_descriptors;
 use crate::support::Node;
 use crate::support::pods::{Naming, Order, Plan, Pod};
 use crate::volume::{Volume, make_folder};
@@ -24,6 +26,13 @@ fn delegated(root: &Path, name: &str) -> PathBuf {
         chown(path.join("cgroup.procs"), Some(USER), Some(USER)).unwrap();
     }
     folder
+}
+
+/// A machine whose folders any user may walk through.
+fn any_user_may_walk_to(node: &Node, folder: &Path) {
+    for path in folder.ancestors().take_while(|path| path.starts_with(node.base())) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
 }
 
 fn is_free(volume: &Volume) -> bool {
@@ -249,10 +258,7 @@ fn a_users_open_file_is_named_with_what_ends_it() {
     let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     files::write_synced(&volume.global().join("f"), b"x");
-    // A machine whose folders any user may walk through.
-    for path in volume.global().ancestors().take_while(|path| path.starts_with(node.base())) {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    any_user_may_walk_to(&node, &volume.global());
     let mut user = Plan::outside().of_user(USER).start();
     user.must(&Order::Open { path: volume.global().join("f") });
     let mut bystander = Plan::outside().in_our_namespace().start();
@@ -287,18 +293,45 @@ fn a_users_open_file_is_named_with_what_ends_it() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// A process has a descriptor here while it is ended, and there may be more of them than a call may have.
+#[test]
+fn more_processes_of_users_than_we_may_have_descriptors_are_ended() {
+    needs!(pods);
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    volume.bring();
+    files::write_synced(&volume.global().join("f"), b"x");
+    any_user_may_walk_to(&node, &volume.global());
+    // Children end with their parent, and so are not told of if that is ended first.
+    let users = [(); 3].map(|()| {
+        let mut user = Plan::outside().of_user(USER).start();
+        user.must(&Order::Open { path: volume.global().join("f") });
+        user.must(&Order::Fork { count: 120 });
+        user
+    });
+    let release = node.command(["release", "--end-users", &volume.id]);
+    let output = with_descriptors(&release, 256).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    for user in &users {
+        assert!(told.contains(&format!("ended {} (", user.pid())), "{}: {told}", user.pid());
+    }
+    node.must(volume.unstage());
+    node.must(volume.detach());
+    drop(users);
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
 /// What is ending shows no namespace, and no file, while the kernel still unmounts what it alone had.
 #[test]
 fn a_users_process_has_ended_when_the_kernel_has_taken_its_mounts() {
     needs!(pods, fuse);
     let (node, volume) = Volume::on_a_node("ext4", "64M");
-    let slow = crate::hanging::Scene::with(&node, "ext4", "64M");
+    let slow = Scene::with(&node, "ext4", "64M");
     volume.bring();
     node.must(slow.volume.stage());
     files::write_synced(&volume.global().join("f"), b"x");
-    for path in volume.global().ancestors().take_while(|path| path.starts_with(node.base())) {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    any_user_may_walk_to(&node, &volume.global());
     let mut user = Plan::outside().of_user(USER).start();
     user.must(&Order::Open { path: volume.global().join("f") });
     // From here on the user's namespace alone has it, with what is not written yet.
@@ -307,12 +340,12 @@ fn a_users_process_has_ended_when_the_kernel_has_taken_its_mounts() {
     slow.disk.hang();
 
     let words = ["release", "--end-users", &volume.id];
-    let mut release = crate::hanging::Running::start(node.command(words));
+    let mut release = Running::start(node.command(words));
     eventually("the user's process is ending", || !user.sees("/").exists());
     std::thread::sleep(std::time::Duration::from_millis(500));
     let is_waiting = release.child.try_wait().unwrap().is_none();
     slow.disk.release();
-    let answer = release.answer(crate::hanging::BROKEN).expect("it ends");
+    let answer = release.answer(BROKEN).expect("it ends");
     assert!(is_waiting, "it answered while the kernel unmounts: {}", answer.text);
     assert!(answer.text.contains("ended") && answer.text.contains(&format!("{} (", user.pid())));
     node.must(volume.unstage());

@@ -6,7 +6,7 @@
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::ownership::words::way_to_end_users;
 use crate::host::clock::Deadline;
-use crate::host::{Census, Processes};
+use crate::host::{Census, HELD_AT_ONCE, Processes};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::Wakeup;
@@ -15,6 +15,9 @@ use crate::model::pauses::Steps;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+/// Those that were told to end, each held so that its id is no other process's.
+type Ending = BTreeMap<u32, (Process, OwnedFd)>;
 
 /// Processes of ordinary users that keep a volume in use.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
@@ -61,17 +64,16 @@ impl OrdinaryUsers<'_> {
     /// Ends them, and answers which, once the kernel has taken from them all that they had.
     pub fn end_users(&self, id: &VolumeId) -> Result<Vec<Process>> {
         let mut ended: Vec<Process> = Vec::new();
-        let mut ending: BTreeMap<u32, (Process, OwnedFd)> = BTreeMap::new();
+        let mut ending = Ending::new();
         // A process that is ending may have started another one.
         for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
-            let found = self.users_with(id)?;
-            self.forget_ended(&mut ending)?;
-            if found.is_empty() && ending.is_empty() {
+            let left = self.left(id, &mut ending)?;
+            if left.is_empty() {
                 return Ok(ended);
             }
-            let pinned =
-                found.iter().filter_map(|one| Some((one, self.processes.pin(one.pid).ok()?)));
-            let pinned: Vec<_> = pinned.collect();
+            let found = left.iter().filter(|one| !ending.contains_key(&one.pid));
+            let pinned = found.filter_map(|one| Some((one, self.processes.pin(one.pid).ok()?)));
+            let pinned: Vec<_> = pinned.take(HELD_AT_ONCE.saturating_sub(ending.len())).collect();
             // An id that was another process's before it was held is not that process any more.
             let again = self.users_with(id)?;
             for (process, pin) in pinned.into_iter().filter(|(one, _)| again.contains(one)) {
@@ -86,10 +88,7 @@ impl OrdinaryUsers<'_> {
                 break;
             }
         }
-        self.forget_ended(&mut ending)?;
-        let mut left = self.users_with(id)?;
-        left.retain(|one| !ending.contains_key(&one.pid));
-        left.extend(ending.into_values().map(|(process, _)| process));
+        let left = self.left(id, &mut ending)?;
         if left.is_empty() {
             return Ok(ended);
         }
@@ -101,14 +100,12 @@ impl OrdinaryUsers<'_> {
         .hint("they start new ones, or hang in the kernel: lock that user out, and repeat it"))
     }
 
-    fn forget_ended(&self, ending: &mut BTreeMap<u32, (Process, OwnedFd)>) -> Result<()> {
-        let mut ended = Vec::new();
-        for (pid, (_, pin)) in &*ending {
-            if self.processes.has_ended(pin)? {
-                ended.push(*pid);
-            }
-        }
-        ending.retain(|pid, _| !ended.contains(pid));
-        Ok(())
+    /// Those that keep the volume, and those that are ending, of which nothing else may be seen.
+    fn left(&self, id: &VolumeId, ending: &mut Ending) -> Result<Vec<Process>> {
+        ending.retain(|_, (_, pin)| !self.processes.has_ended(pin));
+        let mut left = self.users_with(id)?;
+        left.retain(|one| !ending.contains_key(&one.pid));
+        left.extend(ending.values().map(|(process, _)| process.clone()));
+        Ok(left)
     }
 }

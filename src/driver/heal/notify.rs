@@ -5,7 +5,7 @@ use crate::driver::heal::outcome::Healed;
 use crate::driver::lookup::lost_disks::users_of_lost;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::host::{Census, Devices, Processes};
+use crate::host::{Census, Devices, HELD_AT_ONCE, Processes};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
@@ -59,12 +59,17 @@ impl Notification<'_> {
         holders: &BTreeSet<u32>,
         signal: Wakeup,
     ) -> Result<()> {
-        let pinned: Vec<_> =
-            holders.iter().filter_map(|pid| Some((*pid, self.processes.pin(*pid).ok()?))).collect();
-        let still = self::holders(&users_of_lost(self.census, self.devices, dead));
-        for (pid, pin) in pinned.into_iter().filter(|(pid, _)| still.contains(pid)) {
-            tracing::warn!(volume = %id, pid, ?signal, "it holds the dead disk: signalled, as heal.after says");
-            self.processes.signal(&pin, signal)?;
+        let holders: Vec<_> = holders.iter().copied().collect();
+        for some in holders.chunks(HELD_AT_ONCE) {
+            let pinned: Vec<_> = some
+                .iter()
+                .filter_map(|pid| Some((*pid, self.processes.pin(*pid).ok()?)))
+                .collect();
+            let still = self::holders(&users_of_lost(self.census, self.devices, dead));
+            for (pid, pin) in pinned.into_iter().filter(|(pid, _)| still.contains(pid)) {
+                tracing::warn!(volume = %id, pid, ?signal, "it holds the dead disk: signalled, as heal.after says");
+                self.processes.signal(&pin, signal)?;
+            }
         }
         Ok(())
     }
