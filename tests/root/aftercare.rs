@@ -1,6 +1,7 @@
 //! What is done for those who still hold the dead disk once their mounts were healed.
 
 use crate::checks::eventually;
+use crate::holders::with_descriptors;
 use crate::scene::{Scene, Setting, scene};
 use crate::support::Node;
 use crate::support::pods::{Container, Naming, Order};
@@ -42,6 +43,24 @@ fn who_holds_the_dead_disk_is_signalled_and_no_other() {
         }
         volume.ends_with(&pod, idle);
     }
+}
+
+/// Each has a descriptor here while it is signalled.
+#[test]
+fn more_holders_than_we_may_have_descriptors_are_signalled() {
+    needs!(pods);
+    let setting = scene().configured("[heal]\nafter = \"signal:TERM\"").idle();
+    let Scene { node, volume, pod, container: mut holder } = setting.start();
+    holder.must(&Order::Open { path: "/data/kept".into() });
+    holder.must(&Order::Fork { count: 400 });
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    let attach = node.command(volume.attach());
+    let output = with_descriptors(&attach, 256).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    eventually("the holder ends", || !lives(holder.pid()));
+    holder.die_without_a_funeral();
+    let idle = pod.container_with(&volume.pod(pod.uid()));
+    volume.ends_with(&pod, idle);
 }
 
 #[test]
