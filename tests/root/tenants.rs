@@ -4,9 +4,9 @@
 use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at, table};
 use crate::files;
 use crate::hanging::{BROKEN, Running, Scene};
-use crate::holders::with_descriptors;
+use crate::holders::{must_end, with_descriptors};
 use crate::support::Node;
-use crate::support::pods::{Naming, Order, Plan, Pod};
+use crate::support::pods::{Container, Naming, Order, Plan, Pod};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MsFlags, mount, umount2};
 use std::fs::{self, OpenOptions};
@@ -322,41 +322,76 @@ fn more_processes_of_users_than_we_may_have_descriptors_are_ended() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// A user's process that has a file of the volume, and alone has a file system whose disk hangs.
+struct SlowEnd {
+    // What is dropped first answers again: the user's process waits for it.
+    slow: Scene,
+    user: Container,
+    volume: Volume,
+    node: Node,
+}
+
+impl SlowEnd {
+    fn begin() -> Self {
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
+        let slow = Scene::with(&node, "ext4", "64M");
+        volume.bring();
+        node.must(slow.volume.stage());
+        files::write_synced(&volume.global().join("f"), b"x");
+        any_user_may_walk_to(&node, &volume.global());
+        let mut user = Plan::outside().of_user(USER).start();
+        user.must(&Order::Open { path: volume.global().join("f") });
+        // From here on the user's namespace alone has it, with what is not written yet.
+        fs::write(slow.volume.global().join("g"), vec![b'x'; 1 << 20]).unwrap();
+        umount2(&slow.volume.global(), nix::mount::MntFlags::empty()).unwrap();
+        slow.disk.hang();
+        Self { slow, user, volume, node }
+    }
+
+    /// The disk hangs no more, and the process has ended.
+    fn ends(self) {
+        let Self { slow, user, volume, node } = self;
+        node.must(volume.unstage());
+        node.must(volume.detach());
+        drop(user);
+        fs::remove_dir(volume.global()).unwrap();
+        node.must(slow.volume.unstage());
+        node.must(slow.volume.detach());
+        umount2(&slow.volume.image(), nix::mount::MntFlags::MNT_DETACH).unwrap();
+        fs::remove_dir(slow.volume.global()).unwrap();
+        nothing_is_left(&node, &[&volume, &slow.volume]);
+    }
+}
+
 /// What is ending shows no namespace, and no file, while the kernel still unmounts what it alone had.
 #[test]
 fn a_users_process_has_ended_when_the_kernel_has_taken_its_mounts() {
     needs!(pods, fuse);
-    let (node, volume) = Volume::on_a_node("ext4", "64M");
-    let slow = Scene::with(&node, "ext4", "64M");
-    volume.bring();
-    node.must(slow.volume.stage());
-    files::write_synced(&volume.global().join("f"), b"x");
-    any_user_may_walk_to(&node, &volume.global());
-    let mut user = Plan::outside().of_user(USER).start();
-    user.must(&Order::Open { path: volume.global().join("f") });
-    // From here on the user's namespace alone has it, with what is not written yet.
-    fs::write(slow.volume.global().join("g"), vec![b'x'; 1 << 20]).unwrap();
-    umount2(&slow.volume.global(), nix::mount::MntFlags::empty()).unwrap();
-    slow.disk.hang();
-
-    let words = ["release", "--end-users", &volume.id];
-    let mut release = Running::start(node.command(words));
-    eventually("the user's process is ending", || !user.sees("/").exists());
+    let scene = SlowEnd::begin();
+    let words = ["release", "--end-users", &scene.volume.id];
+    let mut release = Running::start(scene.node.command(words));
+    eventually("the user's process is ending", || !scene.user.sees("/").exists());
     std::thread::sleep(std::time::Duration::from_millis(500));
     let is_waiting = release.child.try_wait().unwrap().is_none();
-    slow.disk.release();
+    scene.slow.disk.release();
     let answer = release.answer(BROKEN).expect("it ends");
     assert!(is_waiting, "it answered while the kernel unmounts: {}", answer.text);
-    assert!(answer.text.contains("ended") && answer.text.contains(&format!("{} (", user.pid())));
-    node.must(volume.unstage());
-    node.must(volume.detach());
-    drop(user);
-    fs::remove_dir(volume.global()).unwrap();
-    node.must(slow.volume.unstage());
-    node.must(slow.volume.detach());
-    umount2(&slow.volume.image(), nix::mount::MntFlags::MNT_DETACH).unwrap();
-    fs::remove_dir(slow.volume.global()).unwrap();
-    nothing_is_left(&node, &[&volume, &slow.volume]);
+    let who = format!("{} (", scene.user.pid());
+    assert!(answer.text.contains("ended") && answer.text.contains(&who), "{}", answer.text);
+    scene.ends();
+}
+
+/// A disk that hangs for as long as it likes keeps no person waiting so long.
+#[test]
+fn a_users_process_that_does_not_end_is_named_with_what_ends_it() {
+    needs!(pods, fuse);
+    let scene = SlowEnd::begin();
+    let told = scene.node.verb(&["release", "--end-users", &scene.volume.id]).unwrap_err();
+    let who = format!("still keep the volume: {} (", scene.user.pid());
+    assert!(told.contains(&who) && told.contains("it was killed and ends when"), "{told}");
+    scene.slow.disk.release();
+    must_end(nix::unistd::Pid::from_raw(i32::try_from(scene.user.pid()).unwrap()));
+    scene.ends();
 }
 
 /// A name that any user may take first is no lock.

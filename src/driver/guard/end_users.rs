@@ -6,8 +6,9 @@
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::ownership::words::way_to_end_users;
 use crate::host::clock::Deadline;
+use crate::host::left_behind;
 use crate::host::{Census, HELD_AT_ONCE, Processes};
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{Answer, NamespaceKeeper, Process};
@@ -15,6 +16,9 @@ use crate::model::pauses::Steps;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+/// So long those that were told to end are waited for after the last of them was.
+const ENDS: Duration = Duration::from_secs(20);
 
 /// Those that were told to end, each held so that its id is no other process's.
 type Ending = BTreeMap<u32, (Process, OwnedFd)>;
@@ -65,6 +69,7 @@ impl OrdinaryUsers<'_> {
     pub fn end_users(&self, id: &VolumeId) -> Result<Vec<Process>> {
         let mut ended: Vec<Process> = Vec::new();
         let mut ending = Ending::new();
+        let mut until = self.deadline.at_most(ENDS);
         // A process that is ending may have started another one.
         for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
             let left = self.left(id, &mut ending)?;
@@ -83,8 +88,9 @@ impl OrdinaryUsers<'_> {
                     ended.push(process.clone());
                 }
                 ending.insert(process.pid, (process.clone(), pin));
+                until = self.deadline.at_most(ENDS);
             }
-            if !self.deadline.pause(step) {
+            if !until.pause(step) {
                 break;
             }
         }
@@ -92,12 +98,14 @@ impl OrdinaryUsers<'_> {
         if left.is_empty() {
             return Ok(ended);
         }
+        let way = if left.iter().all(|one| ending.contains_key(&one.pid)) {
+            left_behind::WHAT_ENDS_IT
+        } else {
+            "they start new ones, or hang in the kernel: lock that user out, and repeat it"
+        };
         let left: Vec<_> = left.iter().map(ToString::to_string).collect();
-        Err(Error::new(
-            crate::model::error::Kind::Busy,
-            format!("processes of users still keep the volume: {}", left.join("; ")),
-        )
-        .hint("they start new ones, or hang in the kernel: lock that user out, and repeat it"))
+        let message = format!("processes of users still keep the volume: {}", left.join("; "));
+        Err(Error::new(Kind::Busy, message).hint(way))
     }
 
     /// Those that keep the volume, and those that are ending, of which nothing else may be seen.
