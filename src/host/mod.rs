@@ -52,7 +52,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{
-    Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers,
+    Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers, Process,
 };
 use crate::model::mount::layout::Target;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
@@ -388,6 +388,9 @@ pub trait Census {
     /// Everything that uses one of the file systems or its disk, but this process and this
     /// thread's namespace. It is slower: it looks at every open file of the machine.
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses>;
+    /// Those that trace a process and have stopped it: one that is killed may stop in its end, with all that
+    /// it has, until its tracer lets it go on or ends (`PTRACE_O_TRACEEXIT`).
+    fn tracers_that_stop(&self, pid: u32) -> Vec<Process>;
     /// The id that statfs(2) tells of each ext file system, in whatever namespace; nothing of one that lies
     /// under another mount or cannot be reached.
     fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>>;

@@ -394,6 +394,53 @@ fn a_users_process_that_does_not_end_is_named_with_what_ends_it() {
     scene.ends();
 }
 
+/// One that is traced stops in its end, with all that it has, until its tracer lets it go on.
+#[test]
+fn a_user_who_traces_what_is_to_end_keeps_nothing() {
+    needs!(pods);
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    volume.bring();
+    files::write_synced(&volume.global().join("f"), b"x");
+    any_user_may_walk_to(&node, &volume.global());
+    let mut user = Plan::outside().of_user(USER).start();
+    user.must(&Order::Open { path: volume.global().join("f") });
+    let mut tracer = Plan::outside().in_our_namespace().start();
+    tracer.must(&Order::StopAtItsEnd { pid: user.pid(), user: USER });
+    let told = node.verb(&["release", "--end-users", &volume.id]).unwrap();
+    for one in [&user, &tracer] {
+        assert!(told.contains(&format!("ended {} (", one.pid())), "{}: {told}", one.pid());
+    }
+    node.must(volume.unstage());
+    node.must(volume.detach());
+    drop((user, tracer));
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// What is no ordinary user's is not ended, and named.
+#[test]
+fn a_tracer_of_roots_that_keeps_a_user_from_its_end_is_named() {
+    needs!(pods);
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    volume.bring();
+    files::write_synced(&volume.global().join("f"), b"x");
+    any_user_may_walk_to(&node, &volume.global());
+    let mut user = Plan::outside().of_user(USER).start();
+    user.must(&Order::Open { path: volume.global().join("f") });
+    let mut tracer = Plan::outside().in_our_namespace().start();
+    tracer.must(&Order::StopAtItsEnd { pid: user.pid(), user: 0 });
+    let told = node.verb(&["release", "--end-users", &volume.id]).unwrap_err();
+    let way = format!("kill {}", tracer.pid());
+    assert!(told.contains(&format!("{} (", user.pid())) && told.contains(&way), "{told}");
+    tracer.die();
+    must_end(nix::unistd::Pid::from_raw(i32::try_from(user.pid()).unwrap()));
+    node.must(volume.unstage());
+    node.must(volume.detach());
+    drop(user);
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
 /// A name that any user may take first is no lock.
 #[test]
 fn a_socket_of_the_nodes_name_takes_no_label() {

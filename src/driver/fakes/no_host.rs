@@ -9,7 +9,7 @@ use crate::model::error::Result;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{
-    Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers,
+    Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers, Process,
 };
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, MountIntent, Switched};
@@ -51,6 +51,10 @@ impl Census for NoHost {
 
     fn device_users(&self, _: &[DeviceNumber]) -> Answer<DeviceUses> {
         Answer::CannotTell("this machine is made up".to_owned())
+    }
+
+    fn tracers_that_stop(&self, _: u32) -> Vec<Process> {
+        Vec::new()
     }
 
     fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {

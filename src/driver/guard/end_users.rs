@@ -72,15 +72,16 @@ impl OrdinaryUsers<'_> {
         let mut until = self.deadline.at_most(ENDS);
         // A process that is ending may have started another one.
         for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
-            let left = self.left(id, &mut ending)?;
-            if left.is_empty() {
+            ending.retain(|_, (_, pin)| !self.processes.has_ended(pin));
+            let found = self.to_be_ended(id, &ending)?;
+            if found.is_empty() && ending.is_empty() {
                 return Ok(ended);
             }
-            let found = left.iter().filter(|one| !ending.contains_key(&one.pid));
-            let pinned = found.filter_map(|one| Some((one, self.processes.pin(one.pid).ok()?)));
+            let pinned =
+                found.iter().filter_map(|one| Some((one, self.processes.pin(one.pid).ok()?)));
             let pinned: Vec<_> = pinned.take(HELD_AT_ONCE.saturating_sub(ending.len())).collect();
             // An id that was another process's before it was held is not that process any more.
-            let again = self.users_with(id)?;
+            let again = self.to_be_ended(id, &ending)?;
             for (process, pin) in pinned.into_iter().filter(|(one, _)| again.contains(one)) {
                 self.processes.signal(&pin, Wakeup::Kill)?;
                 if !ended.contains(process) {
@@ -94,26 +95,39 @@ impl OrdinaryUsers<'_> {
                 break;
             }
         }
-        let left = self.left(id, &mut ending)?;
-        if left.is_empty() {
+        ending.retain(|_, (_, pin)| !self.processes.has_ended(pin));
+        let found = self.to_be_ended(id, &ending)?;
+        if found.is_empty() && ending.is_empty() {
             return Ok(ended);
         }
-        let way = if left.iter().all(|one| ending.contains_key(&one.pid)) {
-            left_behind::WHAT_ENDS_IT
+        let way = if found.is_empty() {
+            self.what_ends(&ending)
         } else {
             "they start new ones, or hang in the kernel: lock that user out, and repeat it"
+                .to_owned()
         };
-        let left: Vec<_> = left.iter().map(ToString::to_string).collect();
+        let left = found.iter().chain(ending.values().map(|(process, _)| process));
+        let left: Vec<_> = left.map(ToString::to_string).collect();
         let message = format!("processes of users still keep the volume: {}", left.join("; "));
         Err(Error::new(Kind::Busy, message).hint(way))
     }
 
-    /// Those that keep the volume, and those that are ending, of which nothing else may be seen.
-    fn left(&self, id: &VolumeId, ending: &mut Ending) -> Result<Vec<Process>> {
-        ending.retain(|_, (_, pin)| !self.processes.has_ended(pin));
-        let mut left = self.users_with(id)?;
-        left.retain(|one| !ending.contains_key(&one.pid));
-        left.extend(ending.values().map(|(process, _)| process.clone()));
-        Ok(left)
+    /// Those that keep the volume, or keep one that was told to end from its end; but for what was told to.
+    fn to_be_ended(&self, id: &VolumeId, ending: &Ending) -> Result<Vec<Process>> {
+        let mut found = self.users_with(id)?;
+        let tracers = ending.keys().flat_map(|pid| self.census.tracers_that_stop(*pid));
+        found.extend(tracers.filter(|one| one.ordinary_user().is_some()));
+        found.retain(|one| !ending.contains_key(&one.pid));
+        Ok(found)
+    }
+
+    /// What ends those that were told to end, and do not.
+    fn what_ends(&self, ending: &Ending) -> String {
+        let tracers = ending.keys().flat_map(|pid| self.census.tracers_that_stop(*pid));
+        let tracers: Vec<_> = tracers.map(|one| format!("{one} (kill {})", one.pid)).collect();
+        if tracers.is_empty() {
+            return left_behind::WHAT_ENDS_IT.to_owned();
+        }
+        format!("it was killed, and is kept from its end by what traces it: {}", tracers.join("; "))
     }
 }

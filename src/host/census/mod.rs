@@ -242,6 +242,14 @@ impl Census for KernelCensus {
         })
     }
 
+    fn tracers_that_stop(&self, pid: u32) -> Vec<Process> {
+        let Ok(proc) = self.proc() else { return Vec::new() };
+        let tasks = proc.tasks(pid).unwrap_or_default();
+        let tracers: BTreeSet<u32> =
+            tasks.into_iter().filter_map(|task| proc.tracer_that_stops(task)).collect();
+        tracers.into_iter().filter_map(|tracer| proc.describe(tracer).ok()).collect()
+    }
+
     fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
         self.seeing(|proc, _| {
             let every = self.namespaces(proc, &pids(proc)?, &[])?;

@@ -194,6 +194,20 @@ impl Proc {
         Ok(kernel::place_of(&self.folder, path)?)
     }
 
+    /// The process that traces a thread and has stopped it.
+    pub(super) fn tracer_that_stops(&self, task: Task) -> Option<u32> {
+        let facts = |task: &str| {
+            let text = self.read(&format!("{task}/status")).ok()?;
+            Some(String::from_utf8_lossy(&text).into_owned())
+        };
+        let status = facts(&task.to_string())?;
+        // proc(5): `t (tracing stop)`. Who traces is a thread too.
+        let is_stopped = fact_of(&status, "State:").is_some_and(|state| state.starts_with('t'));
+        let tracer =
+            fact_of(&status, "TracerPid:").filter(|tracer| is_stopped && *tracer != "0")?;
+        fact_of(&facts(tracer)?, "Tgid:")?.parse().ok()
+    }
+
     /// A process in the words for people, and whose it is. What of it is closed to us, or gone, is left
     /// out.
     pub(super) fn describe(&self, pid: u32) -> io::Result<Process> {
@@ -205,10 +219,15 @@ impl Proc {
         let command = text("comm")?.trim_end_matches('\n').to_owned();
         let owner = Owner::of(&text("cgroup")?, |step| self.is_made_by_root(step));
         let status = text("status")?;
-        let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let user = fact_of(&status, "Uid:");
         let user = user.and_then(|users| users.split_whitespace().next()?.parse().ok());
         Ok(Process { pid, command, owner, user })
     }
+}
+
+/// What a line of `/proc/PID/status` says.
+fn fact_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// Whether an error means that there is no such process any more, or that it has ended and was

@@ -102,6 +102,10 @@ impl Inside {
             Order::Confine { profile } => {
                 fs::write("/proc/thread-self/attr/current", format!("changeprofile {profile}"))?;
             }
+            Order::StopAtItsEnd { pid, user } => {
+                stop_at_its_end(pid)?;
+                nix::unistd::setuid(nix::unistd::Uid::from_raw(user))?;
+            }
             Order::ChangeFolder { path } => std::env::set_current_dir(path)?,
             Order::ChangeRoot { path } => std::os::unix::fs::chroot(path)?,
             Order::LetGo => self.held.clear(),
@@ -223,6 +227,17 @@ fn relay() -> io::Result<()> {
             end();
         }
     }
+}
+
+/// As a debugger may: who is traced so stops in its end, and goes on when its tracer says so or ends.
+#[allow(unsafe_code)]
+fn stop_at_its_end(pid: u32) -> io::Result<()> {
+    let nothing = std::ptr::null_mut::<libc::c_void>();
+    let options = libc::PTRACE_O_TRACEEXIT as usize as *mut libc::c_void;
+    let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: this request reads two numbers, and no memory.
+    let answer = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, nothing, options) };
+    nix::errno::Errno::result(answer).map(drop).map_err(io::Error::from)
 }
 
 /// A thread with a copy of the mounts, private, in a namespace that it alone lives in.

@@ -65,6 +65,11 @@ pub enum Order {
     Confine {
         profile: String,
     },
+    /// Traces a process so that it stops in its end, and becomes an ordinary user's.
+    StopAtItsEnd {
+        pid: u32,
+        user: u32,
+    },
     ChangeFolder {
         path: PathBuf,
     },
