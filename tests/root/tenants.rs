@@ -3,12 +3,13 @@
 
 use crate::checks::{eventually, layers_at, nothing_is_left, only_mount_at, table};
 use crate::files;
-use crate::hanging::{BROKEN, Running, Scene};
+use crate::hanging::{BROKEN, Running, Scene, children_of};
 use crate::holders::{must_end, with_descriptors};
 use crate::support::Node;
 use crate::support::pods::{Container, Naming, Order, Plan, Pod};
 use crate::volume::{Volume, make_folder};
 use nix::mount::{MsFlags, mount, umount2};
+use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,10 @@ fn any_user_may_walk_to(node: &Node, folder: &Path) {
     for path in folder.ancestors().take_while(|path| path.starts_with(node.base())) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
+}
+
+fn pid_of(container: &Container) -> Pid {
+    Pid::from_raw(i32::try_from(container.pid()).unwrap())
 }
 
 fn is_free(volume: &Volume) -> bool {
@@ -390,7 +395,7 @@ fn a_users_process_that_does_not_end_is_named_with_what_ends_it() {
     let who = format!("still keep the volume: {} (", scene.user.pid());
     assert!(told.contains(&who) && told.contains("it was killed and ends when"), "{told}");
     scene.slow.disk.release();
-    must_end(nix::unistd::Pid::from_raw(i32::try_from(scene.user.pid()).unwrap()));
+    must_end(pid_of(&scene.user));
     scene.ends();
 }
 
@@ -404,8 +409,13 @@ fn a_user_who_traces_what_is_to_end_keeps_nothing() {
     any_user_may_walk_to(&node, &volume.global());
     let mut user = Plan::outside().of_user(USER).start();
     user.must(&Order::Open { path: volume.global().join("f") });
+    // More than are ended at once: the tracer has its turn all the same.
+    user.must(&Order::Fork { count: 150 });
+    let pids = children_of(pid_of(&user)).into_iter();
+    let pids: Vec<_> = pids.map(|pid| pid.as_raw().cast_unsigned()).collect();
+    assert_eq!(pids.len(), 151);
     let mut tracer = Plan::outside().in_our_namespace().start();
-    tracer.must(&Order::StopAtItsEnd { pid: user.pid(), user: USER });
+    tracer.must(&Order::StopAtTheirEnd { pids, user: USER });
     let told = node.verb(&["release", "--end-users", &volume.id]).unwrap();
     for one in [&user, &tracer] {
         assert!(told.contains(&format!("ended {} (", one.pid())), "{}: {told}", one.pid());
@@ -428,12 +438,12 @@ fn a_tracer_of_roots_that_keeps_a_user_from_its_end_is_named() {
     let mut user = Plan::outside().of_user(USER).start();
     user.must(&Order::Open { path: volume.global().join("f") });
     let mut tracer = Plan::outside().in_our_namespace().start();
-    tracer.must(&Order::StopAtItsEnd { pid: user.pid(), user: 0 });
+    tracer.must(&Order::StopAtTheirEnd { pids: vec![user.pid()], user: 0 });
     let told = node.verb(&["release", "--end-users", &volume.id]).unwrap_err();
     let way = format!("kill {}", tracer.pid());
     assert!(told.contains(&format!("{} (", user.pid())) && told.contains(&way), "{told}");
     tracer.die();
-    must_end(nix::unistd::Pid::from_raw(i32::try_from(user.pid()).unwrap()));
+    must_end(pid_of(&user));
     node.must(volume.unstage());
     node.must(volume.detach());
     drop(user);

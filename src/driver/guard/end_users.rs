@@ -77,9 +77,11 @@ impl OrdinaryUsers<'_> {
             if found.is_empty() && ending.is_empty() {
                 return Ok(ended);
             }
+            // One at least: what is held may wait for it.
+            let room = HELD_AT_ONCE.saturating_sub(ending.len()).max(1);
             let pinned =
                 found.iter().filter_map(|one| Some((one, self.processes.pin(one.pid).ok()?)));
-            let pinned: Vec<_> = pinned.take(HELD_AT_ONCE.saturating_sub(ending.len())).collect();
+            let pinned: Vec<_> = pinned.take(room).collect();
             // An id that was another process's before it was held is not that process any more.
             let again = self.to_be_ended(id, &ending)?;
             for (process, pin) in pinned.into_iter().filter(|(one, _)| again.contains(one)) {
@@ -114,16 +116,24 @@ impl OrdinaryUsers<'_> {
 
     /// Those that keep the volume, or keep one that was told to end from its end; but for what was told to.
     fn to_be_ended(&self, id: &VolumeId, ending: &Ending) -> Result<Vec<Process>> {
-        let mut found = self.users_with(id)?;
-        let tracers = ending.keys().flat_map(|pid| self.census.tracers_that_stop(*pid));
-        found.extend(tracers.filter(|one| one.ordinary_user().is_some()));
+        let tracers = self.tracers_of(ending);
+        // First: with one of them many may end.
+        let mut found: Vec<_> =
+            tracers.into_iter().filter(|one| one.ordinary_user().is_some()).collect();
+        found.extend(self.users_with(id)?);
         found.retain(|one| !ending.contains_key(&one.pid));
         Ok(found)
     }
 
+    fn tracers_of(&self, ending: &Ending) -> Vec<Process> {
+        let tracers = ending.keys().flat_map(|pid| self.census.tracers_that_stop(*pid));
+        let by_id: BTreeMap<_, _> = tracers.map(|one| (one.pid, one)).collect();
+        by_id.into_values().collect()
+    }
+
     /// What ends those that were told to end, and do not.
     fn what_ends(&self, ending: &Ending) -> String {
-        let tracers = ending.keys().flat_map(|pid| self.census.tracers_that_stop(*pid));
+        let tracers = self.tracers_of(ending).into_iter();
         let tracers: Vec<_> = tracers.map(|one| format!("{one} (kill {})", one.pid)).collect();
         if tracers.is_empty() {
             return left_behind::WHAT_ENDS_IT.to_owned();

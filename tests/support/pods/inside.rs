@@ -102,8 +102,8 @@ impl Inside {
             Order::Confine { profile } => {
                 fs::write("/proc/thread-self/attr/current", format!("changeprofile {profile}"))?;
             }
-            Order::StopAtItsEnd { pid, user } => {
-                stop_at_its_end(pid)?;
+            Order::StopAtTheirEnd { pids, user } => {
+                pids.into_iter().try_for_each(stop_at_its_end)?;
                 nix::unistd::setuid(nix::unistd::Uid::from_raw(user))?;
             }
             Order::ChangeFolder { path } => std::env::set_current_dir(path)?,

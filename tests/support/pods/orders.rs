@@ -65,9 +65,9 @@ pub enum Order {
     Confine {
         profile: String,
     },
-    /// Traces a process so that it stops in its end, and becomes an ordinary user's.
-    StopAtItsEnd {
-        pid: u32,
+    /// Traces processes so that they stop in their end, and becomes an ordinary user's.
+    StopAtTheirEnd {
+        pids: Vec<u32>,
         user: u32,
     },
     ChangeFolder {
