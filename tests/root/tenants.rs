@@ -29,11 +29,25 @@ fn delegated(root: &Path, name: &str) -> PathBuf {
     folder
 }
 
-/// A machine whose folders any user may walk through.
-fn any_user_may_walk_to(node: &Node, folder: &Path) {
-    for path in folder.ancestors().take_while(|path| path.starts_with(node.base())) {
+/// A volume on which any user may read a file.
+fn readable() -> (Node, Volume) {
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    volume.bring();
+    files::write_synced(&volume.global().join("f"), b"x");
+    // A machine whose folders any user may walk through.
+    for path in volume.global().ancestors().take_while(|path| path.starts_with(node.base())) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
+    (node, volume)
+}
+
+/// Nothing keeps it: not these users, who are told to end only then.
+fn is_taken_down<T>(node: &Node, volume: &Volume, users: T) {
+    node.must(volume.unstage());
+    node.must(volume.detach());
+    drop(users);
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(node, &[volume]);
 }
 
 fn pid_of(container: &Container) -> Pid {
@@ -260,10 +274,7 @@ fn where_mounts_are_shared_and_where_the_folder_is_not_empty() {
 #[test]
 fn a_users_open_file_is_named_with_what_ends_it() {
     needs!(pods);
-    let (node, volume) = Volume::on_a_node("ext4", "64M");
-    volume.bring();
-    files::write_synced(&volume.global().join("f"), b"x");
-    any_user_may_walk_to(&node, &volume.global());
+    let (node, volume) = readable();
     let mut user = Plan::outside().of_user(USER).start();
     user.must(&Order::Open { path: volume.global().join("f") });
     let mut bystander = Plan::outside().in_our_namespace().start();
@@ -291,21 +302,14 @@ fn a_users_open_file_is_named_with_what_ends_it() {
     assert!(!told.contains(&format!("{} (", bystander.pid())), "{told}");
     eventually("the user's process has ended", || !user.sees("/").exists());
     bystander.must(&Order::LetGo);
-    node.must(volume.unstage());
-    node.must(volume.detach());
-    drop((user, bystander));
-    fs::remove_dir(volume.global()).unwrap();
-    nothing_is_left(&node, &[&volume]);
+    is_taken_down(&node, &volume, (user, bystander));
 }
 
 /// A process has a descriptor here while it is ended, and there may be more of them than a call may have.
 #[test]
 fn more_processes_of_users_than_we_may_have_descriptors_are_ended() {
     needs!(pods);
-    let (node, volume) = Volume::on_a_node("ext4", "64M");
-    volume.bring();
-    files::write_synced(&volume.global().join("f"), b"x");
-    any_user_may_walk_to(&node, &volume.global());
+    let (node, volume) = readable();
     // Children end with their parent, and so are not told of if that is ended first.
     let users = [(); 3].map(|()| {
         let mut user = Plan::outside().of_user(USER).start();
@@ -320,11 +324,7 @@ fn more_processes_of_users_than_we_may_have_descriptors_are_ended() {
     for user in &users {
         assert!(told.contains(&format!("ended {} (", user.pid())), "{}: {told}", user.pid());
     }
-    node.must(volume.unstage());
-    node.must(volume.detach());
-    drop(users);
-    fs::remove_dir(volume.global()).unwrap();
-    nothing_is_left(&node, &[&volume]);
+    is_taken_down(&node, &volume, users);
 }
 
 /// A user's process that has a file of the volume, and alone has a file system whose disk hangs.
@@ -338,12 +338,9 @@ struct SlowEnd {
 
 impl SlowEnd {
     fn begin() -> Self {
-        let (node, volume) = Volume::on_a_node("ext4", "64M");
+        let (node, volume) = readable();
         let slow = Scene::with(&node, "ext4", "64M");
-        volume.bring();
         node.must(slow.volume.stage());
-        files::write_synced(&volume.global().join("f"), b"x");
-        any_user_may_walk_to(&node, &volume.global());
         let mut user = Plan::outside().of_user(USER).start();
         user.must(&Order::Open { path: volume.global().join("f") });
         // From here on the user's namespace alone has it, with what is not written yet.
@@ -403,10 +400,7 @@ fn a_users_process_that_does_not_end_is_named_with_what_ends_it() {
 #[test]
 fn a_user_who_traces_what_is_to_end_keeps_nothing() {
     needs!(pods);
-    let (node, volume) = Volume::on_a_node("ext4", "64M");
-    volume.bring();
-    files::write_synced(&volume.global().join("f"), b"x");
-    any_user_may_walk_to(&node, &volume.global());
+    let (node, volume) = readable();
     let mut user = Plan::outside().of_user(USER).start();
     user.must(&Order::Open { path: volume.global().join("f") });
     // More than are ended at once: the tracer has its turn all the same.
@@ -420,21 +414,14 @@ fn a_user_who_traces_what_is_to_end_keeps_nothing() {
     for one in [&user, &tracer] {
         assert!(told.contains(&format!("ended {} (", one.pid())), "{}: {told}", one.pid());
     }
-    node.must(volume.unstage());
-    node.must(volume.detach());
-    drop((user, tracer));
-    fs::remove_dir(volume.global()).unwrap();
-    nothing_is_left(&node, &[&volume]);
+    is_taken_down(&node, &volume, (user, tracer));
 }
 
 /// What is no ordinary user's is not ended, and named.
 #[test]
 fn a_tracer_of_roots_that_keeps_a_user_from_its_end_is_named() {
     needs!(pods);
-    let (node, volume) = Volume::on_a_node("ext4", "64M");
-    volume.bring();
-    files::write_synced(&volume.global().join("f"), b"x");
-    any_user_may_walk_to(&node, &volume.global());
+    let (node, volume) = readable();
     let mut user = Plan::outside().of_user(USER).start();
     user.must(&Order::Open { path: volume.global().join("f") });
     let mut tracer = Plan::outside().in_our_namespace().start();
@@ -444,11 +431,7 @@ fn a_tracer_of_roots_that_keeps_a_user_from_its_end_is_named() {
     assert!(told.contains(&format!("{} (", user.pid())) && told.contains(&way), "{told}");
     tracer.die();
     must_end(pid_of(&user));
-    node.must(volume.unstage());
-    node.must(volume.detach());
-    drop(user);
-    fs::remove_dir(volume.global()).unwrap();
-    nothing_is_left(&node, &[&volume]);
+    is_taken_down(&node, &volume, user);
 }
 
 /// A name that any user may take first is no lock.
