@@ -117,7 +117,8 @@ disk detach --force [--dry-run] <VOLUME> [NODE]
 
 const DETACH: &str = "\
 Without --force this is kubelet's own call: `disk detach NAME [NODE]` detaches only what is safe to
-detach, and answers one line of JSON. With --force what the guard protects is given up.
+detach, and answers one line of JSON. With --force what the guard protects is given up. What has the
+volume open through a shield waits for its disk then; once more, and it fails.
 
 Examples:
   disk detach --force pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run

@@ -18,16 +18,34 @@ pub(super) fn detach(
     let is_here = node.is_none_or(|node| node == driver.ports.this_node);
     let breaks = is_here.then(|| driver.releasing.what_would_break(id));
     if dry_run {
-        return Ok(would_break(breaks.as_deref(), &format!("disk detach --force {id}")));
+        let fate =
+            if is_here && driver.releasing.would_wait(id) { Fate::Waits } else { Fate::Fails };
+        return Ok(would_break(breaks.as_deref(), &format!("disk detach --force {id}"), fate));
     }
-    let mut text = breaks.as_deref().map(broken).unwrap_or_default();
     let outcome = driver.detaching.detach_exactly(id, node, Force::Yes)?;
+    let waits = is_here && driver.releasing.waits(id);
+    let heading = if waits { "this waits for its disk" } else { "this breaks" };
+    let mut text = breaks.map(|breaks| lines(heading, &breaks)).unwrap_or_default();
     let node = node.unwrap_or(driver.ports.this_node);
     text += &match outcome {
         Outcome::Done => format!("detached {id} from {node}\n"),
         Outcome::Already => format!("{id} was not attached to {node}\n"),
     };
+    if waits {
+        text += &told(&format!(
+            "it goes on when {id} is attached again, unless something else wrote to it; disk explain {id} says \
+             how long it waits, disk release {id} ends the wait with errors"
+        ));
+    }
     Ok(text)
+}
+
+/// What becomes of reads and writes, when the disk is taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Fails,
+    /// It is mounted with the shield.
+    Waits,
 }
 
 /// What the predecessor's users type for "this machine".
@@ -36,7 +54,7 @@ const THIS_MACHINE: &str = "1";
 pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
     let breaks = driver.releasing.what_would_break(id);
     if dry_run {
-        return Ok(would_break(Some(&breaks), &format!("disk release {id}")));
+        return Ok(would_break(Some(&breaks), &format!("disk release {id}"), Fate::Fails));
     }
     let mut text = broken(&breaks);
     let released = driver.releasing.release(id)?;
@@ -71,8 +89,12 @@ fn broken(what: &[String]) -> String {
 }
 
 /// The plan: what has not happened is said first. Of another machine nothing is known.
-fn would_break(what: Option<&[String]>, command: &str) -> String {
-    let heading = format!("{command} would take it from these, whose reads and writes fail then");
+fn would_break(what: Option<&[String]>, command: &str, fate: Fate) -> String {
+    let then = match fate {
+        Fate::Fails => "fail then",
+        Fate::Waits => "wait then for the disk",
+    };
+    let heading = format!("{command} would take it from these, whose reads and writes {then}");
     let breaks = what.map(|what| lines(&heading, what)).unwrap_or_default();
     format!("Nothing was changed.\n{breaks}")
 }

@@ -15,7 +15,7 @@ use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::Outcome;
 use crate::failpoints;
 use crate::host::clock::Deadline;
-use crate::host::locks::Locks;
+use crate::host::locks::{Lock, Locks};
 use crate::host::pace::Change;
 use crate::host::records::Records;
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping};
@@ -33,7 +33,7 @@ const TRIES: u32 = 2;
 pub enum Force {
     /// No.
     No,
-    /// Yes: whatever uses the disk loses it.
+    /// Yes: whatever uses the disk loses it, or waits for it behind a shield.
     Yes,
 }
 
@@ -102,7 +102,7 @@ impl Detaching<'_> {
         (node, server): (&NodeName, Option<&ServerId>),
         force: Force,
     ) -> Result<Outcome> {
-        let _lock = match force {
+        let lock = match force {
             Force::No => self.locking.lock_if_possible(id)?,
             Force::Yes => self.locking.lock_or_go_on(id)?,
         };
@@ -119,7 +119,18 @@ impl Detaching<'_> {
             self.forget(id, name);
             return Ok(Outcome::Already);
         };
+        if force == Force::Yes && node == self.this_node && !self.is_a_pause(id, lock.as_ref())? {
+            // Its mounts die, as they would without a map: that is what the person was told.
+            self.own_maps.end_wait(id)?;
+        }
         self.detach_locked(id, name, (node, server), state, force)
+    }
+
+    /// Whether what has the volume open may wait for its disk. Not where a call hangs on it, for this detach is what
+    /// ends that; who hangs keeps the lock, or is left behind.
+    fn is_a_pause(&self, id: &VolumeId, lock: Option<&Lock>) -> Result<bool> {
+        let hangs = lock.is_none() || self.locking.nothing_hangs(id).is_err();
+        Ok(!hangs && self.own_maps.would_wait(id)?)
     }
 
     /// The same for a caller that holds the volume's lock, and has asked the cloud for it.
@@ -131,10 +142,6 @@ impl Detaching<'_> {
         state: CloudVolume,
         force: Force,
     ) -> Result<Outcome> {
-        if force == Force::Yes && node == self.this_node {
-            // Its mounts die, as they would without a map: that is what the person was told.
-            self.own_maps.end_wait(id)?;
-        }
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
         let (outcome, state) = self.make_detached(state, server, node, force)?;
         self.attachments.forget_answers(id);

@@ -41,6 +41,12 @@ impl OwnMaps<'_> {
         Ok(self.maps.map_of(id)?.filter(|map| map.opened > 0 && map.state().waits()))
     }
 
+    /// Whether what has the map open would wait for the disk, were it taken away now.
+    pub(in crate::driver) fn would_wait(&self, id: &VolumeId) -> Result<bool> {
+        let is_shielded = |map: &OwnMap| map.opened > 0 && map.state() == MapState::Works;
+        Ok(self.maps.map_of(id)?.as_ref().is_some_and(is_shielded))
+    }
+
     /// Before an unmount that would wait for ever: what it writes has nowhere to go.
     pub(in crate::driver) fn must_not_wait(&self, id: &VolumeId) -> Result<()> {
         let Some(map) = self.maps.map_of(id)? else { return Ok(()) };
@@ -192,6 +198,27 @@ mod tests {
                 assert_eq!(error.kind, Kind::Refused);
                 assert!(error.hint.unwrap().contains("disk release v-1"));
             }
+        }
+    }
+
+    #[test]
+    fn what_works_and_is_open_would_wait_for_its_disk_and_nothing_else() {
+        let would_wait = |map| done(map, |maps| maps.would_wait(&id())).0;
+        assert_eq!(would_wait(Some(map(1, true, true, true))), Ok(true));
+        let suspended = OwnMap { is_suspended: true, ..map(1, true, true, true) };
+        for other in [
+            None,
+            // Nothing uses it.
+            Some(map(0, true, true, true)),
+            // It has no shield.
+            Some(map(1, true, true, false)),
+            // It waits already, or fails.
+            Some(map(1, false, true, true)),
+            Some(map(1, true, false, true)),
+            Some(map(1, false, false, false)),
+            Some(suspended),
+        ] {
+            assert_eq!(would_wait(other.clone()), Ok(false), "{other:?}");
         }
     }
 

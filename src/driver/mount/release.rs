@@ -59,8 +59,9 @@ impl Releasing<'_> {
             .map(|mount| format!("the mount at {}", mount.target.display()))
             .collect();
         if let Some(map) = self.own_maps.seen(id) {
-            let (name, words) = (&map.kernel_name, map.state().words());
-            all.push(format!("what waits in the map {name}, which {words}"));
+            let (name, state) = (&map.kernel_name, map.state());
+            let (what, open) = if state.waits() { ("waits in", "") } else { ("has", " open") };
+            all.push(format!("what {what} the map {name}{open}, which {}", state.words()));
         }
         let numbers = self.numbers.numbers_of(Some(id), &[]);
         match self.census.device_users(&numbers) {
@@ -70,6 +71,19 @@ impl Releasing<'_> {
             }
         }
         all
+    }
+
+    /// Whether what has the volume open would wait for its disk, were that detached by force; where it cannot be told,
+    /// it would fail.
+    #[must_use]
+    pub fn would_wait(&self, id: &VolumeId) -> bool {
+        self.own_maps.would_wait(id).unwrap_or(false)
+    }
+
+    /// Whether it waits now.
+    #[must_use]
+    pub fn waits(&self, id: &VolumeId) -> bool {
+        self.own_maps.waited_for(id).is_ok_and(|map| map.is_some())
     }
 
     /// Unmounts the volume everywhere in this namespace, pods first, whatever uses it elsewhere.

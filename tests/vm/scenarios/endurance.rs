@@ -1,6 +1,7 @@
 //! With the shield a machine's disks go and come for a long time: on each bus, with each file system that may have a
 //! map, and with a real database on each of them.
 
+use super::shield::taken_by_force;
 use super::shielded::{NONE_HAS_STOPPED, ON, all_go_on, losses, none_has_stopped};
 use super::usual::{is_itself, sign};
 use super::{Kernels, POD, Scenario, Setting};
@@ -19,8 +20,10 @@ const SETTINGS: &[Setting] =
 const ENGINES: [Engine; 2] = [Engine::Sqlite, Engine::Postgresql];
 const BUSES: usize = 3;
 
-/// Of so many losses one is kubelet's: it takes all down under what runs, and mounts again.
+/// Of so many losses the last is kubelet's: it takes all down under what runs, and mounts again.
 const ONE_IS_KUBELETS: usize = 5;
+/// And this one is a person's: detached by force, attached again.
+const ONE_IS_BY_HAND: usize = 3;
 
 /// While the disks are away: long enough for an error to be seen.
 const AWAY: Duration = Duration::from_secs(2);
@@ -63,10 +66,10 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
 
     let mut took = Vec::new();
     for loss in 1..=times {
-        if loss % ONE_IS_KUBELETS == 0 {
-            kubelet_loses(scene, &volumes)?;
-        } else {
-            the_console_loses(scene, &volumes, &names)?;
+        match loss % ONE_IS_KUBELETS {
+            0 => kubelet_loses(scene, &volumes)?,
+            ONE_IS_BY_HAND => a_person_loses(scene, &volumes, &names)?,
+            _ => the_console_loses(scene, &volumes, &names)?,
         }
         let begun = Instant::now();
         all_go_on(scene, &names)?;
@@ -119,6 +122,19 @@ fn the_console_loses(scene: &mut Scene<'_>, volumes: &[Volume], names: &[String]
     none_has_stopped(scene, names)?;
     for data in volumes {
         scene.console_attaches(data, NODE)?;
+    }
+    Ok(())
+}
+
+/// At the machine; kubelet calls `attach` alone, for it believes all else done.
+fn a_person_loses(scene: &mut Scene<'_>, volumes: &[Volume], names: &[String]) -> Outcome {
+    for data in volumes {
+        taken_by_force(scene, data, true)?;
+    }
+    std::thread::sleep(AWAY);
+    none_has_stopped(scene, names)?;
+    for data in volumes {
+        scene.attach(data)?;
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ pub(super) const RELEASED: Scenario = Scenario {
 
 pub(super) const FORCED: Scenario = Scenario {
     name: "map-forced",
-    about: "a person detaches a volume under a map by force: its mounts die, and are healed as without a map",
+    about: "a person detaches a volume under a map by force, and once more while it waits: its mounts die and are healed",
     settings: EACH_FILE_SYSTEM,
     control: POD_HAS_ITS_DISK,
     controls: Kernels::One,
@@ -205,8 +205,11 @@ fn forced(scene: &mut Scene<'_>) -> Outcome {
     let pod = scene.start("pod", &data, POD)?;
     scene.pod_begins(&pod, "/data", &data)?;
     let life = Life { data, letter, pod };
-    scene.detach_by_force(&life.data)?;
+    taken_by_force(scene, &life.data, true)?;
     life.disk_is_pulled_out(scene)?;
+    std::thread::sleep(AWAY);
+    scene.no_write_has_failed()?;
+    taken_by_force(scene, &life.data, false)?;
     scene.database_stops("the database has its error, and does not wait")?;
     scene.attach(&life.data)?;
     life.has_its_disk(scene)?;
@@ -215,6 +218,13 @@ fn forced(scene: &mut Scene<'_>) -> Outcome {
     life.ends(scene)?;
     let left = scene.map_now()?;
     scene.check("no map is left", left.is_none(), format!("{left:?}"))
+}
+
+/// A person is told whether what uses the volume waits for it or fails.
+pub(super) fn taken_by_force(scene: &mut Scene<'_>, data: &Volume, waits: bool) -> Outcome {
+    let said = scene.detach_by_force(data)?;
+    let expected = if waits { "this waits for its disk" } else { "this breaks" };
+    scene.check("what becomes of its users is said", said.contains(expected), expected)
 }
 
 fn killed(scene: &mut Scene<'_>) -> Outcome {

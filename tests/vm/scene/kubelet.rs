@@ -170,8 +170,9 @@ impl Scene<'_> {
     }
 
     /// A person detaches a volume although it is used.
-    pub(crate) fn detach_by_force(&mut self, volume: &Volume) -> Outcome {
-        self.verb(&["detach", "--force", &volume.id, NODE]).map(drop)
+    /// Answers what it said.
+    pub(crate) fn detach_by_force(&mut self, volume: &Volume) -> Outcome<String> {
+        self.verb(&["detach", "--force", &volume.id, NODE])
     }
 
     /// A person's verb at the machine, which must succeed.
