@@ -86,7 +86,7 @@ impl Healing<'_> {
         id: &VolumeId,
         disk: Device,
     ) -> Result<(Device, Option<String>)> {
-        let disk = match self.returned.look_after(id) {
+        let disk = match self.has_disk_again(id) {
             Returned::Not => disk,
             Returned::Back => match self.disks.disk(id) {
                 Ok(map) => map,
@@ -104,6 +104,15 @@ impl Healing<'_> {
             }
         };
         Ok((disk, unhealed))
+    }
+
+    /// Puts a disk that came back under the volume's map. What took it away may have taken the mark, too.
+    fn has_disk_again(&self, id: &VolumeId) -> Returned {
+        let returned = self.returned.look_after(id);
+        if matches!(returned, Returned::Back) {
+            self.marks.mark_healed(id);
+        }
+        returned
     }
 
     /// After an attach to this machine: its disk shows a moment later, and no call may come after it.
@@ -148,7 +157,7 @@ impl Healing<'_> {
     ) -> Result<Healed> {
         // A plan changes nothing.
         let is_back = match mode {
-            HealMode::Auto => match self.returned.look_after(id) {
+            HealMode::Auto => match self.has_disk_again(id) {
                 Returned::Fails(why) => return Err(why),
                 returned => matches!(returned, Returned::Back),
             },
