@@ -231,6 +231,7 @@ impl Pauses {
             let saw = scene.machine.shell(line)?;
             scene.row("requests that wait, and where the log goes on and begins", saw, true);
         }
+        scene.mark_is_taken(data);
         scene.console_attaches(data, NODE)?;
         let begun = Instant::now();
         let now = scene.letter(data)?;
@@ -240,6 +241,7 @@ impl Pauses {
         goes_on(scene, data)?;
         self.took.push(begun.elapsed());
         scene.no_write_has_failed()?;
+        scene.is_marked(data, NODE)?;
         is_itself(scene, data, POD)
     }
 

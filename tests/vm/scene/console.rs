@@ -8,6 +8,11 @@ use std::time::Duration;
 /// How long the cloud may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// With this key a server says in the cloud that it has the volume mounted.
+const MARK: &str = "incloud-disk-mounted-on";
+
+const IS_MARKED: &str = "the cloud knows again where it is mounted";
+
 impl Scene<'_> {
     pub(crate) fn console_detaches(&mut self, volume: &Volume, node: &str) -> Outcome {
         let path = format!("/{}", volume.id);
@@ -30,6 +35,25 @@ impl Scene<'_> {
             world.storage.volume(&id).is_some_and(|volume| volume.status == "in-use")
         });
         self.check(&format!("the console attaches {}", volume.pv), done, "in-use")
+    }
+
+    /// The mark of the server goes, as with a controller's attach elsewhere: the server does not have the volume then.
+    pub(crate) fn mark_is_taken(&mut self, volume: &Volume) {
+        let mut world = self.machine.cloud.world();
+        if let Some(volume) = world.storage.volume_mut(&volume.id) {
+            volume.metadata.remove(MARK);
+        }
+    }
+
+    /// What holds back a detach that is asked for elsewhere.
+    pub(crate) fn is_marked(&mut self, volume: &Volume, node: &str) -> Outcome {
+        let id = volume.id.clone();
+        let done = self.machine.cloud.wait_until(LIMIT, |world| {
+            let server = world.server_id(node);
+            let mark = world.storage.volume(&id).and_then(|volume| volume.metadata.get(MARK));
+            mark.and_then(serde_json::Value::as_str) == Some(server.as_str())
+        });
+        self.check(IS_MARKED, done, node)
     }
 
     fn console(
