@@ -13,6 +13,7 @@ use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::letting_go::LettingGo;
+use crate::driver::guard::owed_marks::OwedMarks;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::Healing;
@@ -79,6 +80,8 @@ pub struct Driver<'a> {
     pub adoption: &'a Adoption<'a>,
     /// What killed heals left.
     pub recovery: &'a Recovery<'a>,
+    /// Marks that the cloud could not be told.
+    pub owed_marks: &'a OwedMarks<'a>,
     /// Volumes that kubelet has forgotten are taken down.
     pub taking_down: &'a TakingDown<'a>,
     /// A look at every volume.
@@ -252,6 +255,8 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         flushing: &flushing,
         marks: &marks,
     };
+    let owed_marks =
+        OwedMarks { records, locks, operation, locking: &locking, disks: &disks, marks: &marks };
     let peer_groups = PeerGroups { mounts, records, census, remounts };
     let replacement = Replacement {
         census,
@@ -521,6 +526,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         sweep: &sweep,
         adoption: &adoption,
         recovery: &recovery,
+        owed_marks: &owed_marks,
         taking_down: &taking_down,
         surveying: &surveying,
         usage: &usage,

@@ -106,6 +106,10 @@ pub struct VolumeRecord {
     /// Whether the cloud was told that the volume is mounted here.
     #[serde(default)]
     pub is_marked: bool,
+    /// When that may have gone with a disk that came back, in milliseconds since the boot: the cloud could not be
+    /// asked yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark_doubted_at: Option<u64>,
     /// As which server this one told it beside another, of a volume that readers share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marked_beside: Option<ServerId>,
@@ -178,7 +182,7 @@ impl VolumeRecord {
 
     /// The cloud does not tell it now; what was asked for and not answered may still come.
     pub fn shows_no_mark(&mut self) {
-        self.is_marked = false;
+        (self.is_marked, self.mark_doubted_at) = (false, None);
         self.marked_beside = None;
     }
 
@@ -363,6 +367,7 @@ impl VolumeRecord {
             told_lost_writes: None,
             is_shareable: None,
             is_marked: false,
+            mark_doubted_at: None,
             marked_beside: None,
             mark_asked: None,
             mark_asked_at: None,

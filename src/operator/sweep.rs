@@ -330,6 +330,7 @@ impl NodeSweep<'_> {
     ) -> Result<Swept> {
         if self.mode == HealMode::Off {
             driver.recovery.end_all_leftovers();
+            driver.owed_marks.leave_all();
             tell_forgotten(driver);
             return Ok(Swept::default());
         }
@@ -360,6 +361,7 @@ impl NodeSweep<'_> {
         }
         if !self.is_plan {
             driver.recovery.end_all_leftovers();
+            driver.owed_marks.leave_all();
             tell_forgotten(driver);
         }
         Ok(swept)

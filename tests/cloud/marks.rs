@@ -476,6 +476,64 @@ fn a_heal_leaves_the_mark_that_went_with_its_disk() {
     }
 }
 
+/// The mark could not be left, and no mount comes that would try again: nothing holds back a detach elsewhere,
+/// but for the timer. What the cloud does not take is not asked for each minute.
+#[test]
+fn a_mark_that_could_not_be_left_comes_by_the_timer() {
+    needs!(mounts, seams);
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.bring_disk();
+    life.cloud.fault(
+        Fault::on("POST", "/volumes/*/metadata").containing("mounted-on").times(99).proxy(400),
+    );
+    here.stage();
+    life.cloud.world().faults.clear();
+    here.verb(&["heal"]);
+    assert_eq!(mark(&life), None, "it was asked for a moment ago");
+    let file = here.node.own().join(format!("run/boot/{}.json", life.volume));
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert!(record["mark_asked_at"].is_u64(), "{record}");
+    record["mark_asked_at"] = Value::from(1);
+    std::fs::write(&file, record.to_string()).unwrap();
+    here.verb(&["heal"]);
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    let message = there.node.fails(["detach", PV, "node-a"]);
+    assert!(message.contains("has the volume mounted"), "{message}");
+    here.unstage();
+    here.detach();
+    assert_eq!(mark(&life), None);
+}
+
+/// The mark went with the disk, and the cloud could not be asked for it when the disk was back.
+#[test]
+fn a_mark_in_doubt_after_a_heal_is_asked_for_by_the_timer() {
+    needs!(mounts, seams);
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    life.up(here, "ext4");
+    there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
+    let options = crate::support::options_with(&life.volume, PV, "ext4", "rw");
+    there.node.must(["attach", &options, "node-a"]);
+    // The heal itself asks once, and must have its answer.
+    life.cloud.fault(Fault::on("GET", "/volumes/*").nth(2).times(99).proxy(502));
+    let (is_done, said) = here.verb(&["heal"]);
+    assert!(is_done && said.contains("switched"), "{said}");
+    assert_eq!(mark(&life), None, "nothing was known of it");
+    life.cloud.world().faults.clear();
+    // A service that gave no answer is left alone for a while.
+    for _ in 0..60 {
+        if mark(&life).is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        here.verb(&["heal"]);
+    }
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    life.down(here);
+    assert_eq!(mark(&life), None);
+}
+
 /// This machine remembers a mark that it could not take back, and a detach elsewhere took it since: a new mount
 /// has a mark of its own.
 #[test]

@@ -19,6 +19,9 @@ use std::time::Duration;
 /// A mount does not wait longer for the cloud to take note of it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The timer does not ask more often for a mark that the cloud did not take.
+const AGAIN: Duration = Duration::from_secs(600);
+
 /// Whose mark is with the volume.
 pub(in crate::driver) enum LeftMark {
     /// Ours; and how often the volume had gone to another server, if that is known.
@@ -171,6 +174,23 @@ impl RemoteMarks<'_> {
         record.has_mark() || record.notes_forbidden.is_some()
     }
 
+    /// Whether the cloud has yet to be told of what is mounted here, or to be asked whether it still has the mark.
+    pub(in crate::driver) fn owes_mark(&self, record: &VolumeRecord) -> bool {
+        let was_asked = record.mark_asked_at.and_then(|at| millis_since_boot().checked_sub(at));
+        let is_soon = was_asked.is_some_and(|since| Duration::from_millis(since) < AGAIN);
+        let is_owed = if record.has_mark() { record.mark_doubted_at.is_some() } else { !is_soon };
+        let may_be_left = record.notes_forbidden.is_none() && self.leaves_marks();
+        is_owed && record.staged.is_some() && may_be_left
+    }
+
+    /// The volume, if the cloud has it at this server.
+    pub(in crate::driver) fn seen_here(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
+        let deadline = self.deadline.at_most(PATIENCE);
+        let Some(server) = self.cloud.server(self.this_node, deadline)? else { return Ok(None) };
+        let state = self.cloud.volume(id, deadline)?;
+        Ok(state.filter(|state| state.attachment_to(&server).is_some()))
+    }
+
     /// Another machine's detach by force took the mark away: then it is left anew.
     pub(in crate::driver) fn forget_lost_mark(&self, id: &VolumeId, seen: Marks) {
         let record = self.records.load(id);
@@ -197,7 +217,7 @@ impl RemoteMarks<'_> {
             Ok(Some(state)) => self.forget_mark_gone_from(&state),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(volume = %id, %error, "whether the mark went with the disk is not known");
+                self.is_in_doubt(id, &error);
                 return;
             }
         }
@@ -211,11 +231,27 @@ impl RemoteMarks<'_> {
             return;
         }
         match self.cloud.server(self.this_node, self.deadline.at_most(PATIENCE)) {
-            Ok(Some(server)) => self.forget_lost_mark(id, Marks::of(state, &server)),
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(volume = %id, %error, "whether the mark is still there is not known");
+            Ok(Some(server)) => {
+                self.forget_lost_mark(id, Marks::of(state, &server));
+                self.remember_doubt(id, None);
             }
+            Ok(None) => {}
+            Err(error) => self.is_in_doubt(id, &error),
+        }
+    }
+
+    /// The cloud cannot be asked for the mark now: the timer does.
+    fn is_in_doubt(&self, id: &VolumeId, error: &Error) {
+        tracing::warn!(volume = %id, %error, "whether the mark is still there is not known yet");
+        self.remember_doubt(id, Some(millis_since_boot()));
+    }
+
+    fn remember_doubt(&self, id: &VolumeId, since: Option<u64>) {
+        if self.records.load(id).mark_doubted_at.is_some() == since.is_some() {
+            return;
+        }
+        if let Err(error) = self.records.update(id, |record| record.mark_doubted_at = since) {
+            tracing::warn!(volume = %id, %error, "whether the mark is in doubt is not remembered");
         }
     }
 
