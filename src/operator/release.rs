@@ -5,7 +5,7 @@ use super::terminal::told;
 use crate::driver::Driver;
 use crate::driver::attachment::detach::Force;
 use crate::driver::operation::Outcome;
-use crate::model::error::Result;
+use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, VolumeId};
 
 pub(super) fn detach(
@@ -22,8 +22,9 @@ pub(super) fn detach(
             if is_here && driver.releasing.would_wait(id) { Fate::Waits } else { Fate::Fails };
         return Ok(would_break(breaks.as_deref(), &format!("disk detach --force {id}"), fate));
     }
-    let outcome = driver.detaching.detach_exactly(id, node, Force::Yes)?;
+    let done = driver.detaching.detach_exactly(id, node, Force::Yes);
     let waits = is_here && driver.releasing.waits(id);
+    let outcome = done.map_err(|error| if waits { not_again(error) } else { error })?;
     let heading = if waits { "this waits for its disk" } else { "this breaks" };
     let mut text = breaks.map(|breaks| lines(heading, &breaks)).unwrap_or_default();
     let node = node.unwrap_or(driver.ports.this_node);
@@ -38,6 +39,14 @@ pub(super) fn detach(
         ));
     }
     Ok(text)
+}
+
+/// Who was not told that it was done tries once more, and that ends the wait.
+fn not_again(error: Error) -> Error {
+    let hint = error.hint.as_ref().map(|hint| format!("{hint}; ")).unwrap_or_default();
+    error.hint(format!(
+        "{hint}what has it open waits for its disk, and the same command once more ends that with errors"
+    ))
 }
 
 /// What becomes of reads and writes, when the disk is taken away.
@@ -92,7 +101,7 @@ fn broken(what: &[String]) -> String {
 fn would_break(what: Option<&[String]>, command: &str, fate: Fate) -> String {
     let then = match fate {
         Fate::Fails => "fail then",
-        Fate::Waits => "wait then for the disk",
+        Fate::Waits => "wait then for the disk, or fail where a call hangs on it",
     };
     let heading = format!("{command} would take it from these, whose reads and writes {then}");
     let breaks = what.map(|what| lines(&heading, what)).unwrap_or_default();

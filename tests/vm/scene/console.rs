@@ -11,8 +11,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// With this key a server says in the cloud that it has the volume mounted.
 const MARK: &str = "incloud-disk-mounted-on";
 
-const IS_MARKED: &str = "the cloud knows again where it is mounted";
-
 impl Scene<'_> {
     pub(crate) fn console_detaches(&mut self, volume: &Volume, node: &str) -> Outcome {
         let path = format!("/{}", volume.id);
@@ -53,7 +51,7 @@ impl Scene<'_> {
             let mark = world.storage.volume(&id).and_then(|volume| volume.metadata.get(MARK));
             mark.and_then(serde_json::Value::as_str) == Some(server.as_str())
         });
-        self.check(IS_MARKED, done, node)
+        self.check("the cloud knows again where it is mounted", done, node)
     }
 
     fn console(

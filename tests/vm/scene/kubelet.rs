@@ -169,8 +169,7 @@ impl Scene<'_> {
         self.must(&["expandfs", &volume.options(), device, &folder, &new, &old]).map(drop)
     }
 
-    /// A person detaches a volume although it is used.
-    /// Answers what it said.
+    /// A person detaches a volume although it is used. Answers what it said.
     pub(crate) fn detach_by_force(&mut self, volume: &Volume) -> Outcome<String> {
         self.verb(&["detach", "--force", &volume.id, NODE])
     }
