@@ -13,7 +13,6 @@ use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::letting_go::LettingGo;
-use crate::driver::guard::owed_marks::OwedMarks;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::Healing;
@@ -38,6 +37,7 @@ use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::mount::expand::Expansion;
 use crate::driver::mount::format::Formatter;
 use crate::driver::mount::format_consent::FormatConsent;
+use crate::driver::mount::owed_marks::OwedMarks;
 use crate::driver::mount::publish::Publishing;
 use crate::driver::mount::release::Releasing;
 use crate::driver::mount::sole_writer::SoleWriter;
@@ -255,8 +255,6 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         flushing: &flushing,
         marks: &marks,
     };
-    let owed_marks =
-        OwedMarks { records, locks, operation, locking: &locking, disks: &disks, marks: &marks };
     let peer_groups = PeerGroups { mounts, records, census, remounts };
     let replacement = Replacement {
         census,
@@ -375,6 +373,17 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         sole_writer: &sole_writer,
         formatter: &formatter,
         own_maps: &own_maps,
+    };
+    let owed_marks = OwedMarks {
+        mounts,
+        records,
+        locks,
+        operation,
+        locking: &locking,
+        disks: &disks,
+        marks: &marks,
+        sole_writer: &sole_writer,
+        staging: &staging,
     };
     let publishing = Publishing {
         mounts,

@@ -106,7 +106,7 @@ pub struct VolumeRecord {
     /// Whether the cloud was told that the volume is mounted here.
     #[serde(default)]
     pub is_marked: bool,
-    /// When that may have gone with a disk that came back, in milliseconds since the boot: the cloud could not be
+    /// When the disk was lost, in milliseconds since the boot: the mark may have gone with it, and the cloud was not
     /// asked yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_doubted_at: Option<u64>,
@@ -178,6 +178,13 @@ impl VolumeRecord {
     pub fn is_unmarked(&mut self) {
         self.mark_is_answered();
         self.shows_no_mark();
+    }
+
+    /// Its disk is gone, and the mark may be.
+    pub fn doubts_mark(&mut self, now: u64) {
+        if self.has_mark() {
+            self.mark_doubted_at.get_or_insert(now);
+        }
     }
 
     /// The cloud does not tell it now; what was asked for and not answered may still come.

@@ -329,9 +329,7 @@ impl NodeSweep<'_> {
         put_off: &BTreeSet<String>,
     ) -> Result<Swept> {
         if self.mode == HealMode::Off {
-            driver.recovery.end_all_leftovers();
-            driver.owed_marks.leave_all();
-            tell_forgotten(driver);
+            make_up_for(driver);
             return Ok(Swept::default());
         }
         let mut begin = Instant::now();
@@ -360,9 +358,7 @@ impl NodeSweep<'_> {
             }
         }
         if !self.is_plan {
-            driver.recovery.end_all_leftovers();
-            driver.owed_marks.leave_all();
-            tell_forgotten(driver);
+            make_up_for(driver);
         }
         Ok(swept)
     }
@@ -457,6 +453,14 @@ fn told_of_taken_down(one: &TakenDown) -> String {
         Err(error) => format!("not taken down: {error}"),
     };
     format!("volume {}: {what}: kubelet does not know it any more, and its pods have ended", one.id)
+}
+
+/// What no call comes for any more, and what an earlier one could not do.
+fn make_up_for(driver: &Driver<'_>) {
+    driver.recovery.end_all_leftovers();
+    tell_forgotten(driver);
+    // Last, for a cloud may be slow.
+    driver.owed_marks.leave_all();
 }
 
 /// Ends what kubelet let go of and forgot; while no kubelet runs it may remember still.

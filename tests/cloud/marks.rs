@@ -505,16 +505,23 @@ fn a_mark_that_could_not_be_left_comes_by_the_timer() {
     assert_eq!(mark(&life), None);
 }
 
+/// Taken by force, and attached again, both elsewhere: its disk is back under another letter, without a mark.
+fn goes_and_comes(life: &Life) {
+    let there = &life.there;
+    there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
+    let options = crate::support::options_with(&life.volume, PV, "ext4", "rw");
+    there.node.must(["attach", &options, "node-a"]);
+    assert_eq!(mark(life), None);
+}
+
 /// The mark went with the disk, and the cloud could not be asked for it when the disk was back.
 #[test]
 fn a_mark_in_doubt_after_a_heal_is_asked_for_by_the_timer() {
     needs!(mounts, seams);
     let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
+    let here = &life.here;
     life.up(here, "ext4");
-    there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
-    let options = crate::support::options_with(&life.volume, PV, "ext4", "rw");
-    there.node.must(["attach", &options, "node-a"]);
+    goes_and_comes(&life);
     // The heal itself asks once, and must have its answer.
     life.cloud.fault(Fault::on("GET", "/volumes/*").nth(2).times(99).proxy(502));
     let (is_done, said) = here.verb(&["heal"]);
@@ -529,6 +536,23 @@ fn a_mark_in_doubt_after_a_heal_is_asked_for_by_the_timer() {
         std::thread::sleep(std::time::Duration::from_secs(1));
         here.verb(&["heal"]);
     }
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    life.down(here);
+    assert_eq!(mark(&life), None);
+}
+
+/// A heal is killed when it has moved all mounts: the next one has nothing to heal, and the mark comes all the same.
+#[test]
+fn a_killed_heal_leaves_no_mount_without_its_mark() {
+    needs!(mounts, seams);
+    let life = Life::new("ext4");
+    let here = &life.here;
+    life.up(here, "ext4");
+    goes_and_comes(&life);
+    here.heal_killed_at("heal.own");
+    assert_eq!(mark(&life), None);
+    let (_, said) = here.verb(&["heal"]);
+    assert!(!said.contains("switched"), "the one that was killed had moved all: {said}");
     assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
     life.down(here);
     assert_eq!(mark(&life), None);

@@ -183,14 +183,6 @@ impl RemoteMarks<'_> {
         is_owed && record.staged.is_some() && may_be_left
     }
 
-    /// The volume, if the cloud has it at this server.
-    pub(in crate::driver) fn seen_here(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
-        let deadline = self.deadline.at_most(PATIENCE);
-        let Some(server) = self.cloud.server(self.this_node, deadline)? else { return Ok(None) };
-        let state = self.cloud.volume(id, deadline)?;
-        Ok(state.filter(|state| state.attachment_to(&server).is_some()))
-    }
-
     /// Another machine's detach by force took the mark away: then it is left anew.
     pub(in crate::driver) fn forget_lost_mark(&self, id: &VolumeId, seen: Marks) {
         let record = self.records.load(id);
@@ -217,7 +209,8 @@ impl RemoteMarks<'_> {
             Ok(Some(state)) => self.forget_mark_gone_from(&state),
             Ok(None) => {}
             Err(error) => {
-                self.is_in_doubt(id, &error);
+                tracing::warn!(volume = %id, %error, "whether the mark went with the disk is not known yet");
+                self.doubt_mark(id);
                 return;
             }
         }
@@ -233,24 +226,29 @@ impl RemoteMarks<'_> {
         match self.cloud.server(self.this_node, self.deadline.at_most(PATIENCE)) {
             Ok(Some(server)) => {
                 self.forget_lost_mark(id, Marks::of(state, &server));
-                self.remember_doubt(id, None);
+                if self.records.load(id).mark_doubted_at.is_some() {
+                    self.remember_doubt(id, |record| record.mark_doubted_at = None);
+                }
             }
             Ok(None) => {}
-            Err(error) => self.is_in_doubt(id, &error),
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "whether the mark is still there is not known yet");
+                self.doubt_mark(id);
+            }
         }
     }
 
-    /// The cloud cannot be asked for the mark now: the timer does.
-    fn is_in_doubt(&self, id: &VolumeId, error: &Error) {
-        tracing::warn!(volume = %id, %error, "whether the mark is still there is not known yet");
-        self.remember_doubt(id, Some(millis_since_boot()));
+    /// Before what lost its disk gets it again: whatever ends this call, the cloud is asked for the mark then, by it or
+    /// by the timer.
+    pub(in crate::driver) fn doubt_mark(&self, id: &VolumeId) {
+        let record = self.records.load(id);
+        if record.has_mark() && record.mark_doubted_at.is_none() {
+            self.remember_doubt(id, |record| record.doubts_mark(millis_since_boot()));
+        }
     }
 
-    fn remember_doubt(&self, id: &VolumeId, since: Option<u64>) {
-        if self.records.load(id).mark_doubted_at.is_some() == since.is_some() {
-            return;
-        }
-        if let Err(error) = self.records.update(id, |record| record.mark_doubted_at = since) {
+    fn remember_doubt(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
+        if let Err(error) = self.records.update(id, change) {
             tracing::warn!(volume = %id, %error, "whether the mark is in doubt is not remembered");
         }
     }
@@ -403,6 +401,6 @@ impl RemoteMarks<'_> {
 
 /// This moment by the clock that is never set: a step of the other one would make a mark young for ever, or
 /// old at once.
-fn millis_since_boot() -> u64 {
+pub(in crate::driver) fn millis_since_boot() -> u64 {
     u64::try_from(since_boot().as_millis()).unwrap_or(u64::MAX)
 }

@@ -237,6 +237,7 @@ impl Healing<'_> {
         tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&stale.dead), ?plan, "healing: the disk came back under another number");
         let found = self.check.fit_file_system(id, disk)?;
         let _held = self.disks.hold(id, disk)?;
+        self.marks.doubt_mark(id);
         let scratch = self.scratch(id)?;
         let aside = match self.mount_aside(id, disk, &found, &scratch) {
             Ok(aside) => aside,

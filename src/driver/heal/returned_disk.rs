@@ -2,6 +2,7 @@
 //! waits goes on; or the patience is over, and it fails.
 
 use crate::driver::call_counts::CallCounts;
+use crate::driver::guard::remote_mark::millis_since_boot;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::moment;
@@ -302,7 +303,10 @@ impl ReturnedDisks<'_> {
             let wait = MapWait { since: now, cause, not_switched: None };
             let (name, state) = (&map.kernel_name, map.state().words());
             tracing::warn!(volume = %id, map = name, state, patience = self.shield.patience, "what is asked of the volume waits");
-            self.change(id, |record| record.map_wait = Some(wait.clone()));
+            self.change(id, |record| {
+                record.map_wait = Some(wait.clone());
+                record.doubts_mark(millis_since_boot());
+            });
             wait
         })
     }

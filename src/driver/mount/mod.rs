@@ -4,6 +4,7 @@ pub mod all_waits;
 pub mod expand;
 pub mod format;
 pub(in crate::driver) mod format_consent;
+pub mod owed_marks;
 pub mod publish;
 pub mod release;
 pub(in crate::driver) mod sole_writer;

@@ -67,6 +67,12 @@ impl SoleWriter<'_> {
         }
     }
 
+    /// The volume, if the cloud has it at this server, and leaves it there.
+    pub(in crate::driver) fn seen_here(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
+        let seen = self.seen(id, self.deadline.at_most(PATIENCE))?;
+        Ok(seen.and_then(|(state, server)| self.stays(&state, &server).is_ok().then_some(state)))
+    }
+
     /// The volume as the cloud shows it, and the server that this machine is.
     fn seen(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<(CloudVolume, ServerId)>> {
         let state = self.cloud.volume(id, deadline)?;

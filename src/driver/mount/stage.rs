@@ -114,7 +114,7 @@ impl Staging<'_> {
             self.memory.remember_found(&volume.id, &disk, mount);
             self.covering.note_found(&volume.id, &disk);
             // Containers may have it: what lost its disk is for the heal.
-            self.mark_proven(&volume.id, &disk, None, options)?;
+            self.mark_proven(&volume.id, &disk, None, options.untouched)?;
             return Ok(Outcome::Already);
         }
         self.disks.report_hint(&volume.id, hint, &disk);
@@ -153,7 +153,7 @@ impl Staging<'_> {
             return Err(self.places.undo_mount(&folder, disk.number, error));
         }
         failpoints::step("stage.remembered");
-        if let Err(error) = self.mark_proven(&volume.id, &disk, seen, options) {
+        if let Err(error) = self.mark_proven(&volume.id, &disk, seen, options.untouched) {
             self.memory.forget_staged(&volume.id);
             let error = self.places.undo_mount(&folder, disk.number, error);
             self.marks.unmark_mounted(&volume.id);
@@ -166,19 +166,19 @@ impl Staging<'_> {
     /// detach may have come, and then another server has the volume, and its own mark; or it is under
     /// way, and the disk is here still. After it such a detach is refused. The mark is remembered last, so
     /// that a call after one that failed, or was killed, asks again.
-    fn mark_proven(
+    pub(in crate::driver) fn mark_proven(
         &self,
         id: &VolumeId,
         disk: &Device,
         seen: Option<CloudVolume>,
-        options: &StageOptions,
+        untouched: bool,
     ) -> Result<()> {
         self.disks.prove_again(id, disk)?;
         let left = self.marks.leave_mark(id, seen);
         self.disks.prove_again(id, disk)?;
         let Some(left) = left else { return Ok(()) };
         // A reader loses nothing with its disk, and the volume may be leaving another reader's server.
-        if !options.untouched {
+        if !untouched {
             self.sole_writer.still_has(id)?;
         }
         self.marks.remember_mark(id, left);

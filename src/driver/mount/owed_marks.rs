@@ -4,7 +4,9 @@
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
-use crate::driver::operation::moment;
+use crate::driver::mount::sole_writer::SoleWriter;
+use crate::driver::mount::stage::Staging;
+use crate::host::Mounts;
 use crate::host::clock::Deadline;
 use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
@@ -15,12 +17,15 @@ use std::time::Duration;
 /// The marks that this machine owes.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct OwedMarks<'a> {
+    pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) operation: &'a str,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
+    pub(in crate::driver) staging: &'a Staging<'a>,
 }
 
 impl OwedMarks<'_> {
@@ -34,29 +39,32 @@ impl OwedMarks<'_> {
             let Ok(Locked::Held(_lock)) = self.locks.take(id, self.operation, now) else {
                 continue;
             };
-            if let Err(error) = self.leave(id) {
-                tracing::debug!(volume = %id, %error, "its mark is not left yet");
+            match self.leave(id) {
+                Ok(true) => {
+                    tracing::info!(volume = %id, "the mark in the cloud was looked for, and is there");
+                }
+                Ok(false) => {}
+                Err(error) => tracing::debug!(volume = %id, %error, "the mark is not left yet"),
             }
         }
     }
 
-    /// The cloud is asked first, and then the disk is proven: so no other server can have come to it in between.
-    fn leave(&self, id: &VolumeId) -> Result<()> {
+    /// Whether it is there now. A volume whose disk is not here, or that is mounted from another one, costs no request: a
+    /// heal is for it, and asks by itself.
+    fn leave(&self, id: &VolumeId) -> Result<bool> {
         let record = self.records.load(id);
         let Some(staged) = record.staged.as_ref().filter(|_| self.marks.owes_mark(&record)) else {
-            return Ok(());
+            return Ok(false);
         };
         self.locking.nothing_hangs(id)?;
-        let Some(state) = self.marks.seen_here(id)? else { return Ok(()) };
-        let disk = self.disks.disk(id)?;
-        // A mount that has lost its disk is for the heal, which leaves the mark then.
-        if !moment(&disk).is_of(&staged.disk) {
-            return Ok(());
+        let Some(disk) = self.disks.find_disk(id)? else { return Ok(false) };
+        let look = self.mounts.standing_at(&staged.folder)?;
+        if look.top()?.is_none_or(|mount| mount.disk != disk.number) {
+            return Ok(false);
         }
-        let Some(left) = self.marks.leave_mark(id, Some(state)) else { return Ok(()) };
-        self.disks.prove_again(id, &disk)?;
-        self.marks.remember_mark(id, left);
-        tracing::info!(volume = %id, "the cloud was told that the volume is mounted here, which it could not be before");
-        Ok(())
+        let Some(state) = self.sole_writer.seen_here(id)? else { return Ok(false) };
+        self.staging.mark_proven(id, &disk, Some(state), false)?;
+        let now = self.records.load(id);
+        Ok(now.has_mark() && now.mark_doubted_at.is_none())
     }
 }
