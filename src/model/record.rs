@@ -158,6 +158,9 @@ pub struct VolumeRecord {
     pub other: BTreeMap<String, serde_json::Value>,
 }
 
+/// A mark that the cloud did not take is not asked for again before so many milliseconds.
+const MARK_AGAIN: u64 = 600_000;
+
 /// More former disks are not remembered.
 const MOST_FORMER: usize = 16;
 
@@ -178,6 +181,21 @@ impl VolumeRecord {
     pub fn is_unmarked(&mut self) {
         self.mark_is_answered();
         self.shows_no_mark();
+    }
+
+    /// Whether the cloud is yet to be told of the mount, or to be asked whether it still has the mark; so many
+    /// milliseconds after the boot.
+    #[must_use]
+    pub fn owes_mark(&self, now: u64) -> bool {
+        if self.staged.is_none() || self.notes_forbidden.is_some() {
+            return false;
+        }
+        if self.has_mark() {
+            return self.mark_doubted_at.is_some();
+        }
+        // One that was asked for later than now was asked for before the boot.
+        let since = self.mark_asked_at.and_then(|asked| now.checked_sub(asked));
+        since.is_none_or(|since| since >= MARK_AGAIN)
     }
 
     /// Its disk is gone, and the mark may be.

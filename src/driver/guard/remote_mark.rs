@@ -19,9 +19,6 @@ use std::time::Duration;
 /// A mount does not wait longer for the cloud to take note of it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The timer does not ask more often for a mark that the cloud did not take.
-const AGAIN: Duration = Duration::from_secs(600);
-
 /// Whose mark is with the volume.
 pub(in crate::driver) enum LeftMark {
     /// Ours; and how often the volume had gone to another server, if that is known.
@@ -176,11 +173,7 @@ impl RemoteMarks<'_> {
 
     /// Whether the cloud has yet to be told of what is mounted here, or to be asked whether it still has the mark.
     pub(in crate::driver) fn owes_mark(&self, record: &VolumeRecord) -> bool {
-        let was_asked = record.mark_asked_at.and_then(|at| millis_since_boot().checked_sub(at));
-        let is_soon = was_asked.is_some_and(|since| Duration::from_millis(since) < AGAIN);
-        let is_owed = if record.has_mark() { record.mark_doubted_at.is_some() } else { !is_soon };
-        let may_be_left = record.notes_forbidden.is_none() && self.leaves_marks();
-        is_owed && record.staged.is_some() && may_be_left
+        self.leaves_marks() && record.owes_mark(millis_since_boot())
     }
 
     /// Another machine's detach by force took the mark away: then it is left anew.

@@ -63,7 +63,7 @@ impl OwedMarks<'_> {
             return Ok(false);
         }
         let Some(state) = self.sole_writer.seen_here(id)? else { return Ok(false) };
-        self.staging.mark_proven(id, &disk, Some(state), false)?;
+        self.staging.mark_proven(id, &disk, Some(state), staged.untouched)?;
         let now = self.records.load(id);
         Ok(now.has_mark() && now.mark_doubted_at.is_none())
     }

@@ -161,30 +161,61 @@ fn a_number_is_remembered_once_and_the_first_one_is_kept() {
     assert_eq!(record.former.len(), 1, "numbers mean nothing after a boot");
 }
 
-#[test]
-fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
-    let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
-    let of = |minor| DiskMoment {
-        number: DeviceNumber { major: 254, minor },
-        sequence: Some(1),
-        size: 1,
-        boot: "b".to_owned(),
-    };
-    let (map, other) = (of(5), of(6));
-    let [seven, nine] = [7, 9].map(JournalMark::FirstTransaction);
-    record.map_intent = Some(MapIntent { map: map.clone(), journal: seven.clone() });
-    assert_eq!(record.journal_through(&map), Some(seven.clone()));
-    assert_eq!(record.journal_through(&other), None);
-    record.is_staged(Staged {
+fn map_of(minor: u32) -> DiskMoment {
+    let number = DeviceNumber { major: 254, minor };
+    DiskMoment { number, sequence: Some(1), size: 1, boot: "b".to_owned() }
+}
+
+fn staged(disk: &DiskMoment) -> Staged {
+    Staged {
         folder: "/k/global".into(),
-        disk: map.clone(),
+        disk: disk.clone(),
         fs_type: "ext4".to_owned(),
         uuid: String::new(),
         options: String::new(),
         mounts: None,
         untouched: false,
         journal: None,
-    });
+    }
+}
+
+#[test]
+fn a_mark_is_owed_while_it_is_mounted_and_the_cloud_was_not_told_or_asked() {
+    let now = 10_000_000;
+    let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+    assert!(!record.owes_mark(now), "not mounted");
+    record.is_staged(staged(&map_of(5)));
+    assert!(record.owes_mark(now), "never told");
+    for (asked, is_owed) in
+        [(now, false), (now - MARK_AGAIN + 1, false), (now - MARK_AGAIN, true), (now + 1, true)]
+    {
+        record.mark_asked_at = Some(asked);
+        assert_eq!(record.owes_mark(now), is_owed, "asked at {asked}");
+    }
+    let forbidden = VolumeRecord { notes_forbidden: Some("policy".to_owned()), ..record.clone() };
+    assert!(record.owes_mark(now) && !forbidden.owes_mark(now));
+
+    record.doubts_mark(now);
+    assert_eq!(record.mark_doubted_at, None, "there is none to doubt");
+    record.is_marked = true;
+    assert!(!record.owes_mark(now));
+    record.doubts_mark(now);
+    record.doubts_mark(now + 1);
+    assert_eq!(record.mark_doubted_at, Some(now), "since the first loss");
+    assert!(record.owes_mark(now));
+    record.is_unmarked();
+    assert_eq!(record.mark_doubted_at, None);
+}
+
+#[test]
+fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
+    let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+    let (map, other) = (map_of(5), map_of(6));
+    let [seven, nine] = [7, 9].map(JournalMark::FirstTransaction);
+    record.map_intent = Some(MapIntent { map: map.clone(), journal: seven.clone() });
+    assert_eq!(record.journal_through(&map), Some(seven.clone()));
+    assert_eq!(record.journal_through(&other), None);
+    record.is_staged(staged(&map));
     assert_eq!(
         record.journal_through(&map),
         Some(seven.clone()),
