@@ -7,9 +7,10 @@ use crate::volume::{Call, POD, Volume, make_folder};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{PipeReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Child;
 
 /// Every step of a life, by call; the last ones only with a blank disk.
 const STEPS: &[(&str, &str)] = &[
@@ -142,6 +143,18 @@ pub fn interrupted_at<A: AsRef<OsStr>>(
     step: &str,
     act: impl FnOnce(),
 ) -> Answer {
+    let (child, output) = held_at(node, call, step, act);
+    Answer::finish(child, output)
+}
+
+/// The same, and the call has yet to answer.
+#[track_caller]
+pub fn held_at<A: AsRef<OsStr>>(
+    node: &Node,
+    call: impl IntoIterator<Item = A>,
+    step: &str,
+    act: impl FnOnce(),
+) -> (Child, PipeReader) {
     let held = node.own().join("held");
     let mut command = node.command(call);
     command.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
@@ -152,7 +165,7 @@ pub fn interrupted_at<A: AsRef<OsStr>>(
     assert!(held.exists(), "it ended before {step}: {}", Answer::finish(child, output).text);
     act();
     fs::remove_file(&held).unwrap();
-    Answer::finish(child, output)
+    (child, output)
 }
 
 /// Calls, and the driver panics at the step.
