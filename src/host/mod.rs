@@ -40,6 +40,7 @@ pub mod records;
 pub mod remount;
 mod safe_path;
 pub mod shared_answers;
+mod time_limit;
 pub mod tool;
 pub mod worker;
 

@@ -3,7 +3,7 @@
 
 use super::flags;
 use super::message::{Command, MapTarget, Message};
-use crate::host::{kernel, worker};
+use crate::host::{kernel, time_limit, worker};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::shield::map_uuid::MapUuid;
@@ -11,6 +11,10 @@ use crate::model::shield::table_line::{self, StatusLine, TableLine};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
 use std::path::Path;
+use std::time::Duration;
+
+/// How long a map may take to have no request under way. Shorter than what any look at a disk is given.
+const DRAINS: Duration = Duration::from_secs(10);
 
 /// The kernel's door to device mapper. To open it loads the module where that is not in the kernel.
 const CONTROL: &str = "/dev/mapper/control";
@@ -90,17 +94,20 @@ impl<'a> Control<'a> {
         self.send("load a table for", Command::LoadTable, message).map(drop)
     }
 
-    /// The loaded table becomes the map's: the kernel suspends it, swaps, and resumes, in one call. What
-    /// waits in the map stays there meanwhile: sent out first, it would fail.
+    /// The map goes on; a table that was loaded becomes its own. What waits in the map stays there meanwhile: sent out
+    /// first, it would fail.
     pub(super) fn swap(&self) -> Result<()> {
         let message = self.message(flags::NO_FLUSH | flags::SKIP_FREEZE);
         self.send("swap the tables of", Command::Suspend, message).map(drop)
     }
 
-    /// What comes is kept from here on; what has a disk to go to has ended, and what waited is kept too.
+    /// What comes is kept from here on; what has a disk to go to has ended, and what waited is kept too. Where a disk
+    /// hangs, what went to it has no end: then it is an error of the kind `Busy`, and the map is not suspended.
     pub(super) fn suspend(&self) -> Result<()> {
         let flags = flags::SUSPENDED | flags::NO_FLUSH | flags::SKIP_FREEZE;
-        self.send("suspend", Command::Suspend, self.message(flags)).map(drop)
+        let suspend = || self.send("suspend", Command::Suspend, self.message(flags));
+        let within = time_limit::within(DRAINS, suspend);
+        within.map_err(|errno| self.failed("suspend", errno)).flatten().map(drop)
     }
 
     /// Forgets a table that was loaded.
@@ -151,7 +158,20 @@ impl<'a> Control<'a> {
     }
 
     fn failed(&self, what: &str, errno: Errno) -> Error {
-        let error = Error::io(format!("{what} the map {}", self.uuid), &errno.into());
-        if errno == Errno::EBUSY { Error { kind: Kind::Busy, ..error } } else { error }
+        let map = &self.uuid;
+        let error = Error::io(format!("{what} the map {map}"), &errno.into());
+        match errno {
+            Errno::EBUSY => Error { kind: Kind::Busy, ..error },
+            // Nothing but a suspend is ended so.
+            Errno::EINTR => Error::new(
+                Kind::Busy,
+                format!(
+                    "{what} the map {map}: its disk has not answered what was asked of it before for {} s",
+                    DRAINS.as_secs()
+                ),
+            )
+            .hint("nothing was changed; the next call comes to it again, and a disk that does not answer is given up by: disk detach --force"),
+            _ => error,
+        }
     }
 }

@@ -90,7 +90,7 @@ impl Maps for KernelMaps {
         failpoints::step("map.loaded");
         if !is_new {
             let kept = still_waits(&control, &uuid)
-                .and_then(|()| write_count::kept_over(&control, || suspended(&control)));
+                .and_then(|()| write_count::kept_over(&control, || suspended(&control, true)));
             kept.inspect_err(|_| self.goes_on_without(volume))?;
         }
         control.swap()?;
@@ -154,13 +154,23 @@ impl Maps for KernelMaps {
         }
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
-        go_on(&control, &map)?;
+        go_on(&control, map.has_second_table, map.is_suspended)?;
         control.tell("fail_if_no_path").map(drop)
     }
 
     fn settle(&self, volume: &VolumeId) -> Result<()> {
         let Some(map) = self.map_of(volume)? else { return Ok(()) };
-        go_on(&Control::of(&uuid_of(volume)?)?, &map)
+        let uuid = uuid_of(volume)?;
+        let control = Control::of(&uuid)?;
+        // A call may have been killed amid a suspend. Whether it was that, or a person, the kernel knows, and tells by the
+        // next resume. The table stays until then, for it is what tells of the call.
+        let is_cut_short = map.has_second_table
+            && !map.is_suspended
+            && map.table.is_some_and(|table| !table.is_queueing);
+        if is_cut_short {
+            control.suspend()?;
+        }
+        go_on(&control, map.has_second_table, map.is_suspended || is_cut_short)
     }
 
     fn try_again(&self, volume: &VolumeId) -> Result<()> {
@@ -206,16 +216,25 @@ impl KernelMaps {
 
 /// Ends what a call left that was killed amid a change. A table that it had loaded would be swapped in by the
 /// resume: the disk of that one was proven by a call that is gone. Without it the map goes on as it was.
-fn go_on(control: &Control<'_>, map: &OwnMap) -> Result<()> {
-    if map.has_second_table {
+fn go_on(control: &Control<'_>, has_second_table: bool, is_suspended: bool) -> Result<()> {
+    if has_second_table {
         control.clear()?;
     }
     // A target that is suspended takes no words.
-    if map.is_suspended { control.swap() } else { Ok(()) }
+    if is_suspended { control.swap() } else { Ok(()) }
 }
 
-fn suspended(control: &Control<'_>) -> Result<()> {
-    control.suspend()?;
+/// Suspends a map right before its table is changed. `waited` is whether what found no disk waited until now: a suspend
+/// that fails makes the kernel's multipath forget it.
+fn suspended(control: &Control<'_>, waited: bool) -> Result<()> {
+    control.suspend().or_else(|error| {
+        // Who ended the wait meanwhile has cleared the table that was loaded.
+        let is_meant = control.told()?.is_some_and(|told| waited && told.has_second_table);
+        if is_meant {
+            control.tell("queue_if_no_path")?;
+        }
+        Err(error)
+    })?;
     failpoints::step("map.suspended");
     Ok(())
 }
@@ -252,7 +271,9 @@ pub(in crate::host) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
     }
     control.load(sectors, disk.number, disk.read_only)?;
     let now = control.told().and_then(|told| told.ok_or_else(|| missing(uuid)));
-    let now = now.inspect_err(|_| drop(control.clear()))?;
+    let changed = now.and_then(|now| suspended(&control, waits(&now)).map(|()| now));
+    let goes_on_without = |_: &Error| KernelMaps::default().goes_on_without(uuid.volume());
+    let now = changed.inspect_err(goes_on_without)?;
     control.swap()?;
     // A new table waits. One that did not, for no disk would be put under it, must not from here on.
     if !waits(&now) {

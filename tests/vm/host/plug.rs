@@ -73,6 +73,7 @@ struct State {
     delay: Duration,
     plugged: Vec<Plugged>,
     lent: Option<Plugged>,
+    hanging: Vec<Plugged>,
     /// The volumes that had a turn, in the order in which they came.
     turns: Vec<String>,
 }
@@ -226,8 +227,45 @@ impl Plug {
         Ok(())
     }
 
-    /// As a hypervisor does: the guest is asked, and asked again if it does not let go.
+    /// From now on a volume's disk answers no request: each byte may take a second. Until it is pulled out.
+    pub(crate) fn hang(&self, volume: &str) -> Result<(), String> {
+        let disk = self.find(volume)?;
+        self.allow(&disk, 1)?;
+        self.state().hanging.push(disk);
+        Ok(())
+    }
+
+    /// It answers again.
+    pub(crate) fn answer(&self, volume: &str) -> Result<(), String> {
+        self.ends_hanging(&self.find(volume)?)
+    }
+
+    fn ends_hanging(&self, disk: &Plugged) -> Result<(), String> {
+        self.allow(disk, 0)?;
+        self.state().hanging.retain(|one| one != disk);
+        Ok(())
+    }
+
+    /// So many bytes a second; 0 for as many as can be.
+    fn allow(&self, disk: &Plugged, bytes: u64) -> Result<(), String> {
+        // A virtio disk is a part of its PCI device.
+        let id = match self.bus_of(&disk.volume) {
+            Bus::VirtioBlk => format!("/machine/peripheral/{}/virtio-backend", disk.device),
+            _ => disk.device.clone(),
+        };
+        let limits = json!({
+            "id": id, "bps": bytes, "bps_rd": 0, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0,
+        });
+        self.qmp()?.run("block_set_io_throttle", &limits).map(drop)
+    }
+
+    /// As a hypervisor does: the guest is asked, and asked again if it does not let go. What its disk held is answered
+    /// first, for a guest's kernel lets none go that has a request.
     fn pull(&self, disk: &Plugged) -> Result<(), String> {
+        let hangs = self.state().hanging.contains(disk);
+        if hangs {
+            self.ends_hanging(disk)?;
+        }
         let qmp = self.qmp()?;
         for _ in 0..ASKS {
             // Refused while an earlier one is under way.

@@ -58,7 +58,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 40] = [
+pub(crate) const ALL: [Scenario; 42] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -76,6 +76,8 @@ pub(crate) const ALL: [Scenario; 40] = [
     shield::KEPT,
     shield::RELEASED,
     shield::FORCED,
+    shield::HUNG,
+    shield::HUNG_CALL,
     shield::KILLED,
     shield::GROWS,
     shield::FAILED_ONCE,

@@ -47,6 +47,28 @@ pub(super) const FORCED: Scenario = Scenario {
     play: forced,
 };
 
+pub(super) const HUNG: Scenario = Scenario {
+    name: "map-hung",
+    about: "a disk under a map hangs while the map is to grow, and then goes: the database sees a pause all the same",
+    settings: &[
+        ("ext4", Bus::VirtioBlk, Kernels::All),
+        ("xfs", Bus::VirtioBlk, Kernels::One),
+        ("ext4", Bus::VirtioScsi, Kernels::One),
+    ],
+    control: NO_WRITE_FAILS,
+    controls: Kernels::One,
+    play: hung,
+};
+
+pub(super) const HUNG_CALL: Scenario = Scenario {
+    name: "map-hung-call",
+    about: "kubelet's last unmount hangs on a disk under a map: who detaches it by force ends that, where a pause would not",
+    settings: &[("ext4", Bus::VirtioBlk, Kernels::All)],
+    control: NOTHING_HANGS,
+    controls: Kernels::One,
+    play: hung_call,
+};
+
 pub(super) const KILLED: Scenario = Scenario {
     name: "map-killed",
     about: "what was to make or to switch a map was killed: what is left is no harm, and goes",
@@ -77,6 +99,8 @@ pub(super) const FAILED_ONCE: Scenario = Scenario {
     controls: Kernels::One,
     play: failed_once,
 };
+
+const NOTHING_HANGS: &str = "what hung has ended";
 
 const GROWN: &str = "the file system has the new size";
 
@@ -218,6 +242,87 @@ fn forced(scene: &mut Scene<'_>) -> Outcome {
     life.ends(scene)?;
     let left = scene.map_now()?;
     scene.check("no map is left", left.is_none(), format!("{left:?}"))
+}
+
+fn hung(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure("", "")?;
+    let (data, _) = covered(scene, !scene.is_control)?;
+    let device = scene.wait(&data, "")?;
+    scene.disk_hangs(&data)?;
+    std::thread::sleep(AWAY);
+    if !scene.is_control {
+        let reply = scene.try_grow(&data, POD, &device, 2 * BYTES)?;
+        let is_told = !reply.is_success() && reply.message().contains("has not answered");
+        scene.check("that the disk hangs is said", is_told, reply.message())?;
+        waits_when_its_disk_goes(scene, &data, true)?;
+    }
+    goes_and_comes(scene, &data)?;
+    scene.no_write_has_failed()?;
+    scene.database_goes_on(GOES_ON)?;
+
+    // Killed amid it, nothing can be put right before the disk answers.
+    scene.disk_hangs(&data)?;
+    std::thread::sleep(AWAY);
+    scene.growing_is_killed_amid(&data, POD, &device, 2 * BYTES)?;
+    waits_when_its_disk_goes(scene, &data, false)?;
+    scene.disk_answers(&data)?;
+    scene.database_goes_on(GOES_ON)?;
+    scene.wait(&data, "")?;
+    waits_when_its_disk_goes(scene, &data, true)?;
+    goes_and_comes(scene, &data)?;
+    scene.database_goes_on(GOES_ON)?;
+    scene.no_write_has_failed()?;
+
+    scene.grow(&data, POD, &device, 2 * BYTES)?;
+    scene.database_goes_on(GOES_ON)?;
+    scene.database_ends()?;
+    scene.database_is_whole(&data.pod(POD))?;
+    scene.down(&data, &[POD])
+}
+
+fn waits_when_its_disk_goes(scene: &mut Scene<'_>, data: &Volume, waits: bool) -> Outcome {
+    let said = scene.verb(&["explain", &data.id])?;
+    // Further down stands what was noted of it before.
+    let map = said.lines().map(str::trim).find(|line| line.starts_with("map "));
+    let map = map.unwrap_or_default().to_owned();
+    let does = map.contains("it works") && !map.contains("does not wait");
+    scene.check(&format!("what finds no disk waits: {waits}"), does == waits, map)
+}
+
+fn hung_call(scene: &mut Scene<'_>) -> Outcome {
+    let soon = "deadline.unmountdevice = 30";
+    scene.configure(soon, soon)?;
+    let data = scene.volume("data")?;
+    scene.attach(&data)?;
+    let device = scene.wait(&data, "")?;
+    scene.cover(&data)?;
+    scene.stage(&data, &device)?;
+    scene.publish(&data, POD)?;
+    sign(scene, &data, POD)?;
+    let pod = data.pod(POD);
+    scene.machine.shell(&format!("dd if=/dev/zero of={pod}/unwritten bs=1M count=4"))?;
+    scene.must(&["unmount", &pod])?;
+    scene.disk_hangs(&data)?;
+    let reply = scene.try_unstage(&data)?;
+    let is_told = !reply.is_success() && reply.message().contains("hangs");
+    scene.check("its last unmount hangs", is_told, reply.message())?;
+    let reply = scene.try_unstage(&data)?;
+    let is_refused = reply.message().contains("an earlier call's");
+    scene.check("the next call is refused for it", is_refused, reply.message())?;
+    if scene.is_control {
+        scene.console_detaches(&data, NODE)?;
+    } else {
+        taken_by_force(scene, &data, false)?;
+    }
+    scene.check_soon(NOTHING_HANGS, AWAY, |scene| {
+        let of_driver =
+            "grep -l '^Name:.disk$' /proc/[0-9]*/status | xargs -r grep -h '^State:.D' || true";
+        let states = scene.machine.shell(of_driver)?;
+        Ok((states.is_empty(), states))
+    })?;
+    scene.up(&data, POD, "")?;
+    is_itself(scene, &data, POD)?;
+    scene.down(&data, &[POD])
 }
 
 /// A person is told whether what uses the volume waits for it or fails.

@@ -35,6 +35,17 @@ impl Scene<'_> {
         self.check(&format!("the console attaches {}", volume.pv), done, "in-use")
     }
 
+    /// The cloud's storage answers nothing for a volume, until it is detached.
+    pub(crate) fn disk_hangs(&mut self, volume: &Volume) -> Outcome {
+        let done = self.machine.plug.hang(&volume.id);
+        self.check("the disk hangs", done.is_ok(), format!("{done:?}"))
+    }
+
+    pub(crate) fn disk_answers(&mut self, volume: &Volume) -> Outcome {
+        let done = self.machine.plug.answer(&volume.id);
+        self.check("the disk answers again", done.is_ok(), format!("{done:?}"))
+    }
+
     /// The mark of the server goes, as with a controller's attach elsewhere: the server does not have the volume then.
     pub(crate) fn mark_is_taken(&mut self, volume: &Volume) {
         let mut world = self.machine.cloud.world();

@@ -165,8 +165,39 @@ impl Scene<'_> {
 
     /// kubelet's call to grow a volume that is mounted.
     pub(crate) fn grow(&mut self, volume: &Volume, uid: &str, device: &str, to: u64) -> Outcome {
+        let reply = self.try_grow(volume, uid, device, to)?;
+        self.check("it grows", reply.is_success(), reply.message())
+    }
+
+    pub(crate) fn try_grow(
+        &mut self,
+        volume: &Volume,
+        uid: &str,
+        device: &str,
+        to: u64,
+    ) -> Outcome<Reply> {
         let (folder, new, old) = (volume.pod(uid), to.to_string(), super::BYTES.to_string());
-        self.must(&["expandfs", &volume.options(), device, &folder, &new, &old]).map(drop)
+        self.call(&["expandfs", &volume.options(), device, &folder, &new, &old])
+    }
+
+    /// The same, killed in device mapper's call to suspend the map, while the kernel waits for the disk.
+    pub(crate) fn growing_is_killed_amid(
+        &mut self,
+        volume: &Volume,
+        uid: &str,
+        device: &str,
+        to: u64,
+    ) -> Outcome {
+        const LINE: &str = "setsid \"$@\" >/dev/null 2>&1 & call=$!; \
+             amid() { for p in $(pgrep -s $call); do grep -q ' 0xc138fd06 ' /proc/$p/syscall && return; done; false; }; \
+             until amid 2>/dev/null; do kill -0 $call || exit 1; sleep 0.1; done; \
+             pkill -KILL -s $call; wait $call; true";
+        let (folder, new, old) = (volume.pod(uid), to.to_string(), super::BYTES.to_string());
+        let options = volume.options();
+        let argv = ["/bin/bash", "-c", LINE, "-", DRIVER, "expandfs", &options, device, &folder];
+        let argv: Vec<&str> = argv.into_iter().chain([new.as_str(), old.as_str()]).collect();
+        let (code, text) = self.machine.run(&argv, LIMIT)?;
+        self.check("expandfs is killed amid a suspend", code == Some(0), text)
     }
 
     /// A person detaches a volume although it is used. Answers what it said.
