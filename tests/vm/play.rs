@@ -43,7 +43,9 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
 fn play_all(wanted: &[Part]) -> Result<Vec<Line>, String> {
     say("--- the parts of the virtual machine");
     let parts = Parts::get(wanted.iter().any(Part::calls_programs))?;
-    let _ = std::fs::remove_dir_all(parts.cache.join("logs"));
+    for part in wanted {
+        let _ = std::fs::remove_dir_all(logs_of(&parts, part));
+    }
     let folder = leftovers::folder()?;
     leftovers::remove_when_ended(folder.path());
     let image = Image::new(folder.path(), &driver())?;
@@ -226,13 +228,18 @@ impl Player<'_> {
     }
 
     fn keep_logs(&self, part: &Part, machine: &mut Machine) {
-        let name = format!("{} {}", part.name(), part.setting()).replace([' ', '(', ')'], "-");
-        let folder = self.bench.parts.cache.join("logs").join(name);
+        let folder = logs_of(&self.bench.parts, part);
         match machine.keep_logs(&folder) {
             Ok(()) => say(&format!("  the logs of every part are in {}", folder.display())),
             Err(why) => say(&format!("  the logs could not be kept: {why}")),
         }
     }
+}
+
+/// One for each play: what another run has kept stays.
+fn logs_of(parts: &Parts, part: &Part) -> PathBuf {
+    let name = format!("{} {}", part.name(), part.setting()).replace([' ', '(', ')'], "-");
+    parts.cache.join("logs").join(name)
 }
 
 /// A control has to fail, and for its reason: the pod lost its disk.

@@ -5,6 +5,7 @@ use super::shield::WAIT_IS_OVER;
 use super::usual::{is_itself, sign};
 use super::{Kernels, POD, Scenario, Setting};
 use crate::busy::longer;
+use crate::host::image::DRIVER;
 use crate::host::machine::NODE;
 use crate::host::plug::Bus;
 use crate::scene::{BYTES, NO_WRITE_FAILS, Outcome, Scene, Stop, Volume};
@@ -311,14 +312,22 @@ fn many(scene: &mut Scene<'_>) -> Outcome {
     scene.check("no map is left", left.is_none(), format!("{left:?}"))
 }
 
-/// Each of them confirms something that it had not.
+/// Each of them confirms something that it had not; else it is told what the driver says of its volume.
 pub(super) fn all_go_on(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
     let before = scene.named_databases(names)?.0;
-    scene.check_soon("all databases go on", ALL_SOON, |scene| {
+    let all = scene.check_soon("all databases go on", ALL_SOON, |scene| {
         let (now, why) = scene.named_databases(names)?;
-        let go = now.iter().zip(&before).filter(|(now, before)| now > before).count();
-        Ok((go == names.len(), format!("{go} of {} {why}", names.len())))
-    })
+        let each = names.iter().zip(now.iter().zip(&before));
+        let wait = each.filter(|(_, (now, before))| now <= before).map(|(name, _)| name.as_str());
+        let wait: Vec<_> = wait.collect();
+        let (all, wait) = (wait.is_empty(), wait.join(", "));
+        Ok((all, if all { why } else { format!("not {wait} {why}") }))
+    });
+    if all.is_err() {
+        let status = scene.machine.run(&[DRIVER, "status"], Duration::from_secs(120))?;
+        scene.row("status says", format!("{status:?}"), false);
+    }
+    all
 }
 
 pub(super) fn none_has_stopped(scene: &mut Scene<'_>, names: &[String]) -> Outcome {
