@@ -321,6 +321,10 @@ impl Maps for NoHost {
         nothing()
     }
 
+    fn superblock(&self, _: &Device, _: &JournalMark) -> Result<Option<String>> {
+        nothing()
+    }
+
     fn volumes(&self) -> Result<Vec<VolumeId>> {
         Ok(Vec::new())
     }

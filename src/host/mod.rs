@@ -179,6 +179,9 @@ pub trait Maps {
     /// Why the kernel no longer tells what a disk that comes back will be compared with, of a mount through this map
     /// of which this is remembered; nothing if it does. An error if it could not be asked, which says nothing of it.
     fn why_untold(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>>;
+    /// What tells the superblock from others that the kernel has in memory of a mount through this map, of which this is
+    /// remembered; nothing if it is not there, or not compared.
+    fn superblock(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>>;
     /// The volumes that have one.
     fn volumes(&self) -> Result<Vec<VolumeId>>;
     /// What waits in the volume's map fails, and so does all that comes while it has no disk.

@@ -97,6 +97,9 @@ pub struct VolumeRecord {
     /// The mount through a map that was made last, or was about to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map_intent: Option<MapIntent>,
+    /// The superblocks of the mount through the map, as they were in the kernel's memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superblocks: Option<SeenSuperblocks>,
     /// The mount whose lost writes were told to the tear-down that is under way: it is told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
@@ -163,6 +166,9 @@ const MARK_AGAIN: u64 = 600_000;
 
 /// More former disks are not remembered.
 const MOST_FORMER: usize = 16;
+
+/// A volume that grows makes some at once.
+const MOST_SUPERBLOCKS: usize = 8;
 
 impl VolumeRecord {
     /// Whether the cloud was told that the volume is mounted here, by either mark.
@@ -316,6 +322,23 @@ impl VolumeRecord {
             .or_else(|| intended().map(|intent| intent.journal.clone()))
     }
 
+    /// The superblocks that were seen of the mount through this map.
+    #[must_use]
+    pub fn superblocks_through(&self, map: &DiskMoment) -> &[String] {
+        let seen = self.superblocks.as_ref().filter(|seen| seen.map.is_of(map));
+        seen.map_or(&[], |seen| &seen.fingerprints)
+    }
+
+    /// This one was in memory.
+    pub fn saw_superblock(&mut self, map: DiskMoment, fingerprint: String) {
+        let mut fingerprints = self.superblocks_through(&map).to_vec();
+        fingerprints.retain(|one| *one != fingerprint);
+        fingerprints.push(fingerprint);
+        let surplus = fingerprints.len().saturating_sub(MOST_SUPERBLOCKS);
+        fingerprints.drain(..surplus);
+        self.superblocks = Some(SeenSuperblocks { map, fingerprints });
+    }
+
     /// How the volume was mounted, by what is staged or was last.
     #[must_use]
     pub fn mounted_as(&self) -> Option<&Staged> {
@@ -389,6 +412,7 @@ impl VolumeRecord {
             not_healed: None,
             map_wait: None,
             map_intent: None,
+            superblocks: None,
             told_lost_writes: None,
             is_shareable: None,
             is_marked: false,
@@ -444,6 +468,15 @@ pub struct MapIntent {
     /// What the mount will be remembered by.
     #[serde(rename = "first_transaction")]
     pub journal: JournalMark,
+}
+
+/// Superblocks of one mount through a map, the newest last. The kernel changes one in memory first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenSuperblocks {
+    /// The map.
+    pub map: DiskMoment,
+    /// What tells each from the others.
+    pub fingerprints: Vec<String>,
 }
 
 /// The wait of a volume's map for its disk.

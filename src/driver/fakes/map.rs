@@ -73,6 +73,10 @@ impl Maps for FakeMap {
         }
     }
 
+    fn superblock(&self, _: &Device, _: &JournalMark) -> Result<Option<String>> {
+        Ok(Some("one".to_owned()))
+    }
+
     fn volumes(&self) -> Result<Vec<VolumeId>> {
         let untold = self.untold.iter().filter_map(|id| VolumeId::parse(id).ok());
         Ok(untold.chain(self.map.borrow().iter().map(|map| map.volume.clone())).collect())

@@ -1,5 +1,6 @@
 //! Whether a new mount is made through a map that waits while the disk is away, and that map.
 
+use super::superblocks;
 use crate::cloud::Cloud;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::own_maps::OwnMaps;
@@ -239,7 +240,10 @@ impl Covering<'_> {
         loop {
             let sights = self.maps.journals(&below, &AboveDisk::WorkingMap(map), self.deadline)?;
             match sights.agreed(mark, before.as_ref()) {
-                Ok(mark) => return Ok(mark),
+                Ok(mark) => {
+                    superblocks::note((self.records, self.maps), id, map, &mark);
+                    return Ok(mark);
+                }
                 Err(why) if !until.pause(Duration::from_millis(20)) => {
                     return Err(Error::new(Kind::Host, why));
                 }

@@ -16,6 +16,7 @@ pub(in crate::driver) mod peer_groups;
 pub(in crate::driver) mod recovery;
 pub(in crate::driver) mod replacement_plan;
 pub(in crate::driver) mod returned_disk;
+mod superblocks;
 pub mod sweep;
 pub(in crate::driver) mod time_shares;
 

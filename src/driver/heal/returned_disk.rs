@@ -1,6 +1,7 @@
 //! A map that waits: the disk that came back is put under it, if nothing else wrote to it meanwhile, and what
 //! waits goes on; or the patience is over, and it fails.
 
+use super::superblocks;
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::remote_mark::millis_since_boot;
 use crate::driver::lookup::find_disk::Disks;
@@ -96,6 +97,15 @@ impl ReturnedDisks<'_> {
     pub(in crate::driver) fn keep_time(&self, id: &VolumeId) {
         if let Found::Waiting(map, wait) = self.found(id, Looks::InMemory) {
             self.end_of_patience(id, &map, &wait);
+        }
+    }
+
+    /// What the timer looks at while the volume's map works.
+    pub(in crate::driver) fn note_superblock(&self, id: &VolumeId) {
+        let Some(map) = self.own_maps.seen(id).filter(|map| map.state().works()) else { return };
+        let Ok(Some(over)) = self.devices.disk_at(map.number) else { return };
+        if let Some(mark) = self.records.load(id).journal_through(&moment(&over)) {
+            superblocks::note((self.records, self.maps), id, &over, &mark);
         }
     }
 
@@ -289,7 +299,7 @@ impl ReturnedDisks<'_> {
         if uuid != staged.uuid {
             return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
         }
-        match sights.compare(&mark) {
+        match sights.compare(&mark, record.superblocks_through(&now)) {
             Sameness::Same => Ok(None),
             Sameness::Differs(why) | Sameness::Unknown(why) => Ok(Some(format!("{name}: {why}"))),
         }

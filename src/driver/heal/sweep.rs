@@ -97,7 +97,13 @@ impl Sweep<'_> {
                 tell(&id, Err(error));
                 continue;
             }
-            match lock.and_then(|_lock| self.healing.look_after(&id, mode, HealOccasion::Sweep)) {
+            let done = lock.and_then(|_lock| {
+                if mode == HealMode::Auto {
+                    self.healing.returned.note_superblock(&id);
+                }
+                self.healing.look_after(&id, mode, HealOccasion::Sweep)
+            });
+            match done {
                 Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
                 done => {
                     let done = self.remembered(&id, mode, done);

@@ -7,7 +7,7 @@ use crate::host::clock::Deadline;
 use crate::host::{AboveDisk, device_nodes, files, kernel, worker};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::log_walk::{JOURNAL_SUPERBLOCK, JournalSuperblock, LogWalk};
-use crate::model::disk::journal::one_moment::{DiskSight, KernelSight};
+use crate::model::disk::journal::one_moment::{self, DiskSight, KernelSight};
 use crate::model::disk::journal::place::{
     ExtSuperblock, ExtentNode, JournalBlocks, SUPERBLOCK, Stretch,
 };
@@ -149,6 +149,12 @@ fn in_memory(map: &Device, disk: &DiskSight) -> Result<KernelSight> {
         finished: finished(Path::new(&format!("/proc/fs/jbd2/{name}-{inode}/info"))),
         other_block: other.map(|(at, _)| *at),
     })
+}
+
+/// What tells the superblock that the kernel has in memory, without a wait.
+pub(super) fn superblock(map: &Device) -> Result<Option<String>> {
+    let bytes = cached(&device_nodes::open_to_read(map)?, SUPERBLOCK);
+    Ok(bytes.map(|bytes| one_moment::fingerprint(&bytes)))
 }
 
 /// A stretch of a disk, if it is in memory.

@@ -125,6 +125,13 @@ impl Maps for KernelMaps {
         }
     }
 
+    fn superblock(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>> {
+        match mark {
+            JournalMark::FirstTransaction(_) => journal::superblock(map),
+            JournalMark::XfsLog(_) => Ok(None),
+        }
+    }
+
     fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>> {
         let Some(uuid) = MapUuid::of(volume) else { return Ok(None) };
         // A machine without maps of ours is not asked: that would load the module.

@@ -248,3 +248,18 @@ fn what_is_remembered_of_a_journal_is_read_as_it_is_written() {
         assert_eq!(serde_json::from_str::<JournalMark>(text).unwrap(), mark);
     }
 }
+
+#[test]
+fn the_last_superblocks_of_a_mount_are_known_and_none_of_another() {
+    let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+    let (map, next) = (map_of(5), map_of(6));
+    for number in 0..10 {
+        record.saw_superblock(map.clone(), number.to_string());
+    }
+    record.saw_superblock(map.clone(), "4".to_owned());
+    assert_eq!(record.superblocks_through(&map), ["2", "3", "5", "6", "7", "8", "9", "4"]);
+    assert!(record.superblocks_through(&next).is_empty());
+    record.saw_superblock(next.clone(), "10".to_owned());
+    assert!(record.superblocks_through(&map).is_empty());
+    assert_eq!(record.superblocks_through(&next), ["10"]);
+}

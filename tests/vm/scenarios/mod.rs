@@ -58,7 +58,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 42] = [
+pub(crate) const ALL: [Scenario; 43] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -88,6 +88,7 @@ pub(crate) const ALL: [Scenario; 42] = [
     shielded::UNCOUNTED,
     shielded::CLEARED,
     shielded::SELDOM,
+    shielded::HOURLY,
     shielded::GROWS,
     shielded::PATIENCE,
     shielded::INCIDENT,

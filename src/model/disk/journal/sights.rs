@@ -87,18 +87,19 @@ impl JournalSights {
         };
         let mark = known.cloned().or_else(told);
         let mark = mark.ok_or("which was its first transaction is not told")?;
-        match self.compare(&mark) {
+        match self.compare(&mark, &[]) {
             Sameness::Same => Ok(mark),
             Sameness::Differs(why) | Sameness::Unknown(why) => Err(why),
         }
     }
 
-    /// Whether both are of one moment, of a mount of which this is remembered.
+    /// Whether both are of one moment, of a mount of which this is remembered, and whose superblocks were seen in
+    /// memory.
     #[must_use]
-    pub fn compare(&self, mark: &JournalMark) -> Sameness {
+    pub fn compare(&self, mark: &JournalMark, superblocks: &[String]) -> Sameness {
         match (self, mark) {
             (Self::Ext4(disk, kernel), JournalMark::FirstTransaction(first)) => {
-                one_moment::compare(disk, kernel, *first)
+                one_moment::compare(disk, kernel, *first, superblocks)
             }
             (Self::Xfs(sight), JournalMark::XfsLog(mark)) => xfs_moment::compare_logs(sight, mark),
             _ => Sameness::Differs(OTHER_KIND.to_owned()),

@@ -1,0 +1,28 @@
+//! The superblocks of what is mounted through a map, as they were in the kernel's memory. The kernel writes a changed one
+//! to the journal, and to its place half a minute later: a disk that goes meanwhile comes back with an earlier one.
+
+use crate::driver::operation::moment;
+use crate::host::Maps;
+use crate::host::records::Records;
+use crate::model::disk::device::Device;
+use crate::model::disk::journal::sights::JournalMark;
+use crate::model::ids::VolumeId;
+
+/// Notes the one that is in memory now, of the mount of which this is remembered. Nothing waits for a disk.
+pub(super) fn note(
+    (records, maps): (&Records, &dyn Maps),
+    id: &VolumeId,
+    map: &Device,
+    mark: &JournalMark,
+) {
+    let now = moment(map);
+    let noted = maps.superblock(map, mark).and_then(|found| match found {
+        Some(found) if records.load(id).superblocks_through(&now).last() != Some(&found) => {
+            records.update(id, |record| record.saw_superblock(now, found))
+        }
+        _ => Ok(()),
+    });
+    if let Err(error) = noted {
+        tracing::warn!(volume = %id, map = map.kernel_name, %error, "the superblock of what is mounted is not noted");
+    }
+}
