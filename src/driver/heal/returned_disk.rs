@@ -522,6 +522,41 @@ mod tests {
     }
 
     #[test]
+    fn the_superblock_in_memory_is_noted_once_and_of_a_map_that_works() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let id = VolumeId::parse(ID).unwrap();
+        let devices = FakeDevices::default().with("dm-0", 0, ID);
+        let now = moment(&devices.disks[0].0);
+        let intent = MapIntent { map: now.clone(), journal: JournalMark::FirstTransaction(7) };
+        records.update(&id, |record| record.map_intent = Some(intent)).unwrap();
+        let noted = |map: OwnMap| {
+            let maps = FakeMap::of(Some(map));
+            with(&maps, &devices, &records, |returned| returned.note_superblock(&id));
+            records.load(&id).superblocks_through(&now).to_vec()
+        };
+        assert!(noted(OwnMap::of_a_test(false, false, true)).is_empty(), "it waits");
+        records
+            .update(&id, |record| record.saw_superblock(now.clone(), "zero".to_owned()))
+            .unwrap();
+        assert_eq!(noted(map(true)), ["zero", "one"]);
+        let written = || {
+            let all = walk(folder.path());
+            all.iter().map(|path| std::fs::metadata(path).unwrap().ino()).collect::<Vec<_>>()
+        };
+        let before = written();
+        assert_eq!(noted(map(true)), ["zero", "one"]);
+        assert_eq!(written(), before, "it is written once");
+    }
+
+    fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let all = entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] });
+        all.collect()
+    }
+
+    #[test]
     fn a_map_that_is_gone_has_no_wait() {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));

@@ -17,10 +17,8 @@ pub(super) fn note(
 ) {
     let now = moment(map);
     let noted = maps.superblock(map, mark).and_then(|found| match found {
-        Some(found) if records.load(id).superblocks_through(&now).last() != Some(&found) => {
-            records.update(id, |record| record.saw_superblock(now, found))
-        }
-        _ => Ok(()),
+        Some(found) => records.update(id, |record| record.saw_superblock(now, found)),
+        None => Ok(()),
     });
     if let Err(error) = noted {
         tracing::warn!(volume = %id, map = map.kernel_name, %error, "the superblock of what is mounted is not noted");
