@@ -58,7 +58,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 43] = [
+pub(crate) const ALL: [Scenario; 42] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -77,7 +77,6 @@ pub(crate) const ALL: [Scenario; 43] = [
     shield::RELEASED,
     shield::FORCED,
     shield::HUNG,
-    shield::HUNG_CALL,
     shield::KILLED,
     shield::GROWS,
     shield::FAILED_ONCE,

@@ -60,15 +60,6 @@ pub(super) const HUNG: Scenario = Scenario {
     play: hung,
 };
 
-pub(super) const HUNG_CALL: Scenario = Scenario {
-    name: "map-hung-call",
-    about: "kubelet's last unmount hangs on a disk under a map: who detaches it by force ends that, where a pause would not",
-    settings: &[("ext4", Bus::VirtioBlk, Kernels::All)],
-    control: NOTHING_HANGS,
-    controls: Kernels::One,
-    play: hung_call,
-};
-
 pub(super) const KILLED: Scenario = Scenario {
     name: "map-killed",
     about: "what was to make or to switch a map was killed: what is left is no harm, and goes",
@@ -99,8 +90,6 @@ pub(super) const FAILED_ONCE: Scenario = Scenario {
     controls: Kernels::One,
     play: failed_once,
 };
-
-const NOTHING_HANGS: &str = "what hung has ended";
 
 const GROWN: &str = "the file system has the new size";
 
@@ -287,42 +276,6 @@ fn waits_when_its_disk_goes(scene: &mut Scene<'_>, data: &Volume, waits: bool) -
     let map = map.unwrap_or_default().to_owned();
     let does = map.contains("it works") && !map.contains("does not wait");
     scene.check(&format!("what finds no disk waits: {waits}"), does == waits, map)
-}
-
-fn hung_call(scene: &mut Scene<'_>) -> Outcome {
-    let soon = "deadline.unmountdevice = 30";
-    scene.configure(soon, soon)?;
-    let data = scene.volume("data")?;
-    scene.attach(&data)?;
-    let device = scene.wait(&data, "")?;
-    scene.cover(&data)?;
-    scene.stage(&data, &device)?;
-    scene.publish(&data, POD)?;
-    sign(scene, &data, POD)?;
-    let pod = data.pod(POD);
-    scene.machine.shell(&format!("dd if=/dev/zero of={pod}/unwritten bs=1M count=4"))?;
-    scene.must(&["unmount", &pod])?;
-    scene.disk_hangs(&data)?;
-    let reply = scene.try_unstage(&data)?;
-    let is_told = !reply.is_success() && reply.message().contains("hangs");
-    scene.check("its last unmount hangs", is_told, reply.message())?;
-    let reply = scene.try_unstage(&data)?;
-    let is_refused = reply.message().contains("an earlier call's");
-    scene.check("the next call is refused for it", is_refused, reply.message())?;
-    if scene.is_control {
-        scene.console_detaches(&data, NODE)?;
-    } else {
-        taken_by_force(scene, &data, false)?;
-    }
-    scene.check_soon(NOTHING_HANGS, AWAY, |scene| {
-        let of_driver =
-            "grep -l '^Name:.disk$' /proc/[0-9]*/status | xargs -r grep -h '^State:.D' || true";
-        let states = scene.machine.shell(of_driver)?;
-        Ok((states.is_empty(), states))
-    })?;
-    scene.up(&data, POD, "")?;
-    is_itself(scene, &data, POD)?;
-    scene.down(&data, &[POD])
 }
 
 /// A person is told whether what uses the volume waits for it or fails.
