@@ -22,7 +22,7 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 19] = [
+pub const OF_THE_BOOT: [&str; 20] = [
     "seen",
     "staged",
     "unstaged",
@@ -35,6 +35,7 @@ pub const OF_THE_BOOT: [&str; 19] = [
     "not_healed",
     "map_wait",
     "map_intent",
+    "superblocks",
     "told_lost_writes",
     "refused",
     REFUSALS,

@@ -14,6 +14,7 @@ use crate::host::{AboveDisk, Devices, Maps};
 use crate::model::disk::device::Device;
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::one_moment::Sameness;
+use crate::model::disk::journal::sights::JournalMark;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::ShieldPolicy;
@@ -103,10 +104,16 @@ impl ReturnedDisks<'_> {
     /// What the timer looks at while the volume's map works.
     pub(in crate::driver) fn note_superblock(&self, id: &VolumeId) {
         let Some(map) = self.own_maps.seen(id).filter(|map| map.state().works()) else { return };
-        let Ok(Some(over)) = self.devices.disk_at(map.number) else { return };
-        if let Some(mark) = self.records.load(id).journal_through(&moment(&over)) {
+        if let Some((over, mark)) = self.remembered(id, &map) {
             superblocks::note((self.records, self.maps), id, &over, &mark);
         }
+    }
+
+    /// The map as a disk, and what its mount is remembered by.
+    fn remembered(&self, id: &VolumeId, map: &OwnMap) -> Option<(Device, JournalMark)> {
+        let over = self.devices.disk_at(map.number).ok().flatten()?;
+        let mark = self.records.load(id).journal_through(&moment(&over))?;
+        Some((over, mark))
     }
 
     /// Whether the volume's map waits, for whatever.
@@ -181,8 +188,7 @@ impl ReturnedDisks<'_> {
     /// A map whose disk could not be compared when it is back: its loss is as without a shield. A wait that only the
     /// patience ends is worse than an error that the heal puts right.
     fn waits_not_in_vain(&self, id: &VolumeId, map: &OwnMap) {
-        let Ok(Some(over)) = self.devices.disk_at(map.number) else { return };
-        let Some(mark) = self.records.load(id).journal_through(&moment(&over)) else { return };
+        let Some((over, mark)) = self.remembered(id, map) else { return };
         let name = &map.kernel_name;
         let why = match self.maps.why_untold(&over, &mark) {
             Ok(Some(why)) => why,
@@ -393,7 +399,6 @@ mod tests {
     use super::*;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap};
     use crate::driver::lookup::attachment_view::Attachments;
-    use crate::model::disk::journal::sights::JournalMark;
     use crate::model::ids::NodeName;
     use crate::model::policy::ShieldMode;
     use crate::model::record::MapIntent;

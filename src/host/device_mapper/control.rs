@@ -105,9 +105,12 @@ impl<'a> Control<'a> {
     /// hangs, what went to it has no end: then it is an error of the kind `Busy`, and the map is not suspended.
     pub(super) fn suspend(&self) -> Result<()> {
         let flags = flags::SUSPENDED | flags::NO_FLUSH | flags::SKIP_FREEZE;
-        let suspend = || self.send("suspend", Command::Suspend, self.message(flags));
-        let within = time_limit::within(DRAINS, suspend);
-        within.map_err(|errno| self.failed("suspend", errno)).flatten().map(drop)
+        let suspend = || self.sent("suspend", Command::Suspend, self.message(flags));
+        let done = time_limit::within(DRAINS, suspend).flatten();
+        done.map(drop).map_err(|errno| match errno {
+            Errno::EINTR => self.hangs(),
+            errno => self.failed("suspend", errno),
+        })
     }
 
     /// Forgets a table that was loaded.
@@ -149,29 +152,29 @@ impl<'a> Control<'a> {
         command: Command,
         message: std::result::Result<Message, Errno>,
     ) -> Result<Message> {
-        let mut message = message.map_err(|errno| self.failed(what, errno))?;
+        self.sent(what, command, message).map_err(|errno| self.failed(what, errno))
+    }
+
+    fn sent(
+        &self,
+        what: &str,
+        command: Command,
+        message: std::result::Result<Message, Errno>,
+    ) -> std::result::Result<Message, Errno> {
+        let mut message = message?;
         let _doing = worker::doing(&format_args!("{what} the map {}", self.uuid));
-        match kernel::device_mapper(&self.file, command as u8, message.bytes()) {
-            Ok(()) => Ok(message),
-            Err(errno) => Err(self.failed(what, errno)),
-        }
+        kernel::device_mapper(&self.file, command as u8, message.bytes()).map(|()| message)
     }
 
     fn failed(&self, what: &str, errno: Errno) -> Error {
-        let map = &self.uuid;
-        let error = Error::io(format!("{what} the map {map}"), &errno.into());
-        match errno {
-            Errno::EBUSY => Error { kind: Kind::Busy, ..error },
-            // Nothing but a suspend is ended so.
-            Errno::EINTR => Error::new(
-                Kind::Busy,
-                format!(
-                    "{what} the map {map}: its disk has not answered what was asked of it before for {} s",
-                    DRAINS.as_secs()
-                ),
-            )
-            .hint("nothing was changed; the next call comes to it again, and a disk that does not answer is given up by: disk detach --force"),
-            _ => error,
-        }
+        let error = Error::io(format!("{what} the map {}", self.uuid), &errno.into());
+        if errno == Errno::EBUSY { Error { kind: Kind::Busy, ..error } } else { error }
+    }
+
+    fn hangs(&self) -> Error {
+        let (map, seconds) = (&self.uuid, DRAINS.as_secs());
+        let disk = "its disk has not answered what was asked of it before";
+        Error::new(Kind::Busy, format!("suspend the map {map}: {disk} for {seconds} s"))
+            .hint("nothing was changed; the next call comes to it again, and a disk that does not answer is given up by: disk detach --force")
     }
 }

@@ -161,23 +161,21 @@ impl Maps for KernelMaps {
         }
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
-        go_on(&control, map.has_second_table, map.is_suspended)?;
+        go_on(&control, &map)?;
         control.tell("fail_if_no_path").map(drop)
     }
 
     fn settle(&self, volume: &VolumeId) -> Result<()> {
-        let Some(map) = self.map_of(volume)? else { return Ok(()) };
+        let Some(mut map) = self.map_of(volume)? else { return Ok(()) };
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
-        // A call may have been killed amid a suspend. Whether it was that, or a person, the kernel knows, and tells by the
-        // next resume. The table stays until then, for it is what tells of the call.
-        let is_cut_short = map.has_second_table
-            && !map.is_suspended
-            && map.table.is_some_and(|table| !table.is_queueing);
-        if is_cut_short {
+        // Whether a killed call made it so, or a person, the kernel knows, and tells by the next resume. The loaded table
+        // stays until then, for it is what tells of the call.
+        if map.may_be_cut_short() {
             control.suspend()?;
+            map.is_suspended = true;
         }
-        go_on(&control, map.has_second_table, map.is_suspended || is_cut_short)
+        go_on(&control, &map)
     }
 
     fn try_again(&self, volume: &VolumeId) -> Result<()> {
@@ -223,12 +221,12 @@ impl KernelMaps {
 
 /// Ends what a call left that was killed amid a change. A table that it had loaded would be swapped in by the
 /// resume: the disk of that one was proven by a call that is gone. Without it the map goes on as it was.
-fn go_on(control: &Control<'_>, has_second_table: bool, is_suspended: bool) -> Result<()> {
-    if has_second_table {
+fn go_on(control: &Control<'_>, map: &OwnMap) -> Result<()> {
+    if map.has_second_table {
         control.clear()?;
     }
     // A target that is suspended takes no words.
-    if is_suspended { control.swap() } else { Ok(()) }
+    if map.is_suspended { control.swap() } else { Ok(()) }
 }
 
 /// Suspends a map right before its table is changed. `waited` is whether what found no disk waited until now: a suspend

@@ -52,6 +52,14 @@ pub enum MapState {
 }
 
 impl OwnMap {
+    /// Whether a call may have been killed amid a suspend: it had loaded a table, and multipath forgets then that what
+    /// finds no disk waits.
+    #[must_use]
+    pub fn may_be_cut_short(&self) -> bool {
+        let waits = self.table.is_none_or(|table| table.is_queueing);
+        self.has_second_table && !self.is_suspended && !waits
+    }
+
     /// What becomes of a read or a write.
     #[must_use]
     pub fn state(&self) -> MapState {
@@ -129,6 +137,17 @@ mod tests {
 
     fn map(is_queueing: bool, is_active: bool, has_disk: bool) -> OwnMap {
         OwnMap::of_a_test(has_disk, is_active, is_queueing)
+    }
+
+    #[test]
+    fn a_suspend_was_cut_short_where_a_table_is_left_and_nothing_waits() {
+        let loaded =
+            |is_queueing| OwnMap { has_second_table: true, ..map(is_queueing, true, true) };
+        assert!(loaded(false).may_be_cut_short());
+        assert!(!loaded(true).may_be_cut_short());
+        assert!(!OwnMap { is_suspended: true, ..loaded(false) }.may_be_cut_short());
+        assert!(!OwnMap { table: None, ..loaded(false) }.may_be_cut_short());
+        assert!(!map(false, true, true).may_be_cut_short());
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use super::log_walk::{Beginning, JournalSuperblock, LogEnd};
 use super::place::{ExtSuperblock, Stretch};
+use crate::model::hexadecimal::digits_of;
 use ring::digest::{SHA256, digest};
-use std::fmt::Write as _;
 
 /// What an ext4 wrote last to a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,10 +63,7 @@ pub fn fingerprint(superblock: &[u8]) -> String {
             *byte = 0;
         }
     }
-    digest(&SHA256, &told).as_ref().iter().take(16).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    digits_of(digest(&SHA256, &told).as_ref())
 }
 
 /// The number of the first transaction that the kernel makes after a mount of this disk, which nothing has mounted.
