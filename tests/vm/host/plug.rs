@@ -241,8 +241,10 @@ impl Plug {
     }
 
     fn ends_hanging(&self, disk: &Plugged) -> Result<(), String> {
+        let hung = self.state().hanging.iter().position(|one| one == disk);
+        let Some(at) = hung else { return Ok(()) };
         self.allow(disk, 0)?;
-        self.state().hanging.retain(|one| one != disk);
+        self.state().hanging.remove(at);
         Ok(())
     }
 
@@ -262,10 +264,7 @@ impl Plug {
     /// As a hypervisor does: the guest is asked, and asked again if it does not let go. What its disk held is answered
     /// first, for a guest's kernel lets none go that has a request.
     fn pull(&self, disk: &Plugged) -> Result<(), String> {
-        let hangs = self.state().hanging.contains(disk);
-        if hangs {
-            self.ends_hanging(disk)?;
-        }
+        self.ends_hanging(disk)?;
         let qmp = self.qmp()?;
         for _ in 0..ASKS {
             // Refused while an earlier one is under way.

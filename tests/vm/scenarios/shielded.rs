@@ -591,20 +591,20 @@ fn hourly(scene: &mut Scene<'_>) -> Outcome {
     let (data, letter) = a_database_runs(scene, "data")?;
     // The timer's look.
     scene.machine.shell("systemctl start incloud-disk-heal.service")?;
-    let letter = is_between_the_two(scene, &data, &letter)?;
-    let mut pauses = Pauses::of(data.clone(), letter);
-    pauses.one_more(scene)?;
+    scene.machine.shell("date --set='+2 hours'")?;
+    let is_between = is_between_the_two(scene, &data, &letter);
     scene.machine.shell("date --set='-2 hours'")?;
+    is_between?;
+    Pauses::of(data.clone(), letter).one_more(scene)?;
     scene.database_ends()?;
     scene.database_is_whole(&data.pod(POD))?;
     ends(scene, &data)
 }
 
-/// The hour passes, and so much is written as the kernel waits for; then the superblock is another one in memory than at
+/// The hour has passed, and so much is written as the kernel waits for; then the superblock is another one in memory than at
 /// its place. Linux before 6.6 has no such hour.
-fn is_between_the_two(scene: &mut Scene<'_>, data: &Volume, letter: &str) -> Outcome<String> {
+fn is_between_the_two(scene: &mut Scene<'_>, data: &Volume, letter: &str) -> Outcome {
     const WRITTEN_AT: &str = "od -An -tu4 -j1072 -N4";
-    scene.machine.shell("date --set='+2 hours'")?;
     let filler = format!("{}/filler", data.pod(POD));
     scene.machine.shell(&format!("dd if=/dev/zero of={filler} bs=1M count=32 conv=fsync"))?;
     let map = scene.map_now()?.unwrap_or_else(|| letter.to_owned());
@@ -614,14 +614,14 @@ fn is_between_the_two(scene: &mut Scene<'_>, data: &Volume, letter: &str) -> Out
     let release = scene.machine.shell("uname -r")?;
     let mut version = release.split('.').map_while(|word| word.parse::<u32>().ok());
     let has_hour = (version.next(), version.next()) >= (Some(6), Some(6));
-    if has_hour && !scene.is_control {
-        scene.check_soon("its superblock is another one in memory", SOON, |scene| {
-            let text = scene.machine.shell(&format!("({times}) 2>/dev/null"))?;
-            let mut lines = text.lines().map(str::trim);
-            Ok((lines.next() != lines.next(), text.replace('\n', ", ")))
-        })?;
+    if !has_hour || scene.is_control {
+        return Ok(());
     }
-    Ok(letter.to_owned())
+    scene.check_soon("its superblock is another one in memory", SOON, |scene| {
+        let text = scene.machine.shell(&format!("({times}) 2>/dev/null"))?;
+        let mut lines = text.lines().map(str::trim);
+        Ok((lines.next() != lines.next(), text.replace('\n', ", ")))
+    })
 }
 
 fn uncounted(scene: &mut Scene<'_>) -> Outcome {
