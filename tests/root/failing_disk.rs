@@ -44,10 +44,14 @@ fn write(device: &Path, offset: u64) -> Result<()> {
 }
 
 /// Reads in a thread that is not waited for: a test that fails must come to the disk's end.
+/// It is opened before: later the same number may be a disk of another test.
 fn read_beside(device: &Path) -> mpsc::Receiver<Result<[u8; 512]>> {
     let (done, answer) = mpsc::channel();
-    let device = device.to_path_buf();
-    std::thread::spawn(move || drop(done.send(read(&device, 0))));
+    let device = with_files(|| File::open(device).unwrap());
+    std::thread::spawn(move || {
+        let mut sector = [0; 512];
+        drop(done.send(device.read_exact_at(&mut sector, 0).map(|()| sector)));
+    });
     answer
 }
 

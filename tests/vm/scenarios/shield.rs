@@ -298,7 +298,7 @@ pub(super) fn taken_by_force(scene: &mut Scene<'_>, data: &Volume, waits: bool) 
 }
 
 fn killed(scene: &mut Scene<'_>) -> Outcome {
-    scene.configure("", "heal.mode = \"off\"")?;
+    scene.configure(NOT_BY_ITSELF, NOT_BY_ITSELF)?;
     // Before it had a table, which newer kernels show nowhere: it is made as if there was none.
     let data = scene.volume("data-0")?;
     scene.attach(&data)?;
