@@ -8,7 +8,7 @@ use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::JournalMark;
 use crate::model::disk::journal::xfs_log::{LogNumber, LogSector, LogStretch};
 use crate::model::disk::journal::xfs_moment::{
-    XfsKernel, XfsMark, XfsMounted, XfsSight, is_counted_still, stretch_around,
+    BUFFERS, XfsKernel, XfsMark, XfsMounted, XfsSight, is_counted_still, stretch_around,
 };
 use crate::model::disk::journal::xfs_place::{LogPlace, SECTOR, XFS_UUID, log_place};
 use crate::model::error::{Error, Kind, Result};
@@ -21,6 +21,13 @@ use std::time::Duration;
 
 /// How long it is tried to read a log that is not written meanwhile.
 const HELD_STILL: Duration = Duration::from_secs(2);
+
+/// Whether a log that was written while it was read is read once more. On a slow machine one reading takes longer than
+/// all may; and what waits for its disk writes no more records than there are buffers, so one of these readings succeeds.
+fn is_read_again(readings: u64, until: Deadline, deadline: Deadline) -> bool {
+    const BETWEEN: Duration = Duration::from_millis(20);
+    until.pause(BETWEEN) || (readings <= BUFFERS && deadline.pause(BETWEEN))
+}
 
 /// The log on this disk, whose beginning is given. What the kernel tells must be the same before and after it was read.
 pub(super) fn sight(
@@ -79,6 +86,7 @@ impl Log<'_> {
     ) -> Result<Option<XfsMounted>> {
         let until = deadline.at_most(HELD_STILL);
         let Some(mut before) = told(map, &self.place)? else { return Ok(None) };
+        let mut readings = 0;
         loop {
             let disk = self.direct.disk;
             let (from, count) = confined(disk, || stretch_around(&self.place, before.head))?;
@@ -93,7 +101,8 @@ impl Log<'_> {
                 return Ok(Some(XfsMounted { kernel, before: None, log, at_tail, at_head }));
             }
             before = kernel;
-            if !until.pause(Duration::from_millis(20)) {
+            readings += 1;
+            if !is_read_again(readings, until, deadline) {
                 return Err(Error::new(Kind::Timeout, "the journal is written all the time"));
             }
         }
@@ -180,4 +189,18 @@ fn writes_a_record(map: &Device, mounts: &[Mount]) -> Result<()> {
         return Err(Error::new(Kind::Host, format!("{name} is not at its mount")));
     }
     file.sync_all().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_read_as_often_as_what_waits_can_write_it_and_never_past_the_end() {
+        let (over, later) = (Deadline::after(Duration::ZERO), Deadline::after(HELD_STILL));
+        assert!(is_read_again(BUFFERS + 1, later, later));
+        assert!(is_read_again(1, over, later) && is_read_again(BUFFERS, over, later));
+        assert!(!is_read_again(BUFFERS + 1, over, later));
+        assert!(!is_read_again(1, over, over));
+    }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// So many sectors behind the end are stamped by a mount.
 pub const STAMPED: u64 = 4096;
 /// How many records may be on their way to the disk.
-const BUFFERS: u64 = 8;
+pub const BUFFERS: u64 = 8;
 /// How large a buffer of records may be, in sectors.
 const LARGEST_BUFFER: u64 = (256 << 10) / SECTOR;
 /// No record has more sectors: its headers, and what it is filled up with.
