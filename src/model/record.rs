@@ -493,6 +493,15 @@ pub struct MapWait {
     pub not_switched: Option<String>,
 }
 
+impl MapWait {
+    /// Whether it is for no more than a look at the disk, which is here: what hinders that may end any moment. What was
+    /// seen of a disk that is refused stays.
+    #[must_use]
+    pub const fn is_for_a_look(&self) -> bool {
+        matches!(self.cause, WaitCause::Gone) && self.not_switched.is_some()
+    }
+}
+
 /// Mounts of one mount namespace that a heal changes for a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switching {

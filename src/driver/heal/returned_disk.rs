@@ -369,6 +369,11 @@ impl ReturnedDisks<'_> {
         ended.is_ok()
     }
 
+    /// Whether a map waits for no more than a look at its disk, which is here.
+    pub(in crate::driver) fn waits_for_a_look(&self, id: &VolumeId) -> bool {
+        self.records.load(id).map_wait.is_some_and(|wait| wait.is_for_a_look())
+    }
+
     /// Of what is not healed because a map waits, why the disk that is here was not put there.
     pub(in crate::driver) fn why_it_waits(&self, id: &VolumeId, error: Error) -> Error {
         let wait = self.records.load(id).map_wait;
@@ -621,8 +626,13 @@ mod tests {
     fn a_disk_that_cannot_be_looked_at_is_not_put_under_the_map_and_it_is_said_why() {
         let disk = FakeDevices::default().with("vdc", 5, ID);
         let (done, wait) = looked((map(false), &disk), None, 2);
-        let why = wait.unwrap().not_switched.unwrap();
+        let wait = wait.unwrap();
         assert_eq!(done, Vec::<&str>::new());
+        // The next look may be another one.
+        assert!(wait.is_for_a_look());
+        let why = wait.not_switched.unwrap();
         assert!(why.contains("cannot be opened"), "{why}");
+        let gone = looked((map(false), &FakeDevices::default()), None, 1).1.unwrap();
+        assert!(!gone.is_for_a_look());
     }
 }

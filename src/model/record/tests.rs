@@ -263,3 +263,16 @@ fn the_last_superblocks_of_a_mount_are_known_and_none_of_another() {
     assert!(record.superblocks_through(&map).is_empty());
     assert_eq!(record.superblocks_through(&next), ["10"]);
 }
+
+#[test]
+fn a_wait_is_for_a_look_where_a_disk_is_here_and_was_not_refused() {
+    let since = Uptime { boot: "b".to_owned(), seconds: 1 };
+    let waits = |cause, why: Option<&str>| {
+        let not_switched = why.map(str::to_owned);
+        MapWait { since: since.clone(), cause, not_switched }.is_for_a_look()
+    };
+    assert!(waits(WaitCause::Gone, Some("something uses vdc")));
+    assert!(!waits(WaitCause::Gone, None), "no disk is here");
+    assert!(!waits(WaitCause::Refused, Some("vdc: it was written elsewhere")));
+    assert!(!waits(WaitCause::Failing, Some("vdc does not answer")));
+}

@@ -7,6 +7,7 @@ mod databases;
 mod endurance;
 mod first_life;
 mod grow;
+mod held;
 mod incident;
 mod install;
 mod late;
@@ -58,7 +59,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 42] = [
+pub(crate) const ALL: [Scenario; 43] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -88,6 +89,7 @@ pub(crate) const ALL: [Scenario; 42] = [
     shielded::CLEARED,
     shielded::SELDOM,
     shielded::HOURLY,
+    held::SCENARIO,
     shielded::GROWS,
     shielded::PATIENCE,
     shielded::INCIDENT,

@@ -381,7 +381,7 @@ fn incident(scene: &mut Scene<'_>) -> Outcome {
     ends(scene, &data)
 }
 
-fn is_pulled(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+pub(super) fn is_pulled(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
     scene.console_detaches(data, NODE)?;
     let gone = scene.letter_now(data)?;
     scene.check("the disk is pulled out", gone.is_none(), format!("{gone:?}"))
