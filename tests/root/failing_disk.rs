@@ -30,8 +30,12 @@ fn loop_device_on(disk: &Path) -> PathBuf {
 }
 
 fn read(device: &Path, offset: u64) -> Result<[u8; 512]> {
+    with_files(|| sector(&File::open(device)?, offset))
+}
+
+fn sector(device: &File, offset: u64) -> Result<[u8; 512]> {
     let mut sector = [0; 512];
-    with_files(|| File::open(device)?.read_exact_at(&mut sector, offset)).map(|()| sector)
+    device.read_exact_at(&mut sector, offset).map(|()| sector)
 }
 
 /// Writes through the device's cache to the disk itself.
@@ -48,10 +52,7 @@ fn write(device: &Path, offset: u64) -> Result<()> {
 fn read_beside(device: &Path) -> mpsc::Receiver<Result<[u8; 512]>> {
     let (done, answer) = mpsc::channel();
     let device = with_files(|| File::open(device).unwrap());
-    std::thread::spawn(move || {
-        let mut sector = [0; 512];
-        drop(done.send(device.read_exact_at(&mut sector, 0).map(|()| sector)));
-    });
+    std::thread::spawn(move || drop(done.send(sector(&device, 0))));
     answer
 }
 

@@ -36,11 +36,6 @@ pub struct Swept {
 /// themselves, and no caller asks again for that disk.
 const CALLS_END: Duration = Duration::from_secs(30);
 
-/// How often, and for how long, a disk that came is looked at again that could not be looked at: of it there is no other
-/// event, and the timer may come in a minute.
-const LOOKS_AGAIN: Duration = Duration::from_secs(1);
-const LOOKS_FOR: Duration = Duration::from_secs(10);
-
 /// The heal of all volumes.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Sweep<'a> {
@@ -79,15 +74,7 @@ impl Sweep<'_> {
         let shown = self.devices.shown_by(number)?.unwrap_or_default();
         let mut ids = self.volumes_here()?;
         ids.retain(|id| self.cloud.identity(id).proven_by(&shown).is_some());
-        let until = Deadline::after(LOOKS_FOR);
-        loop {
-            let swept = self.sweep(ids.clone(), mode, CALLS_END, tell);
-            let is_ended = swept.is_busy || swept.is_hanging || mode != HealMode::Auto;
-            let waits = |id| self.healing.returned.waits_for_a_look(id);
-            if is_ended || !ids.iter().any(waits) || !until.pause(LOOKS_AGAIN) {
-                return Ok(swept);
-            }
-        }
+        Ok(self.sweep(ids, mode, CALLS_END, tell))
     }
 
     fn sweep(
