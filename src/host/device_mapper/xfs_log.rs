@@ -22,11 +22,32 @@ use std::time::Duration;
 /// How long it is tried to read a log that is not written meanwhile.
 const HELD_STILL: Duration = Duration::from_secs(2);
 
-/// Whether a log that was written while it was read is read once more. On a slow machine one reading takes longer than
-/// all may; and what waits for its disk writes no more records than there are buffers, so one of these readings succeeds.
-fn is_read_again(readings: u64, until: Deadline, deadline: Deadline) -> bool {
-    const BETWEEN: Duration = Duration::from_millis(20);
-    until.pause(BETWEEN) || (readings <= BUFFERS && deadline.pause(BETWEEN))
+/// How often a log is read that is written meanwhile.
+#[derive(Clone, Copy)]
+struct Readings {
+    /// As often as there is time.
+    until: Deadline,
+    /// And past that, for so many records: on a slow machine one reading may take all of it. What waits for its disk writes
+    /// no more of them than there are buffers, so one of the readings succeeds.
+    records: u64,
+    deadline: Deadline,
+}
+
+impl Readings {
+    fn of_what_waits(deadline: Deadline) -> Self {
+        Self { records: BUFFERS, ..Self::of_what_works(deadline) }
+    }
+
+    /// It may be written without an end.
+    fn of_what_works(deadline: Deadline) -> Self {
+        Self { until: deadline.at_most(HELD_STILL), records: 0, deadline }
+    }
+
+    /// After so many whose log was written meanwhile.
+    fn is_one_left(self, failed: u64) -> bool {
+        const BETWEEN: Duration = Duration::from_millis(20);
+        self.until.pause(BETWEEN) || (failed <= self.records && self.deadline.pause(BETWEEN))
+    }
 }
 
 /// The log on this disk, whose beginning is given. What the kernel tells must be the same before and after it was read.
@@ -50,7 +71,7 @@ pub(super) fn sight(
                 Some(JournalMark::XfsLog(mark)) => Some(mark.head),
                 _ => None,
             };
-            log.around(map, head, deadline)?
+            log.around(map, head, Readings::of_what_waits(deadline))?
         }
         AboveDisk::WorkingMap(map) => {
             let before = told(map, &place)?;
@@ -58,7 +79,7 @@ pub(super) fn sight(
             if before.is_some_and(|before| before.in_flight == 0) {
                 writes_a_record(map, mounts)?;
             }
-            let mut mounted = log.around(map, None, deadline)?;
+            let mut mounted = log.around(map, None, Readings::of_what_works(deadline))?;
             if let Some(mounted) = &mut mounted {
                 mounted.kernel.buffer = buffer(mounts);
                 mounted.before = before;
@@ -82,11 +103,10 @@ impl Log<'_> {
         &self,
         map: &Device,
         mount: Option<u64>,
-        deadline: Deadline,
+        readings: Readings,
     ) -> Result<Option<XfsMounted>> {
-        let until = deadline.at_most(HELD_STILL);
         let Some(mut before) = told(map, &self.place)? else { return Ok(None) };
-        let mut readings = 0;
+        let mut failed = 0;
         loop {
             let disk = self.direct.disk;
             let (from, count) = confined(disk, || stretch_around(&self.place, before.head))?;
@@ -101,8 +121,8 @@ impl Log<'_> {
                 return Ok(Some(XfsMounted { kernel, before: None, log, at_tail, at_head }));
             }
             before = kernel;
-            readings += 1;
-            if !is_read_again(readings, until, deadline) {
+            failed += 1;
+            if !readings.is_one_left(failed) {
                 return Err(Error::new(Kind::Timeout, "the journal is written all the time"));
             }
         }
@@ -198,9 +218,12 @@ mod tests {
     #[test]
     fn a_log_is_read_as_often_as_what_waits_can_write_it_and_never_past_the_end() {
         let (over, later) = (Deadline::after(Duration::ZERO), Deadline::after(HELD_STILL));
-        assert!(is_read_again(BUFFERS + 1, later, later));
-        assert!(is_read_again(1, over, later) && is_read_again(BUFFERS, over, later));
-        assert!(!is_read_again(BUFFERS + 1, over, later));
-        assert!(!is_read_again(1, over, over));
+        let waits = Readings::of_what_waits(later);
+        assert!(waits.is_one_left(BUFFERS + 1), "there is time");
+        let late = Readings { until: over, ..waits };
+        assert!(late.is_one_left(1) && late.is_one_left(BUFFERS) && !late.is_one_left(BUFFERS + 1));
+        let works = Readings::of_what_works(later);
+        assert!(works.is_one_left(1) && !Readings { until: over, ..works }.is_one_left(1));
+        assert!(!Readings::of_what_waits(over).is_one_left(1));
     }
 }
