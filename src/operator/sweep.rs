@@ -57,8 +57,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The net beneath the events, which can be lost.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// The same while another call works on a volume.
+/// The same while another call works on a volume, or a disk that came cannot be looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often in a row for such a disk: what hinders it may end the next moment, or never. There is no other event of it.
+const LOOKS_AGAIN: usize = 10;
 
 /// The same while the disk of one hangs: that it answers again is no event.
 const LOOK_AT_HANGING: Duration = Duration::from_secs(10);
@@ -105,15 +108,29 @@ struct NodeSweep<'a> {
 }
 
 /// What was said of each volume or folder.
-type Said = BTreeMap<String, Vec<String>>;
+type Said = BTreeMap<String, Told>;
+
+/// What is so of a volume or a folder, and what was done about it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    lines: Vec<String>,
+    effect: Effect,
+    stays: Stays,
+}
 
 /// What the worker of a look says, an object a line: as it comes, for it may not come to its end.
 #[derive(Debug, Serialize, Deserialize)]
 enum News {
-    /// What is so of a volume or a folder, and what was done about it.
-    Told { whose: String, lines: Vec<String>, effect: Effect, stays: Stays },
+    Told {
+        whose: String,
+        told: Told,
+    },
     /// It came to its end.
-    End { is_busy: bool, is_hanging: bool },
+    End {
+        is_busy: bool,
+        is_hanging: bool,
+        waits_for_a_look: bool,
+    },
 }
 
 /// What was done about a volume or a folder.
@@ -167,12 +184,9 @@ impl Effect {
 #[derive(Default)]
 struct Looked {
     said: Said,
-    /// Those of them that were put right.
-    put_right: BTreeSet<String>,
-    failures: usize,
-    stays: Stays,
     is_busy: bool,
     is_hanging: bool,
+    waits_for_a_look: bool,
     /// The volume at which it was given up: the next look comes to it last.
     given_up_at: Option<String>,
     signal: Option<Signal>,
@@ -181,19 +195,19 @@ struct Looked {
 impl Looked {
     fn hear(&mut self, news: News) {
         match news {
-            News::Told { whose, lines, effect, stays } => {
-                self.stays = self.stays.max(stays);
-                self.failures += usize::from(effect == Effect::Failed);
-                if effect == Effect::PutRight {
-                    self.put_right.insert(whose.clone());
-                }
-                self.said.insert(whose, lines);
+            News::Told { whose, told } => {
+                self.said.insert(whose, told);
             }
-            News::End { is_busy, is_hanging } => {
+            News::End { is_busy, is_hanging, waits_for_a_look } => {
                 self.is_busy |= is_busy;
                 self.is_hanging |= is_hanging;
+                self.waits_for_a_look |= waits_for_a_look;
             }
         }
+    }
+
+    fn failures(&self) -> usize {
+        self.said.values().filter(|told| told.effect == Effect::Failed).count()
     }
 }
 
@@ -203,33 +217,42 @@ impl NodeSweep<'_> {
     }
 
     fn once(&self, node: Option<&Path>) -> Result<(String, u8)> {
-        let mut all = Looked::default();
+        let mut all = Said::new();
         let mut put_off = BTreeSet::new();
-        loop {
+        // No event comes again of one disk; of all of them the timer comes.
+        let mut again = node.map_or(0, |_| LOOKS_AGAIN);
+        let failures = loop {
             let looked = self.look(node, &put_off, SOON);
-            let Looked { said, failures, stays, given_up_at, signal, .. } = looked;
-            all.said.extend(said);
-            (all.failures, all.stays) = (failures, all.stays.max(stays));
-            if let Some(signal) = signal {
+            let failures = looked.failures();
+            all.extend(looked.said);
+            if let Some(signal) = looked.signal {
                 return Err(Error::new(Kind::Busy, format!("ended by {signal}")));
             }
-            // Each time one volume more comes last, and the others are come to.
-            if !given_up_at.is_some_and(|id| put_off.insert(id)) {
-                break;
+            if looked.waits_for_a_look && again > 0 {
+                again -= 1;
+                // What waited may be told of no more: another call may have ended it.
+                all.retain(|_, told| told.effect == Effect::PutRight);
+                std::thread::sleep(LOOK_AGAIN);
+                continue;
             }
-        }
-        if self.mode == HealMode::Off {
-            all.said.entry(String::new()).or_default().push("heal.mode is off".to_owned());
-        }
+            // Each time one volume more comes last, and the others are come to.
+            if !looked.given_up_at.is_some_and(|id| put_off.insert(id)) {
+                break failures;
+            }
+        };
+        let stays = all.values().map(|told| told.stays).max().unwrap_or_default();
         let mut text = String::new();
-        for line in all.said.into_values().flatten() {
+        if self.mode == HealMode::Off {
+            text += &terminal::told("heal.mode is off");
+        }
+        for line in all.into_values().flat_map(|told| told.lines) {
             text += &terminal::told(&line);
         }
-        match all.failures {
+        match failures {
             0 if text.is_empty() && self.is_asked => {
                 Ok(("no mount of any volume here stands on a dead disk\n".to_owned(), 0))
             }
-            0 => Ok((text, if self.is_plan { 0 } else { all.stays.status() })),
+            0 => Ok((text, if self.is_plan { 0 } else { stays.status() })),
             count => {
                 say(&text);
                 Err(Error::new(Kind::Host, format!("{count} could not be put right")))
@@ -262,7 +285,7 @@ impl NodeSweep<'_> {
                 None => (String::new(), format!("cannot look: {error}")),
             };
             let (lines, effect, stays) = (vec![line], Effect::Failed, Stays::Nothing);
-            looked.hear(News::Told { whose, lines, effect, stays });
+            looked.hear(News::Told { whose, told: Told { lines, effect, stays } });
             looked.is_hanging = true;
             looked.given_up_at = part.volume;
         }
@@ -278,7 +301,8 @@ impl NodeSweep<'_> {
             tell(String::new(), vec![format!("cannot look: {error}")], Effect::Failed);
             Swept::default()
         });
-        tell_news(&News::End { is_busy: end.is_busy, is_hanging: end.is_hanging });
+        let Swept { is_busy, is_hanging, waits_for_a_look } = end;
+        tell_news(&News::End { is_busy, is_hanging, waits_for_a_look });
     }
 
     /// The end of what the log tells of a volume: each has rows of its own. A look that found nothing
@@ -341,7 +365,8 @@ impl NodeSweep<'_> {
                 done => Effect::of(done),
             };
             let (lines, stays) = (told(id, &done, self.mode), Stays::of(&done, self.mode));
-            tell_news(&News::Told { whose: id.to_string(), lines, effect, stays });
+            let told = Told { lines, effect, stays };
+            tell_news(&News::Told { whose: id.to_string(), told });
         };
         if let Some(node) = node {
             let seen = std::fs::metadata(node).ok();
@@ -374,12 +399,13 @@ impl NodeSweep<'_> {
         let mut events = SysfsDevices::default().watch();
         let mut last = Said::new();
         let mut put_off = BTreeSet::new();
+        let mut again = LOOKS_AGAIN;
         loop {
             let looked = self.look(None, &put_off, TO_ITS_END);
-            for (whose, lines) in &looked.said {
-                let is_new = || last.get(whose).is_none_or(|before| !is_same(before, lines));
-                if looked.put_right.contains(whose) || is_new() {
-                    say(&lines.iter().map(|line| terminal::told(line)).collect::<String>());
+            for (whose, told) in &looked.said {
+                let is_new = || last.get(whose).is_none_or(|before| !is_same(before, told));
+                if told.effect == Effect::PutRight || is_new() {
+                    say(&told.lines.iter().map(|line| terminal::told(line)).collect::<String>());
                 }
             }
             last = looked.said;
@@ -393,7 +419,10 @@ impl NodeSweep<'_> {
                 put_off.clear();
                 false
             };
-            let pause = match (looked.is_busy || comes_further, looked.is_hanging) {
+            again = if looked.waits_for_a_look { again.saturating_sub(1) } else { LOOKS_AGAIN };
+            let comes_soon = looked.waits_for_a_look && again > 0;
+            let is_hurried = looked.is_busy || comes_further || comes_soon;
+            let pause = match (is_hurried, looked.is_hanging) {
                 (true, _) => LOOK_AGAIN,
                 (false, true) => LOOK_AT_HANGING,
                 (false, false) => LOOK_EVERY,
@@ -408,7 +437,7 @@ impl NodeSweep<'_> {
 
 /// To the process that waits for this one.
 fn tell(whose: String, lines: Vec<String>, effect: Effect) {
-    tell_news(&News::Told { whose, lines, effect, stays: Stays::Nothing });
+    tell_news(&News::Told { whose, told: Told { lines, effect, stays: Stays::Nothing } });
 }
 
 fn tell_news(news: &News) {
@@ -418,8 +447,8 @@ fn tell_news(news: &News) {
 }
 
 /// Whether the lines say the same: for how long something has been so is no news.
-fn is_same(before: &[String], now: &[String]) -> bool {
-    let words = |lines: &[String]| without_digits(&lines.concat());
+fn is_same(before: &Told, now: &Told) -> bool {
+    let words = |told: &Told| without_digits(&told.lines.concat());
     words(before) == words(now)
 }
 
@@ -480,4 +509,23 @@ fn told_of_found(one: &FoundMount) -> (String, String) {
         Err(error) => format!("not adopted: {folder}: {error}"),
     };
     (folder.to_string(), line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_a_volume(effect: Effect, stays: Stays) -> News {
+        News::Told { whose: "v-1".to_owned(), told: Told { lines: vec![], effect, stays } }
+    }
+
+    #[test]
+    fn what_is_told_of_a_volume_last_is_so() {
+        let mut looked = Looked::default();
+        looked.hear(of_a_volume(Effect::Failed, Stays::Waits));
+        assert_eq!(looked.failures(), 1);
+        looked.hear(of_a_volume(Effect::PutRight, Stays::Nothing));
+        assert_eq!(looked.failures(), 0);
+        assert_eq!(looked.said["v-1"].stays, Stays::Nothing);
+    }
 }

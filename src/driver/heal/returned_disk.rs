@@ -369,11 +369,6 @@ impl ReturnedDisks<'_> {
         ended.is_ok()
     }
 
-    /// Whether a map waits for no more than a look at its disk, which is here.
-    pub(in crate::driver) fn waits_for_a_look(&self, id: &VolumeId) -> bool {
-        self.records.load(id).map_wait.is_some_and(|wait| wait.is_for_a_look())
-    }
-
     /// Of what is not healed because a map waits, why the disk that is here was not put there.
     pub(in crate::driver) fn why_it_waits(&self, id: &VolumeId, error: Error) -> Error {
         let wait = self.records.load(id).map_wait;

@@ -30,6 +30,8 @@ pub struct Swept {
     pub is_busy: bool,
     /// Whether an earlier call's process hangs on the disks of some.
     pub is_hanging: bool,
+    /// Whether the maps of some wait for no more than a look at their disks, which are here.
+    pub waits_for_a_look: bool,
 }
 
 /// How long a call that works on the volume of the disk that came is waited for: most heal it
@@ -106,6 +108,8 @@ impl Sweep<'_> {
             match done {
                 Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
                 done => {
+                    let wait = self.records.load(&id).map_wait.filter(|_| mode == HealMode::Auto);
+                    swept.waits_for_a_look |= wait.is_some_and(|wait| wait.is_for_a_look());
                     let done = self.remembered(&id, mode, done);
                     if !matches!(&done, Ok(healed) if *healed == Healed::default()) {
                         tell(&id, done);

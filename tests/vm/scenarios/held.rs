@@ -50,6 +50,13 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
         goes_on(scene, &data)?;
         let why = why_not(scene, &data.id)?;
         scene.check("a look found it in use", why.contains("something uses"), why)?;
+        scene.check_soon("the service of its event ends well", Duration::from_secs(10), |scene| {
+            let line = format!(
+                "systemctl show --value -p ActiveState -p ExecMainStatus incloud-disk-heal@{now} | xargs"
+            );
+            let saw = scene.machine.shell(&line)?;
+            Ok((saw.contains("inactive") && saw.split(' ').any(|word| word == "0"), saw))
+        })?;
         scene.no_write_has_failed()
     })();
     scene.machine.shell(&format!(
