@@ -1,0 +1,232 @@
+use super::*;
+use crate::driver::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap};
+use crate::driver::lookup::attachment_view::Attachments;
+use crate::model::ids::NodeName;
+use crate::model::policy::ShieldMode;
+use crate::model::record::MapIntent;
+use crate::model::timestamp::Uptime;
+
+const ID: &str = "v-1";
+
+fn map(has_disk: bool) -> OwnMap {
+    OwnMap::of_a_test(has_disk, true, true)
+}
+
+fn with(
+    maps: &FakeMap,
+    devices: &FakeDevices,
+    records: &Records,
+    work: impl FnOnce(&ReturnedDisks<'_>),
+) {
+    let deadline = Deadline::after(Duration::from_secs(5));
+    let cloud = &FakeCloud::default();
+    work(&ReturnedDisks {
+        devices,
+        maps,
+        records,
+        shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
+        deadline,
+        counts: &CallCounts::default(),
+        disks: &Disks {
+            cloud,
+            devices,
+            records,
+            this_node: &NodeName::parse("here").unwrap(),
+            deadline,
+            attachments: &Attachments { cloud, answers: None, pace: None, deadline },
+        },
+        own_maps: &OwnMaps { maps, deadline },
+    });
+}
+
+/// Looks so often after a map that waits for so long already; answers what was done, and what is remembered.
+fn looked(
+    (map, devices): (OwnMap, &FakeDevices),
+    waited: Option<u64>,
+    times: usize,
+) -> (Vec<&'static str>, Option<MapWait>) {
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+    let id = VolumeId::parse(ID).unwrap();
+    let now = uptime();
+    let since = |ago| Uptime { seconds: now.seconds - ago, ..now.clone() };
+    let cause = WaitCause::Gone;
+    let wait = waited.map(|ago| MapWait { since: since(ago), cause, not_switched: None });
+    records.update(&id, |record| record.map_wait = wait).unwrap();
+    let maps = FakeMap::of(Some(map));
+    with(&maps, devices, &records, |returned| {
+        for _ in 0..times {
+            assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
+        }
+    });
+    (maps.done.into_inner(), records.load(&id).map_wait)
+}
+
+#[test]
+fn a_wait_begins_when_it_is_seen_and_ends_with_the_patience() {
+    let none = FakeDevices::default();
+    let (done, wait) = looked((map(false), &none), None, 2);
+    assert_eq!((done, wait.unwrap().not_switched), (vec![], None));
+    let (done, wait) = looked((map(false), &none), Some(2), 1);
+    assert_eq!((done, wait), (vec!["end"], None));
+}
+
+#[test]
+fn a_request_that_fails_each_time_is_waited_for_as_long_as_the_patience_is() {
+    let at_path = OwnMap::of_a_test(true, false, true);
+    let none = FakeDevices::default();
+    let (done, wait) = looked((at_path.clone(), &none), None, 1);
+    // Not told to go on, for whose disk is there now is not proven.
+    let wait = wait.unwrap();
+    assert_eq!((done, wait.cause), (vec![], WaitCause::Failing));
+    assert_eq!(wait.not_switched.unwrap(), "its disk is gone");
+    let (done, wait) = looked((at_path.clone(), &none), Some(2), 1);
+    assert_eq!((done, wait), (vec!["end"], None));
+    // Another volume's disk is at that place now.
+    let mut others = FakeDevices::default().with("vdb", 16, "v-2");
+    others.disks[0].0.number = at_path.table.unwrap().path;
+    let (done, wait) = looked((at_path, &others), None, 1);
+    let why = wait.unwrap().not_switched.unwrap();
+    assert!(done.is_empty() && why.contains("no disk of this machine shows"), "{why}");
+}
+
+/// After its patience it is no wait any more: as without a map the next request may be tried, but not on a disk
+/// that is seen to be another one.
+#[test]
+fn what_fails_goes_on_on_its_own_disk_alone() {
+    let map = OwnMap::of_a_test(true, false, false);
+    let path = map.table.unwrap().path;
+    let over_it = |serial: &str| {
+        let mut devices = FakeDevices::default().with("dm-0", 0, serial).with("vdb", 16, "");
+        devices.disks[1].0.number = path;
+        devices
+    };
+    let (its, others, none) = (over_it(ID), over_it("v-2"), FakeDevices::default());
+    let mut elsewhere = over_it("v-2").with("vdc", 16, ID);
+    elsewhere.disks[2].0.number.minor = 99;
+    for (devices, done) in
+        [(&its, vec!["again"]), (&others, vec![]), (&elsewhere, vec![]), (&none, vec![])]
+    {
+        assert_eq!(looked((map.clone(), devices), Some(1), 1), (done, None));
+    }
+    // Where its journal is remembered, and can be told, it has to be as it was.
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+    let id = VolumeId::parse(ID).unwrap();
+    let journal = JournalMark::FirstTransaction(7);
+    let intent = MapIntent { map: moment(&its.disks[0].0), journal };
+    records.update(&id, |record| record.map_intent = Some(intent)).unwrap();
+    for (told, done) in [(FakeJournal::Told, vec![]), (FakeJournal::Lost, vec!["again"])] {
+        let mut maps = FakeMap::of(Some(map.clone()));
+        maps.journal = told;
+        with(&maps, &its, &records, |returned| {
+            returned.keep_time(&id);
+            let fails = matches!(returned.look_after(&id), Returned::Fails(_));
+            assert_eq!(fails, done.is_empty());
+        });
+        assert_eq!(maps.done.into_inner(), done);
+    }
+}
+
+#[test]
+fn the_superblock_in_memory_is_noted_once_and_of_a_map_that_works() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+    let id = VolumeId::parse(ID).unwrap();
+    let devices = FakeDevices::default().with("dm-0", 0, ID);
+    let now = moment(&devices.disks[0].0);
+    let intent = MapIntent { map: now.clone(), journal: JournalMark::FirstTransaction(7) };
+    records.update(&id, |record| record.map_intent = Some(intent)).unwrap();
+    let noted = |map: OwnMap| {
+        let maps = FakeMap::of(Some(map));
+        with(&maps, &devices, &records, |returned| returned.note_superblock(&id));
+        records.load(&id).superblocks_through(&now).to_vec()
+    };
+    assert!(noted(OwnMap::of_a_test(false, false, true)).is_empty(), "it waits");
+    records.update(&id, |record| record.saw_superblock(now.clone(), "zero".to_owned())).unwrap();
+    assert_eq!(noted(map(true)), ["zero", "one"]);
+    let written = || {
+        let all = walk(folder.path());
+        all.iter().map(|path| std::fs::metadata(path).unwrap().ino()).collect::<Vec<_>>()
+    };
+    let before = written();
+    assert_eq!(noted(map(true)), ["zero", "one"]);
+    assert_eq!(written(), before, "it is written once");
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let all = entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] });
+    all.collect()
+}
+
+#[test]
+fn a_map_that_is_gone_has_no_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+    let id = VolumeId::parse(ID).unwrap();
+    let (since, cause) = (uptime(), WaitCause::Gone);
+    let wait = Some(MapWait { since, cause, not_switched: None });
+    records.update(&id, |record| record.map_wait = wait).unwrap();
+    with(&FakeMap::of(None), &FakeDevices::default(), &records, |returned| {
+        assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
+    });
+    assert_eq!(records.load(&id).map_wait, None);
+}
+
+#[test]
+fn a_map_that_works_has_no_wait() {
+    let (done, wait) = looked((map(true), &FakeDevices::default()), Some(2), 1);
+    assert_eq!((done, wait), (vec![], None));
+}
+
+#[test]
+fn a_table_that_a_killed_call_has_loaded_is_cleared_first() {
+    let none = FakeDevices::default();
+    let loaded = OwnMap { has_second_table: true, ..map(false) };
+    let (done, wait) = looked((loaded, &none), None, 1);
+    assert_eq!((done, wait.unwrap().cause), (vec!["settle"], WaitCause::Gone));
+}
+
+#[test]
+fn a_map_whose_disk_could_not_be_compared_waits_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+    let id = VolumeId::parse(ID).unwrap();
+    let map = map(true);
+    let devices = FakeDevices::default().with("dm-0", 0, ID);
+    let over = devices.disks[0].0.clone();
+    assert_eq!(over.number, map.number);
+    for (is_remembered, told, done) in [
+        (true, FakeJournal::Lost, vec!["end"]),
+        (true, FakeJournal::Told, vec![]),
+        (true, FakeJournal::Unasked, vec![]),
+        (false, FakeJournal::Lost, vec![]),
+    ] {
+        let journal = JournalMark::FirstTransaction(7);
+        let intent = MapIntent { map: moment(&over), journal };
+        let intent = Some(intent).filter(|_| is_remembered);
+        records.update(&id, |record| record.map_intent = intent).unwrap();
+        let mut maps = FakeMap::of(Some(map.clone()));
+        maps.journal = told;
+        with(&maps, &devices, &records, |returned| {
+            assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
+        });
+        assert_eq!(maps.done.into_inner(), done, "{is_remembered} {told:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_looked_at_is_not_put_under_the_map_and_it_is_said_why() {
+    let disk = FakeDevices::default().with("vdc", 5, ID);
+    let (done, wait) = looked((map(false), &disk), None, 2);
+    let wait = wait.unwrap();
+    assert_eq!(done, Vec::<&str>::new());
+    // The next look may be another one.
+    assert!(wait.is_for_a_look());
+    let why = wait.not_switched.unwrap();
+    assert!(why.contains("cannot be opened"), "{why}");
+    let gone = looked((map(false), &FakeDevices::default()), None, 1).1.unwrap();
+    assert!(!gone.is_for_a_look());
+}
