@@ -1,9 +1,8 @@
 //! No file of the program leads back to itself: by what it imports, or by the methods that it calls.
 
 use crate::floors::MAY_NAME;
-use crate::source::{code, files, folder, for_tests, module_of, paths_after, tests_at};
+use crate::source::{code, folder, module_of, paths_after, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 /// Modules by name, and the code of each without its tests.
 type Sources = BTreeMap<String, String>;
@@ -19,14 +18,8 @@ const OF_OTHERS: [&str; 12] = [
 ];
 
 fn all_sources() -> Sources {
-    let tests = for_tests();
-    let mut all = Sources::new();
-    for file in files(&folder()).iter().filter(|file| !tests.contains(*file)) {
-        let mut code = code(&fs::read_to_string(file).unwrap());
-        code.truncate(tests_at(&code));
-        all.insert(module_of(file).join("::"), code);
-    }
-    all
+    let product = without_tests(&folder()).into_iter();
+    product.map(|(file, text)| (module_of(&file).join("::"), code(&text))).collect()
 }
 
 /// The module paths, from the crate's root, that the code names in any way.

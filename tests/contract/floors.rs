@@ -1,6 +1,8 @@
 //! The floors of `src/lib.rs`, kept: imports point down.
 
-use crate::source::{code, files, folder, for_tests, line_of, module_of, paths_after, tests_at};
+use crate::source::{
+    code, files, folder, for_tests, line_of, module_of, paths_after, tests_at, without_tests,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
@@ -298,10 +300,8 @@ fn each_name_of_a_type_has_one_meaning() {
     );
     let mut seen: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut twice = Vec::new();
-    let for_tests = for_tests();
-    for file in files(&folder()).into_iter().filter(|file| !for_tests.contains(file)) {
-        let text = fs::read_to_string(&file).unwrap();
-        for name in types_in(&text[..tests_at(&text)]) {
+    for (file, text) in without_tests(&folder()) {
+        for name in types_in(&text) {
             if let Some(other) = seen.insert(name.to_owned(), file.clone()) {
                 twice.push(format!("{name}: {} and {}", other.display(), file.display()));
             }

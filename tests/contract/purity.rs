@@ -1,8 +1,7 @@
 //! The model does nothing: it neither reads a clock nor sleeps, and knows no file and no process. The
 //! driver does nothing by itself: it decides, and the ports act.
 
-use crate::source::{code, files, folder, for_tests, line_of, tests_at};
-use std::fs;
+use crate::source::{code, folder, line_of, without_tests};
 
 /// A name for what a port has opened.
 const HANDED_ON: &str = "use std::fs::File;";
@@ -54,11 +53,9 @@ const PAST_THE_PORTS: [&str; 11] = [
 /// Where the sources of a room say one of these words, beside their tests.
 fn said(room: &str, more: &[&str]) -> Vec<String> {
     let words = [&DEEDS, more].concat();
-    let tests = for_tests();
     let mut found = Vec::new();
-    for file in files(&folder().join(room)).iter().filter(|file| !tests.contains(*file)) {
-        let code = code(&fs::read_to_string(file).unwrap());
-        let code = code[..tests_at(&code)].replace(HANDED_ON, &" ".repeat(HANDED_ON.len()));
+    for (file, text) in without_tests(&folder().join(room)) {
+        let code = code(&text).replace(HANDED_ON, &" ".repeat(HANDED_ON.len()));
         let code = code.as_str();
         for (word, at) in words.iter().flat_map(|word| places(code, word)) {
             found.push(format!("{}:{}: {word}", file.display(), line_of(code, at)));

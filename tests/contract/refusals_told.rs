@@ -6,10 +6,9 @@
 //! are the texts in the call and in its hint; where there are none, those of the variable or of the function that
 //! the reason comes from. What cannot be followed fails, and is named in `WORDED_ELSEWHERE`.
 
-use crate::source::{code, files, for_tests, line_of, tests_at};
+use crate::source::{code, line_of, without_tests};
 use crate::support::refusals;
 use regex_lite::Regex;
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -63,16 +62,11 @@ fn root() -> &'static Path {
 }
 
 fn sources() -> Vec<Source> {
-    let tests = for_tests();
-    let files = files(&root().join("src"));
-    let product = files.into_iter().filter(|file| !tests.contains(file));
-    let read = |path: PathBuf| {
-        let mut text = fs::read_to_string(&path).unwrap();
-        text.truncate(tests_at(&text));
+    let read = |(path, text): (PathBuf, String)| {
         let code = code(&text);
         Source { path: path.strip_prefix(root()).unwrap().to_owned(), text, code }
     };
-    product.map(read).collect()
+    without_tests(&root().join("src")).into_iter().map(read).collect()
 }
 
 /// What the rows quote: the parts of a message, in their order.

@@ -24,6 +24,18 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The same with their text, beside all tests: files of tests alone, and the tests at a file's end.
+pub fn without_tests(folder: &Path) -> Vec<(PathBuf, String)> {
+    let tests = for_tests();
+    let product = files(folder).into_iter().filter(|file| !tests.contains(file));
+    let read = |path: PathBuf| {
+        let mut text = fs::read_to_string(&path).unwrap();
+        text.truncate(tests_at(&text));
+        (path, text)
+    };
+    product.map(read).collect()
+}
+
 /// The names of a file's module, from the crate's root: `src/cloud/local/mod.rs` is
 /// `["cloud", "local"]`.
 pub fn module_of(file: &Path) -> Vec<String> {
