@@ -60,8 +60,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The same while another call works on a volume, or a disk that came cannot be looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often in a row for such a disk: what hinders it may end the next moment, or never. There is no other event of it.
-const LOOKS_AGAIN: usize = 10;
+/// For how long for such a disk: what hinders it may end the next moment, or never. There is no other event of it.
+const LOOKS_FOR: Duration = Duration::from_secs(10);
 
 /// The same while the disk of one hangs: that it answers again is no event.
 const LOOK_AT_HANGING: Duration = Duration::from_secs(10);
@@ -219,8 +219,7 @@ impl NodeSweep<'_> {
     fn once(&self, node: Option<&Path>) -> Result<(String, u8)> {
         let mut all = Said::new();
         let mut put_off = BTreeSet::new();
-        // No event comes again of one disk; of all of them the timer comes.
-        let mut again = node.map_or(0, |_| LOOKS_AGAIN);
+        let until = Deadline::after(LOOKS_FOR);
         let failures = loop {
             let looked = self.look(node, &put_off, SOON);
             let failures = looked.failures();
@@ -228,11 +227,11 @@ impl NodeSweep<'_> {
             if let Some(signal) = looked.signal {
                 return Err(Error::new(Kind::Busy, format!("ended by {signal}")));
             }
-            if looked.waits_for_a_look && again > 0 {
-                again -= 1;
+            // No event comes again of one disk; for all of them the timer comes. One that is gone meanwhile is an event.
+            let comes_again = |node: &Path| until.pause(LOOK_AGAIN) && node.exists();
+            if looked.waits_for_a_look && node.is_some_and(comes_again) {
                 // What waited may be told of no more: another call may have ended it.
                 all.retain(|_, told| told.effect == Effect::PutRight);
-                std::thread::sleep(LOOK_AGAIN);
                 continue;
             }
             // Each time one volume more comes last, and the others are come to.
@@ -399,7 +398,7 @@ impl NodeSweep<'_> {
         let mut events = SysfsDevices::default().watch();
         let mut last = Said::new();
         let mut put_off = BTreeSet::new();
-        let mut again = LOOKS_AGAIN;
+        let mut until = None;
         loop {
             let looked = self.look(None, &put_off, TO_ITS_END);
             for (whose, told) in &looked.said {
@@ -419,9 +418,10 @@ impl NodeSweep<'_> {
                 put_off.clear();
                 false
             };
-            again = if looked.waits_for_a_look { again.saturating_sub(1) } else { LOOKS_AGAIN };
-            let comes_soon = looked.waits_for_a_look && again > 0;
-            let is_hurried = looked.is_busy || comes_further || comes_soon;
+            let begins = || Deadline::after(LOOKS_FOR);
+            until = looked.waits_for_a_look.then(|| until.unwrap_or_else(begins));
+            let is_awaited = until.is_some_and(|until| !until.over());
+            let is_hurried = looked.is_busy || comes_further || is_awaited;
             let pause = match (is_hurried, looked.is_hanging) {
                 (true, _) => LOOK_AGAIN,
                 (false, true) => LOOK_AT_HANGING,

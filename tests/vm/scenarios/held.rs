@@ -6,16 +6,17 @@ use super::usual::is_itself;
 use super::{Kernels, POD, Scenario};
 use crate::host::machine::NODE;
 use crate::host::plug::Bus;
-use crate::scene::{NO_WRITE_FAILS, Outcome, Scene};
+use crate::scene::{NO_WRITE_FAILS, Outcome, Scene, Volume};
 use std::time::Duration;
 
-/// What holds the disk before the event's look begins, and lets it go by itself.
+/// What holds the disk before the event's look begins, and lets it go by itself, or not.
 const HOLDS: &str = "/run/holds";
-const HOLDS_TEXT: &str = r#"#!/bin/sh
+const HOLDS_ON: &str = r#"#!/bin/sh
 set -e
 dmsetup create held --table "0 $(cat /sys/block/$1/size) linear /dev/$1 0"
-systemd-run --quiet --on-active=3 --timer-property=AccuracySec=100ms dmsetup remove --retry held
 "#;
+const LETS_GO: &str = "systemd-run --quiet --on-active=3 --timer-property=AccuracySec=100ms dmsetup remove --retry held\n";
+const ENDS: &str = "if dmsetup info held >/dev/null 2>&1; then dmsetup remove --retry held; fi";
 
 const DROP_IN: &str = "/run/systemd/system/incloud-disk-heal@.service.d/holds.conf";
 
@@ -31,40 +32,89 @@ pub(super) const SCENARIO: Scenario = Scenario {
 fn play(scene: &mut Scene<'_>) -> Outcome {
     scene.configure(ON, "shield.mode = \"off\"")?;
     let (data, letter) = a_database_runs(scene, "data")?;
-    scene.machine.put(HOLDS, HOLDS_TEXT)?;
     let text = format!("[Service]\nExecStartPre=/bin/sh {HOLDS} %i\n");
     scene.machine.put(DROP_IN, &text)?;
     scene.machine.shell("systemctl stop incloud-disk-heal.timer && systemctl daemon-reload")?;
-    let done = (|| {
-        is_pulled(scene, &data)?;
-        scene.no_write_has_failed()?;
-        // The look at all volumes that began when it went.
-        scene.check_soon("that look is over", Duration::from_secs(20), |scene| {
-            let line = "systemctl show --value -p ActiveState incloud-disk-heal.service";
-            let state = scene.machine.shell(line)?;
-            Ok((state == "inactive" || state == "failed", state))
-        })?;
-        scene.console_attaches(&data, NODE)?;
-        let now = scene.letter(&data)?;
-        scene.row("it has another letter", format!("{letter}, now {now}"), true);
-        goes_on(scene, &data)?;
-        let why = why_not(scene, &data.id)?;
-        scene.check("a look found it in use", why.contains("something uses"), why)?;
-        scene.check_soon("the service of its event ends well", Duration::from_secs(10), |scene| {
-            let line = format!(
-                "systemctl show --value -p ActiveState -p ExecMainStatus incloud-disk-heal@{now} | xargs"
-            );
-            let saw = scene.machine.shell(&line)?;
-            Ok((saw.contains("inactive") && saw.split(' ').any(|word| word == "0"), saw))
-        })?;
-        scene.no_write_has_failed()
-    })();
+    let done = lets_go(scene, &data, &letter).and_then(|()| holds_on(scene, &data));
     scene.machine.shell(&format!(
-        "rm {DROP_IN}; systemctl daemon-reload; systemctl start incloud-disk-heal.timer; dmsetup remove held 2>/dev/null || true"
+        "rm {DROP_IN}; systemctl daemon-reload; systemctl start incloud-disk-heal.timer; {ENDS}"
     ))?;
     done?;
+    // What nothing holds any more the timer's look puts back.
+    goes_on(scene, &data)?;
     scene.database_ends()?;
     scene.database_is_whole(&data.pod(POD))?;
     is_itself(scene, &data, POD)?;
     ends(scene, &data)
+}
+
+/// By something that ends soon.
+fn lets_go(scene: &mut Scene<'_>, data: &Volume, letter: &str) -> Outcome {
+    scene.machine.put(HOLDS, &format!("{HOLDS_ON}{LETS_GO}"))?;
+    let now = comes_back(scene, data)?;
+    scene.row("it has another letter", format!("{letter}, now {now}"), true);
+    goes_on(scene, data)?;
+    is_found_in_use(scene, data)?;
+    ends_with(scene, &now, &["0"])?;
+    scene.no_write_has_failed()
+}
+
+/// By something that goes on: the looks have an end, and so where the disk goes meanwhile.
+fn holds_on(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    scene.machine.put(HOLDS, HOLDS_ON)?;
+    let now = comes_back(scene, data)?;
+    let before = scene.confirmed()?;
+    ends_with(scene, &now, &["3"])?;
+    let said = scene.verb(&["explain", &data.id])?;
+    scene.check("explain says why it waits", said.contains("something uses"), said)?;
+    scene.machine.shell(ENDS)?;
+    let now = comes_back(scene, data)?;
+    scene.check_soon("the service of its event looks", Duration::from_secs(20), |scene| {
+        let line = format!("systemctl show --value -p SubState incloud-disk-heal@{now}");
+        let unit = scene.machine.shell(&line)?;
+        Ok((unit == "start", unit))
+    })?;
+    scene.machine.shell("sleep 2")?;
+    scene.console_detaches(data, NODE)?;
+    // systemd forgets the service with its disk, and the status with it, unless it failed.
+    ends_with(scene, &now, &["0", "3"])?;
+    scene.machine.shell(ENDS)?;
+    let still = scene.confirmed()?;
+    scene.check("all waits", still == before, format!("{before}, then {still}"))?;
+    scene.no_write_has_failed()?;
+    scene.machine.put(HOLDS, "")?;
+    scene.console_attaches(data, NODE)?;
+    scene.letter(data).map(drop)
+}
+
+/// It goes and comes, and no look is under way in between.
+fn comes_back(scene: &mut Scene<'_>, data: &Volume) -> Outcome<String> {
+    is_pulled(scene, data)?;
+    scene.no_write_has_failed()?;
+    scene.check_soon("the look at all volumes is over", Duration::from_secs(20), |scene| {
+        let line = "systemctl show --value -p ActiveState incloud-disk-heal.service";
+        let state = scene.machine.shell(line)?;
+        Ok((state == "inactive" || state == "failed", state))
+    })?;
+    scene.console_attaches(data, NODE)?;
+    scene.letter(data)
+}
+
+fn is_found_in_use(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
+    let why = why_not(scene, &data.id)?;
+    scene.check("a look found it in use", why.contains("something uses"), why)
+}
+
+/// The service of the disk's event: it is no failure, whatever its status.
+fn ends_with(scene: &mut Scene<'_>, letter: &str, statuses: &[&str]) -> Outcome {
+    let check = format!("the service of its event ends with {}", statuses.join(" or "));
+    scene.check_soon(&check, Duration::from_secs(40), |scene| {
+        let line = format!(
+            "systemctl show --value -p ActiveState -p ExecMainStatus incloud-disk-heal@{letter} | xargs"
+        );
+        let saw = scene.machine.shell(&line)?;
+        let words: Vec<_> = saw.split(' ').collect();
+        let is_one = statuses.iter().any(|status| words.contains(status));
+        Ok((words.contains(&"inactive") && is_one, saw))
+    })
 }
