@@ -214,8 +214,9 @@ impl Events for Silence {
         std::thread::sleep(at_most.min(Duration::from_millis(1)));
     }
 
-    fn wait_beside(&mut self, at_most: Duration, _: std::os::fd::BorrowedFd<'_>) {
+    fn wait_beside(&mut self, at_most: Duration, _: std::os::fd::BorrowedFd<'_>) -> bool {
         self.wait(at_most);
+        false
     }
 }
 

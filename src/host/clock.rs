@@ -34,7 +34,7 @@ pub fn since_boot_awake() -> Duration {
 }
 
 /// The moment after which a call answers rather than waits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     end: Instant,
     total: Duration,

@@ -89,8 +89,8 @@ impl Held {
 pub trait Events {
     /// Returns when something about disks changed since the last wait, or when the time is over.
     fn wait(&mut self, at_most: Duration);
-    /// The same, and also when this file can be read.
-    fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>);
+    /// The same, and also when this file can be read; whether something about disks changed.
+    fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>) -> bool;
 }
 
 /// Block devices of this machine.

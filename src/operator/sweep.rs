@@ -211,6 +211,21 @@ impl Looked {
     }
 }
 
+/// For how long the looks at disks that cannot be looked at come soon.
+#[derive(Default)]
+struct Repeat {
+    until: Option<Deadline>,
+}
+
+impl Repeat {
+    /// Whether the next look comes soon, after one that left a disk waiting for another look, or none.
+    fn goes_on(&mut self, waits: bool) -> bool {
+        let begins = || Deadline::after(LOOKS_FOR);
+        self.until = waits.then(|| self.until.unwrap_or_else(begins));
+        self.until.is_some_and(|until| !until.over())
+    }
+}
+
 impl NodeSweep<'_> {
     fn with_driver<T>(&self, work: impl FnOnce(&Driver<'_>) -> Result<T>) -> Result<T> {
         measured("heal", self.config, self.origin, Deadline::after(PATIENCE), work)
@@ -219,7 +234,7 @@ impl NodeSweep<'_> {
     fn once(&self, node: Option<&Path>) -> Result<(String, u8)> {
         let mut all = Said::new();
         let mut put_off = BTreeSet::new();
-        let until = Deadline::after(LOOKS_FOR);
+        let mut repeat = Repeat::default();
         let failures = loop {
             let looked = self.look(node, &put_off, SOON);
             let failures = looked.failures();
@@ -228,11 +243,15 @@ impl NodeSweep<'_> {
                 return Err(Error::new(Kind::Busy, format!("ended by {signal}")));
             }
             // No event comes again of one disk; for all of them the timer comes. One that is gone meanwhile is an event.
-            let comes_again = |node: &Path| until.pause(LOOK_AGAIN) && node.exists();
-            if looked.waits_for_a_look && node.is_some_and(comes_again) {
-                // What waited may be told of no more: another call may have ended it.
-                all.retain(|_, told| told.effect == Effect::PutRight);
-                continue;
+            if let Some(node) = node
+                && repeat.goes_on(looked.waits_for_a_look)
+            {
+                std::thread::sleep(LOOK_AGAIN);
+                if node.exists() {
+                    // What waited may be told of no more: another call may have ended it.
+                    all.retain(|_, told| told.effect == Effect::PutRight);
+                    continue;
+                }
             }
             // Each time one volume more comes last, and the others are come to.
             if !looked.given_up_at.is_some_and(|id| put_off.insert(id)) {
@@ -398,7 +417,7 @@ impl NodeSweep<'_> {
         let mut events = SysfsDevices::default().watch();
         let mut last = Said::new();
         let mut put_off = BTreeSet::new();
-        let mut until = None;
+        let mut repeat = Repeat::default();
         loop {
             let looked = self.look(None, &put_off, TO_ITS_END);
             for (whose, told) in &looked.said {
@@ -418,16 +437,17 @@ impl NodeSweep<'_> {
                 put_off.clear();
                 false
             };
-            let begins = || Deadline::after(LOOKS_FOR);
-            until = looked.waits_for_a_look.then(|| until.unwrap_or_else(begins));
-            let is_awaited = until.is_some_and(|until| !until.over());
+            let is_awaited = repeat.goes_on(looked.waits_for_a_look);
             let is_hurried = looked.is_busy || comes_further || is_awaited;
             let pause = match (is_hurried, looked.is_hanging) {
                 (true, _) => LOOK_AGAIN,
                 (false, true) => LOOK_AT_HANGING,
                 (false, false) => LOOK_EVERY,
             };
-            events.wait_beside(pause, signals.as_fd());
+            if events.wait_beside(pause, signals.as_fd()) {
+                // It may be of another disk than the one that was looked at so far.
+                repeat = Repeat::default();
+            }
             if signals.came().is_some() {
                 return Ok(());
             }
@@ -527,5 +547,17 @@ mod tests {
         looked.hear(of_a_volume(Effect::PutRight, Stays::Nothing));
         assert_eq!(looked.failures(), 0);
         assert_eq!(looked.said["v-1"].stays, Stays::Nothing);
+    }
+
+    #[test]
+    fn a_look_is_repeated_for_a_while_each_time_a_disk_begins_to_wait() {
+        let mut repeat = Repeat::default();
+        assert!(!repeat.goes_on(false));
+        assert!(repeat.goes_on(true));
+        let begun = repeat.until;
+        assert!(repeat.goes_on(true) && repeat.until == begun, "it does not begin anew");
+        repeat.until = Some(Deadline::after(Duration::ZERO));
+        assert!(!repeat.goes_on(true) && !repeat.goes_on(true), "as long as it waits");
+        assert!(!repeat.goes_on(false) && repeat.goes_on(true));
     }
 }

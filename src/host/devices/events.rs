@@ -82,12 +82,13 @@ impl DiskEvents {
 }
 
 impl DiskEvents {
-    fn wait_for(&mut self, at_most: Duration, other: Option<BorrowedFd<'_>>) {
+    /// Whether something about disks changed.
+    fn wait_for(&mut self, at_most: Duration, other: Option<BorrowedFd<'_>>) -> bool {
         let end = Instant::now() + at_most;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                return false;
             }
             // poll counts whole milliseconds: rounded up, so that the last one is not spun away.
             let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
@@ -99,8 +100,9 @@ impl DiskEvents {
             let done = poll(&mut waited, timeout.unwrap_or(PollTimeout::MAX));
             let is_others = other.is_some() && waited[0].any() == Some(true);
             match done {
-                Ok(0) => return,
-                Ok(_) if is_others || self.drain() => return,
+                Ok(0) => return false,
+                Ok(_) if self.drain() => return true,
+                Ok(_) if is_others => return false,
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(_) => std::thread::sleep(left.min(Duration::from_millis(100))),
             }
@@ -113,8 +115,8 @@ impl Events for DiskEvents {
         self.wait_for(at_most, None);
     }
 
-    fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>) {
-        self.wait_for(at_most, Some(other));
+    fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>) -> bool {
+        self.wait_for(at_most, Some(other))
     }
 }
 
@@ -148,6 +150,8 @@ pub(super) fn is_about_disks(event: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn only_events_of_disks_count() {
@@ -173,6 +177,13 @@ mod tests {
         events.wait(Duration::from_secs(600));
         assert!(begin.elapsed() < Duration::from_secs(300), "it was not noticed");
         assert!(!events.drain(), "the wait took the event");
-        events.wait(Duration::from_millis(1));
+        let (mut beside, other) = UnixStream::pair().unwrap();
+        assert!(!events.wait_beside(Duration::from_millis(1), other.as_fd()), "silence");
+        std::fs::create_dir(by_id.with_file_name("by-path")).unwrap();
+        assert!(events.wait_beside(Duration::from_secs(600), other.as_fd()), "a disk");
+        beside.write_all(b"x").unwrap();
+        assert!(!events.wait_beside(Duration::from_secs(600), other.as_fd()), "not of a disk");
+        std::fs::create_dir(by_id.with_file_name("by-uuid")).unwrap();
+        assert!(events.wait_beside(Duration::from_secs(600), other.as_fd()), "both");
     }
 }
