@@ -6,7 +6,7 @@
 //! are the texts in the call and in its hint; where there are none, those of the variable or of the function that
 //! the reason comes from. What cannot be followed fails, and is named in `WORDED_ELSEWHERE`.
 
-use crate::source::{code, line_of, without_tests};
+use crate::source::{code, folder, line_of, without_tests};
 use crate::support::refusals;
 use regex_lite::Regex;
 use std::ops::Range;
@@ -66,7 +66,7 @@ fn sources() -> Vec<Source> {
         let code = code(&text);
         Source { path: path.strip_prefix(root()).unwrap().to_owned(), text, code }
     };
-    without_tests(&root().join("src")).into_iter().map(read).collect()
+    without_tests(&folder()).into_iter().map(read).collect()
 }
 
 /// What the rows quote: the parts of a message, in their order.

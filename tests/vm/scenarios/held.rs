@@ -54,7 +54,8 @@ fn lets_go(scene: &mut Scene<'_>, data: &Volume, letter: &str) -> Outcome {
     let now = comes_back(scene, data)?;
     scene.row("it has another letter", format!("{letter}, now {now}"), true);
     goes_on(scene, data)?;
-    is_found_in_use(scene, data)?;
+    let why = why_not(scene, &data.id)?;
+    scene.check("a look found it in use", why.contains("something uses"), why)?;
     ends_with(scene, &now, &["0"])?;
     scene.no_write_has_failed()
 }
@@ -70,9 +71,8 @@ fn holds_on(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
     scene.machine.shell(ENDS)?;
     let now = comes_back(scene, data)?;
     scene.check_soon("the service of its event looks", Duration::from_secs(20), |scene| {
-        let line = format!("systemctl show --value -p SubState incloud-disk-heal@{now}");
-        let unit = scene.machine.shell(&line)?;
-        Ok((unit == "start", unit))
+        let state = shown(scene, "SubState", &format!("incloud-disk-heal@{now}"))?;
+        Ok((state == "start", state))
     })?;
     scene.machine.shell("sleep 2")?;
     scene.console_detaches(data, NODE)?;
@@ -92,27 +92,24 @@ fn comes_back(scene: &mut Scene<'_>, data: &Volume) -> Outcome<String> {
     is_pulled(scene, data)?;
     scene.no_write_has_failed()?;
     scene.check_soon("the look at all volumes is over", Duration::from_secs(20), |scene| {
-        let line = "systemctl show --value -p ActiveState incloud-disk-heal.service";
-        let state = scene.machine.shell(line)?;
+        let state = shown(scene, "ActiveState", "incloud-disk-heal.service")?;
         Ok((state == "inactive" || state == "failed", state))
     })?;
     scene.console_attaches(data, NODE)?;
     scene.letter(data)
 }
 
-fn is_found_in_use(scene: &mut Scene<'_>, data: &Volume) -> Outcome {
-    let why = why_not(scene, &data.id)?;
-    scene.check("a look found it in use", why.contains("something uses"), why)
+fn shown(scene: &mut Scene<'_>, properties: &str, unit: &str) -> Outcome<String> {
+    let line = format!("systemctl show --value --property={properties} {unit} | xargs");
+    Ok(scene.machine.shell(&line)?)
 }
 
 /// The service of the disk's event: it is no failure, whatever its status.
 fn ends_with(scene: &mut Scene<'_>, letter: &str, statuses: &[&str]) -> Outcome {
     let check = format!("the service of its event ends with {}", statuses.join(" or "));
     scene.check_soon(&check, Duration::from_secs(40), |scene| {
-        let line = format!(
-            "systemctl show --value -p ActiveState -p ExecMainStatus incloud-disk-heal@{letter} | xargs"
-        );
-        let saw = scene.machine.shell(&line)?;
+        let unit = format!("incloud-disk-heal@{letter}");
+        let saw = shown(scene, "ActiveState,ExecMainStatus", &unit)?;
         let words: Vec<_> = saw.split(' ').collect();
         let is_one = statuses.iter().any(|status| words.contains(status));
         Ok((words.contains(&"inactive") && is_one, saw))
