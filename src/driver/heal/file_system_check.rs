@@ -174,3 +174,85 @@ fn refuse_another_state(record: &VolumeRecord, disk: &Device, found: &FileSystem
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::disk::contents::Maker;
+    use crate::model::disk::device::{DeviceNumber, Proof};
+    use crate::model::record::{DiskMoment, Staged};
+
+    const SIZE: u64 = 1 << 30;
+
+    fn disk(size: u64, read_only: bool) -> Device {
+        let number = DeviceNumber { major: 254, minor: 32 };
+        let kernel_name = "vdc".to_owned();
+        Device { kernel_name, number, size, read_only, sequence: None, proof: Proof::Whole }
+    }
+
+    /// A volume that was mounted with this count, and may have been written to.
+    fn mounted(mounts: Option<u16>, untouched: bool) -> VolumeRecord {
+        let number = DeviceNumber { major: 254, minor: 16 };
+        let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+        record.is_staged(Staged {
+            folder: "/k/global".into(),
+            disk: DiskMoment { number, sequence: None, size: SIZE, boot: "boot".to_owned() },
+            fs_type: "ext4".to_owned(),
+            uuid: "of-the-volume".to_owned(),
+            options: String::new(),
+            mounts,
+            untouched,
+            journal: None,
+        });
+        record
+    }
+
+    fn refusal(record: &VolumeRecord, disk: &Device, mounts: Option<u16>) -> Option<String> {
+        let found = FileSystem {
+            kind: FsType::Ext4,
+            uuid: "of-the-volume".to_owned(),
+            size: SIZE,
+            mounts,
+            wants_check: false,
+            asks_for_panic: false,
+            maker: Maker::Finished,
+        };
+        refuse_another_state(record, disk, &found).err().map(|error| error.cause)
+    }
+
+    #[test]
+    fn a_file_system_that_counts_another_mount_was_mounted_elsewhere() {
+        let (record, here) = (mounted(Some(7), false), disk(SIZE, false));
+        assert_eq!(refusal(&record, &here, Some(7)), None);
+        let why = "vdc: the file system counts 8 mounts, and counted 7 when it was mounted here: it was mounted elsewhere since";
+        assert_eq!(refusal(&record, &here, Some(8)), Some(why.to_owned()));
+        assert!(refusal(&record, &here, Some(6)).is_some(), "less: an older state of it");
+        assert_eq!(refusal(&record, &here, None), None, "it counts none");
+        assert_eq!(refusal(&mounted(None, false), &here, Some(8)), None);
+        let mut healed = record;
+        healed.is_healing(Some(7), Some(8));
+        assert_eq!(refusal(&healed, &here, Some(8)), None, "a heal that was killed has counted");
+        assert!(refusal(&healed, &here, Some(9)).is_some());
+    }
+
+    #[test]
+    fn a_disk_may_have_grown_and_may_not_have_shrunk() {
+        let record = mounted(None, false);
+        assert_eq!(refusal(&record, &disk(SIZE + 512, false), None), None);
+        let why = format!("vdc: it had {SIZE} bytes, and has {} now", SIZE - 512);
+        assert_eq!(refusal(&record, &disk(SIZE - 512, false), None), Some(why));
+    }
+
+    #[test]
+    fn a_disk_that_refuses_writes_is_for_a_mount_that_wrote_nothing() {
+        let why = Some("vdc: it refuses writes now".to_owned());
+        assert_eq!(refusal(&mounted(None, false), &disk(SIZE, true), None), why);
+        assert_eq!(refusal(&mounted(None, true), &disk(SIZE, true), None), None);
+    }
+
+    #[test]
+    fn of_a_volume_that_was_not_mounted_nothing_is_known() {
+        let record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+        assert_eq!(refusal(&record, &disk(1, true), Some(9)), None);
+    }
+}

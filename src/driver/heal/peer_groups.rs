@@ -131,3 +131,56 @@ impl PeerGroups<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::disk::device::DeviceNumber;
+    use crate::model::mount::mountinfo::MountTable;
+    use crate::model::mount::replacement::MountIntent;
+    use crate::model::record::NamespaceSign;
+
+    const NUMBER: DeviceNumber = DeviceNumber { major: 254, minor: 16 };
+
+    fn mount(target: &str, propagation: &str) -> Mount {
+        let line = format!("40 30 {NUMBER} / {target} rw {propagation}- ext4 /dev/vdb rw\n");
+        MountTable::parse(line.as_bytes()).unwrap().mounts()[0].clone()
+    }
+
+    fn intent(id: Option<u32>, target: &str, propagation: &str) -> MountIntent {
+        let propagation = propagation.to_owned();
+        MountIntent { id, number: NUMBER, target: target.into(), propagation }
+    }
+
+    fn switching(namespace: u64, mounts: Vec<MountIntent>) -> Switching {
+        Switching { boot: "boot".to_owned(), sign: NamespaceSign::of_number(namespace), mounts }
+    }
+
+    #[test]
+    fn what_an_interrupted_heal_wrote_of_a_mount_tells_what_it_shared_with() {
+        let noted =
+            vec![intent(None, "/data", "shared:5 "), intent(Some(30), "/beneath", "shared:6 ")];
+        let was = vec![switching(2, vec![intent(None, "/data", "master:9 ")]), switching(1, noted)];
+        let state = PeerGroupState { own: Some(NamespaceId(1)), was, group: Some(5), peer: None };
+        let mounts = ["/data", "/beneath", "/other"].map(|target| mount(target, "shared:1 "));
+        let shared_with = |namespace: Option<u64>| {
+            let all = state.as_they_were(namespace.map(NamespaceId), &mounts);
+            let targets = all.iter().map(|one| one.target.clone());
+            assert!(targets.eq(mounts.iter().map(|one| one.target.clone())));
+            all.into_iter().map(|one| one.propagation.trim().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(shared_with(Some(1)), ["shared:5", "shared:1", "shared:1"]);
+        assert_eq!(shared_with(Some(2)), ["master:9", "shared:1", "shared:1"]);
+        assert_eq!(shared_with(Some(3)), ["shared:1"; 3], "nothing is noted of that one");
+        assert_eq!(shared_with(None), ["shared:1"; 3]);
+    }
+
+    #[test]
+    fn a_group_is_joined_only_where_a_mount_stands_for_it() {
+        let place = tempfile::tempfile().unwrap();
+        let of = |group| PeerGroupState { own: None, was: Vec::new(), group, peer: None };
+        assert_eq!(of(Some(5)).group(Some(&place)).map(|group| group.number), Some(5));
+        assert!(of(Some(5)).group(None).is_none());
+        assert!(of(None).group(Some(&place)).is_none());
+    }
+}

@@ -334,3 +334,6 @@ pub(in crate::driver) fn without(
     };
     unkept.iter().map(words).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -315,3 +315,6 @@ fn only_one(
     Err(Error::new(Kind::Refused, format!("several volumes {how} ({name}): {}", list.join(", ")))
         .hint("detach the one you mean by its id: disk detach id:<volume id> <node>"))
 }
+
+#[cfg(test)]
+mod tests;

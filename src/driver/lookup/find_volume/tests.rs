@@ -1,0 +1,249 @@
+use super::*;
+use crate::cloud::Attachment;
+use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
+use crate::host::locks::Locks;
+use crate::model::cloud::request::AttachRequest;
+use crate::model::face::{Faces, OF_TESTS};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const ONE: &str = "11111111-1111-4111-8111-111111111111";
+const OTHER: &str = "22222222-2222-4222-8222-222222222222";
+const NOWHERE: &str = "33333333-3333-4333-8333-333333333333";
+
+fn id(text: &str) -> VolumeId {
+    VolumeId::parse(text).unwrap()
+}
+
+fn name(text: &str) -> VolumeName {
+    VolumeName::parse(text).unwrap()
+}
+
+fn server() -> ServerId {
+    ServerId::parse("server").unwrap()
+}
+
+/// The records of a machine that has had nothing to do with any volume yet, and what is asked there.
+fn asked<T>(
+    (cloud, devices): (&FakeCloud, &FakeDevices),
+    ask: impl FnOnce(&Volumes<'_>, &Records) -> T,
+) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let records = &Records::below(&folder.path().join("state"), &folder.path().join("run"));
+    let locks = &Locks::below(folder.path());
+    let deadline = Deadline::after(Duration::from_secs(5));
+    let (faces, face) = (Faces::default(), &OF_TESTS.0[0]);
+    let (file_systems, operation) = (&NoHost, "test");
+    let memory = &Memory { file_systems, records, faces, face, locks, operation, deadline };
+    ask(&Volumes { cloud, devices, mounts: &NoHost, records, deadline, memory }, records)
+}
+
+/// The volume that a name means at the server, "none", or the refusal.
+fn meant(cloud: &FakeCloud, called: &str) -> String {
+    let found = asked((cloud, &FakeDevices::default()), |volumes, _| {
+        volumes.volume_named(&name(called), Some(&server()))
+    });
+    match found {
+        Ok(found) => found.map_or_else(|| "none".to_owned(), |id| id.to_string()),
+        Err(error) => error.cause,
+    }
+}
+
+fn change(cloud: &FakeCloud, place: usize, change: impl FnOnce(&mut CloudVolume)) {
+    change(&mut cloud.volumes.borrow_mut()[place]);
+}
+
+#[test]
+fn a_name_is_a_volume_by_its_id_by_its_record_or_by_the_clouds_name_of_it() {
+    let cloud = FakeCloud::default().with(ONE, 1, &["server"]).with("v-2", 1, &["server"]);
+    assert_eq!(meant(&cloud, "v-2"), "v-2");
+    assert_eq!(meant(&cloud, "data"), "none");
+    change(&cloud, 0, |volume| volume.name = Some("data".to_owned()));
+    assert_eq!(meant(&cloud, "data"), ONE);
+    change(&cloud, 0, |volume| volume.recorded_name = Some(name("pv-7")));
+    assert_eq!(meant(&cloud, "pv-7"), ONE);
+    assert_eq!(meant(&cloud, "data"), "none", "attach knows it by another name");
+}
+
+#[test]
+fn a_clouds_name_of_several_attached_volumes_is_refused() {
+    let cloud = FakeCloud::default().with("v-1", 1, &["server"]).with("v-2", 1, &["server"]);
+    let called = Some("data".to_owned());
+    change(&cloud, 0, |volume| volume.name.clone_from(&called));
+    change(&cloud, 1, |volume| volume.name = called);
+    let why = "several volumes have that name in the cloud (data): v-1, v-2";
+    assert_eq!(meant(&cloud, "data"), why);
+}
+
+#[test]
+fn a_uuid_is_its_volume_unless_that_and_a_stranger_may_both_be_meant() {
+    let with =
+        |own: &[&str], other: &[&str]| FakeCloud::default().with(ONE, 1, own).with(OTHER, 1, other);
+    let why = format!(
+        "the name {ONE} is a volume's id, and it is not recorded by which name others were attached: it may mean {OTHER} or {ONE}"
+    );
+    assert_eq!(meant(&with(&["server"], &["server"]), ONE), why);
+    assert_eq!(meant(&with(&["server"], &["other"]), ONE), ONE, "no stranger is there");
+    assert_eq!(meant(&with(&[], &["server"]), ONE), ONE, "it is not there itself");
+    let renamed = with(&[], &["server"]);
+    change(&renamed, 0, |volume| volume.recorded_name = Some(name("pv-7")));
+    assert_eq!(meant(&renamed, ONE), why, "it goes by another name");
+    let known = with(&["server"], &["server"]);
+    change(&known, 1, |volume| volume.recorded_name = Some(name("pv-7")));
+    assert_eq!(meant(&known, ONE), ONE, "the other one is no stranger");
+    let root = with(&["server"], &["server"]);
+    change(&root, 1, |volume| volume.attachments[0].is_root = true);
+    assert_eq!(meant(&root, ONE), ONE, "no orchestrator attached what the server starts from");
+}
+
+#[test]
+fn a_uuid_that_is_no_volume_may_mean_what_was_attached_by_a_name_that_is_not_known() {
+    let cloud = FakeCloud::default().with(OTHER, 1, &["server"]);
+    let why = format!(
+        "the name {NOWHERE} is no volume's id, and it is not recorded by which name these were attached: it may mean {OTHER}"
+    );
+    assert_eq!(meant(&cloud, NOWHERE), why);
+    assert_eq!(meant(&cloud, "data"), "none", "what is no UUID is not meant");
+    let asked_of = |recorded: &str| {
+        asked((&cloud, &FakeDevices::default()), |volumes, records| {
+            records.note_name(&name(NOWHERE), &id(recorded)).unwrap();
+            volumes.volume_named(&name(NOWHERE), Some(&server())).map_err(|error| error.cause)
+        })
+    };
+    assert_eq!(asked_of("gone"), Ok(None), "the one that it meant is gone");
+    let none = asked((&cloud, &FakeDevices::default()), |volumes, _| {
+        volumes.volume_named(&name(NOWHERE), None)
+    });
+    assert_eq!(none.unwrap(), None, "no server is named");
+}
+
+#[test]
+fn a_record_and_an_id_that_both_are_the_name_are_a_doubt_where_both_are_there() {
+    let with = |own: &[&str], recorded: &[&str]| {
+        let cloud = FakeCloud::default().with(ONE, 1, own).with(OTHER, 1, recorded);
+        change(&cloud, 1, |volume| volume.recorded_name = Some(name(ONE)));
+        cloud
+    };
+    let why = format!(
+        "the name {ONE} is recorded for one and is the other's id: it may mean {OTHER} or {ONE}"
+    );
+    assert_eq!(meant(&with(&["server"], &["server"]), ONE), why);
+    assert_eq!(meant(&with(&["other"], &["server"]), ONE), OTHER);
+    assert_eq!(meant(&with(&["server"], &[]), ONE), OTHER, "the own one is a stranger");
+    let known = with(&["server"], &[]);
+    change(&known, 0, |volume| volume.mounted_on = Some(server()));
+    assert_eq!(meant(&known, ONE), why, "and now it is not");
+    let renamed = with(&["server"], &["server"]);
+    change(&renamed, 0, |volume| volume.recorded_name = Some(name("pv-7")));
+    assert_eq!(meant(&renamed, ONE), OTHER, "the own one has a name of its own");
+}
+
+#[test]
+fn of_several_that_a_name_is_recorded_for_only_what_is_at_the_server_or_comes_there_is_meant() {
+    let with = |one: &[&str], other: &[&str]| {
+        let cloud = FakeCloud::default().with("v-1", 1, one).with("v-2", 1, other);
+        for place in 0..2 {
+            change(&cloud, place, |volume| volume.recorded_name = Some(name("pv-7")));
+        }
+        cloud
+    };
+    let why = "several volumes were attached under that name (pv-7): v-1, v-2";
+    assert_eq!(meant(&with(&["server"], &["server"]), "pv-7"), why);
+    assert_eq!(meant(&with(&["server"], &["other"]), "pv-7"), "v-1");
+    assert_eq!(meant(&with(&[], &[]), "pv-7"), "none");
+    let comes = with(&[], &[]);
+    let request = |to: &str| Some(AttachRequest { server: ServerId::parse(to).unwrap(), at: 0 });
+    change(&comes, 1, |volume| volume.requested = request("server"));
+    assert_eq!(meant(&comes, "pv-7"), "v-2");
+    change(&comes, 0, |volume| volume.requested = request("other"));
+    assert_eq!(meant(&comes, "pv-7"), "v-2", "that one goes elsewhere");
+}
+
+#[test]
+fn what_this_driver_has_had_to_do_with_is_known() {
+    let cloud = &FakeCloud::default();
+    asked((cloud, &FakeDevices::default()), |volumes, records| {
+        let volume = FakeCloud::default().with("v-1", 1, &[]).volumes.borrow()[0].clone();
+        assert!(!volumes.is_known(&volume));
+        let with = |change: &dyn Fn(&mut CloudVolume)| {
+            let mut volume = volume.clone();
+            change(&mut volume);
+            volumes.is_known(&volume)
+        };
+        assert!(with(&|volume| volume.recorded_name = Some(name("pv-7"))));
+        assert!(with(&|volume| volume.life = Some(crate::model::disk::formatting::Life::HasData)));
+        assert!(with(&|volume| volume.mounted_on = Some(server())));
+        records.update(&volume.id, |record| record.was_mounted = true).unwrap();
+        assert!(volumes.is_known(&volume));
+    });
+}
+
+#[test]
+fn a_disk_is_the_volumes_whose_whole_id_it_shows() {
+    let long = "a-volume-of-twenty-c";
+    assert_eq!(long.len(), VIRTIO_SERIAL_LENGTH);
+    let mut devices = FakeDevices::default()
+        .with("vda", 1, "v-1")
+        .with("vdb", 1, long)
+        .with("vdc", 1, "no id/")
+        .with("loop0", 1, "");
+    devices.disks[3].1 = Shown::BackingFile(PathBuf::from(format!("/images/{long}.img")));
+    asked((&FakeCloud::default(), &devices), |volumes, _| {
+        let on = |place: usize| volumes.volume_on(devices.disks[place].0.number).unwrap();
+        assert_eq!(on(0), Some(id("v-1")));
+        assert_eq!(on(1), None, "a longer id may be cut to it");
+        assert_eq!(on(2), None);
+        let none = volumes.volume_on(DeviceNumber { major: 1, minor: 1 });
+        assert_eq!(none.unwrap(), None);
+    });
+}
+
+#[test]
+fn what_a_person_says_of_a_name_is_noted_unless_it_is_recorded_for_another() {
+    let cloud = FakeCloud::default().with("v-1", 1, &[]).with("v-2", 1, &[]);
+    let settle = |of: &str| {
+        asked((&cloud, &FakeDevices::default()), |volumes, records| {
+            let told = volumes.settle_name(&id(of), &name("pv-7")).map_err(|error| error.cause);
+            (told, records.named(&name("pv-7")))
+        })
+    };
+    assert_eq!(settle("gone"), (Ok(()), Some(id("gone"))), "of what is gone this machine knows it");
+    assert_eq!(settle("v-1"), (Ok(()), None));
+    assert_eq!(cloud.volumes.borrow()[0].recorded_name, Some(name("pv-7")));
+    assert_eq!(settle("v-1").0, Ok(()), "it is recorded for this one");
+    let why = "the name pv-7 is recorded for volume v-1: it may mean that one too; v-2 is detached";
+    assert_eq!(settle("v-2"), (Err(why.to_owned()), None));
+}
+
+#[test]
+fn the_name_of_a_mount_that_was_found_is_recorded_where_none_is() {
+    let cloud = FakeCloud::default().with("v-1", 1, &[]).with("v-2", 1, &[]);
+    change(&cloud, 1, |volume| volume.recorded_name = Some(name("pv-2")));
+    asked((&cloud, &FakeDevices::default()), |volumes, records| {
+        for one in ["v-1", "v-2"] {
+            volumes.record_found_name(&id(one), &name("found"));
+            assert_eq!(records.load(&id(one)).name, Some(name("found")));
+        }
+        volumes.record_found_name(&id("v-3"), &name("v-3"));
+        assert_eq!(records.load(&id("v-3")).name, None, "its id is its name");
+    });
+    let recorded = |place: usize| cloud.volumes.borrow()[place].recorded_name.clone();
+    assert_eq!((recorded(0), recorded(1)), (Some(name("found")), Some(name("pv-2"))));
+}
+
+#[test]
+fn a_record_of_this_machine_counts_where_the_cloud_has_none_of_that_volume() {
+    let cloud = FakeCloud::default().with("v-1", 1, &["server"]);
+    change(&cloud, 0, |volume| volume.attachments.push(Attachment::to(server())));
+    let meant = || {
+        asked((&cloud, &FakeDevices::default()), |volumes, records| {
+            records.note_name(&name("pv-7"), &id("v-1")).unwrap();
+            volumes.volume_named(&name("pv-7"), Some(&server())).unwrap()
+        })
+    };
+    assert_eq!(meant(), Some(id("v-1")));
+    change(&cloud, 0, |volume| volume.recorded_name = Some(name("pv-7")));
+    assert_eq!(meant(), Some(id("v-1")), "once, though both have it");
+    change(&cloud, 0, |volume| volume.recorded_name = Some(name("pv-8")));
+    assert_eq!(meant(), None, "the cloud has another name");
+}
