@@ -64,9 +64,25 @@ impl System {
     /// Whether a file of the machine has these words in a line that is no comment.
     #[must_use]
     pub fn tells(&self, path: &str, words: &str) -> bool {
-        let text = fs::read_to_string(self.path(path)).unwrap_or_default();
-        let told = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        text.lines().map(told).any(|line| !line.starts_with('#') && line.contains(words))
+        lines(&self.path(path)).iter().any(|line| line.contains(words))
+    }
+
+    /// What a program's configuration says of a setting, as `name value` or `name = value`: the last line counts, and
+    /// the files of the folder come after the file.
+    #[must_use]
+    pub fn last_setting(&self, name: &str, file: &str, folder: Option<&str>) -> Option<String> {
+        let mut paths = vec![self.path(file)];
+        let entries = folder.and_then(|folder| fs::read_dir(self.path(folder)).ok());
+        let more = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        paths.extend(more.filter(|path| path.extension() == Some(OsStr::new("conf"))));
+        paths[1..].sort();
+        let all = paths.iter().flat_map(|path| lines(path));
+        let mut values = all.filter_map(|line| {
+            let (found, rest) = line.split_once([' ', '='])?;
+            let value = rest.trim_start_matches([' ', '=']).trim_matches('"');
+            (found == name).then(|| value.to_owned())
+        });
+        values.next_back()
     }
 
     /// A path of the machine, where it is.
@@ -105,6 +121,13 @@ impl System {
             passes(name) && (holds.is_empty() || has_text())
         })
     }
+}
+
+/// A file's lines that are no comments, with one blank between their words.
+fn lines(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let told = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    told.filter(|line| !line.starts_with('#')).collect()
 }
 
 /// Everything in a folder of plugins that kubelet would take for a driver and that is none: a

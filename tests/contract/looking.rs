@@ -618,8 +618,35 @@ fn the_doctor_finds_what_is_wrong_with_the_machine() {
     patient.shows("shield", "ok", "wait while their disk is away");
     patient.file("etc/multipath.conf", "defaults {\n\t# find_multipaths no\n}\n");
     patient.shows("shield", "ok", "wait while their disk is away");
-    patient.file("etc/multipath.conf", "defaults {\n\tfind_multipaths no\n}\n");
-    patient.shows("shield", "warning", "find_multipaths no");
+    for (value, told) in [("no", "no"), ("\"off\"", "off"), ("greedy", "greedy")] {
+        patient
+            .file("etc/multipath.conf", &format!("defaults {{\n\tfind_multipaths {value}\n}}\n"));
+        patient.shows("shield", "warning", &format!("find_multipaths {told})"));
+    }
+    patient.file("etc/multipath/conf.d/20.conf", "defaults {\n find_multipaths strict\n}\n");
+    patient.shows("shield", "ok", "wait while their disk is away");
+    patient.file("etc/multipath/conf.d/30.conf.old", "defaults {\n find_multipaths no\n}\n");
+    patient.shows("shield", "ok", "wait while their disk is away");
+    patient.file("etc/multipath/conf.d/30.conf", "defaults {\n find_multipaths no\n}\n");
+    patient.shows("shield", "warning", "find_multipaths no)");
+    patient.file("etc/lvm/lvm.conf", "devices {\n\t# global_filter = [ \"r|.*|\" ]\n}\n");
+    patient.shows("shield", "warning", "pvs, vgs and lvs wait");
+    patient.shows("shield", "warning", "find_multipaths no)");
+    fs::remove_dir_all(patient.root.join("etc/multipath")).unwrap();
+    patient.file("etc/multipath.conf", "");
+    let some = "devices {\n\tglobal_filter = [ \"a|^/dev/sda3$|\", \"r|.*|\" ]\n}\n";
+    patient.file("etc/lvm/lvm.conf", some);
+    patient.shows("shield", "ok", "wait while their disk is away");
+    patient.file("etc/lvm/lvm.conf", "devices {\n\tfilter = [ \"r|/dev/cdrom|\" ]\n}\n");
+    patient.shows("shield", "warning", "pvs, vgs and lvs wait");
+    patient.file("etc/lvm/devices/system.devices", "");
+    patient.shows("shield", "ok", "wait while their disk is away");
+    patient.file("etc/lvm/lvm.conf", "devices {\n\tuse_devicesfile = 0\n}\n");
+    patient.shows("shield", "warning", "pvs, vgs and lvs wait");
+    fs::remove_dir_all(patient.root.join("etc/lvm")).unwrap();
+    patient.file("proc/sys/kernel/hung_task_panic", "1\n");
+    patient.shows("shield", "warning", "panics when a process waits for long");
+    patient.file("proc/sys/kernel/hung_task_panic", "0\n");
 
     patient.node.configure("[metrics]\ntextfile = \"/nowhere/at/all.prom\"");
     patient.shows("metrics", "warning", "/nowhere/at");

@@ -4,9 +4,7 @@ use crate::driver::Driver;
 use crate::host::machine;
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::replacement::{Method, Propagation};
-use crate::model::policy::ShieldMode;
 use crate::model::report::finding::Finding;
-use crate::model::text::several;
 use crate::node::system::{self, System};
 use std::path::Path;
 
@@ -152,64 +150,6 @@ fn kernel(method: Method) -> Finding {
             "a kernel from 4.11 on replaces them cleanly",
         ),
     }
-}
-
-/// Volumes that are mounted through maps, told where there are any.
-pub(super) fn maps(driver: &Driver<'_>, system: &System) -> Option<Finding> {
-    const CHECK: &str = "maps";
-    let volumes = match driver.ports.maps.volumes() {
-        Ok(volumes) if volumes.is_empty() => return None,
-        Ok(volumes) => volumes,
-        Err(error) => return Some(Finding::not_looked_at(CHECK, error)),
-    };
-    let names: Vec<_> = volumes.iter().map(ToString::to_string).collect();
-    let does_panic = system.panics_at_hung_tasks();
-    let panics = if does_panic {
-        "; and this kernel panics when a process waits for long (kernel.hung_task_panic)"
-    } else {
-        ""
-    };
-    let found = format!(
-        "{} mounted through a map of device mapper: while its disk is away what uses it waits{panics}: {}",
-        several(names.len(), "volume is", "volumes are"),
-        names.join(", ")
-    );
-    if driver.ports.shield.mode == ShieldMode::On && !does_panic {
-        return Some(Finding::ok(CHECK, found));
-    }
-    Some(Finding::warning(
-        CHECK,
-        found,
-        "nothing while their disks are there: the map goes when the pods have ended. What waits is \
-         ended by shield.patience, and by disk release",
-    ))
-}
-
-/// Whether the kernel makes such maps, and what would be in their way, where the configuration asks for them.
-pub(super) fn shield(driver: &Driver<'_>, system: &System) -> Option<Finding> {
-    const CHECK: &str = "shield";
-    if driver.ports.shield.mode == ShieldMode::Off {
-        return None;
-    }
-    let modules = format!("/lib/modules/{}", system::kernel_release());
-    let lists = ["modules.dep", "modules.builtin"];
-    let has_module = system.has("/sys/module/dm_multipath")
-        || lists.iter().any(|list| system.tells(&format!("{modules}/{list}"), "dm-multipath.ko"));
-    if !has_module {
-        return Some(Finding::warning(
-            CHECK,
-            "this kernel has no dm-multipath: volumes are mounted without a shield",
-            "install the package with all modules of this kernel, and try: modprobe dm-multipath",
-        ));
-    }
-    if system.tells("/etc/multipath.conf", "find_multipaths no") {
-        return Some(Finding::warning(
-            CHECK,
-            "multipathd takes each disk, so the driver's own map may find it in use (find_multipaths no)",
-            "find_multipaths strict in /etc/multipath.conf, or no multipathd",
-        ));
-    }
-    Some(Finding::ok(CHECK, "new mounts of ext4 wait while their disk is away"))
 }
 
 pub(super) fn sight(driver: &Driver<'_>) -> Finding {

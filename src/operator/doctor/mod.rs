@@ -4,6 +4,7 @@ mod cloud;
 mod files;
 mod kubelet;
 mod machine;
+mod shield;
 mod takeover;
 mod written;
 
@@ -70,8 +71,8 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
             cloud::look(driver),
             volumes(driver, configured),
             marks(driver, running).into_iter().collect(),
-            machine::maps(driver, &system).into_iter().collect(),
-            machine::shield(driver, &system).into_iter().collect(),
+            shield::maps(driver, &system).into_iter().collect(),
+            shield::shield(driver, &system),
         ]
         .concat())
     });
