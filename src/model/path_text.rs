@@ -27,6 +27,14 @@ fn path_of(text: String) -> PathBuf {
     bytes.map_or_else(|| PathBuf::from(text), |bytes| PathBuf::from(OsString::from_vec(bytes)))
 }
 
+/// How many bytes a path takes in JSON at most: its namer decides whether it is text, and of which signs.
+#[must_use]
+pub fn longest_written(path: &Path) -> usize {
+    // A control sign is written by its number, quotes have a sign before them, and two digits are a byte.
+    let each = |byte: &u8| if byte.is_ascii_control() { 6 } else { 2 };
+    MARK.len() + path.as_os_str().as_bytes().iter().map(each).sum::<usize>()
+}
+
 /// Writes a path.
 pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&text_of(path))
@@ -114,6 +122,8 @@ mod tests {
         #[test]
         fn every_path_comes_back(bytes in proptest::collection::vec(1u8.., 0..40)) {
             let path = PathBuf::from(OsString::from_vec(bytes));
+            let written = serde_json::to_string(&text_of(&path)).unwrap().len() - r#""""#.len();
+            proptest::prop_assert!(written <= longest_written(&path), "{} bytes", written);
             proptest::prop_assert_eq!(path_of(text_of(&path)), path);
         }
 

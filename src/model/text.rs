@@ -74,6 +74,14 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned([&text[..head], GAP, &text[tail..]].concat())
 }
 
+/// The sentence as a volume's record keeps it: it names what tenants have named as they like, and as many of them
+/// as they made.
+#[must_use]
+pub fn kept(sentence: &str) -> String {
+    const LONGEST_KEPT: usize = 4 << 10;
+    shortened(sentence, LONGEST_KEPT).into_owned()
+}
+
 /// How many signs must be changed, put in or left out (Levenshtein).
 #[must_use]
 pub fn distance(one: &str, other: &str) -> usize {
@@ -106,6 +114,13 @@ mod tests {
                 assert!(short.starts_with("begin ") && short.ends_with(" end"), "{short}");
             }
         }
+    }
+
+    #[test]
+    fn a_record_keeps_a_sentence_up_to_a_length() {
+        assert_eq!(kept("it is covered"), "it is covered");
+        let long = kept(&format!("begin {} end", "/data, ".repeat(1_000_000)));
+        assert!(long.len() <= 4096 && long.starts_with("begin") && long.ends_with("end"));
     }
 
     #[test]

@@ -170,6 +170,52 @@ fn names_that_are_no_text_keep_nothing_dead() {
     take_down(&volume, running);
 }
 
+/// Control signs take six times their length in a record, which may not be longer than what is read again; and a tenant
+/// may have as many namespaces as mounts.
+#[test]
+fn names_of_control_signs_hold_up_no_heal() {
+    const MOUNTS: usize = 100;
+    needs!(pods);
+    let (node, volume, mut running) = scene().start_in(1);
+    let area = node.base().join("area");
+    fs::create_dir(&area).unwrap();
+    let folder = volume.pod(running[0].0.uid());
+    let long: PathBuf = std::iter::repeat_n("\u{1}".repeat(250), 15).collect();
+    let tenants: Vec<_> = (0..8).map(|_| tenant(&area)).collect();
+    for tenant in &tenants {
+        within(tenant.pid(), || {
+            for number in 0..MOUNTS {
+                let to = area.join(&long).join(number.to_string());
+                with_files(|| fs::create_dir_all(&to).unwrap());
+                mount(Some(&folder), &to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+            }
+        });
+    }
+    // Beside their own they have copies of the machine's.
+    let old = number_of(&volume.letter());
+    let before: Vec<_> = tenants.iter().map(|tenant| count_on(tenant.pid(), old)).collect();
+    assert!(before.iter().all(|count| *count > MOUNTS), "{before:?}");
+    pull(&volume, &mut running[0].1);
+    node.must(volume.attach());
+    let number = number_of(&volume.letter());
+    assert_eq!(only_mount_at(&volume.global()).number, number);
+    goes_on(&mut running[0].1, 3);
+    let now = || tenants.iter().map(|tenant| count_on(tenant.pid(), number)).collect::<Vec<_>>();
+    for round in 0..10 {
+        println!("before round {round}: {:?}", now());
+        if now() == before {
+            break;
+        }
+        let _ = node.verb(&["heal"]);
+    }
+    assert_eq!(now(), before);
+    for tenant in tenants {
+        tenant.die();
+    }
+    all_go_on(&volume, &mut running, "names");
+    take_down(&volume, running);
+}
+
 /// So many binds take the whole time of a call.
 const BINDS: usize = 1800;
 

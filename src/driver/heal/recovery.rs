@@ -19,6 +19,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::MountIntent;
+use crate::model::path_text::longest_written;
 use crate::model::policy::HealMode;
 use crate::model::record::{NamespaceSign, Switching, VolumeRecord};
 use std::collections::BTreeSet;
@@ -345,9 +346,86 @@ impl Recovery<'_> {
     }
 }
 
-/// What a record takes for it at most: a path that is no UTF-8 takes two digits for a byte.
+/// What a record takes for it at most.
 pub(in crate::driver) fn bytes_of(changes: &[MountIntent]) -> usize {
-    const REST: usize = 120;
-    let each = |one: &MountIntent| 2 * one.target.as_os_str().len() + one.propagation.len() + REST;
+    /// The names of its parts, its numbers, and the blanks before its lines.
+    const REST: usize = 160;
+    let each = |one: &MountIntent| longest_written(&one.target) + one.propagation.len() + REST;
     changes.iter().map(each).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::files::LONGEST;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    fn intent(id: Option<u32>, target: &[u8]) -> MountIntent {
+        let target = PathBuf::from(OsStr::from_bytes(target));
+        let number = DeviceNumber { major: 4095, minor: (1 << 20) - 1 };
+        let propagation = "shared:2147483647 master:2147483647 ".to_owned();
+        MountIntent { id, number, target, propagation }
+    }
+
+    /// The records of a machine where these changes are written down, and how long that file is.
+    fn noted(changes: Vec<MountIntent>) -> (tempfile::TempDir, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let sign = NamespaceSign { namespace: u64::MAX, count: Some(u64::MAX), dweller: None };
+        let note = |record: &mut VolumeRecord| record.will_switch(&boot_id(), sign, changes);
+        records(&folder).update(&id(), note).unwrap();
+        let length = folder.path().join("run/boot/v-1.json").metadata().unwrap().len();
+        (folder, length)
+    }
+
+    fn records(folder: &tempfile::TempDir) -> Records {
+        Records::below(&folder.path().join("state"), &folder.path().join("run"))
+    }
+
+    fn id() -> VolumeId {
+        VolumeId::parse("v-1").unwrap()
+    }
+
+    /// What a tenant may call a mount, from its number on.
+    const NAMES: [&[u8]; 5] = [b"plain", b"\x01\x1f", b"\"\\", b"\xff\xfe", "é磁".as_bytes()];
+
+    fn target(name: &[u8], length: usize, number: usize) -> Vec<u8> {
+        let rest = name.iter().copied().cycle().take(length);
+        format!("/{number}/").into_bytes().into_iter().chain(rest).collect()
+    }
+
+    #[test]
+    fn a_record_takes_no_more_for_a_change_than_is_counted() {
+        for name in NAMES {
+            let change = |number| intent(Some(u32::MAX), &target(name, 4000, number));
+            let (_, one) = noted(vec![change(1)]);
+            let (_, two) = noted(vec![change(1), change(2)]);
+            let counted = bytes_of(&[change(2)]);
+            assert!(two - one <= counted as u64, "{name:?}: {} > {counted}", two - one);
+            assert_eq!(bytes_of(&[change(1), change(2)]), 2 * counted);
+        }
+        assert_eq!(bytes_of(&[]), 0);
+    }
+
+    /// One that is too long is not written, and no mount of the volume is switched.
+    #[test]
+    fn a_record_with_all_that_has_room_is_read_again() {
+        for name in NAMES {
+            let change = |number| intent(None, &target(name, 4000, number));
+            let count = MOST_BYTES_OF_ALL / bytes_of(&[change(0)]);
+            let (folder, length) = noted((0..count).map(change).collect());
+            assert!(length < LONGEST, "{name:?}: {length} bytes");
+            let known = Recovery::switching(&records(&folder).load(&id()));
+            assert_eq!(known[0].mounts.len(), count, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_another_boot_has_begun_means_nothing() {
+        let (folder, _) = noted(vec![intent(None, b"/data")]);
+        let mut record = records(&folder).load(&id());
+        assert_eq!(Recovery::switching(&record), record.switching);
+        record.switching[0].boot = "another".to_owned();
+        assert_eq!(Recovery::switching(&record), []);
+    }
 }

@@ -20,6 +20,7 @@ use crate::model::ids::VolumeId;
 use crate::model::policy::ShieldPolicy;
 use crate::model::record::{MapWait, VolumeRecord, WaitCause};
 use crate::model::shield::own_map::{MapState, OwnMap};
+use crate::model::text::kept;
 use std::time::Duration;
 
 /// What came of a try to put a disk under its map.
@@ -335,6 +336,7 @@ impl ReturnedDisks<'_> {
         wait: &MapWait,
         (cause, why): (WaitCause, Option<String>),
     ) {
+        let why = why.map(|why| kept(&why));
         if (wait.cause, &wait.not_switched) == (cause, &why) {
             return;
         }

@@ -16,7 +16,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
 use crate::model::record::VolumeRecord;
-use crate::model::text::without_digits;
+use crate::model::text::{kept, without_digits};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ impl Sweep<'_> {
             Err(error) => Some(error.to_string()),
         };
         // Processes and spans have other numbers with each look.
-        let why = why.map(|why| without_digits(&why));
+        let why = why.map(|why| kept(&without_digits(&why)));
         let before = self.records.load(id).not_healed;
         if before == why {
             return match done {

@@ -2,7 +2,7 @@
 
 use crate::model::face::FaceName;
 use crate::model::ids::ConsumerId;
-use crate::model::text::shortened;
+use crate::model::text::kept;
 use crate::model::timestamp::Uptime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -63,9 +63,6 @@ const REPEATED_WITHIN: u64 = 300;
 /// it is another incident.
 const SERIES_GAP: u64 = 600;
 
-/// It names what tenants have named as they like, and it is kept in the volume's record.
-const LONGEST_REASON: usize = 4 << 10;
-
 impl Series {
     /// Whether a refusal of now goes on with this series. After a reboot, a long gap, or for pods
     /// that were not refused before it is another one.
@@ -106,18 +103,11 @@ impl Refusal {
             },
         );
         let since = before.map_or(now.wall, |before| before.since);
-        let reason = shortened(reason, LONGEST_REASON);
+        let reason = kept(reason);
         let same = before.filter(|before| is_the_same(&before.reason, &reason, now));
         let count = same.map_or(1, |before| before.count.saturating_add(1));
         let face = Some(now.face.clone());
-        Self {
-            reason: reason.into_owned(),
-            since,
-            last: now.wall,
-            count,
-            face,
-            series: Some(series),
-        }
+        Self { reason, since, last: now.wall, count, face, series: Some(series) }
     }
 
     /// Whether the tear-down was refused for so long, without a break and for the same pods, and
