@@ -414,7 +414,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         let_go_volumes: &let_go_volumes,
         guard: &guard,
         recovery: &recovery,
-        own_maps: &own_maps,
+        returned: &returned,
     };
     let expansion = Expansion {
         cloud,

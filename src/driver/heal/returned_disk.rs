@@ -94,6 +94,15 @@ impl ReturnedDisks<'_> {
         Returned::Not
     }
 
+    /// Before what would wait with the map: its disk may be back, and neither an event nor the timer have come to it. The
+    /// caller holds the volume's lock.
+    pub(in crate::driver) fn must_not_wait(&self, id: &VolumeId) -> Result<()> {
+        self.own_maps.must_not_wait(id).or_else(|_| {
+            let _ = self.look_after(id);
+            self.own_maps.must_not_wait(id).map_err(|error| self.why_it_waits(id, error))
+        })
+    }
+
     /// The part of it that reads no disk: where a process hangs that reads one, the wait must have its end all the
     /// same.
     pub(in crate::driver) fn keep_time(&self, id: &VolumeId) {

@@ -9,9 +9,9 @@ use crate::driver::guard::letting_go::{ConsumerFolder, LettingGo};
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::recovery::Recovery;
+use crate::driver::heal::returned_disk::ReturnedDisks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::{Outcome, VolumeRef};
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::failpoints;
@@ -98,7 +98,7 @@ pub struct Unmounting<'a> {
     pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) guard: &'a Guard<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+    pub(in crate::driver) returned: &'a ReturnedDisks<'a>,
 }
 
 impl Unmounting<'_> {
@@ -175,15 +175,16 @@ impl Unmounting<'_> {
                 self.volumes.record_found_name(id, name);
             }
         }
+        // Before it is looked for what is to be free: a disk that is put under its map is the map from then on.
+        if let (MountRole::Stage, Some(id), true) = (role, &id, is_mounted) {
+            self.returned.must_not_wait(id)?;
+        }
         let to_free = match role {
             MountRole::Stage => {
                 DisksToFree::of(self.free_disks, id.as_ref(), &stands.table, &folder)?
             }
             MountRole::Consumer(_) => DisksToFree::default(),
         };
-        if let (MountRole::Stage, Some(id), true) = (role, &id, is_mounted) {
-            self.own_maps.must_not_wait(id)?;
-        }
         let outcome = self.unmount_guarded(&folder, id.as_ref(), role)?;
         if matches!(role, MountRole::Stage) {
             let disks = (to_free.disks.as_slice(), to_free.numbers.as_slice());

@@ -12,6 +12,9 @@ pub(crate) struct Channel {
     reader: BufReader<UnixStream>,
 }
 
+/// The machine has ended, or its kernel has.
+pub(crate) const GONE: &str = "the machine is gone";
+
 impl Channel {
     pub(crate) fn over(writer: UnixStream) -> Result<Self, String> {
         let reader = BufReader::new(writer.try_clone().map_err(|error| error.to_string())?);
@@ -42,7 +45,7 @@ impl Channel {
             let short = left.min(Duration::from_millis(200));
             self.reader.get_ref().set_read_timeout(Some(short)).map_err(|e| e.to_string())?;
             match self.reader.read_until(b'\n', &mut line) {
-                Ok(0) => return Err("the machine is gone".to_owned()),
+                Ok(0) => return Err(GONE.to_owned()),
                 Ok(_) if line.ends_with(b"\n") => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

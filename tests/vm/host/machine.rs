@@ -1,6 +1,6 @@
 //! A machine of the cloud: the guest, its hypervisor, and the cloud itself.
 
-use super::channel::Channel;
+use super::channel::{Channel, GONE};
 use super::image::Image;
 use super::parts::{Kernel, Parts};
 use super::plug::{Bus, Plug};
@@ -107,7 +107,21 @@ impl Machine {
         Ok(running.qemu.ends_within(limit))
     }
 
+    /// A kernel that dies before a program of ours runs tells nothing of the driver: under software emulation one in
+    /// some hundred does. It is said, and the machine is started once more.
     fn start(&mut self, parts: &Parts, volumes_first: bool) -> Result<(), String> {
+        match self.start_once(parts, volumes_first) {
+            Err(why) if why == GONE => {
+                println!("  the kernel died while the machine started: once more");
+                let console = self.folder.join("console.log");
+                let _ = fs::rename(&console, self.folder.join("console-of-a-dead-start.log"));
+                self.start_once(parts, volumes_first)
+            }
+            done => done,
+        }
+    }
+
+    fn start_once(&mut self, parts: &Parts, volumes_first: bool) -> Result<(), String> {
         let begun = Instant::now();
         let server = self.cloud.world().server_id(NODE);
         let (qemu, [monitor, agent]) = Qemu::start(&Wish {

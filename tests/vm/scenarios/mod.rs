@@ -4,6 +4,7 @@ mod again;
 mod by_hand;
 mod cost;
 mod databases;
+mod deleted;
 mod endurance;
 mod first_life;
 mod grow;
@@ -13,6 +14,7 @@ mod install;
 mod late;
 mod letters;
 mod mounts;
+mod power_cut;
 mod restart;
 mod same_place;
 mod shield;
@@ -59,7 +61,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 43] = [
+pub(crate) const ALL: [Scenario; 45] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -90,10 +92,12 @@ pub(crate) const ALL: [Scenario; 43] = [
     shielded::SELDOM,
     shielded::HOURLY,
     held::SCENARIO,
+    deleted::SCENARIO,
     shielded::GROWS,
     shielded::PATIENCE,
     shielded::INCIDENT,
     shielded::SHUTDOWN,
+    power_cut::SCENARIO,
     shielded::KILLED,
     shielded::MANY,
     databases::SQLITE,

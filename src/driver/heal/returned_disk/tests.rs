@@ -230,3 +230,30 @@ fn a_disk_that_cannot_be_looked_at_is_not_put_under_the_map_and_it_is_said_why()
     let gone = looked((map(false), &FakeDevices::default()), None, 1).1.unwrap();
     assert!(!gone.is_for_a_look());
 }
+
+/// kubelet calls no other one once the pod is deleted, and a machine may have neither udev nor a timer.
+#[test]
+fn an_unmount_that_would_wait_looks_after_the_disk_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+    let id = VolumeId::parse(ID).unwrap();
+    let is_asked = |map: OwnMap, devices: &FakeDevices| {
+        let maps = FakeMap::of(Some(map));
+        let mut answer = Ok(());
+        with(&maps, devices, &records, |returned| answer = returned.must_not_wait(&id));
+        (maps.done.into_inner(), answer.map_err(|error| error.cause))
+    };
+    let (none, back) = (FakeDevices::default(), FakeDevices::default().with("vdc", 16, ID));
+    assert_eq!(is_asked(map(true), &none), (vec![], Ok(())));
+    assert_eq!(records.load(&id).map_wait, None, "no look at a map that works");
+    let why = is_asked(map(false), &none).1.unwrap_err();
+    assert!(why.ends_with("an unmount would wait too"), "{why}");
+    let why = is_asked(map(false), &back).1.unwrap_err();
+    assert!(why.contains("an unmount would wait too; the disk that is here is not put"), "{why}");
+    let past = |record: &mut VolumeRecord| {
+        let wait = record.map_wait.as_mut().unwrap();
+        wait.since.seconds -= 2;
+    };
+    records.update(&id, past).unwrap();
+    assert_eq!(is_asked(map(false), &none), (vec!["end"], Ok(())), "its patience is over");
+}
