@@ -386,9 +386,7 @@ impl VolumeRecord {
             return;
         };
         for mount in mounts {
-            let is_new =
-                !known.mounts.iter().any(|one| (one.id, &one.target) == (mount.id, &mount.target));
-            if is_new {
+            if !known.tells_of(&mount) {
                 known.mounts.push(mount);
             }
         }
@@ -512,6 +510,14 @@ pub struct Switching {
     pub sign: NamespaceSign,
     /// What is to be in the end.
     pub mounts: Vec<MountIntent>,
+}
+
+impl Switching {
+    /// Whether this mount is written down already.
+    #[must_use]
+    pub fn tells_of(&self, mount: &MountIntent) -> bool {
+        self.mounts.iter().any(|one| (one.id, &one.target) == (mount.id, &mount.target))
+    }
 }
 
 /// By what a mount namespace is known again. Its number is given away when it has gone: so there is

@@ -123,16 +123,15 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Whether there is room to write down these changes beside what is remembered and `more`.
+    /// Whether there is room to write down these changes beside what is remembered and `more`. What is written down of
+    /// them takes none: else what an earlier heal could not finish would keep itself from its end.
     pub(in crate::driver) fn has_room_for(
         &self,
         id: &VolumeId,
-        changes: &[MountIntent],
+        (sign, changes): &(NamespaceSign, Vec<MountIntent>),
         more: usize,
     ) -> bool {
-        let known: usize =
-            Self::switching(&self.records.load(id)).iter().map(|one| bytes_of(&one.mounts)).sum();
-        known + more + bytes_of(changes) <= MOST_BYTES_OF_ALL
+        has_room(&Self::switching(&self.records.load(id)), sign, changes, more)
     }
 
     /// What is remembered and still means something.
@@ -346,12 +345,24 @@ impl Recovery<'_> {
     }
 }
 
+fn has_room(
+    known: &[Switching],
+    sign: &NamespaceSign,
+    changes: &[MountIntent],
+    more: usize,
+) -> bool {
+    let of_it = known.iter().find(|one| one.sign == *sign);
+    let new = changes.iter().filter(|change| !of_it.is_some_and(|one| one.tells_of(change)));
+    let taken: usize = known.iter().map(|one| bytes_of(&one.mounts)).sum();
+    taken + more + bytes_of(new) <= MOST_BYTES_OF_ALL
+}
+
 /// What a record takes for it at most.
-pub(in crate::driver) fn bytes_of(changes: &[MountIntent]) -> usize {
+pub(in crate::driver) fn bytes_of<'a>(changes: impl IntoIterator<Item = &'a MountIntent>) -> usize {
     /// The names of its parts, its numbers, and the blanks before its lines.
     const REST: usize = 160;
     let each = |one: &MountIntent| longest_written(&one.target) + one.propagation.len() + REST;
-    changes.iter().map(each).sum()
+    changes.into_iter().map(each).sum()
 }
 
 #[cfg(test)]
@@ -418,6 +429,20 @@ mod tests {
             let known = Recovery::switching(&records(&folder).load(&id()));
             assert_eq!(known[0].mounts.len(), count, "{name:?}");
         }
+    }
+
+    #[test]
+    fn what_is_written_down_of_a_change_takes_no_room_again() {
+        let change = |number| intent(None, &target(b"x", 4000, number));
+        let count = MOST_BYTES_OF_ALL / bytes_of(&[change(0)]);
+        let (sign, other) = (NamespaceSign::of_number(1), NamespaceSign::of_number(2));
+        let mounts = (0..count).map(change).collect();
+        let known = [Switching { boot: String::new(), sign, mounts }];
+        assert!(has_room(&known, &sign, &[change(0), change(1)], 0));
+        assert!(!has_room(&known, &sign, &[change(0), change(count)], 0), "a further one");
+        assert!(!has_room(&known, &other, &[change(0)], 0), "that of another namespace");
+        assert!(has_room(&[], &sign, &[change(0)], 0));
+        assert!(!has_room(&[], &sign, &[change(0)], MOST_BYTES_OF_ALL));
     }
 
     #[test]

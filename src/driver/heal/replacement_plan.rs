@@ -235,7 +235,7 @@ impl Replacement<'_> {
             let Some(first) = visit.parts.front() else { continue };
             let part = visit.with(first.clone());
             match self.recovery.changes_in(&part, fresh, until.at_most(EACH[visit.kind])) {
-                Ok((_, changes)) if !self.recovery.has_room_for(id, &changes, bytes) => {}
+                Ok(known) if !self.recovery.has_room_for(id, &known, bytes) => {}
                 Ok(known) => {
                     bytes += bytes_of(&known.1);
                     visit.is_known = true;
@@ -268,8 +268,9 @@ impl Replacement<'_> {
             }
             let part = visit.with(mounts);
             let is_known = std::mem::take(&mut visit.is_known);
-            let done = if is_known { Ok(()) } else { self.intend_in(id, &part, fresh, limit) };
-            let done = done.and_then(|()| failpoints::effect("heal.reach"));
+            let intended = if is_known { Ok(()) } else { self.intend_in(id, &part, fresh, limit) };
+            let is_touched = intended.is_ok();
+            let done = intended.and_then(|()| failpoints::effect("heal.reach"));
             match done.and_then(|()| self.peer_groups.switch_in(group_state, &part, fresh, limit)) {
                 Ok(done) => {
                     tell(id, &place, &done);
@@ -288,7 +289,8 @@ impl Replacement<'_> {
                 Err(error) => {
                     tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
                     replacing.is_left(&part, &error.to_string());
-                    replacing.unknown.extend(part.id);
+                    // What was not written down is as it was.
+                    replacing.unknown.extend(part.id.filter(|_| is_touched));
                     // One that is only too much must not cost the others.
                     if error.kind != Kind::Refused {
                         break;
@@ -307,7 +309,7 @@ impl Replacement<'_> {
         limit: Deadline,
     ) -> Result<()> {
         let known = self.recovery.changes_in(part, fresh, limit)?;
-        if !self.recovery.has_room_for(id, &known.1, 0) {
+        if !self.recovery.has_room_for(id, &known, 0) {
             return Err(Error::new(
                 Kind::Host,
                 "what it changes for a moment is too much to remember",
