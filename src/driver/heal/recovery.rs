@@ -22,7 +22,7 @@ use crate::model::mount::replacement::MountIntent;
 use crate::model::path_text::longest_written;
 use crate::model::policy::HealMode;
 use crate::model::record::{NamespaceSign, Switching, VolumeRecord};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -39,11 +39,16 @@ const KEEP_WAIT: Duration = Duration::from_secs(2);
 /// tenants decide how much there is, and how long its names are.
 const MOST_CHANGES: usize = 1000;
 const MOST_BYTES: usize = 1 << 20;
-const MOST_BYTES_OF_ALL: usize = 6 << 20;
+/// Of all together, by their kind: the pods that have the volume, other pods, what is no pod. So those who come last,
+/// and can have as many namespaces as they like, leave room to the others.
+const MOST_BYTES_OF_ALL: [usize; 3] = [10 << 20, 8 << 20, 6 << 20];
 
 /// Who keeps which dead disk; and those that could not be kept, and why.
 type Keepers = Vec<(DeviceNumber, FileSystemKeeper)>;
 type Unkept = Vec<(DeviceNumber, Error)>;
+
+/// Where old mounts stand no more, by namespace.
+pub(in crate::driver) type Finished = HashMap<NamespaceId, HashSet<PathBuf>>;
 
 /// What killed heals left.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
@@ -129,9 +134,11 @@ impl Recovery<'_> {
         &self,
         id: &VolumeId,
         (sign, changes): &(NamespaceSign, Vec<MountIntent>),
+        kind: usize,
         more: usize,
     ) -> bool {
-        has_room(&Self::switching(&self.records.load(id)), sign, changes, more)
+        let free = MOST_BYTES_OF_ALL[kind].saturating_sub(more);
+        has_room(&Self::switching(&self.records.load(id)), sign, changes, free)
     }
 
     /// What is remembered and still means something.
@@ -254,31 +261,32 @@ impl Recovery<'_> {
     /// Where nothing is to be switched any more: what is put right is forgotten.
     pub(in crate::driver) fn set_back_for_good(&self, id: &VolumeId) {
         if let Some(failed) = self.set_back(id) {
-            self.forget_switching(id, &failed);
+            self.forget_switching(id, &failed, &Finished::new());
         }
     }
 
     /// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
-    /// nothing is known. `again` is whether an earlier one, or a round of this one, was interrupted: what that
+    /// nothing is known, and there for what is finished: else those would fill the record for good. `again` is whether an earlier one, or a round of this one, was interrupted: what that
     /// changed is looked after once more, for only now all of it is in its place.
     pub(in crate::driver) fn is_switched(
         &self,
         id: &VolumeId,
         again: bool,
         mut unknown: Vec<NamespaceId>,
+        finished: &Finished,
     ) {
         if again {
             unknown.extend(self.set_back(id).unwrap_or_default());
         }
-        self.forget_switching(id, &unknown);
+        self.forget_switching(id, &unknown, finished);
     }
 
-    fn forget_switching(&self, id: &VolumeId, but: &[NamespaceId]) {
+    fn forget_switching(&self, id: &VolumeId, but: &[NamespaceId], finished: &Finished) {
         if self.records.load(id).switching.is_empty() {
             return;
         }
         let forgotten = self.records.update(id, |record| {
-            record.switching.retain(|one| but.contains(&NamespaceId(one.sign.namespace)));
+            forget(&mut record.switching, but, finished);
         });
         if let Err(error) = forgotten {
             tracing::warn!(volume = %id, %error, "the end of the heal is not remembered");
@@ -345,16 +353,30 @@ impl Recovery<'_> {
     }
 }
 
+/// All is forgotten but for some namespaces, and of them what is finished. What a switch changes beside old mounts has
+/// its id, and stays.
+fn forget(switching: &mut Vec<Switching>, but: &[NamespaceId], finished: &Finished) {
+    switching.retain_mut(|one| {
+        let namespace = NamespaceId(one.sign.namespace);
+        if let Some(finished) = finished.get(&namespace) {
+            one.mounts.retain(|mount| mount.id.is_some() || !finished.contains(&mount.target));
+        }
+        but.contains(&namespace) && !one.mounts.is_empty()
+    });
+}
+
 fn has_room(
     known: &[Switching],
     sign: &NamespaceSign,
     changes: &[MountIntent],
-    more: usize,
+    free: usize,
 ) -> bool {
     let of_it = known.iter().find(|one| one.sign == *sign);
-    let new = changes.iter().filter(|change| !of_it.is_some_and(|one| one.tells_of(change)));
+    let is_new = |change: &&MountIntent| !of_it.is_some_and(|one| one.tells_of(change));
     let taken: usize = known.iter().map(|one| bytes_of(&one.mounts)).sum();
-    taken + more + bytes_of(new) <= MOST_BYTES_OF_ALL
+    let free = free.saturating_sub(taken);
+    // Each is looked for only where they do not fit anyway: there may be thousands.
+    bytes_of(changes) <= free || bytes_of(changes.iter().filter(is_new)) <= free
 }
 
 /// What a record takes for it at most.
@@ -423,7 +445,7 @@ mod tests {
     fn a_record_with_all_that_has_room_is_read_again() {
         for name in NAMES {
             let change = |number| intent(None, &target(name, 4000, number));
-            let count = MOST_BYTES_OF_ALL / bytes_of(&[change(0)]);
+            let count = MOST_BYTES_OF_ALL[0] / bytes_of(&[change(0)]);
             let (folder, length) = noted((0..count).map(change).collect());
             assert!(length < LONGEST, "{name:?}: {length} bytes");
             let known = Recovery::switching(&records(&folder).load(&id()));
@@ -434,15 +456,36 @@ mod tests {
     #[test]
     fn what_is_written_down_of_a_change_takes_no_room_again() {
         let change = |number| intent(None, &target(b"x", 4000, number));
-        let count = MOST_BYTES_OF_ALL / bytes_of(&[change(0)]);
+        let most = MOST_BYTES_OF_ALL[2];
+        let count = most / bytes_of(&[change(0)]);
         let (sign, other) = (NamespaceSign::of_number(1), NamespaceSign::of_number(2));
         let mounts = (0..count).map(change).collect();
         let known = [Switching { boot: String::new(), sign, mounts }];
-        assert!(has_room(&known, &sign, &[change(0), change(1)], 0));
-        assert!(!has_room(&known, &sign, &[change(0), change(count)], 0), "a further one");
-        assert!(!has_room(&known, &other, &[change(0)], 0), "that of another namespace");
-        assert!(has_room(&[], &sign, &[change(0)], 0));
-        assert!(!has_room(&[], &sign, &[change(0)], MOST_BYTES_OF_ALL));
+        assert!(has_room(&known, &sign, &[change(0), change(1)], most));
+        assert!(!has_room(&known, &sign, &[change(0), change(count)], most), "a further one");
+        assert!(!has_room(&known, &other, &[change(0)], most), "that of another namespace");
+        assert!(has_room(&known, &other, &[change(0)], MOST_BYTES_OF_ALL[1]), "a pod's");
+        assert!(has_room(&[], &sign, &[change(0)], most));
+        assert!(!has_room(&[], &sign, &[change(0)], 0));
+    }
+
+    #[test]
+    fn of_a_namespace_of_which_nothing_is_known_what_is_finished_is_forgotten_all_the_same() {
+        let mounts = || vec![intent(None, b"/a"), intent(None, b"/b"), intent(Some(3), b"/a")];
+        let of = |namespace| {
+            let sign = NamespaceSign::of_number(namespace);
+            Switching { boot: String::new(), sign, mounts: mounts() }
+        };
+        let mut switching = vec![of(1), of(2), of(3)];
+        let finished = Finished::from([(NamespaceId(1), HashSet::from([PathBuf::from("/a")]))]);
+        forget(&mut switching, &[NamespaceId(1), NamespaceId(2)], &finished);
+        assert_eq!(switching.len(), 2);
+        assert_eq!(switching[0].mounts, mounts()[1..]);
+        assert_eq!(switching[1].mounts, mounts());
+        let all = HashSet::from(["/a", "/b"].map(PathBuf::from));
+        switching[1].mounts.pop();
+        forget(&mut switching, &[NamespaceId(2)], &Finished::from([(NamespaceId(2), all)]));
+        assert_eq!(switching, []);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use crate::driver::heal::diagnosis::StaleMounts;
 use crate::driver::heal::outcome::{Healed, place_of, tell};
 use crate::driver::heal::peer_groups::PeerGroups;
-use crate::driver::heal::recovery::{Recovery, bytes_of};
+use crate::driver::heal::recovery::{Finished, Recovery, bytes_of};
 use crate::driver::heal::time_shares::{EACH, TimeShares};
 use crate::driver::ownership::Ownership;
 use crate::failpoints;
@@ -21,7 +21,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, NAMESPACE_GOES_WITHIN, NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::replacement::ReplacementOutcome;
+use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -89,6 +89,7 @@ struct Replacing {
     visited: Vec<(usize, NamespaceId)>,
     /// The namespaces of which it is not known what they have.
     unknown: Vec<NamespaceId>,
+    finished: Finished,
     /// Why something of a namespace was left at the last try.
     why: BTreeMap<Option<NamespaceId>, String>,
     progress: bool,
@@ -97,6 +98,13 @@ struct Replacing {
 impl Replacing {
     fn is_left(&mut self, one: &NamespaceUse, why: &str) {
         self.why.insert(one.id, why.to_owned());
+    }
+
+    fn is_done(&mut self, namespace: Option<NamespaceId>, done: &[Switched]) {
+        let Some(namespace) = namespace else { return };
+        let is_left = |one: &&Switched| matches!(one.outcome, ReplacementOutcome::Skipped(_));
+        let ended = done.iter().filter(|one| !is_left(one)).map(|one| one.mount.target.clone());
+        self.finished.entry(namespace).or_default().extend(ended);
     }
 
     /// What could not be replaced, and is in none of the namespaces that a later look found, is not there any more.
@@ -205,11 +213,12 @@ impl Replacement<'_> {
             }
         }
         replacing.has_gone_but(&next);
-        let Replacing { mut healed, unknown, why, .. } = replacing;
+        let Replacing { mut healed, unknown, why, finished, .. } = replacing;
         let is_left = |id: &NamespaceId| next.iter().any(|one| one.id == Some(*id));
         let (left, reached_later): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_left);
         not_reached.extend(left);
-        self.recovery.is_switched(id, again || !reached_later.is_empty(), not_reached);
+        let again = again || !reached_later.is_empty();
+        self.recovery.is_switched(id, again, not_reached, &finished);
         let still = next.iter().map(|one| {
             let why = why.get(&one.id).map(|why| format!(": {why}")).unwrap_or_default();
             format!("still on the dead disk: {}{why}", place_of(one))
@@ -235,7 +244,7 @@ impl Replacement<'_> {
             let Some(first) = visit.parts.front() else { continue };
             let part = visit.with(first.clone());
             match self.recovery.changes_in(&part, fresh, until.at_most(EACH[visit.kind])) {
-                Ok(known) if !self.recovery.has_room_for(id, &known, bytes) => {}
+                Ok(known) if !self.recovery.has_room_for(id, &known, visit.kind, bytes) => {}
                 Ok(known) => {
                     bytes += bytes_of(&known.1);
                     visit.is_known = true;
@@ -268,14 +277,15 @@ impl Replacement<'_> {
             }
             let part = visit.with(mounts);
             let is_known = std::mem::take(&mut visit.is_known);
-            let intended = if is_known { Ok(()) } else { self.intend_in(id, &part, fresh, limit) };
-            let is_touched = intended.is_ok();
-            let done = intended.and_then(|()| failpoints::effect("heal.reach"));
+            let intended = || self.intend_in(id, &part, visit.kind, fresh, limit);
+            let done = if is_known { Ok(()) } else { intended() };
+            let done = done.and_then(|()| failpoints::effect("heal.reach"));
             match done.and_then(|()| self.peer_groups.switch_in(group_state, &part, fresh, limit)) {
                 Ok(done) => {
                     tell(id, &place, &done);
                     replacing.progress |=
                         done.iter().any(|one| one.outcome == ReplacementOutcome::Switched);
+                    replacing.is_done(part.id, &done);
                     replacing.visited.extend(part.id.map(|id| (replacing.healed.places.len(), id)));
                     replacing.healed.places.push((place.clone(), done));
                 }
@@ -289,8 +299,7 @@ impl Replacement<'_> {
                 Err(error) => {
                     tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
                     replacing.is_left(&part, &error.to_string());
-                    // What was not written down is as it was.
-                    replacing.unknown.extend(part.id.filter(|_| is_touched));
+                    replacing.unknown.extend(part.id);
                     // One that is only too much must not cost the others.
                     if error.kind != Kind::Refused {
                         break;
@@ -305,11 +314,12 @@ impl Replacement<'_> {
         &self,
         id: &VolumeId,
         part: &NamespaceUse,
+        kind: usize,
         fresh: &File,
         limit: Deadline,
     ) -> Result<()> {
         let known = self.recovery.changes_in(part, fresh, limit)?;
-        if !self.recovery.has_room_for(id, &known, 0) {
+        if !self.recovery.has_room_for(id, &known, kind, 0) {
             return Err(Error::new(
                 Kind::Host,
                 "what it changes for a moment is too much to remember",
