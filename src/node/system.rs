@@ -79,7 +79,8 @@ impl System {
         let all = paths.iter().flat_map(|path| lines(path));
         let mut values = all.filter_map(|line| {
             let (found, rest) = line.split_once([' ', '='])?;
-            let value = rest.trim_start_matches([' ', '=']).trim_matches('"');
+            let value = rest.split(" #").next().unwrap_or_default();
+            let value = value.trim_start_matches([' ', '=']).trim_matches('"');
             (found == name).then(|| value.to_owned())
         });
         values.next_back()

@@ -616,33 +616,36 @@ fn the_doctor_finds_what_is_wrong_with_the_machine() {
     patient.shows("shield", "warning", "no dm-multipath");
     patient.file("sys/module/dm_multipath/refcnt", "0\n");
     patient.shows("shield", "ok", "wait while their disk is away");
-    patient.file("etc/multipath.conf", "defaults {\n\t# find_multipaths no\n}\n");
-    patient.shows("shield", "ok", "wait while their disk is away");
-    for (value, told) in [("no", "no"), ("\"off\"", "off"), ("greedy", "greedy")] {
-        patient
-            .file("etc/multipath.conf", &format!("defaults {{\n\tfind_multipaths {value}\n}}\n"));
-        patient.shows("shield", "warning", &format!("find_multipaths {told})"));
+    let is_fine = ("ok", "wait while their disk is away");
+    let takes = |value: &'static str| ("warning", value);
+    let multipath = "etc/multipath.conf";
+    for (file, text, (level, words)) in [
+        (multipath, "# find_multipaths no", is_fine),
+        (multipath, "find_multipaths no", takes("find_multipaths no)")),
+        (multipath, "find_multipaths \"off\"", takes("find_multipaths off)")),
+        (multipath, "find_multipaths greedy # for the SAN", takes("find_multipaths greedy)")),
+        ("etc/multipath/conf.d/20.conf", "find_multipaths strict", is_fine),
+        ("etc/multipath/conf.d/30.conf.old", "find_multipaths no", is_fine),
+        ("etc/multipath/conf.d/30.conf", "find_multipaths no", takes("find_multipaths no)")),
+    ] {
+        patient.file(file, &format!("defaults {{\n\t{text}\n}}\n"));
+        patient.shows("shield", level, words);
     }
-    patient.file("etc/multipath/conf.d/20.conf", "defaults {\n find_multipaths strict\n}\n");
-    patient.shows("shield", "ok", "wait while their disk is away");
-    patient.file("etc/multipath/conf.d/30.conf.old", "defaults {\n find_multipaths no\n}\n");
-    patient.shows("shield", "ok", "wait while their disk is away");
-    patient.file("etc/multipath/conf.d/30.conf", "defaults {\n find_multipaths no\n}\n");
-    patient.shows("shield", "warning", "find_multipaths no)");
     patient.file("etc/lvm/lvm.conf", "devices {\n\t# global_filter = [ \"r|.*|\" ]\n}\n");
     patient.shows("shield", "warning", "pvs, vgs and lvs wait");
     patient.shows("shield", "warning", "find_multipaths no)");
     fs::remove_dir_all(patient.root.join("etc/multipath")).unwrap();
-    patient.file("etc/multipath.conf", "");
-    let some = "devices {\n\tglobal_filter = [ \"a|^/dev/sda3$|\", \"r|.*|\" ]\n}\n";
-    patient.file("etc/lvm/lvm.conf", some);
-    patient.shows("shield", "ok", "wait while their disk is away");
-    patient.file("etc/lvm/lvm.conf", "devices {\n\tfilter = [ \"r|/dev/cdrom|\" ]\n}\n");
-    patient.shows("shield", "warning", "pvs, vgs and lvs wait");
-    patient.file("etc/lvm/devices/system.devices", "");
-    patient.shows("shield", "ok", "wait while their disk is away");
-    patient.file("etc/lvm/lvm.conf", "devices {\n\tuse_devicesfile = 0\n}\n");
-    patient.shows("shield", "warning", "pvs, vgs and lvs wait");
+    patient.file(multipath, "");
+    let waits = ("warning", "pvs, vgs and lvs wait");
+    for (file, text, (level, words)) in [
+        ("lvm.conf", "global_filter = [ \"a|^/dev/sda3$|\", \"r|.*|\" ]", is_fine),
+        ("lvm.conf", "filter = [ \"r|/dev/cdrom|\" ]", waits),
+        ("devices/system.devices", "", is_fine),
+        ("lvm.conf", "use_devicesfile = 0", waits),
+    ] {
+        patient.file(&format!("etc/lvm/{file}"), &format!("devices {{\n\t{text}\n}}\n"));
+        patient.shows("shield", level, words);
+    }
     fs::remove_dir_all(patient.root.join("etc/lvm")).unwrap();
     patient.file("proc/sys/kernel/hung_task_panic", "1\n");
     patient.shows("shield", "warning", "panics when a process waits for long");

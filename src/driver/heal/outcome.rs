@@ -131,11 +131,10 @@ mod tests {
     use super::*;
     use crate::model::cgroup::Owner;
     use crate::model::mount::disk_users::Process;
-    use crate::model::mount::mountinfo::{Mount, MountTable};
+    use crate::model::mount::mountinfo::Mount;
 
     fn mount(target: &str) -> Mount {
-        let line = format!("40 30 254:16 / {target} rw - ext4 /dev/vdb rw\n");
-        MountTable::parse(line.as_bytes()).unwrap().mounts()[0].clone()
+        Mount::of_a_test("254:16", target, "")
     }
 
     fn healed(outcomes: &[ReplacementOutcome], left: &[&str]) -> Healed {

@@ -136,16 +136,10 @@ impl PeerGroups<'_> {
 mod tests {
     use super::*;
     use crate::model::disk::device::DeviceNumber;
-    use crate::model::mount::mountinfo::MountTable;
     use crate::model::mount::replacement::MountIntent;
     use crate::model::record::NamespaceSign;
 
     const NUMBER: DeviceNumber = DeviceNumber { major: 254, minor: 16 };
-
-    fn mount(target: &str, propagation: &str) -> Mount {
-        let line = format!("40 30 {NUMBER} / {target} rw {propagation}- ext4 /dev/vdb rw\n");
-        MountTable::parse(line.as_bytes()).unwrap().mounts()[0].clone()
-    }
 
     fn intent(id: Option<u32>, target: &str, propagation: &str) -> MountIntent {
         let propagation = propagation.to_owned();
@@ -162,7 +156,8 @@ mod tests {
             vec![intent(None, "/data", "shared:5 "), intent(Some(30), "/beneath", "shared:6 ")];
         let was = vec![switching(2, vec![intent(None, "/data", "master:9 ")]), switching(1, noted)];
         let state = PeerGroupState { own: Some(NamespaceId(1)), was, group: Some(5), peer: None };
-        let mounts = ["/data", "/beneath", "/other"].map(|target| mount(target, "shared:1 "));
+        let mounts = ["/data", "/beneath", "/other"]
+            .map(|target| Mount::of_a_test("254:16", target, "shared:1 "));
         let shared_with = |namespace: Option<u64>| {
             let all = state.as_they_were(namespace.map(NamespaceId), &mounts);
             let targets = all.iter().map(|one| one.target.clone());

@@ -53,6 +53,15 @@ impl Mount {
     }
 }
 
+#[cfg(test)]
+impl Mount {
+    /// An ext4 of this number at a place, with these propagation fields, each with a blank behind it.
+    pub(crate) fn of_a_test(number: &str, target: &str, propagation: &str) -> Self {
+        let line = format!("40 30 {number} / {target} rw {propagation}- ext4 /dev/vdb rw\n");
+        MountTable::parse(line.as_bytes()).expect("a line of a table").mounts()[0].clone()
+    }
+}
+
 fn has_option(options: &str, wanted: &str) -> bool {
     options.split(',').any(|option| option == wanted)
 }

@@ -8,7 +8,7 @@ use crate::host::machine::NODE;
 use crate::host::plug::Bus;
 use crate::scene::{Outcome, Scene, Volume};
 
-const NO_LOOK: &str = "/run/systemd/system/incloud-disk-heal@.service.d/never.conf";
+const NO_LOOK: &str = "[Unit]\nConditionPathExists=/nowhere\n";
 const REFUSED: &str = "unmountdevice is refused while it would wait";
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -23,13 +23,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 fn play(scene: &mut Scene<'_>) -> Outcome {
     scene.configure(ON, "shield.mode = \"off\"")?;
     let (data, _) = a_database_runs(scene, "data")?;
-    scene.machine.put(NO_LOOK, "[Unit]\nConditionPathExists=/nowhere\n")?;
-    scene.machine.shell("systemctl stop incloud-disk-heal.timer && systemctl daemon-reload")?;
-    let done = is_taken_down(scene, &data);
-    scene.machine.shell(&format!(
-        "rm {NO_LOOK}; systemctl daemon-reload; systemctl start incloud-disk-heal.timer"
-    ))?;
-    done?;
+    scene.with_the_events_service(NO_LOOK, |scene| is_taken_down(scene, &data))?;
     scene.up(&data, POD, "")?;
     let last = scene.machine.shell(&format!("cat {}/last", data.pod(POD)))?;
     scene.check("what no program had flushed is there", last == "kept", last)?;

@@ -18,8 +18,6 @@ dmsetup create held --table "0 $(cat /sys/block/$1/size) linear /dev/$1 0"
 const LETS_GO: &str = "systemd-run --quiet --on-active=3 --timer-property=AccuracySec=100ms dmsetup remove --retry held\n";
 const ENDS: &str = "if dmsetup info held >/dev/null 2>&1; then dmsetup remove --retry held; fi";
 
-const DROP_IN: &str = "/run/systemd/system/incloud-disk-heal@.service.d/holds.conf";
-
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "shield-held",
     about: "something else has the disk open when it comes back: the look of its event is repeated, and no timer is needed",
@@ -33,12 +31,11 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
     scene.configure(ON, "shield.mode = \"off\"")?;
     let (data, letter) = a_database_runs(scene, "data")?;
     let text = format!("[Service]\nExecStartPre=/bin/sh {HOLDS} %i\n");
-    scene.machine.put(DROP_IN, &text)?;
-    scene.machine.shell("systemctl stop incloud-disk-heal.timer && systemctl daemon-reload")?;
-    let done = lets_go(scene, &data, &letter).and_then(|()| holds_on(scene, &data));
-    scene.machine.shell(&format!(
-        "rm {DROP_IN}; systemctl daemon-reload; systemctl start incloud-disk-heal.timer; {ENDS}"
-    ))?;
+    let done = scene.with_the_events_service(&text, |scene| {
+        lets_go(scene, &data, &letter)?;
+        holds_on(scene, &data)
+    });
+    scene.machine.shell(ENDS)?;
     done?;
     // What nothing holds any more the timer's look puts back.
     goes_on(scene, &data)?;

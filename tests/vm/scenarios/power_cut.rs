@@ -1,12 +1,11 @@
 //! With the shield: the machine loses its power while a database waits for its disk.
 
-use super::shielded::{ON, a_database_runs, ends, goes_on, has_a_map, is_pulled};
+use super::shielded::{AWAY, ON, a_database_runs, ends, goes_on, has_a_map, is_pulled};
 use super::usual::is_itself;
 use super::{Kernels, POD, Scenario};
 use crate::host::machine::NODE;
 use crate::host::plug::Bus;
 use crate::scene::{NO_WRITE_FAILS, Outcome, Scene};
-use std::time::Duration;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "shield-power-cut",
@@ -22,7 +21,7 @@ fn play(scene: &mut Scene<'_>) -> Outcome {
     scene.configure(ON, off)?;
     let (data, _) = a_database_runs(scene, "data")?;
     is_pulled(scene, &data)?;
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(AWAY);
     scene.no_write_has_failed()?;
     let confirmed = scene.confirmed()?;
     scene.machine.restart(scene.bench, false)?;

@@ -16,7 +16,7 @@ const TIMES: usize = 5;
 const LOSSES: &str = "INCLOUD_DISK_VM_LOSSES";
 
 /// While it is away: long enough for an error to be seen.
-const AWAY: Duration = Duration::from_secs(2);
+pub(super) const AWAY: Duration = Duration::from_secs(2);
 
 /// udev's event comes at once; the timer beneath it would take up to a minute.
 const SOON: Duration = Duration::from_secs(40);

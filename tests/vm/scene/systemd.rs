@@ -29,6 +29,22 @@ impl Scene<'_> {
         Ok(text)
     }
 
+    /// With the timer off, and more lines in the service that udev's event starts for a disk; afterwards it is as before.
+    pub(crate) fn with_the_events_service(
+        &mut self,
+        lines: &str,
+        work: impl FnOnce(&mut Self) -> Outcome,
+    ) -> Outcome {
+        const DROP_IN: &str = "/run/systemd/system/incloud-disk-heal@.service.d/scene.conf";
+        self.machine.put(DROP_IN, lines)?;
+        self.machine.shell("systemctl stop incloud-disk-heal.timer && systemctl daemon-reload")?;
+        let done = work(self);
+        self.machine.shell(&format!(
+            "rm {DROP_IN}; systemctl daemon-reload; systemctl start incloud-disk-heal.timer"
+        ))?;
+        done
+    }
+
     /// A line of shell whose output must be this.
     pub(crate) fn says(&mut self, line: &str, wanted: &str) -> Outcome {
         let (_, text) = self.machine.run(&["/bin/sh", "-c", line], LIMIT)?;

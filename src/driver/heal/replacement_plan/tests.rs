@@ -1,12 +1,9 @@
 use super::*;
 use crate::model::cgroup::Owner;
 use crate::model::mount::disk_users::Process;
-use crate::model::mount::mountinfo::MountTable;
-use crate::model::mount::replacement::Switched;
 
 fn mount(number: &str, target: &str) -> Mount {
-    let line = format!("40 30 {number} / {target} rw - ext4 /dev/vdb rw\n");
-    MountTable::parse(line.as_bytes()).unwrap().mounts()[0].clone()
+    Mount::of_a_test(number, target, "")
 }
 
 /// A namespace where these pods live, and so many mounts of the dead disk are.
