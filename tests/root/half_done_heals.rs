@@ -7,7 +7,7 @@ use crate::holders::{run, with_descriptors};
 use crate::scene::scene;
 use crate::support::disks::{table_of, within};
 use crate::support::pods::{Container, Plan, Pod};
-use crate::support::{Node, with_files};
+use crate::support::{Node, output_of, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::volume::Volume;
 use incloud_disk::model::disk::device::DeviceNumber;
@@ -17,6 +17,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -175,7 +176,7 @@ fn names_that_are_no_text_keep_nothing_dead() {
 #[test]
 fn names_of_control_signs_hold_up_no_heal() {
     const MOUNTS: usize = 100;
-    needs!(pods);
+    needs!(pods, seams);
     let (node, volume, mut running) = scene().start_in(1);
     let area = node.base().join("area");
     fs::create_dir(&area).unwrap();
@@ -196,9 +197,19 @@ fn names_of_control_signs_hold_up_no_heal() {
     let before: Vec<_> = tenants.iter().map(|tenant| count_on(tenant.pid(), old)).collect();
     assert!(before.iter().all(|count| *count > MOUNTS), "{before:?}");
     pull(&volume, &mut running[0].1);
-    node.must(volume.attach());
+    // Heals that come to none of them write down what they would have done, one after the other.
+    let reaches_none =
+        |command: &mut Command| output_of(command.env("INCLOUD_DISK_SEAM", "heal.reach=fail"));
+    reaches_none(&mut node.command(volume.attach()));
     let number = number_of(&volume.letter());
     assert_eq!(only_mount_at(&volume.global()).number, number);
+    for _ in 0..5 {
+        reaches_none(&mut node.command(["heal", &volume.id]));
+    }
+    let length = fs::metadata(volume.boot_record_path()).unwrap().len();
+    println!("{length} bytes are written down");
+    // The pod has room all the same.
+    let _ = node.verb(&["heal"]);
     goes_on(&mut running[0].1, 3);
     let now = || tenants.iter().map(|tenant| count_on(tenant.pid(), number)).collect::<Vec<_>>();
     for round in 0..10 {

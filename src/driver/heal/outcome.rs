@@ -54,10 +54,7 @@ impl Healed {
     #[must_use]
     pub fn switched(&self) -> usize {
         let all = self.places.iter().flat_map(|(_, done)| done);
-        all.filter(|one| {
-            !matches!(one.outcome, ReplacementOutcome::Skipped(_) | ReplacementOutcome::Gone)
-        })
-        .count()
+        all.filter(|one| one.outcome.is_replaced()).count()
     }
 
     /// How much stays on the dead disk: mounts that could not be replaced, and what else is told.
@@ -70,16 +67,7 @@ impl Healed {
 
     /// How many mounts were replaced now.
     pub(in crate::driver) fn replaced(&self) -> u64 {
-        let is_new = |one: &&Switched| {
-            matches!(
-                one.outcome,
-                ReplacementOutcome::Switched
-                    | ReplacementOutcome::DetachedOnly
-                    | ReplacementOutcome::Stacked
-            )
-        };
-        let all = self.places.iter().flat_map(|(_, done)| done);
-        u64::try_from(all.filter(is_new).count()).unwrap_or(u64::MAX)
+        u64::try_from(self.switched()).unwrap_or(u64::MAX)
     }
 
     pub(in crate::driver) fn is_nothing(&self) -> bool {

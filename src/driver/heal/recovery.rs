@@ -138,7 +138,12 @@ impl Recovery<'_> {
         more: usize,
     ) -> bool {
         let free = MOST_BYTES_OF_ALL[kind].saturating_sub(more);
-        has_room(&Self::switching(&self.records.load(id)), sign, changes, free)
+        has_room(&self.begun(id), sign, changes, free)
+    }
+
+    /// What earlier heals of the volume wrote down, and did not end.
+    pub(in crate::driver) fn begun(&self, id: &VolumeId) -> Vec<Switching> {
+        Self::switching(&self.records.load(id))
     }
 
     /// What is remembered and still means something.

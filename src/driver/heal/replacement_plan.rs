@@ -22,9 +22,11 @@ use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, NAMESPACE_GOES_WITHIN, NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{ReplacementOutcome, Switched};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::model::record::Switching;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 
 /// A runtime may bind the dead mount for a new container while others are switched: so the census
 /// is repeated, but not for ever.
@@ -44,11 +46,16 @@ struct Visit {
 }
 
 impl Visit {
-    fn of(mut one: NamespaceUse, consumers: &BTreeSet<ConsumerId>) -> Self {
+    fn of(mut one: NamespaceUse, consumers: &BTreeSet<ConsumerId>, begun: &[Switching]) -> Self {
         let kind = kind_of(&one, consumers);
         // One that takes all the time is not always before the same others.
         let first = by_chance(one.mounts.len());
         one.mounts.rotate_left(first);
+        // What an earlier heal wrote down has its room, so there is an end to a full record. Not each time: it may be what
+        // keeps the others.
+        if by_chance(2) == 0 {
+            put_first(&mut one, begun);
+        }
         let parts = one.mounts.chunks(AT_ONCE).map(<[Mount]>::to_vec).collect();
         Self { one, kind, parts, is_known: false }
     }
@@ -56,6 +63,14 @@ impl Visit {
     fn with(&self, mounts: Vec<Mount>) -> NamespaceUse {
         NamespaceUse { mounts, ..self.one.clone() }
     }
+}
+
+/// The mounts that are written down come before the others.
+fn put_first(one: &mut NamespaceUse, begun: &[Switching]) {
+    let of_it = begun.iter().filter(|begun| Some(NamespaceId(begun.sign.namespace)) == one.id);
+    let targets: HashSet<&Path> =
+        of_it.flat_map(|begun| &begun.mounts).map(|mount| mount.target.as_path()).collect();
+    one.mounts.sort_by_key(|mount| !targets.contains(mount.target.as_path()));
 }
 
 fn kind_of(one: &NamespaceUse, consumers: &BTreeSet<ConsumerId>) -> usize {
@@ -73,10 +88,14 @@ fn by_chance(below: usize) -> usize {
 }
 
 /// In the order in which they come, the equal ones by chance.
-fn in_order(mut all: Vec<NamespaceUse>, consumers: &BTreeSet<ConsumerId>) -> Vec<Visit> {
+fn in_order(
+    mut all: Vec<NamespaceUse>,
+    consumers: &BTreeSet<ConsumerId>,
+    begun: &[Switching],
+) -> Vec<Visit> {
     let middle = by_chance(all.len());
     all.rotate_left(middle);
-    let mut visits: Vec<_> = all.into_iter().map(|one| Visit::of(one, consumers)).collect();
+    let mut visits: Vec<_> = all.into_iter().map(|one| Visit::of(one, consumers, begun)).collect();
     visits.sort_by_key(|visit| visit.kind);
     visits
 }
@@ -102,9 +121,9 @@ impl Replacing {
 
     fn is_done(&mut self, namespace: Option<NamespaceId>, done: &[Switched]) {
         let Some(namespace) = namespace else { return };
-        let is_left = |one: &&Switched| matches!(one.outcome, ReplacementOutcome::Skipped(_));
-        let ended = done.iter().filter(|one| !is_left(one)).map(|one| one.mount.target.clone());
-        self.finished.entry(namespace).or_default().extend(ended);
+        let replaced = done.iter().filter(|one| one.outcome.is_replaced());
+        let targets = replaced.map(|one| one.mount.target.clone());
+        self.finished.entry(namespace).or_default().extend(targets);
     }
 
     /// What could not be replaced, and is in none of the namespaces that a later look found, is not there any more.
@@ -142,7 +161,8 @@ impl Replacement<'_> {
         let consumers = self.ownership.consumers_of(id);
         let mut replacing = Replacing::default();
         let mut not_reached: Vec<NamespaceId> = Vec::new();
-        let mut visits = in_order(stale.elsewhere.clone(), &consumers);
+        let begun = self.recovery.begun(id);
+        let mut visits = in_order(stale.elsewhere.clone(), &consumers, &begun);
         // Before anything is switched, for as long as may be: what others shared with or followed
         // shows only until then.
         self.recovery.intend_own(id, &stale.own, fresh, shares)?;
@@ -167,7 +187,7 @@ impl Replacement<'_> {
         let mut tried = BTreeSet::new();
         for round in 0..ROUNDS {
             if round > 0 {
-                visits = in_order(next.clone(), &consumers);
+                visits = in_order(next.clone(), &consumers, &begun);
             }
             tried.extend(visits.iter().map(|visit| visit.one.id));
             let group_state = self.peer_groups.group_state(id, disk);

@@ -66,6 +66,14 @@ pub enum ReplacementOutcome {
     Skipped(String),
 }
 
+impl ReplacementOutcome {
+    /// Whether a new mount is in its place.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        matches!(self, Self::Switched | Self::DetachedOnly | Self::Stacked)
+    }
+}
+
 /// One old mount, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switched {

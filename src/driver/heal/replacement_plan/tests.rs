@@ -1,6 +1,8 @@
 use super::*;
 use crate::model::cgroup::Owner;
 use crate::model::mount::disk_users::Process;
+use crate::model::mount::replacement::MountIntent;
+use crate::model::record::NamespaceSign;
 
 fn mount(number: &str, target: &str) -> Mount {
     Mount::of_a_test(number, target, "")
@@ -43,7 +45,7 @@ fn pods_that_have_the_volume_come_before_other_pods_and_those_before_what_is_no_
     ];
     let kinds = all.each_ref().map(|one| kind_of(one, &consumers()));
     assert_eq!(kinds, [2, 1, 0, 2, 0, 1]);
-    let visits = in_order(all.to_vec(), &consumers());
+    let visits = in_order(all.to_vec(), &consumers(), &[]);
     assert_eq!(visits.iter().map(|visit| visit.kind).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2]);
     let ids: BTreeSet<_> = visits.iter().map(|visit| visit.one.id.unwrap().0).collect();
     assert_eq!(ids, BTreeSet::from([1, 2, 3, 4, 5, 6]), "each once");
@@ -54,7 +56,7 @@ fn pods_that_have_the_volume_come_before_other_pods_and_those_before_what_is_no_
 fn which_of_its_equals_begins_is_left_to_chance() {
     let all: Vec<_> = (0..8).map(|id| namespace(id, &[], 8)).collect();
     let begins = || {
-        let visits = in_order(all.clone(), &consumers());
+        let visits = in_order(all.clone(), &consumers(), &[]);
         (visits[0].one.id, visits[0].one.mounts[0].target.clone())
     };
     let seen: BTreeSet<_> = (0..200).map(|_| begins()).collect();
@@ -67,7 +69,7 @@ fn which_of_its_equals_begins_is_left_to_chance() {
 #[test]
 fn the_mounts_of_a_namespace_are_replaced_in_parts_and_none_is_left_out() {
     let whole = namespace(1, &[Some("u-1")], 2 * AT_ONCE + 1);
-    let visit = Visit::of(whole.clone(), &consumers());
+    let visit = Visit::of(whole.clone(), &consumers(), &[]);
     assert_eq!(visit.parts.iter().map(Vec::len).collect::<Vec<_>>(), [AT_ONCE, AT_ONCE, 1]);
     let targets = |mounts: &[Mount]| -> BTreeSet<_> {
         mounts.iter().map(|mount| mount.target.clone()).collect()
@@ -124,4 +126,30 @@ fn the_mounts_of_a_disk_that_cannot_be_kept_are_left_alone_and_told() {
     assert_eq!(targets(&stale.elsewhere[0].mounts), ["/other"]);
     assert!(without(&mut stale, &[]).is_empty());
     assert_eq!((stale.own.len(), stale.elsewhere.len()), (1, 1));
+}
+
+#[test]
+fn what_is_written_down_of_a_namespace_comes_first() {
+    let intent = |place: usize| MountIntent {
+        id: None,
+        number: DeviceNumber { major: 254, minor: 32 },
+        target: format!("/data-{place}").into(),
+        propagation: String::new(),
+    };
+    let begun = |namespace, places: &[usize]| Switching {
+        boot: String::new(),
+        sign: NamespaceSign::of_number(namespace),
+        mounts: places.iter().copied().map(intent).collect(),
+    };
+    let mut one = namespace(1, &[], 5);
+    put_first(&mut one, &[begun(2, &[0, 3]), begun(1, &[4, 2])]);
+    let targets = |one: &NamespaceUse| -> Vec<_> {
+        one.mounts.iter().map(|mount| mount.target.display().to_string()).collect()
+    };
+    assert_eq!(targets(&one), ["/data-2", "/data-4", "/data-0", "/data-1", "/data-3"]);
+    // By chance, and not each time.
+    let all = [begun(1, &[4])];
+    let firsts = (0..200).map(|_| Visit::of(namespace(1, &[], 5), &consumers(), &all));
+    let count = firsts.filter(|visit| visit.parts[0][0].target.ends_with("data-4")).count();
+    assert!((60..180).contains(&count), "{count} of 200");
 }
