@@ -217,13 +217,13 @@ fn without_root_release_says_that_it_needs_root() {
     ends(scene);
 }
 
-/// At fee4868 its last row is "mounted for shop/orders-0".
+/// At fee4868 its last row is "mounted for shop/orders-0", and none is the kernel's.
 #[test]
-fn the_history_of_a_pulled_disk_ends_with_why_it_went() {
+fn the_history_of_a_pulled_disk_tells_why_it_went() {
     needs!(pods);
     if fs::File::open("/dev/kmsg").is_err() {
         return crate::support::skip(
-            "the_history_of_a_pulled_disk_ends_with_why_it_went",
+            "the_history_of_a_pulled_disk_tells_why_it_went",
             "the kernel's log cannot be read here",
         );
     }
@@ -231,9 +231,9 @@ fn the_history_of_a_pulled_disk_ends_with_why_it_went() {
     let letter = scene.volume.letter();
     healths::pull(&scene.volume, &mut scene.container);
     let (text, _) = said(&scene.node, &["history", &scene.volume.pv]);
-    let after = text.split("mounted for shop/orders-0").nth(1).unwrap();
     let of_disk = |line: &str| line.contains(" kernel ") && line.contains(&format!("({letter})"));
-    assert!(after.lines().any(of_disk), "{text}");
+    // Not behind which row: the kernel's log has a clock of its own, some milliseconds beside the wall's.
+    assert!(text.lines().any(of_disk), "{text}");
     eventually("writes go on to fail", || scene.container.report().errors > 0);
     scene.node.must(scene.volume.attach());
     ends(scene);
