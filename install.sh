@@ -67,6 +67,8 @@ disk: a FlexVolume driver for cloud block disks
   sudo ./install.sh test mutants [--ring unit|root] [--diff [REV]] [--minutes N] [FILE...]
                             changes guard, heal, formatting and names in some two thousand places,
                             one at a time, and says which test catches it; only what differs from REV
+  ./install.sh test deny    the crates that are built in, by cargo-deny: licences, sources, bans, and
+                            weaknesses that were told of, where their database can be had
   sudo ./install.sh test surroundings [TEST...]
                             full, hanging and missing folders; thousands of mounts, processes, disks
   ./install.sh test recovery [--nodes N] [--volumes N] [--seed N] [--minutes N] [--plots] [RULES...]
