@@ -21,7 +21,7 @@ case $cache in /*) ;; *) cache=$PWD/$cache ;; esac
 # The guest's programs, and what the tests call in there.
 guest_packages='systemd systemd-sysv udev kmod e2fsprogs xfsprogs util-linux mount bash dash coreutils
     grep sed gawk findutils diffutils procps iproute2 base-files libc6 libudev1 libgcc-s1
-    apparmor'
+    apparmor secilc'
 # Drawn in by the tools that are not called in the guest.
 unwanted='perl* libperl* python3* libpython* libicu* iso-codes* media-types* libgstreamer* libasound*'
 # Real databases, and what measures.

@@ -1,7 +1,7 @@
 //! What is played: each scenario on each kind of machine that it names, its controls, and which of
 //! all that is meant by the words of a run.
 
-use crate::host::parts::{CGROUPS_1, COUNTS_TWICE, KERNELS};
+use crate::host::parts::{CGROUPS_1, COUNTS_TWICE, KERNELS, SELINUX};
 use crate::host::plug::Bus;
 use crate::scenarios::{ALL, BRIEF, BRIEF_ON_ITS_ENDS, Kernels, ONE, Scenario, WITH_PROGRAMS};
 use std::collections::BTreeSet;
@@ -91,13 +91,15 @@ pub(crate) fn all() -> Vec<Part> {
 }
 
 fn is_played(scenario: &Scenario, kernel: &str, bus: Bus, fs: &str, is_control: bool) -> bool {
+    let is_usual = kernel != CGROUPS_1 && kernel != SELINUX;
     let fits = |&&(its, on, kernels): &&(&str, Bus, Kernels)| {
         let is_among = match kernels {
-            Kernels::All => kernel != CGROUPS_1,
+            Kernels::All => is_usual,
             Kernels::One => kernel == ONE,
-            Kernels::CountingOnce => kernel != CGROUPS_1 && kernel != COUNTS_TWICE,
+            Kernels::CountingOnce => is_usual && kernel != COUNTS_TWICE,
             Kernels::CountingTwice => kernel == COUNTS_TWICE,
             Kernels::Cgroups1 => kernel == CGROUPS_1,
+            Kernels::SeLinux => kernel == SELINUX,
         };
         its == fs && on == bus && is_among
     };

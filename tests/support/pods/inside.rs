@@ -99,9 +99,7 @@ impl Inside {
             }
             Order::HoldTree => self.held.push(tree_of_mounts()?),
             Order::Map { path } => map(&path)?,
-            Order::Confine { profile } => {
-                fs::write("/proc/thread-self/attr/current", format!("changeprofile {profile}"))?;
-            }
+            Order::Confine { label } => fs::write("/proc/thread-self/attr/current", label)?,
             Order::StopAtTheirEnd { pids, user } => {
                 pids.into_iter().try_for_each(stop_at_its_end)?;
                 nix::unistd::setuid(nix::unistd::Uid::from_raw(user))?;

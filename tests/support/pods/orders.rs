@@ -61,9 +61,10 @@ pub enum Order {
     Map {
         path: PathBuf,
     },
-    /// Confines it, and what it starts later, by a profile of `AppArmor`. It must see `/proc`.
+    /// Confines it, and what it starts later: what the kernel's security module is told as the thread's
+    /// own label. It must see `/proc`.
     Confine {
-        profile: String,
+        label: String,
     },
     /// Traces processes so that they stop in their end, and becomes an ordinary user's.
     StopAtTheirEnd {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What machines boot, oldest kernel first.
-pub(crate) const KERNELS: [&str; 5] = [COUNTS_TWICE, "6.1", CGROUPS_1, "6.12", "newest"];
+pub(crate) const KERNELS: [&str; 6] = [COUNTS_TWICE, "6.1", CGROUPS_1, SELINUX, "6.12", "newest"];
 
 /// The one whose device mapper counts a write twice that flushes first.
 pub(crate) const COUNTS_TWICE: &str = "5.10";
@@ -16,6 +16,11 @@ pub(crate) const CGROUPS_1: &str = "6.1-cgroups1";
 /// For systemd, which from its version 256 on wants to be told twice.
 const CGROUPS_1_ARGUMENTS: &str = "systemd.unified_cgroup_hierarchy=0 \
     systemd.legacy_systemd_cgroup_controller=1 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1";
+
+/// Linux 6.1 whose security module is `SELinux`. It boots without a policy; a scenario loads one.
+pub(crate) const SELINUX: &str = "6.1-selinux";
+
+const SELINUX_ARGUMENTS: &str = "security=selinux selinux=1 enforcing=0";
 
 /// A folder that stays from run to run.
 #[derive(Debug, Clone)]
@@ -63,6 +68,7 @@ impl Parts {
         // As `parts.sh` calls it.
         let (its, arguments) = match name {
             CGROUPS_1 => ("6.1", CGROUPS_1_ARGUMENTS),
+            SELINUX => ("6.1", SELINUX_ARGUMENTS),
             _ => (name, ""),
         };
         let folder = self.cache.join(format!("kernel-{its}"));

@@ -42,6 +42,18 @@ pub(super) const CONFINED: Scenario = Scenario {
     play: confined,
 };
 
+pub(super) const LABELLED: Scenario = Scenario {
+    name: "incident-labelled",
+    about: "the same where SELinux gives pods and their files labels: it goes on, and both have theirs as before",
+    settings: &[
+        ("ext4", Bus::VirtioBlk, Kernels::SeLinux),
+        ("xfs", Bus::VirtioBlk, Kernels::SeLinux),
+    ],
+    control: POD_HAS_ITS_DISK,
+    controls: Kernels::All,
+    play: labelled,
+};
+
 fn guarded(scene: &mut Scene<'_>) -> Outcome {
     scene.configure("", "guard.mode = \"off\"")?;
     let life = a_pod_runs(scene)?;
@@ -79,6 +91,21 @@ fn confined(scene: &mut Scene<'_>) -> Outcome {
     let life = Life { data, letter, pod };
     comes_back(scene, &life)?;
     scene.is_confined(&life.pod)?;
+    life.ends(scene)
+}
+
+fn labelled(scene: &mut Scene<'_>) -> Outcome {
+    scene.configure(OFF, &format!("{OFF}\nheal.mode = \"off\""))?;
+    scene.enforce_labels()?;
+    let data = scene.volume("data")?;
+    let letter = scene.up(&data, POD, "")?;
+    let pod = scene.start_labelled("pod", &data, POD)?;
+    scene.pod_begins(&pod, "/data", &data)?;
+    let life = Life { data, letter, pod };
+    scene.has_its_labels(&life.pod, &life.data, POD)?;
+    comes_back(scene, &life)?;
+    scene.has_its_labels(&life.pod, &life.data, POD)?;
+    scene.was_denied_nothing()?;
     life.ends(scene)
 }
 

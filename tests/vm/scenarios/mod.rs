@@ -37,6 +37,8 @@ pub(crate) enum Kernels {
     CountingTwice,
     /// The one of most nodes on a machine with cgroups of version 1 alone.
     Cgroups1,
+    /// The same where the kernel's security module is `SELinux`.
+    SeLinux,
 }
 
 /// The kernel of [`Kernels::One`].
@@ -61,13 +63,14 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 45] = [
+pub(crate) const ALL: [Scenario; 46] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
     incident::GUARDED,
     incident::HEALED,
     incident::CONFINED,
+    incident::LABELLED,
     by_hand::SCENARIO,
     unasked::SCENARIO,
     mounts::SCENARIO,

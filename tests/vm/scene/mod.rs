@@ -6,6 +6,7 @@ mod console;
 mod cost;
 mod database;
 mod kubelet;
+mod labels;
 mod looks;
 mod maps;
 mod pods;

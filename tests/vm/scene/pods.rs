@@ -42,12 +42,25 @@ impl Scene<'_> {
     ) -> Outcome<Running> {
         self.machine.put("/run/profile", PROFILE)?;
         self.machine.shell("apparmor_parser --replace --skip-cache /run/profile")?;
+        let label = format!("changeprofile {CONFINED}");
+        let running = self.start_with_label(name, volume, uid, label)?;
+        self.is_confined(&running)?;
+        self.write(&running, "/data/log")?;
+        Ok(running)
+    }
+
+    /// A container that sees the volume and `/proc`, and is what a security module calls so.
+    pub(super) fn start_with_label(
+        &mut self,
+        name: &str,
+        volume: &Volume,
+        uid: &str,
+        label: String,
+    ) -> Outcome<Running> {
         let folder = volume.pod(uid);
         let sees = [(folder.as_str(), "/data"), ("/proc", "/proc")];
         let running = self.start_seeing(name, uid, &sees)?;
-        self.tell(&running, &Order::Confine { profile: CONFINED.to_owned() })?;
-        self.is_confined(&running)?;
-        self.write(&running, "/data/log")?;
+        self.tell(&running, &Order::Confine { label })?;
         Ok(running)
     }
 
@@ -91,7 +104,7 @@ impl Scene<'_> {
         self.tell(container, &Order::Report)
     }
 
-    fn tell(&mut self, container: &Running, order: &Order) -> Outcome<Report> {
+    pub(super) fn tell(&mut self, container: &Running, order: &Order) -> Outcome<Report> {
         match self.machine.ask(&Ask::Tell { name: container.name.clone(), order: order.clone() })? {
             Said::Told(report) => Ok(report),
             other => Err(Stop::Broken(format!("the agent said {other:?}"))),
