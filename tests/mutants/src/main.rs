@@ -423,7 +423,9 @@ fn play_all(
         if let Outcome::Caught { test, .. } = &one.outcome
             && one.in_rings == in_rings
         {
-            order.caught(one.key.split(": ").next().unwrap_or_default(), test);
+            let mut parts = one.key.split(": ");
+            let (file, function) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            order.caught(file, function, test);
         }
     }
     // Divided before what was played is passed over: the other shards write meanwhile.

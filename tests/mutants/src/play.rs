@@ -2,8 +2,9 @@
 //! against what reaches it alone.
 
 use crate::listed::Mutant;
-use crate::sandbox;
+use crate::{rooms, sandbox};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::Write;
@@ -168,7 +169,7 @@ impl Player {
         tests: &[&Reach],
         at_once: &[usize],
         order: &mut Order,
-        file: &str,
+        (file, function): (&str, &str),
     ) -> Result<(usize, Option<String>), String> {
         let mut played = 0;
         let mut step = 0;
@@ -195,7 +196,7 @@ impl Player {
                         .first()
                         .cloned()
                         .unwrap_or_else(|| format!("{} (died)", names.join(" ")));
-                    order.caught(file, &test);
+                    order.caught(file, function, &test);
                     return Ok((played, Some(test)));
                 }
                 Ended::Failed(failed) => {
@@ -207,7 +208,7 @@ impl Player {
                     };
                     for test in failed.iter().take(3) {
                         if !matches!(run(&[test.as_str()])?, Ended::Passed) {
-                            order.caught(file, test);
+                            order.caught(file, function, test);
                             return Ok((played, Some(test.clone())));
                         }
                     }
@@ -234,7 +235,7 @@ impl Player {
         for program in programs {
             let mut tests: Vec<&Reach> =
                 all.iter().copied().filter(|one| one.ring == program.ring).collect();
-            order.sort(&mut tests, &mutant.file);
+            order.sort(&mut tests, &mutant.file, &mutant.function);
             if program.ring == "lib" {
                 let (some, caught) = self.play_program(
                     program,
@@ -242,7 +243,7 @@ impl Player {
                     &tests,
                     &[6, 24, 100_000],
                     order,
-                    &mutant.file,
+                    (&mutant.file, &mutant.function),
                 )?;
                 played += some;
                 if let Some(test) = caught {
@@ -260,7 +261,7 @@ impl Player {
                     chunk,
                     &[AT_ONCE],
                     order,
-                    &mutant.file,
+                    (&mutant.file, &mutant.function),
                 )?;
                 played += some;
                 if let Some(test) = caught {
@@ -272,32 +273,55 @@ impl Player {
     }
 }
 
-/// Which tests are tried first: those that caught others of the file, then those of its module, then those that reach
-/// the fewest.
+/// Which tests are tried first: those that caught others of the function, then of the file, then those of its module,
+/// then one of each module that is about its room, and another one of each. In a module those first that reach the
+/// fewest.
 #[derive(Debug, Default)]
 pub struct Order {
     by_file: HashMap<String, HashMap<String, usize>>,
+    by_function: HashMap<String, HashMap<String, usize>>,
 }
 
 impl Order {
-    pub fn caught(&mut self, file: &str, test: &str) {
-        *self.by_file.entry(file.to_owned()).or_default().entry(test.to_owned()).or_default() += 1;
+    pub fn caught(&mut self, file: &str, function: &str, test: &str) {
+        let count = |all: &mut HashMap<String, HashMap<String, usize>>, key: String| {
+            *all.entry(key).or_default().entry(test.to_owned()).or_default() += 1;
+        };
+        count(&mut self.by_file, file.to_owned());
+        count(&mut self.by_function, format!("{file}: {function}"));
     }
 
-    fn sort(&self, tests: &mut [&Reach], file: &str) {
+    fn sort(&self, tests: &mut [&Reach], file: &str, function: &str) {
         let module = file
             .trim_start_matches("src/")
             .trim_end_matches(".rs")
             .trim_end_matches("/mod")
             .replace('/', "::");
-        let caught = self.by_file.get(file);
+        let times = |caught: Option<&HashMap<String, usize>>, test: &str| {
+            Reverse(caught.and_then(|tests| tests.get(test)).copied().unwrap_or(0))
+        };
+        let room = rooms::room_of(file);
+        let of_room = |one: &Reach| room.and_then(|room| room.module_of(&one.ring, &one.test));
+        tests.sort_by_key(|one| (one.mutants.len(), one.milliseconds));
+        // Which of its module each is; behind all of them what is about other rooms.
+        let mut so_far: HashMap<usize, usize> = HashMap::new();
+        let mut turn: HashMap<&str, usize> = HashMap::new();
+        for one in tests.iter() {
+            let its = of_room(one).map(|module| {
+                let next = so_far.entry(module).or_default();
+                *next += 1;
+                *next
+            });
+            turn.insert(&one.test, its.unwrap_or(usize::MAX));
+        }
+        let key = format!("{file}: {function}");
         tests.sort_by_key(|one| {
-            let times = caught.and_then(|tests| tests.get(&one.test)).copied().unwrap_or(0);
             (
-                std::cmp::Reverse(times),
+                times(self.by_function.get(&key), &one.test),
+                times(self.by_file.get(file), &one.test),
                 !one.test.starts_with(&module),
-                one.mutants.len(),
-                one.milliseconds,
+                turn.get(one.test.as_str()).copied(),
+                of_room(one),
             )
         });
     }

@@ -124,6 +124,12 @@ pub const ROOMS: [Room; 4] = [
 ];
 
 impl Room {
+    /// Which of its modules of a ring a test is of.
+    pub fn module_of(&self, ring: &str, test: &str) -> Option<usize> {
+        let (_, begins) = self.tests.iter().find(|(one, _)| *one == ring)?;
+        begins.iter().position(|begin| test.starts_with(begin))
+    }
+
     pub fn has(&self, file: &str) -> bool {
         self.files
             .iter()
