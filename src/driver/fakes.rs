@@ -188,6 +188,9 @@ impl Cloud for FakeCloud {
 #[derive(Debug, Default)]
 pub(super) struct FakeDevices {
     pub(super) disks: Vec<(Device, Shown)>,
+    /// Whether they can be held.
+    pub(super) opens: bool,
+    pub(super) is_used: bool,
 }
 
 impl FakeDevices {
@@ -238,6 +241,9 @@ impl Devices for FakeDevices {
     }
 
     fn hold(&self, _: &Identity, _: &Device) -> Result<Held> {
+        if self.opens {
+            return Ok(Held::new(File::open("/dev/null").unwrap()));
+        }
         Err(Error::new(Kind::Host, "a made-up disk cannot be opened"))
     }
 
@@ -279,7 +285,7 @@ impl Devices for FakeDevices {
     }
 
     fn exclusive_open(&self, _: &Device) -> Result<ExclusiveOpen> {
-        Ok(ExclusiveOpen::Free)
+        Ok(if self.is_used { ExclusiveOpen::InUse } else { ExclusiveOpen::Free })
     }
 
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>> {

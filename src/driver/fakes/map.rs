@@ -25,6 +25,8 @@ pub(in crate::driver) struct FakeMap {
     pub(in crate::driver) untold: Option<&'static str>,
     /// What the kernel says of what a disk would be compared with.
     pub(in crate::driver) journal: FakeJournal,
+    /// What a disk and the kernel have of a journal, if it can be read.
+    pub(in crate::driver) sights: Option<JournalSights>,
     pub(in crate::driver) done: RefCell<Vec<&'static str>>,
 }
 
@@ -34,6 +36,7 @@ impl FakeMap {
             map: RefCell::new(map),
             untold: None,
             journal: FakeJournal::Told,
+            sights: None,
             done: RefCell::default(),
         }
     }
@@ -62,7 +65,7 @@ impl Maps for FakeMap {
     }
 
     fn journals(&self, _: &Device, _: &AboveDisk<'_>, _: Deadline) -> Result<JournalSights> {
-        Err(Error::new(Kind::Host, "it cannot be read"))
+        self.sights.clone().ok_or_else(|| Error::new(Kind::Host, "it cannot be read"))
     }
 
     fn why_untold(&self, _: &Device, _: &JournalMark) -> Result<Option<String>> {

@@ -97,7 +97,6 @@ impl Healing<'_> {
         };
         let done = self.counted_heal(id, self.heal_mode, HealOccasion::Call(&disk));
         let unhealed = match done {
-            Ok(healed) if healed.is_nothing() => None,
             Ok(healed) => (!healed.left.is_empty()).then(|| healed.left.join("; ")),
             Err(error) => {
                 tracing::warn!(volume = %id, %error, "not healed");

@@ -98,3 +98,38 @@ fn concerns(one: &LeftProcess, disks: &[Device]) -> bool {
         disk.number.to_string() == *number && one.sequence.is_none_or(is_same)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fakes::FakeDevices;
+
+    #[test]
+    fn what_hangs_on_the_disk_that_is_here_concerns_its_volume_and_nothing_else_does() {
+        let mut devices = FakeDevices::default().with("vdb", 16, "v-1").with("vdc", 16, "v-1");
+        // The kernel counts disks from the first on: a sequence of the second, where it is told.
+        devices.disks[1].0.sequence = None;
+        let disks: Vec<_> = devices.disks.into_iter().map(|(disk, _)| disk).collect();
+        let left = |disk: Option<&str>, sequence| {
+            let pid = i32::try_from(std::process::id()).unwrap();
+            let one = LeftProcess::of(pid, "unmount", 0).unwrap();
+            LeftProcess { disk: disk.map(str::to_owned), sequence, ..one }
+        };
+        let first = disks[0].sequence.unwrap();
+        for (one, is_concerned) in [
+            (left(Some("253:0"), Some(first)), true),
+            (left(Some("253:0"), None), true),
+            (left(Some("253:16"), Some(99)), true),
+            (left(None, None), true),
+            // A later disk of that number, and another number.
+            (left(Some("253:0"), Some(first + 1)), false),
+            (left(Some("253:32"), None), false),
+        ] {
+            assert_eq!(concerns(&one, &disks), is_concerned, "{one:?}");
+        }
+        // The disk is gone: only what hangs on the driver's own file is in the way.
+        assert!(!concerns(&left(None, None), &[]));
+        let of_a_file = LeftProcess { file: Some("/var/log/x".into()), ..left(None, None) };
+        assert!(concerns(&of_a_file, &[]));
+    }
+}

@@ -202,6 +202,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_open_and_waits_is_waited_for_and_nothing_else() {
+        let waited_for = |map| done(map, |maps| maps.waited_for(&id())).0.unwrap();
+        for waits in [map(1, false, true, true), map(2, true, false, true)] {
+            assert_eq!(waited_for(Some(waits.clone())), Some(waits));
+        }
+        for other in [
+            map(0, false, true, true),
+            map(1, true, true, true),
+            map(0, true, true, true),
+            map(1, false, false, false),
+        ] {
+            assert_eq!(waited_for(Some(other.clone())), None, "{other:?}");
+        }
+        assert_eq!(waited_for(None), None);
+    }
+
+    #[test]
     fn what_works_and_is_open_would_wait_for_its_disk_and_nothing_else() {
         let would_wait = |map| done(map, |maps| maps.would_wait(&id())).0;
         assert_eq!(would_wait(Some(map(1, true, true, true))), Ok(true));

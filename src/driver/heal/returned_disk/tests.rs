@@ -1,9 +1,10 @@
 use super::*;
 use crate::driver::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap};
 use crate::driver::lookup::attachment_view::Attachments;
+use crate::model::disk::journal::sights::JournalSights;
 use crate::model::ids::NodeName;
 use crate::model::policy::ShieldMode;
-use crate::model::record::MapIntent;
+use crate::model::record::{MapIntent, Staged};
 use crate::model::timestamp::Uptime;
 
 const ID: &str = "v-1";
@@ -256,4 +257,103 @@ fn an_unmount_that_would_wait_looks_after_the_disk_itself() {
     };
     records.update(&id, past).unwrap();
     assert_eq!(is_asked(map(false), &none), (vec!["end"], Ok(())), "its patience is over");
+}
+
+/// A disk that came back to a map that waits, and how the volume was mounted through that.
+struct Back {
+    devices: FakeDevices,
+    record: VolumeRecord,
+    sights: JournalSights,
+}
+
+impl Back {
+    /// As it was left: after four transactions, of which 101 was the first.
+    fn as_it_was() -> Self {
+        let mut devices = FakeDevices::default().with("dm-0", 1 << 30, "").with("vdc", 1 << 30, ID);
+        devices.opens = true;
+        let sights = JournalSights::of_a_test(Some(4), 105);
+        let mut record = VolumeRecord::new(VolumeId::parse(ID).unwrap());
+        record.is_staged(Staged {
+            folder: "/g".into(),
+            disk: moment(&devices.disks[0].0),
+            fs_type: "ext4".to_owned(),
+            uuid: sights.uuid(),
+            options: String::new(),
+            mounts: None,
+            untouched: false,
+            journal: Some(JournalMark::FirstTransaction(101)),
+        });
+        Self { devices, record, sights }
+    }
+
+    fn staged(&mut self) -> &mut Staged {
+        self.record.staged.as_mut().unwrap()
+    }
+
+    /// What a look does, and what is remembered of the wait.
+    fn looked(self) -> (Vec<&'static str>, Option<MapWait>) {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let id = VolumeId::parse(ID).unwrap();
+        records.update(&id, |record| *record = self.record).unwrap();
+        let mut maps = FakeMap::of(Some(map(false)));
+        maps.sights = Some(self.sights);
+        with(&maps, &self.devices, &records, |returned| {
+            let is_back = matches!(returned.look_after(&id), Returned::Back);
+            assert_eq!(is_back, maps.done.borrow().as_slice() == ["switch"]);
+        });
+        (maps.done.into_inner(), records.load(&id).map_wait)
+    }
+
+    /// Why it was not put under the map, and whether the next look may do so.
+    fn refused(self) -> (String, WaitCause) {
+        let (done, wait) = self.looked();
+        assert_eq!(done, Vec::<&str>::new());
+        let wait = wait.unwrap();
+        (wait.not_switched.unwrap_or_default(), wait.cause)
+    }
+}
+
+#[test]
+fn a_disk_that_is_as_it_was_left_is_put_under_its_map() {
+    assert_eq!(Back::as_it_was().looked(), (vec!["switch"], None));
+}
+
+#[test]
+fn a_disk_that_anything_else_may_have_written_to_is_not_put_under_its_map() {
+    type Change = fn(&mut Back);
+    let cases: [(Change, &str); 8] = [
+        (|back| back.devices.disks[1].0.read_only = true, "vdc refuses writes"),
+        (|back| back.record.is_shareable = Some(true), "several servers"),
+        (|back| back.record.staged = None, "how the volume was mounted is not remembered"),
+        (|back| back.staged().disk.sequence = Some(99), "how the volume was mounted is not"),
+        (|back| back.staged().journal = None, "how far its journal was at the mount is not known"),
+        (|back| back.staged().uuid = "another".to_owned(), "and not another"),
+        (|back| back.sights = JournalSights::of_a_test(Some(4), 104), "an earlier state"),
+        (|back| back.sights = JournalSights::of_a_test(None, 105), "not in its memory any more"),
+    ];
+    for (change, words) in cases {
+        let mut back = Back::as_it_was();
+        change(&mut back);
+        let (why, cause) = back.refused();
+        assert!(why.contains(words), "{words}: {why}");
+        assert_eq!(cause, WaitCause::Refused, "{words}");
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_now_is_looked_at_again() {
+    type Change = fn(&mut Back);
+    let cases: [(Change, &str); 3] = [
+        (|back| back.devices.is_used = true, "something uses vdc"),
+        (|back| back.devices.disks[0].0.number.minor = 99, "dm-0 is gone"),
+        // A disk of no size is none yet.
+        (|back| back.devices.disks[1].0.size = 0, ""),
+    ];
+    for (change, words) in cases {
+        let mut back = Back::as_it_was();
+        change(&mut back);
+        let (why, cause) = back.refused();
+        assert_eq!((why.contains(words), cause), (true, WaitCause::Gone), "{words}: {why}");
+    }
 }

@@ -183,7 +183,7 @@ fn is_on_the_way(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::log_walk::tests::superblock as journal_block;
     use super::*;
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     /// A disk whose log begins with this transaction at this block, and ends before another.
-    fn disk(begin: Beginning, next: u32) -> DiskSight {
+    pub(in super::super) fn disk(begin: Beginning, next: u32) -> DiskSight {
         let beginnings = (begin.0..=next).map(|one| (one, begin.1 + 2 * (one - begin.0))).collect();
         DiskSight {
             superblock: ExtSuperblock::parse(&superblock(&[])).unwrap(),
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    fn kernel(begin: Beginning, finished: u32) -> KernelSight {
+    pub(in super::super) fn kernel(begin: Beginning, finished: u32) -> KernelSight {
         KernelSight {
             superblock: Some(superblock(&[])),
             journal: Some(journal_block(0, begin.0, begin.1)),
