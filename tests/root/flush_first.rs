@@ -115,6 +115,24 @@ fn the_last_copy_is_flushed_before_a_detach_takes_it_down() {
     drop(holder);
 }
 
+/// What is lost is told while all copies are there still: a person may look at it through each.
+#[test]
+fn a_loss_is_told_before_a_copy_that_leaked_goes() {
+    needs!(mounts);
+    let node = Node::new();
+    let full = Full::bring(&node, false);
+    let holder = Holder::of_all_mounts();
+    let global = full.volume.global();
+    Full::write_below(&global);
+    let message = node.fails(full.volume.unstage());
+    assert!(message.contains("did not reach the disk"), "{message}");
+    assert!(holder.sees(&global.join("data")).exists(), "it can still be looked at");
+    node.must(full.volume.unstage());
+    assert!(!holder.sees(&global.join("data")).exists());
+    full.end();
+    drop(holder);
+}
+
 /// A file system that met an error refuses writes, and its flush succeeds all the same.
 #[test]
 fn a_file_system_that_stopped_is_told_before_it_goes() {

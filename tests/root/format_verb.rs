@@ -10,6 +10,9 @@ fn a_disk_with_data_is_shown_and_then_formatted() {
     needs!(mounts);
     let (node, volume) = Volume::on_a_node("xfs", "320M");
     files::write_at(&volume.image(), 0, b"LUKS\xba\xbe");
+    // As a GPT and some RAIDs have a copy of their label at the end: no mkfs writes there.
+    const END: u64 = (320 << 20) - 512;
+    files::write_at(&volume.image(), END, b"label");
     node.must(volume.attach());
     make_folder(&volume.global());
     let message = node.fails(volume.stage());
@@ -25,6 +28,8 @@ fn a_disk_with_data_is_shown_and_then_formatted() {
     assert!(told.contains("LUKS") && told.contains("a new xfs"), "{told}");
     let log = node.log();
     assert!(log.contains("a person gives up what is on the disk") && log.contains("who="), "{log}");
+    let end = files::read(volume.image()).unwrap().split_off(usize::try_from(END).unwrap());
+    assert!(end.iter().all(|byte| *byte == 0), "its end is wiped too");
     node.must(volume.stage());
     assert_eq!(only_mount_at(&volume.global()).fs_type, "xfs");
     volume.ends();

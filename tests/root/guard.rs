@@ -8,7 +8,9 @@ use crate::holders::{Holder, run};
 use crate::scene::{Scene, scene};
 use crate::support::pods::{Naming, Order, Plan, Pod};
 use crate::support::{Answer, DISK, Node, output_of, spawn};
+use crate::switch::kinds::propagate;
 use crate::volume::{Call, Volume, make_folder};
+use nix::mount::MsFlags;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -99,6 +101,9 @@ fn a_leaked_copy_goes_and_a_busy_one_is_named() {
     let who = format!("{} (", service.pid());
     assert!(message.contains(&who) && message.contains("a copy that leaked stays"), "{message}");
     assert_eq!(layers_at(&volume.global()), 1);
+    node.fails(volume.unstage());
+    let refused = &volume.record()["refused"];
+    assert_eq!(refused["unstage"]["count"], 2, "it is one series: {refused}");
     service.must(&Order::LetGo);
     node.must(volume.unstage());
     assert!(
@@ -108,6 +113,45 @@ fn a_leaked_copy_goes_and_a_busy_one_is_named() {
     assert!(node.log().contains("taking down a copy"), "{}", node.log());
     node.must(volume.detach());
     drop((watching, service));
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// Its namespace has a mount over the way to the copy, so an unmount from inside does not reach it.
+#[test]
+fn a_leaked_copy_that_is_covered_goes_with_the_machines_mount() {
+    needs!(pods);
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    volume.bring();
+    let mut service = Plan::outside().copying_all_mounts().start();
+    service.must(&Order::Bind { from: "/proc".into(), to: node.kubelet_root() });
+    let has_copy = |pid: u32| {
+        let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
+        table.contains(volume.global().to_str().unwrap())
+    };
+    assert!(has_copy(service.pid()));
+    node.must(volume.unstage());
+    assert!(!has_copy(service.pid()));
+    node.must(volume.detach());
+    drop(service);
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume]);
+}
+
+/// Only what the mounts stand on is private: the copy is the machine's own mount by its group, and does not go with it.
+#[test]
+fn a_copy_that_shares_and_stays_is_looked_for_afterwards() {
+    needs!(mounts);
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    volume.bring();
+    files::write_synced(&volume.global().join("f"), b"x");
+    propagate(volume.global().to_str().unwrap(), MsFlags::MS_SHARED);
+    let holder = Holder::of_all_mounts();
+    assert!(holder.sees(&volume.global().join("f")).exists());
+    node.must(volume.unstage());
+    assert!(!holder.sees(&volume.global().join("f")).exists());
+    node.must(volume.detach());
+    drop(holder);
     fs::remove_dir(volume.global()).unwrap();
     nothing_is_left(&node, &[&volume]);
 }

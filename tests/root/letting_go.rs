@@ -258,6 +258,12 @@ fn who_uses_the_folder_itself_is_in_the_way_and_who_lives_beside_it_is_not() {
         assert_eq!(layers_at(&folder), 1, "{order:?}");
         assert!(let_goes(&volume, &pod)["at"].is_null(), "{}", volume.record());
         container.must_write_on(2);
+        // Without the guard it is the kernel's refusal, and names who is in the way too.
+        node.configure("[guard]\nmode = \"off\"");
+        let message = node.fails(volume.unpublish(pod.uid()));
+        has(&message, &["busy", &who]);
+        assert!(!message.contains("still uses the folder"), "{message}");
+        node.configure("");
         watcher.die();
     }
     let_go(&volume, &pod);

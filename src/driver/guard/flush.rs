@@ -187,6 +187,8 @@ mod tests {
         assert_eq!([41, 42, 43, 44].map(along), [true, true, false, false]);
         assert!(!may_go_along(&table, by_id(43), by_id(40)), "a private one takes nothing along");
         assert!(is_peer_of_own(&table, by_id(41)) && !is_peer_of_own(&table, by_id(42)));
+        let of_another_group = Mount::of_a_test("7:0", "/copy", "shared:9 ");
+        assert!(!is_peer_of_own(&table, &of_another_group));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::driver::guard::refusal::Refusals;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::ownership::words;
-use crate::driver::ownership::words::NAMED;
+use crate::driver::ownership::words::named;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
@@ -259,19 +259,18 @@ impl FreeDisks<'_> {
             }
             Answer::CannotTell(why) => Some(why),
         };
-        match (all.as_slice(), told) {
-            ([], None) => format!(
-                ": by what cannot be seen (fuser -v /dev/{0}; lsblk /dev/{0}; else a restart of the machine ends it)",
-                disk.kernel_name
-            ),
-            ([], Some(why)) => format!(": by whom cannot be told from here: {why}"),
-            _ => {
-                let more = all.len().saturating_sub(NAMED);
-                all.truncate(NAMED);
-                let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-                format!(": {}{more}", all.join("; "))
-            }
-        }
+        all_named(&all, told, &disk.kernel_name)
+    }
+}
+
+/// Who has a disk, as far as that was told.
+fn all_named(all: &[String], untold: Option<String>, disk: &str) -> String {
+    match (all, untold) {
+        ([], None) => format!(
+            ": by what cannot be seen (fuser -v /dev/{disk}; lsblk /dev/{disk}; else a restart of the machine ends it)"
+        ),
+        ([], Some(why)) => format!(": by whom cannot be told from here: {why}"),
+        _ => format!(": {}", named(all, Clone::clone)),
     }
 }
 
@@ -320,5 +319,91 @@ fn mounted_in(one: &NamespaceUse) -> String {
         (None, None) => format!(
             "a mount namespace has it at {place} (nothing was found that keeps it; a restart of the machine ends it)"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::Owner;
+    use crate::model::mount::disk_users::{FileUse, KernelUse, NodeUse, Tie};
+    use crate::model::mount::mountinfo::Mount;
+
+    fn process(pid: u32) -> Process {
+        Process { pid, command: "sh".to_owned(), owner: Owner::default(), user: Some(0) }
+    }
+
+    fn number(minor: u32) -> DeviceNumber {
+        DeviceNumber { major: 254, minor }
+    }
+
+    fn namespace(processes: Vec<Process>, keepers: Vec<NamespaceKeeper>) -> NamespaceUse {
+        let mounts = vec![Mount::of_a_test("254:16", "/data", "")];
+        NamespaceUse { id: None, mounts, beneath: Vec::new(), user: None, processes, keepers }
+    }
+
+    fn file(pid: u32) -> FileUse {
+        let (tie, path) = (Tie::Map, "/data/f".into());
+        FileUse { process: process(pid), tie, path, number: number(16) }
+    }
+
+    fn swap() -> KernelUse {
+        KernelUse::Swap("/data/swap".into())
+    }
+
+    #[test]
+    fn mounts_files_and_the_kernel_use_a_disk_and_an_open_node_does_not() {
+        let none = DeviceUses::default;
+        let node = NodeUse { process: process(7), descriptor: 3, path: "/dev/vdb".into() };
+        assert!(!is_used(&none()));
+        assert!(!is_used(&DeviceUses { nodes: vec![node], ..none() }));
+        assert!(is_used(&DeviceUses { files: vec![file(7)], ..none() }));
+        assert!(is_used(&DeviceUses { kernel: vec![swap()], ..none() }));
+        let namespaces = vec![namespace(vec![], vec![])];
+        assert!(is_used(&DeviceUses { namespaces, ..none() }));
+    }
+
+    #[test]
+    fn who_has_a_disk_is_told_with_what_ends_it() {
+        let node = NodeUse { process: process(7), descriptor: 3, path: "/dev/vdb".into() };
+        let only_nodes = DeviceUses { nodes: vec![node], ..DeviceUses::default() };
+        let told = "7 (sh) may have opened its node for itself alone (kill 7)";
+        assert_eq!(words(&only_nodes), [told]);
+        let all = DeviceUses { files: vec![file(8)], kernel: vec![swap()], ..only_nodes };
+        let [kernel, files] = words(&all).try_into().unwrap();
+        assert!(kernel.contains("/data/swap"), "{kernel}");
+        assert_eq!(files, "8 (sh) holds /data/f in its memory (kill 8)");
+    }
+
+    #[test]
+    fn who_keeps_a_namespace_is_told_with_what_ends_it() {
+        let told = |processes, keepers| mounted_in(&namespace(processes, keepers));
+        assert_eq!(
+            told(vec![process(7)], vec![]),
+            "7 (sh) has it mounted (nsenter -t 7 -m umount /data)"
+        );
+        assert!(told(vec![], vec![]).contains("nothing was found that keeps it"));
+    }
+
+    #[test]
+    fn the_first_who_have_a_disk_are_named_and_who_cannot_be_seen_is_said() {
+        let all = |count: u32| (0..count).map(|n| format!("p{n}")).collect::<Vec<_>>();
+        assert!(all_named(&all(0), None, "vdb").starts_with(": by what cannot be seen (fuser"));
+        let why = || Some("no /proc".to_owned());
+        assert_eq!(
+            all_named(&all(0), why(), "vdb"),
+            ": by whom cannot be told from here: no /proc"
+        );
+        assert_eq!(all_named(&all(2), why(), "vdb"), ": p0; p1");
+        assert_eq!(all_named(&all(6), None, "vdb"), ": p0; p1; p2; p3; and 2 more");
+    }
+
+    #[test]
+    fn a_number_is_asked_for_once() {
+        let disk =
+            crate::driver::fakes::FakeDevices::default().with("vdb", 1, "v-1").disks[0].0.clone();
+        let others = [number(32), disk.number, number(16)];
+        let all = all_numbers(&disk, &others);
+        assert_eq!(all, [disk.number, number(16), number(32)]);
     }
 }

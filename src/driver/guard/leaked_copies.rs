@@ -318,3 +318,41 @@ fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
     }
     facts(one).eq(facts(other))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::Owner;
+    use crate::model::mount::disk_users::Process;
+    use crate::model::mount::mountinfo::Mount;
+
+    #[test]
+    fn two_looks_are_the_same_by_their_mounts_and_processes() {
+        let uses = |id, pid| {
+            let mount = Mount { id, ..Mount::of_a_test("254:16", "/data", "") };
+            let owner = Owner::default();
+            let process = Process { pid, command: "sh".to_owned(), owner, user: None };
+            let one = NamespaceUse {
+                id: None,
+                mounts: vec![mount],
+                beneath: Vec::new(),
+                user: None,
+                processes: vec![process],
+                keepers: Vec::new(),
+            };
+            NamespaceUses { namespaces: vec![one], ..NamespaceUses::default() }
+        };
+        assert!(is_same(&uses(40, 7), &uses(40, 7)));
+        assert!(!is_same(&uses(40, 7), &uses(41, 7)));
+        assert!(!is_same(&uses(40, 7), &uses(40, 8)));
+        assert!(!is_same(&uses(40, 7), &NamespaceUses::default()));
+    }
+
+    #[test]
+    fn the_folders_of_a_later_look_are_ended_too() {
+        let views = |folder: &str| Views { folders: [folder.into()].into(), has_peers: false };
+        let mut all = views("/a");
+        all.add(views("/b"));
+        assert_eq!(all.folders, ["/a".into(), "/b".into()].into());
+    }
+}

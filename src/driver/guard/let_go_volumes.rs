@@ -16,6 +16,7 @@ use crate::model::mount::layout::FolderKind;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::LetGoFact;
+use crate::model::timestamp::{Millis, Uptime};
 use std::path::Path;
 use std::time::Duration;
 
@@ -90,21 +91,51 @@ impl LetGoVolumes<'_> {
     pub(in crate::driver) fn let_go_facts(&self, record: &VolumeRecord) -> Vec<LetGoFact> {
         let (boot, uptime) = (machine::boot_id(), machine::uptime());
         let is_forgotten = self.is_forgotten(record);
-        let fact = |(pod, one): (&ConsumerId, &LetGo)| {
-            let is_back = one.back.is_some();
-            LetGoFact {
-                pod: pod.clone(),
-                since: one.at,
-                back: one.back,
-                lasts: !is_back && uptime.since(&one.when).is_some_and(|gap| gap >= LASTS),
-                is_forgotten: is_forgotten && !is_back,
-            }
-        };
+        let fact = |(pod, one): (&ConsumerId, &LetGo)| fact_of(pod, one, &uptime, is_forgotten);
         let is_news = |one: &LetGoFact| match one.back {
-            Some(back) => now() < back + TOLD_FOR,
+            Some(back) => is_told_still(back, now()),
             None => one.is_forgotten || self.ownership.may_have_it(&record.volume, &one.pod),
         };
         let of_this_boot = record.let_go.folders.iter().filter(|(_, one)| one.when.boot == boot);
         of_this_boot.map(fact).filter(is_news).collect()
+    }
+}
+
+/// What is said of one folder. What was mounted again is neither lasting nor forgotten.
+fn fact_of(pod: &ConsumerId, one: &LetGo, now: &Uptime, is_forgotten: bool) -> LetGoFact {
+    let is_back = one.back.is_some();
+    LetGoFact {
+        pod: pod.clone(),
+        since: one.at,
+        back: one.back,
+        lasts: !is_back && now.since(&one.when).is_some_and(|gap| gap >= LASTS),
+        is_forgotten: is_forgotten && !is_back,
+    }
+}
+
+fn is_told_still(back: Millis, now: Millis) -> bool {
+    now < back.saturating_add(TOLD_FOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_let_go_of_lasts_or_is_forgotten_until_it_is_back() {
+        let pod = ConsumerId::parse("a-pod").unwrap();
+        let at = |seconds| Uptime { boot: "this".to_owned(), seconds };
+        let told = |back, seconds, is_forgotten| {
+            let one = LetGo { at: 7, when: at(100), back };
+            let fact = fact_of(&pod, &one, &at(seconds), is_forgotten);
+            assert_eq!((fact.since, fact.back), (7, back));
+            (fact.lasts, fact.is_forgotten)
+        };
+        assert_eq!(told(None, 699, false), (false, false));
+        assert_eq!(told(None, 700, false), (true, false));
+        assert_eq!(told(None, 699, true), (false, true));
+        assert_eq!(told(Some(9), 700, true), (false, false));
+        let day = 86_400_000;
+        assert_eq!([day + 4, day + 5].map(|now| is_told_still(5, now)), [true, false]);
     }
 }

@@ -24,10 +24,9 @@ use crate::driver::ownership::words::{file_use, kernel_use, named, way_to_end_us
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, FileSystems, Mounts};
-use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::mount::disk_users::{Answer, FileUse, plain};
+use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, plain};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
@@ -157,7 +156,7 @@ impl Guard<'_> {
         let release = id.map(|id| format!(", or: disk release {id}")).unwrap_or_default();
         let on_it = self.mounts.table().map(|table| table.standing_on(mount)).unwrap_or_default();
         let (who, end) = if on_it.is_empty() {
-            let who = self.users_by_number(id, &[mount.number]);
+            let who = makes_busy(&self.census.device_users(&[mount.number]), id);
             (who, "a process of this machine uses files below that folder: end it")
         } else {
             let words = |one: &Mount| format!("{} from {}", one.fs_type, one.source);
@@ -167,31 +166,58 @@ impl Guard<'_> {
         Error { cause: error.cause + &who, ..error }.hint(format!("{end}{release}"))
     }
 
-    /// Who uses a disk or its file system, in words. It takes longer than to find out whether.
-    fn users_by_number(&self, id: Option<&VolumeId>, numbers: &[DeviceNumber]) -> String {
-        match self.census.device_users(numbers) {
-            Answer::Told(users) if !users.files.is_empty() => {
-                let is_users = |one: &FileUse| one.process.ordinary_user().is_some();
-                let is_kept = users.files.iter().any(is_users);
-                let way = if is_kept { way_to_end_users(id) } else { String::new() };
-                format!(": {}{way}", named(&users.files, file_use))
-            }
-            Answer::Told(users) if !users.kernel.is_empty() => {
-                format!(": {}", named(&users.kernel, kernel_use))
-            }
-            Answer::Told(users) if !users.nodes.is_empty() => format!(
-                ": one of those who have its node open does so alone: {}",
-                named(&users.nodes, |one| one.process.to_string())
-            ),
-            Answer::Told(_) => ": by whom cannot be seen".to_owned(),
-            Answer::CannotTell(why) => format!(": by whom cannot be told from here: {why}"),
-        }
-    }
-
     /// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
     /// the caller is not told that it is. The caller holds the volume's lock.
     pub(super) fn wanted_again(&self, id: &VolumeId, tear_downs: &[TearDown]) {
         self.refusals.end_refusals(id, tear_downs);
         self.flushing.tell_losses_anew(id);
+    }
+}
+
+/// Who makes a mount busy, in words: not who has the node of its disk open.
+fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
+    let users = match users {
+        Answer::Told(users) => users,
+        Answer::CannotTell(why) => return format!(": by whom cannot be told from here: {why}"),
+    };
+    if !users.files.is_empty() {
+        let is_users = |one: &FileUse| one.process.ordinary_user().is_some();
+        let is_kept = users.files.iter().any(is_users);
+        let way = if is_kept { way_to_end_users(id) } else { String::new() };
+        return format!(": {}{way}", named(&users.files, file_use));
+    }
+    if !users.kernel.is_empty() {
+        return format!(": {}", named(&users.kernel, kernel_use));
+    }
+    ": by whom cannot be seen".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::Owner;
+    use crate::model::disk::device::DeviceNumber;
+    use crate::model::mount::disk_users::{KernelUse, Process, Tie};
+
+    #[test]
+    fn who_makes_a_mount_busy_is_named_with_what_ends_it() {
+        let id = VolumeId::parse("v-1").unwrap();
+        let told = |users: DeviceUses| makes_busy(&Answer::Told(users), Some(&id));
+        let file = |user| FileUse {
+            process: Process { pid: 7, command: "sh".into(), owner: Owner::default(), user },
+            tie: Tie::WorkingFolder,
+            path: "/data".into(),
+            number: DeviceNumber { major: 254, minor: 16 },
+        };
+        let files = |user| DeviceUses { files: vec![file(user)], ..DeviceUses::default() };
+        assert_eq!(told(files(Some(0))), ": 7 (sh) holds /data as its working folder");
+        let way = "; disk release --end-users v-1 ends what users keep";
+        assert!(told(files(Some(1000))).ends_with(way), "{}", told(files(Some(1000))));
+        let kernel = vec![KernelUse::Swap("/data/swap".into())];
+        let swapped = DeviceUses { kernel, ..DeviceUses::default() };
+        assert_eq!(told(swapped), ": /data/swap is swapped to");
+        assert_eq!(told(DeviceUses::default()), ": by whom cannot be seen");
+        let why = makes_busy(&Answer::CannotTell("no /proc".to_owned()), None);
+        assert_eq!(why, ": by whom cannot be told from here: no /proc");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::driver::call_counts::CallCounts;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::host::clock::now;
+use crate::host::clock;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::error::{Error, Kind, Result};
@@ -20,8 +20,7 @@ const BY_HAND: &str = "it is refused until that ends";
 
 /// This moment, in which a tear-down is refused for the sake of these pods.
 fn occasion(face: &Face, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
-    let wall = now() / 1000;
-    Occasion { uptime: uptime(), wall, pods, face: face.name() }
+    Occasion { uptime: uptime(), wall: clock::seconds(), pods, face: face.name() }
 }
 
 /// Tear-downs that are refused.

@@ -25,7 +25,9 @@ use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion, StaleMounts};
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::notify::Notification;
-use crate::driver::heal::outcome::{Healed, listed, lost_since, plan_of, still_held};
+use crate::driver::heal::outcome::{
+    Healed, listed, lost_since, plan_of, still_held, waiting_is_no_failure,
+};
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::heal::replacement_plan::Replacement;
 use crate::driver::heal::returned_disk::{Returned, ReturnedDisks};
@@ -42,7 +44,7 @@ use crate::host::records::Records;
 use crate::host::{Census, Devices, MountRequest, Mounts};
 use crate::model::disk::contents::FileSystem;
 use crate::model::disk::device::Device;
-use crate::model::error::{Kind, Result};
+use crate::model::error::Result;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mount_options::MountOptions;
@@ -173,14 +175,10 @@ impl Healing<'_> {
         mode: HealMode,
         occasion: HealOccasion<'_>,
     ) -> Result<Healed> {
-        let done = match self.heal(id, mode, occasion) {
-            // Nothing failed: what is asked of the volume waits, and so does the heal.
-            Err(error) if error.kind == Kind::Refused && self.returned.waits(id) => {
-                let left = vec![self.returned.why_it_waits(id, error).to_string()];
-                Ok(Healed { left, is_waiting: true, ..Healed::default() })
-            }
-            done => done,
-        };
+        let done = self.heal(id, mode, occasion).or_else(|error| {
+            let waits = || self.returned.waits(id);
+            waiting_is_no_failure(error, waits, |error| self.returned.why_it_waits(id, error))
+        });
         if let Ok(healed) = &done
             && healed.switched() > 0
         {
@@ -188,8 +186,7 @@ impl Healing<'_> {
             tracing::info!(volume = %id, places, switched, pods = healed.pods.join(", "), left = ?healed.left, "healed");
         }
         match &done {
-            // To wait for a disk is a state, not something that happens each minute.
-            Ok(healed) if mode == HealMode::Auto && !healed.is_nothing() && !healed.is_waiting => {
+            Ok(healed) if healed.is_counted(mode) => {
                 self.counts.healed(healed.replaced(), healed.left.is_empty());
             }
             Err(_) => self.counts.not_healed(),

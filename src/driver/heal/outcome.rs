@@ -4,9 +4,11 @@ use crate::driver::heal::diagnosis::StaleMounts;
 use crate::driver::ownership::words;
 use crate::host::clock::now;
 use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, NamespaceUse};
 use crate::model::mount::replacement::{ReplacementOutcome, Switched};
+use crate::model::policy::HealMode;
 use crate::model::timestamp::{Millis, text as in_full};
 
 /// Who lives there may have as many mounts as he likes: no more are named.
@@ -73,6 +75,25 @@ impl Healed {
     pub(in crate::driver) fn is_nothing(&self) -> bool {
         self.places.is_empty() && self.left.is_empty()
     }
+
+    /// Whether it is one of the heals that metrics count. To wait for a disk is a state, not something that happens
+    /// each minute; and a plan is no heal.
+    pub(super) fn is_counted(&self, mode: HealMode) -> bool {
+        mode == HealMode::Auto && !self.is_nothing() && !self.is_waiting
+    }
+}
+
+/// A heal that is refused while what is asked of the volume waits has not failed: it waits too.
+pub(super) fn waiting_is_no_failure(
+    error: Error,
+    waits: impl FnOnce() -> bool,
+    why: impl FnOnce(Error) -> Error,
+) -> Result<Healed> {
+    if error.kind != Kind::Refused || !waits() {
+        return Err(error);
+    }
+    let left = vec![why(error).to_string()];
+    Ok(Healed { left, is_waiting: true, ..Healed::default() })
 }
 
 pub(in crate::driver) fn listed(numbers: &[DeviceNumber]) -> String {
@@ -155,6 +176,32 @@ mod tests {
         assert!(Healed::default().is_nothing());
         assert!(!healed(&[], &[]).is_nothing());
         assert!(!Healed { left: vec!["why".to_owned()], ..Healed::default() }.is_nothing());
+    }
+
+    #[test]
+    fn only_what_was_done_or_left_is_counted() {
+        let left = Healed { left: vec!["why".to_owned()], ..Healed::default() };
+        for counted in [healed(&[], &[]), left.clone()] {
+            assert!(counted.is_counted(HealMode::Auto));
+            assert!(!counted.is_counted(HealMode::Report), "a plan");
+        }
+        assert!(!Healed::default().is_counted(HealMode::Auto));
+        assert!(!Healed { is_waiting: true, ..left }.is_counted(HealMode::Auto));
+    }
+
+    #[test]
+    fn what_waits_has_not_failed() {
+        let outcome = |error: Error, waits: bool| {
+            let with_why = |error: Error| Error { cause: format!("{}: why", error.cause), ..error };
+            waiting_is_no_failure(error, || waits, with_why)
+        };
+        let refused = || Error::refused("it waits");
+        let told = outcome(refused(), true).unwrap();
+        assert!(told.is_waiting && told.places.is_empty());
+        assert!(told.left[0].contains("it waits: why"), "{told:?}");
+        assert_eq!(outcome(refused(), false).unwrap_err().cause, "it waits");
+        let failed = outcome(Error::new(Kind::Host, "it broke"), true).unwrap_err();
+        assert_eq!(failed.cause, "it broke");
     }
 
     #[test]

@@ -424,7 +424,8 @@ fn play_all(
             && one.in_rings == in_rings
         {
             let mut parts = one.key.split(": ");
-            let (file, function) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            let (file, function) =
+                (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
             order.caught(file, function, test);
         }
     }

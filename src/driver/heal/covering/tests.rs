@@ -86,11 +86,7 @@ impl Scene {
     }
 
     /// What a new mount of this kind is made through.
-    fn cover(
-        &self,
-        kind: FsType,
-        wish: (Option<ShieldMode>, bool),
-    ) -> Result<Option<MapOverDisk>> {
+    fn cover(&self, kind: FsType, wish: (Option<ShieldMode>, bool)) -> Result<Option<MapOverDisk>> {
         let found = FileSystem {
             kind,
             uuid: String::new(),
@@ -235,7 +231,11 @@ fn a_mount_that_a_killed_call_made_is_compared_and_remembered() {
     let intent = MapIntent { map: moment(&one.disk()), journal: first(99) };
     let one = one.remembers(|record| record.map_intent = Some(intent));
     assert_eq!(noted(&one, &one.disk()), None);
-    assert_eq!(one.done(), Vec::<&str>::new(), "its shield stays, for what runs writes all the time");
+    assert_eq!(
+        one.done(),
+        Vec::<&str>::new(),
+        "its shield stays, for what runs writes all the time"
+    );
     // What is remembered stays, and a disk without a map, or another map's moment, is left alone.
     let one = scene(sights.clone(), Some(first(7)));
     assert_eq!(noted(&one, &one.disk()), Some(first(7)));
