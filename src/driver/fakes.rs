@@ -1,8 +1,10 @@
 //! Ports for unit tests: they behave, they do not record calls.
 
+mod made_up;
 mod map;
 mod no_host;
 
+pub(in crate::driver) use self::made_up::MadeUp;
 pub(in crate::driver) use self::map::{FakeJournal, FakeMap};
 
 use crate::cloud::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};

@@ -2,22 +2,14 @@
 //! side: what attach, detach and "is it attached" answer. No cell is left out.
 
 use crate::cloud::openstack::words::{STATUSES, volume_status};
+use crate::driver::Driver;
 use crate::driver::attachment::detach::Force;
-use crate::driver::call_counts::CallCounts;
-use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
+use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, NoHost};
 use crate::driver::operation::Volume;
-use crate::driver::{Driver, Ports, with_driver};
-use crate::host::clock::Deadline;
-use crate::host::locks::Locks;
-use crate::host::pace::Pace;
-use crate::host::records::Records;
-use crate::host::shared_answers::Answers;
 use crate::model::cloud::attachment_state::{Mapping, Sharing};
 use crate::model::error::{Error, Kind};
-use crate::model::face::{Faces, OF_TESTS};
 use crate::model::ids::{NodeName, VolumeId};
-use crate::model::mount::after_heal::After;
-use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
+use crate::model::policy::GuardPolicy;
 use std::time::Duration;
 
 /// Short, so that "wait" ends soon; the driver's own patience follows it.
@@ -39,40 +31,20 @@ const VIEWS: [(&str, Mapping); 3] =
 /// "Is it attached": `yes`, `no`, `doubt`.
 fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) -> String {
     let call = |run: &dyn Fn(&Driver<'_>, &Volume, &NodeName) -> Result<bool, Error>| {
-        let folder = tempfile::tempdir().unwrap();
         let cloud = FakeCloud::default().with("volume", 1, servers);
         cloud.volumes.borrow_mut()[0].status = volume_status(status);
         cloud.mapping.set(Some(view));
-        let devices = FakeDevices::default();
-        let ports = Ports {
+        let made_up = MadeUp {
             cloud: &cloud,
-            devices: &devices,
+            devices: &FakeDevices::default(),
             maps: &NoHost,
-            file_systems: &NoHost,
-            mounts: &NoHost,
-            records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),
-            answers: &Answers::below(folder.path(), ""),
-            pace: &Pace::below(folder.path()),
-            locks: &Locks::below(folder.path()),
-            this_node: &NodeName::parse("another-node").unwrap(),
-            takeover: Takeover::Off,
-            census: &NoHost,
-            remounts: &NoHost,
-            after: &After::Nothing,
-            processes: &NoHost,
-            heal: HealMode::Off,
-            shield: &ShieldPolicy::default(),
-            scratch: folder.path(),
+            node: "another-node",
             guard: &GuardPolicy::default(),
-            operation: "test",
-            counts: &CallCounts::default(),
-            faces: Faces::default(),
-            face: &OF_TESTS.0[0],
-            deadline: Deadline::after(deadline),
+            limit: deadline,
         };
         let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);
         let server = NodeName::parse("server").unwrap();
-        let answer = with_driver(&ports, |driver| run(driver, &volume, &server));
+        let answer = made_up.drive(|driver| run(driver, &volume, &server));
         (answer, cloud.requests.get())
     };
     let changed = |(answer, requests): (Result<bool, Error>, u32)| match answer {

@@ -195,9 +195,61 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::attachment::detach::Force;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::model::cgroup::Owner;
     use crate::model::disk::device::DeviceNumber;
+    use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
+    use crate::model::shield::own_map::OwnMap;
+    use std::time::Duration;
+
+    /// What a detach of a volume answers that has this map, how often it asked the cloud, and what it did to the map.
+    fn detached(maps: &FakeMap, disk: &str, mode: GuardMode) -> (Option<String>, u32) {
+        let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
+        let made_up = MadeUp {
+            cloud: &cloud,
+            devices: &FakeDevices::default().with("vdb", 1 << 30, disk),
+            maps,
+            node: "here",
+            guard: &GuardPolicy { mode, ..GuardPolicy::default() },
+            limit: Duration::from_secs(5),
+        };
+        let node = NodeName::parse("here").unwrap();
+        let id = VolumeId::parse("v-1").unwrap().as_name();
+        let told = made_up.drive(|driver| driver.detaching.detach(&id, Some(&node), Force::No));
+        (told.err().map(|error| error.cause), cloud.requests.get())
+    }
+
+    /// No machine of the tests has device mapper but the virtual ones.
+    #[test]
+    fn a_disk_leaves_with_its_map_and_not_under_one_that_is_used() {
+        let map = |opened, has_disk| {
+            let map = OwnMap { opened, ..OwnMap::of_a_test(has_disk, true, true) };
+            FakeMap::of(Some(map))
+        };
+        let unused = map(0, true);
+        assert_eq!(detached(&unused, "v-1", GuardMode::Enforce), (None, 1));
+        assert_eq!(unused.done.into_inner(), ["remove"]);
+        let used = map(2, true);
+        let (why, requests) = detached(&used, "v-1", GuardMode::Enforce);
+        assert!(why.unwrap().ends_with("it is open 2 times, and keeps the disk"));
+        assert_eq!((requests, used.done.into_inner()), (0, vec![]));
+        assert_eq!(detached(&map(2, true), "v-1", GuardMode::Off), (None, 1));
+        assert_eq!(detached(&map(2, true), "v-1", GuardMode::Warn), (None, 1));
+        // Its disk is away already, and what has it open waits for that.
+        for disk in ["v-1", "another"] {
+            let (why, requests) = detached(&map(1, false), disk, GuardMode::Enforce);
+            let why = why.unwrap();
+            assert!(why.contains("the map dm-0 of volume v-1 waits for its disk"), "{why}");
+            assert_eq!(requests, 0);
+        }
+        assert_eq!(detached(&map(0, false), "another", GuardMode::Enforce), (None, 1));
+        // Where neither processes nor disks can be seen the orchestrator's word is all there is.
+        let mut untold = map(1, false);
+        untold.untold = Some("v-1");
+        assert_eq!(detached(&untold, "another", GuardMode::Enforce), (None, 1));
+    }
 
     #[test]
     fn who_makes_a_mount_busy_is_named_with_what_ends_it() {

@@ -1,0 +1,59 @@
+//! The driver on a machine that is made up.
+
+use super::{FakeCloud, FakeDevices, NoHost};
+use crate::driver::call_counts::CallCounts;
+use crate::driver::{Driver, Ports, with_driver};
+use crate::host::Maps;
+use crate::host::clock::Deadline;
+use crate::host::locks::Locks;
+use crate::host::pace::Pace;
+use crate::host::records::Records;
+use crate::host::shared_answers::Answers;
+use crate::model::face::{Faces, OF_TESTS};
+use crate::model::ids::NodeName;
+use crate::model::mount::after_heal::After;
+use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
+use std::time::Duration;
+
+/// What a call works with there.
+pub(in crate::driver) struct MadeUp<'a> {
+    pub(in crate::driver) cloud: &'a FakeCloud,
+    pub(in crate::driver) devices: &'a FakeDevices,
+    pub(in crate::driver) maps: &'a dyn Maps,
+    pub(in crate::driver) node: &'a str,
+    pub(in crate::driver) guard: &'a GuardPolicy,
+    pub(in crate::driver) limit: Duration,
+}
+
+impl MadeUp<'_> {
+    pub(in crate::driver) fn drive<T>(&self, work: impl FnOnce(&Driver<'_>) -> T) -> T {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = Ports {
+            cloud: self.cloud,
+            devices: self.devices,
+            maps: self.maps,
+            file_systems: &NoHost,
+            mounts: &NoHost,
+            records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),
+            answers: &Answers::below(folder.path(), ""),
+            pace: &Pace::below(folder.path()),
+            locks: &Locks::below(folder.path()),
+            this_node: &NodeName::parse(self.node).unwrap(),
+            takeover: Takeover::Off,
+            census: &NoHost,
+            remounts: &NoHost,
+            after: &After::Nothing,
+            processes: &NoHost,
+            heal: HealMode::Off,
+            shield: &ShieldPolicy::default(),
+            scratch: folder.path(),
+            guard: self.guard,
+            operation: "test",
+            counts: &CallCounts::default(),
+            faces: Faces::default(),
+            face: &OF_TESTS.0[0],
+            deadline: Deadline::after(self.limit),
+        };
+        with_driver(&ports, work)
+    }
+}
