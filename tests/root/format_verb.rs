@@ -5,13 +5,14 @@ use crate::files;
 use crate::support::output_of;
 use crate::volume::{Volume, make_folder};
 
+/// As a GPT and some RAIDs have a copy of their label at the end: no mkfs writes there.
+const END: u64 = (320 << 20) - 512;
+
 #[test]
 fn a_disk_with_data_is_shown_and_then_formatted() {
     needs!(mounts);
     let (node, volume) = Volume::on_a_node("xfs", "320M");
     files::write_at(&volume.image(), 0, b"LUKS\xba\xbe");
-    // As a GPT and some RAIDs have a copy of their label at the end: no mkfs writes there.
-    const END: u64 = (320 << 20) - 512;
     files::write_at(&volume.image(), END, b"label");
     node.must(volume.attach());
     make_folder(&volume.global());

@@ -353,14 +353,13 @@ mod tests {
 
     #[test]
     fn mounts_files_and_the_kernel_use_a_disk_and_an_open_node_does_not() {
-        let none = DeviceUses::default;
         let node = NodeUse { process: process(7), descriptor: 3, path: "/dev/vdb".into() };
-        assert!(!is_used(&none()));
-        assert!(!is_used(&DeviceUses { nodes: vec![node], ..none() }));
-        assert!(is_used(&DeviceUses { files: vec![file(7)], ..none() }));
-        assert!(is_used(&DeviceUses { kernel: vec![swap()], ..none() }));
+        assert!(!is_used(&DeviceUses::default()));
+        assert!(!is_used(&DeviceUses { nodes: vec![node], ..DeviceUses::default() }));
+        assert!(is_used(&DeviceUses { files: vec![file(7)], ..DeviceUses::default() }));
+        assert!(is_used(&DeviceUses { kernel: vec![swap()], ..DeviceUses::default() }));
         let namespaces = vec![namespace(vec![], vec![])];
-        assert!(is_used(&DeviceUses { namespaces, ..none() }));
+        assert!(is_used(&DeviceUses { namespaces, ..DeviceUses::default() }));
     }
 
     #[test]

@@ -22,11 +22,11 @@ pub(in crate::driver) mod time_shares;
 
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion, StaleMounts};
+use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion};
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{
-    Healed, listed, lost_since, plan_of, still_held, waiting_is_no_failure,
+    Healed, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure,
 };
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::heal::replacement_plan::Replacement;
@@ -45,12 +45,11 @@ use crate::host::{Census, Devices, MountRequest, Mounts};
 use crate::model::disk::contents::FileSystem;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
-use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mount_options::MountOptions;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::HealMode;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -255,7 +254,7 @@ impl Healing<'_> {
         });
         // Only the switched mounts keep the new file system from here on.
         self.recovery.end_leftovers(id);
-        let mut healed = Healed { pods: self.pods_on(id, &stale), ..healed? };
+        let mut healed = Healed { pods: pods_on(&self.records.load(id), &stale), ..healed? };
         if healed.switched() > 0 {
             let lost = lost_since(self.records.load(id).seen);
             tracing::warn!(volume = %id, "may be lost: {lost}");
@@ -280,21 +279,6 @@ impl Healing<'_> {
             self.marks.mark_healed(id);
         }
         Ok(healed)
-    }
-
-    /// The pods that have stale mounts, as people know them.
-    fn pods_on(&self, id: &VolumeId, stale: &StaleMounts) -> Vec<String> {
-        let record = self.records.load(id);
-        let processes = stale.elsewhere.iter().flat_map(|one| &one.processes);
-        let inside = processes.filter_map(|process| process.owner.pod.clone());
-        let is_stale = |folder: &Path| stale.own.iter().any(|mount| mount.target == folder);
-        let published = record.published_folders().filter(|(_, folder)| is_stale(folder));
-        let pods: BTreeSet<_> = inside.chain(published.map(|(pod, _)| pod.clone())).collect();
-        let label = |pod: &ConsumerId| match record.consumers.get(pod) {
-            Some(label) if !label.is_empty() => label.clone(),
-            _ => pod.to_string(),
-        };
-        pods.iter().map(label).collect()
     }
 
     /// Mounts the new disk out of sight; nothing of the old one is touched yet.

@@ -5,11 +5,14 @@ use crate::driver::ownership::words;
 use crate::host::clock::now;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::VolumeId;
+use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, DeviceUses, NamespaceUse};
 use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 use crate::model::policy::HealMode;
+use crate::model::record::VolumeRecord;
 use crate::model::timestamp::{Millis, text as in_full};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Who lives there may have as many mounts as he likes: no more are named.
 pub(in crate::driver) const NAMED: usize = 4;
@@ -30,6 +33,20 @@ const LOGGED: usize = 20;
 pub(in crate::driver) fn plan_of(stale: &StaleMounts) -> Vec<String> {
     let own = stale.own.iter().map(|mount| mount.target.display().to_string());
     own.chain(stale.elsewhere.iter().map(place_of)).collect()
+}
+
+/// The pods that have stale mounts, as people know them.
+pub(super) fn pods_on(record: &VolumeRecord, stale: &StaleMounts) -> Vec<String> {
+    let processes = stale.elsewhere.iter().flat_map(|one| &one.processes);
+    let inside = processes.filter_map(|process| process.owner.pod.clone());
+    let is_stale = |folder: &Path| stale.own.iter().any(|mount| mount.target == folder);
+    let published = record.published_folders().filter(|(_, folder)| is_stale(folder));
+    let pods: BTreeSet<_> = inside.chain(published.map(|(pod, _)| pod.clone())).collect();
+    let label = |pod: &ConsumerId| match record.consumers.get(pod) {
+        Some(label) if !label.is_empty() => label.clone(),
+        _ => pod.to_string(),
+    };
+    pods.iter().map(label).collect()
 }
 
 /// What became of a volume's mounts.
@@ -222,6 +239,42 @@ mod tests {
         let process = Process { pid: 7, command, owner, user: None };
         let named = NamespaceUse { processes: vec![process], ..with(1) };
         assert_eq!(place_of(&named), "7 (postgres) at /data-0");
+    }
+
+    #[test]
+    fn pods_with_stale_mounts_are_called_as_people_know_them() {
+        use crate::model::face::OF_TESTS;
+        let pod = |uid| ConsumerId::parse(uid).unwrap();
+        let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+        let mut publish = |uid, folder: &str, label| {
+            record.is_published(&pod(uid), Path::new(folder), OF_TESTS.0[0].name(), label);
+        };
+        publish("a", "/pods/a", Some("shop/orders-0"));
+        publish("b", "/pods/b", None);
+        publish("c", "/pods/c", Some("shop/other-0"));
+        let inside = Process {
+            pid: 7,
+            command: "sh".to_owned(),
+            owner: Owner { pod: Some(pod("d")), ..Owner::default() },
+            user: None,
+        };
+        let elsewhere = NamespaceUse {
+            id: None,
+            mounts: vec![mount("/data")],
+            beneath: Vec::new(),
+            user: None,
+            processes: vec![inside],
+            keepers: Vec::new(),
+        };
+        let stale = StaleMounts {
+            disk: None,
+            dead: Vec::new(),
+            own: vec![mount("/pods/a"), mount("/pods/b")],
+            elsewhere: vec![elsewhere],
+            untold: None,
+            is_all_known: true,
+        };
+        assert_eq!(pods_on(&record, &stale), ["shop/orders-0", "b", "d"]);
     }
 
     #[test]
