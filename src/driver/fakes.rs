@@ -8,7 +8,10 @@ pub(in crate::driver) use self::made_up::MadeUp;
 pub(in crate::driver) use self::map::{FakeJournal, FakeMap};
 
 use crate::cloud::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
+use crate::driver::lookup::attachment_view::Attachments;
+use crate::driver::lookup::find_disk::Disks;
 use crate::host::clock::Deadline;
+use crate::host::records::Records;
 use crate::host::{
     AboveDisk, Devices, Events, FileSystems, Held, Hidden, Maps, MountRequest, Mounts,
     NewFileSystem,
@@ -210,6 +213,19 @@ impl FakeDevices {
         self.disks.push((device, Shown::Serial { file: "serial", text: serial.to_owned() }));
         self
     }
+}
+
+/// The disks of a node that is called `here`.
+pub(super) fn with_disks<T>(
+    cloud: &FakeCloud,
+    devices: &FakeDevices,
+    records: &Records,
+    deadline: Deadline,
+    work: impl FnOnce(&Disks<'_>) -> T,
+) -> T {
+    let attachments = &Attachments { cloud, answers: None, pace: None, deadline };
+    let this_node = &NodeName::parse("here").unwrap();
+    work(&Disks { cloud, devices, records, this_node, deadline, attachments })
 }
 
 struct Silence;

@@ -269,7 +269,7 @@ fn all_named(all: &[String], untold: Option<String>, disk: &str) -> String {
         ([], None) => format!(
             ": by what cannot be seen (fuser -v /dev/{disk}; lsblk /dev/{disk}; else a restart of the machine ends it)"
         ),
-        ([], Some(why)) => format!(": by whom cannot be told from here: {why}"),
+        ([], Some(why)) => words::users_untold(&why),
         _ => format!(": {}", named(all, Clone::clone)),
     }
 }
@@ -325,13 +325,8 @@ fn mounted_in(one: &NamespaceUse) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::Owner;
     use crate::model::mount::disk_users::{FileUse, KernelUse, NodeUse, Tie};
     use crate::model::mount::mountinfo::Mount;
-
-    fn process(pid: u32) -> Process {
-        Process { pid, command: "sh".to_owned(), owner: Owner::default(), user: Some(0) }
-    }
 
     fn number(minor: u32) -> DeviceNumber {
         DeviceNumber { major: 254, minor }
@@ -339,12 +334,12 @@ mod tests {
 
     fn namespace(processes: Vec<Process>, keepers: Vec<NamespaceKeeper>) -> NamespaceUse {
         let mounts = vec![Mount::of_a_test("254:16", "/data", "")];
-        NamespaceUse { id: None, mounts, beneath: Vec::new(), user: None, processes, keepers }
+        NamespaceUse { keepers, ..NamespaceUse::of_a_test(mounts, processes) }
     }
 
     fn file(pid: u32) -> FileUse {
         let (tie, path) = (Tie::Map, "/data/f".into());
-        FileUse { process: process(pid), tie, path, number: number(16) }
+        FileUse { process: Process::of_a_test(pid), tie, path, number: number(16) }
     }
 
     fn swap() -> KernelUse {
@@ -353,7 +348,8 @@ mod tests {
 
     #[test]
     fn mounts_files_and_the_kernel_use_a_disk_and_an_open_node_does_not() {
-        let node = NodeUse { process: process(7), descriptor: 3, path: "/dev/vdb".into() };
+        let node =
+            NodeUse { process: Process::of_a_test(7), descriptor: 3, path: "/dev/vdb".into() };
         assert!(!is_used(&DeviceUses::default()));
         assert!(!is_used(&DeviceUses { nodes: vec![node], ..DeviceUses::default() }));
         assert!(is_used(&DeviceUses { files: vec![file(7)], ..DeviceUses::default() }));
@@ -364,7 +360,8 @@ mod tests {
 
     #[test]
     fn who_has_a_disk_is_told_with_what_ends_it() {
-        let node = NodeUse { process: process(7), descriptor: 3, path: "/dev/vdb".into() };
+        let node =
+            NodeUse { process: Process::of_a_test(7), descriptor: 3, path: "/dev/vdb".into() };
         let only_nodes = DeviceUses { nodes: vec![node], ..DeviceUses::default() };
         let told = "7 (sh) may have opened its node for itself alone (kill 7)";
         assert_eq!(words(&only_nodes), [told]);
@@ -378,7 +375,7 @@ mod tests {
     fn who_keeps_a_namespace_is_told_with_what_ends_it() {
         let told = |processes, keepers| mounted_in(&namespace(processes, keepers));
         assert_eq!(
-            told(vec![process(7)], vec![]),
+            told(vec![Process::of_a_test(7)], vec![]),
             "7 (sh) has it mounted (nsenter -t 7 -m umount /data)"
         );
         assert!(told(vec![], vec![]).contains("nothing was found that keeps it"));

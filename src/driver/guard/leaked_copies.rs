@@ -322,7 +322,6 @@ fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::Owner;
     use crate::model::mount::disk_users::Process;
     use crate::model::mount::mountinfo::Mount;
 
@@ -330,16 +329,7 @@ mod tests {
     fn two_looks_are_the_same_by_their_mounts_and_processes() {
         let uses = |id, pid| {
             let mount = Mount { id, ..Mount::of_a_test("254:16", "/data", "") };
-            let owner = Owner::default();
-            let process = Process { pid, command: "sh".to_owned(), owner, user: None };
-            let one = NamespaceUse {
-                id: None,
-                mounts: vec![mount],
-                beneath: Vec::new(),
-                user: None,
-                processes: vec![process],
-                keepers: Vec::new(),
-            };
+            let one = NamespaceUse::of_a_test(vec![mount], vec![Process::of_a_test(pid)]);
             NamespaceUses { namespaces: vec![one], ..NamespaceUses::default() }
         };
         assert!(is_same(&uses(40, 7), &uses(40, 7)));

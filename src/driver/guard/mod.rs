@@ -20,7 +20,9 @@ use crate::driver::guard::refusal::Refusals;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::ownership::words::{file_use, kernel_use, named, way_to_end_users};
+use crate::driver::ownership::words::{
+    file_use, kernel_use, named, users_untold, way_to_end_users,
+};
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, FileSystems, Mounts};
@@ -178,7 +180,7 @@ impl Guard<'_> {
 fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
     let users = match users {
         Answer::Told(users) => users,
-        Answer::CannotTell(why) => return format!(": by whom cannot be told from here: {why}"),
+        Answer::CannotTell(why) => return users_untold(why),
     };
     if !users.files.is_empty() {
         let is_users = |one: &FileUse| one.process.ordinary_user().is_some();
@@ -197,7 +199,6 @@ mod tests {
     use super::*;
     use crate::driver::attachment::detach::Force;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
-    use crate::model::cgroup::Owner;
     use crate::model::disk::device::DeviceNumber;
     use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
@@ -256,7 +257,7 @@ mod tests {
         let id = VolumeId::parse("v-1").unwrap();
         let told = |users: DeviceUses| makes_busy(&Answer::Told(users), Some(&id));
         let file = |user| FileUse {
-            process: Process { pid: 7, command: "sh".into(), owner: Owner::default(), user },
+            process: Process { user, ..Process::of_a_test(7) },
             tie: Tie::WorkingFolder,
             path: "/data".into(),
             number: DeviceNumber { major: 254, minor: 16 },

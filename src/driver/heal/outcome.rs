@@ -223,20 +223,15 @@ mod tests {
 
     #[test]
     fn a_place_names_its_first_mounts_and_who_lives_there() {
-        let with = |count: usize| NamespaceUse {
-            id: None,
-            mounts: (0..count).map(|n| mount(&format!("/data-{n}"))).collect(),
-            beneath: Vec::new(),
-            user: None,
-            processes: Vec::new(),
-            keepers: Vec::new(),
+        let with = |count: usize| {
+            let mounts = (0..count).map(|n| mount(&format!("/data-{n}"))).collect();
+            NamespaceUse::of_a_test(mounts, Vec::new())
         };
         assert_eq!(place_of(&with(1)), "no process at /data-0");
         let four = "no process at /data-0, /data-1, /data-2, /data-3";
         assert_eq!(place_of(&with(4)), four);
         assert_eq!(place_of(&with(6)), format!("{four}, and 2 more"));
-        let (command, owner) = ("postgres".to_owned(), Owner::default());
-        let process = Process { pid: 7, command, owner, user: None };
+        let process = Process { command: "postgres".to_owned(), ..Process::of_a_test(7) };
         let named = NamespaceUse { processes: vec![process], ..with(1) };
         assert_eq!(place_of(&named), "7 (postgres) at /data-0");
     }
@@ -252,20 +247,9 @@ mod tests {
         publish("a", "/pods/a", Some("shop/orders-0"));
         publish("b", "/pods/b", None);
         publish("c", "/pods/c", Some("shop/other-0"));
-        let inside = Process {
-            pid: 7,
-            command: "sh".to_owned(),
-            owner: Owner { pod: Some(pod("d")), ..Owner::default() },
-            user: None,
-        };
-        let elsewhere = NamespaceUse {
-            id: None,
-            mounts: vec![mount("/data")],
-            beneath: Vec::new(),
-            user: None,
-            processes: vec![inside],
-            keepers: Vec::new(),
-        };
+        let owner = Owner { pod: Some(pod("d")), ..Owner::default() };
+        let inside = Process { owner, ..Process::of_a_test(7) };
+        let elsewhere = NamespaceUse::of_a_test(vec![mount("/data")], vec![inside]);
         let stale = StaleMounts {
             disk: None,
             dead: Vec::new(),

@@ -226,9 +226,8 @@ impl Disks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, with_disks};
     use crate::host::records::Records;
-    use crate::model::ids::NodeName;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
     const TWO: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000002";
@@ -242,17 +241,8 @@ mod tests {
             records.update(&VolumeId::parse(id).unwrap(), |r| r.was_mounted = true).unwrap();
         }
         let deadline = Deadline::after(Duration::from_secs(5));
-        let attachments = Attachments { cloud, answers: None, pace: None, deadline };
-        let this_node = &NodeName::parse("here").unwrap();
-        let disks = Disks {
-            cloud,
-            devices,
-            records: &records,
-            this_node,
-            deadline,
-            attachments: &attachments,
-        };
-        let found = disks.find_disk(&VolumeId::parse(ONE).unwrap())?;
+        let id = VolumeId::parse(ONE).unwrap();
+        let found = with_disks(cloud, devices, &records, deadline, |disks| disks.find_disk(&id))?;
         Ok(found.map(|disk| disk.kernel_name))
     }
 

@@ -38,13 +38,11 @@ fn users_while_lost(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::Owner;
     use crate::model::mount::disk_users::{FileUse, Process, Tie};
     use std::cell::Cell;
 
     fn user_of(number: DeviceNumber) -> FileUse {
-        let owner = Owner::default();
-        let process = Process { pid: 41, command: "mysqld".to_owned(), owner, user: None };
+        let process = Process::of_a_test(41);
         FileUse { process, tie: Tie::Map, path: "/data/wal".into(), number }
     }
 

@@ -31,6 +31,11 @@ pub(in crate::driver) fn cannot_tell(why: &str) -> String {
     format!("who uses the volume cannot be told from here: {why}")
 }
 
+/// The same as the end of a sentence about what is in use.
+pub(in crate::driver) fn users_untold(why: &str) -> String {
+    format!(": by whom cannot be told from here: {why}")
+}
+
 /// The first few in words, and how many more there are.
 pub(in crate::driver) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
     let mut text = all.iter().take(NAMED).map(words).collect::<Vec<_>>().join("; ");

@@ -292,6 +292,23 @@ pub struct DeviceUses {
 }
 
 #[cfg(test)]
+impl Process {
+    /// A process of root's, and of no pod.
+    pub(crate) fn of_a_test(pid: u32) -> Self {
+        Self { pid, command: "sh".to_owned(), owner: Owner::default(), user: Some(0) }
+    }
+}
+
+#[cfg(test)]
+impl NamespaceUse {
+    /// One that is not known by its number, with these mounts, where these live.
+    pub(crate) fn of_a_test(mounts: Vec<Mount>, processes: Vec<Process>) -> Self {
+        let (id, user, beneath, keepers) = (None, None, Vec::new(), Vec::new());
+        Self { id, mounts, beneath, user, processes, keepers }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -20,17 +20,14 @@ fn of(lines: &str) -> NamespaceUse {
     NamespaceUse {
         id: Some(NamespaceId(9)),
         beneath: beneath(&mounts, &table),
-        mounts,
-        user: None,
-        processes: vec![process(41)],
-        keepers: Vec::new(),
+        ..NamespaceUse::of_a_test(mounts, vec![process(41)])
     }
 }
 
 fn process(pid: u32) -> Process {
     let pod = Some(ConsumerId::parse("u").unwrap());
     let owner = Owner { pod, container: None };
-    Process { pid, command: "p".to_owned(), owner, user: Some(0) }
+    Process { owner, ..Process::of_a_test(pid) }
 }
 
 fn judged(machine: &str, container: &str) -> Option<Vec<u32>> {

@@ -232,15 +232,11 @@ impl Player {
         let all = reaching.get(&mutant.number).unwrap_or(&empty);
         let begin = Instant::now();
         let mut played = 0;
-        let sorted = |program: &Program, order: &Order| {
+        let mut rings = Vec::new();
+        for program in programs {
             let mut tests: Vec<&Reach> =
                 all.iter().copied().filter(|one| one.ring == program.ring).collect();
             order.sort(&mut tests, &mutant.file, &mutant.function);
-            tests
-        };
-        let mut rings = Vec::new();
-        for program in programs {
-            let tests = sorted(program, order);
             if program.ring == "lib" {
                 let (some, caught) = self.play_program(
                     program,

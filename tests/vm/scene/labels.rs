@@ -1,8 +1,7 @@
 //! `SELinux`: a policy that gives containers and their files labels, as runtimes do.
 
 use super::pods::Running;
-use super::{Outcome, Scene, Volume};
-use crate::orders::Ask;
+use super::{Outcome, Scene, Stop, Volume};
 use crate::support::pods::Order;
 
 const POLICY: &str = include_str!("labels.cil");
@@ -59,14 +58,15 @@ impl Scene<'_> {
         let are_right = said.lines().eq([ITS_FILES, ITS_FILES, OF_ANOTHER]);
         self.check("its files have theirs", are_right, said)?;
         let open = Order::Open { path: "/data/of-another".into() };
-        self.is_forbidden("another container's file is closed to it", container, open)?;
+        self.is_forbidden("another container's file is closed to it", container, &open)?;
         let bind = Order::Bind { from: "/data".into(), to: "/proc".into() };
-        self.is_forbidden("it may mount nothing", container, bind)
+        self.is_forbidden("it may mount nothing", container, &bind)
     }
 
-    fn is_forbidden(&mut self, what: &str, container: &Running, order: Order) -> Outcome {
-        let answer = self.machine.ask(&Ask::Tell { name: container.name.clone(), order });
-        let is_forbidden = matches!(&answer, Err(why) if why.contains("ermission denied"));
+    fn is_forbidden(&mut self, what: &str, container: &Running, order: &Order) -> Outcome {
+        let answer = self.tell(container, order);
+        let is_forbidden =
+            matches!(&answer, Err(Stop::Broken(why)) if why.contains("ermission denied"));
         self.check(what, is_forbidden, format!("{answer:?}"))
     }
 

@@ -1,8 +1,7 @@
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap};
-use crate::driver::lookup::attachment_view::Attachments;
+use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, with_disks};
+use crate::driver::lookup::memory;
 use crate::model::disk::file_system::Maker;
-use crate::model::ids::NodeName;
 use crate::model::record::{Staged, VolumeRecord};
 use crate::model::shield::own_map::OwnMap;
 
@@ -65,23 +64,18 @@ impl Scene {
         let cloud = &FakeCloud::default();
         let (devices, maps, records) = (&self.devices, &self.maps, &self.records());
         let deadline = Deadline::after(self.limit);
-        work(&Covering {
-            cloud,
-            devices,
-            maps,
-            records,
-            shield: &ShieldPolicy { mode: self.mode, patience: 2 },
-            heal_mode: self.heal_mode,
-            deadline,
-            disks: &Disks {
+        with_disks(cloud, devices, records, deadline, |disks| {
+            work(&Covering {
                 cloud,
                 devices,
+                maps,
                 records,
-                this_node: &NodeName::parse("here").unwrap(),
+                shield: &ShieldPolicy { mode: self.mode, patience: 2 },
+                heal_mode: self.heal_mode,
                 deadline,
-                attachments: &Attachments { cloud, answers: None, pace: None, deadline },
-            },
-            own_maps: &OwnMaps { maps, deadline },
+                disks,
+                own_maps: &OwnMaps { maps, deadline },
+            })
         })
     }
 
@@ -109,16 +103,7 @@ fn first(number: u32) -> JournalMark {
 }
 
 fn staged(disk: &Device, journal: Option<JournalMark>) -> Staged {
-    Staged {
-        folder: "/g".into(),
-        disk: moment(disk),
-        fs_type: "ext4".to_owned(),
-        uuid: String::new(),
-        options: String::new(),
-        mounts: None,
-        untouched: false,
-        journal,
-    }
+    Staged { journal, ..memory::staged("/g".as_ref(), &moment(disk), "ext4", "") }
 }
 
 /// The made-up map has a disk whose journal cannot be read.

@@ -12,21 +12,11 @@ fn mount(number: &str, target: &str) -> Mount {
 fn namespace(id: u64, pods: &[Option<&str>], count: usize) -> NamespaceUse {
     let process = |pod: Option<&str>| {
         let pod = pod.map(|pod| ConsumerId::parse(pod).unwrap());
-        Process {
-            pid: 7,
-            command: String::new(),
-            owner: Owner { pod, container: None },
-            user: None,
-        }
+        Process { owner: Owner { pod, container: None }, ..Process::of_a_test(7) }
     };
-    NamespaceUse {
-        id: Some(NamespaceId(id)),
-        mounts: (0..count).map(|place| mount("254:16", &format!("/data-{place}"))).collect(),
-        beneath: Vec::new(),
-        user: None,
-        processes: pods.iter().copied().map(process).collect(),
-        keepers: Vec::new(),
-    }
+    let mounts = (0..count).map(|place| mount("254:16", &format!("/data-{place}"))).collect();
+    let processes = pods.iter().copied().map(process).collect();
+    NamespaceUse { id: Some(NamespaceId(id)), ..NamespaceUse::of_a_test(mounts, processes) }
 }
 
 fn consumers() -> BTreeSet<ConsumerId> {

@@ -1,8 +1,7 @@
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap};
-use crate::driver::lookup::attachment_view::Attachments;
+use crate::driver::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap, with_disks};
+use crate::driver::lookup::memory::staged;
 use crate::model::disk::journal::sights::JournalSights;
-use crate::model::ids::NodeName;
 use crate::model::policy::ShieldMode;
 use crate::model::record::{MapIntent, Staged};
 use crate::model::timestamp::Uptime;
@@ -20,23 +19,17 @@ fn with(
     work: impl FnOnce(&ReturnedDisks<'_>),
 ) {
     let deadline = Deadline::after(Duration::from_secs(5));
-    let cloud = &FakeCloud::default();
-    work(&ReturnedDisks {
-        devices,
-        maps,
-        records,
-        shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
-        deadline,
-        counts: &CallCounts::default(),
-        disks: &Disks {
-            cloud,
+    with_disks(&FakeCloud::default(), devices, records, deadline, |disks| {
+        work(&ReturnedDisks {
             devices,
+            maps,
             records,
-            this_node: &NodeName::parse("here").unwrap(),
+            shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
             deadline,
-            attachments: &Attachments { cloud, answers: None, pace: None, deadline },
-        },
-        own_maps: &OwnMaps { maps, deadline },
+            counts: &CallCounts::default(),
+            disks,
+            own_maps: &OwnMaps { maps, deadline },
+        });
     });
 }
 
@@ -273,15 +266,10 @@ impl Back {
         devices.opens = true;
         let sights = JournalSights::of_a_test(Some(4), 105);
         let mut record = VolumeRecord::new(VolumeId::parse(ID).unwrap());
+        let over = moment(&devices.disks[0].0);
         record.is_staged(Staged {
-            folder: "/g".into(),
-            disk: moment(&devices.disks[0].0),
-            fs_type: "ext4".to_owned(),
-            uuid: sights.uuid(),
-            options: String::new(),
-            mounts: None,
-            untouched: false,
             journal: Some(JournalMark::FirstTransaction(101)),
+            ..staged("/g".as_ref(), &over, "ext4", &sights.uuid())
         });
         Self { devices, record, sights }
     }

@@ -26,19 +26,15 @@ fn table(text: &str) -> MountTable {
 fn namespace(text: &str, processes: &[Option<&str>]) -> NamespaceUse {
     let table = table(text);
     let mounts: Vec<_> = table.of(VOLUME).cloned().collect();
-    let process = |pod: Option<&str>| Process {
-        pid: 7,
-        command: "p".to_owned(),
-        owner: Owner { pod: pod.map(|pod| ConsumerId::parse(pod).unwrap()), container: None },
-        user: Some(0),
+    let process = |pod: Option<&str>| {
+        let pod = pod.map(|pod| ConsumerId::parse(pod).unwrap());
+        Process { owner: Owner { pod, container: None }, ..Process::of_a_test(7) }
     };
+    let processes = processes.iter().copied().map(process).collect();
     NamespaceUse {
         id: Some(NamespaceId(1)),
         beneath: beneath(&mounts, &table),
-        mounts,
-        processes: processes.iter().copied().map(process).collect(),
-        keepers: Vec::new(),
-        user: None,
+        ..NamespaceUse::of_a_test(mounts, processes)
     }
 }
 
