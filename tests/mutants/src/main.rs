@@ -10,6 +10,7 @@ mod play;
 mod rooms;
 mod sandbox;
 mod schemata;
+mod stop;
 mod tree;
 
 use listed::Mutant;
@@ -35,9 +36,15 @@ struct Plan {
     /// What the files begin with that are played; all if there is none.
     only: Vec<String>,
     sources: HashMap<String, String>,
+    /// What rings caught in earlier runs, wherever.
+    caught_before: BTreeSet<String>,
 }
 
 impl Plan {
+    fn is_over(&self, work: &Path) -> bool {
+        stop::is_asked_for(work) || self.until.is_some_and(|until| seconds() > until)
+    }
+
     fn plays(&self, file: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|begin| file.starts_with(begin.as_str()))
     }
@@ -206,15 +213,20 @@ fn all(wishes: &Wishes) -> Result<bool, String> {
         seconds_each: wishes.seconds_each,
         only: wishes.files.clone(),
         sources,
+        caught_before: judged::keys(&wishes.from, judged::BY_RINGS),
     };
     let text = serde_json::to_vec(&plan).map_err(|error| error.to_string())?;
     fs::write(wishes.work.join("plan.json"), text).map_err(|error| error.to_string())?;
+    stop::await_signals(&wishes.work);
     for phase in ["reach-unit", "play-unit", "reach-rings", "play-rings"] {
         if phase.ends_with("rings") && !wishes.rings {
             continue;
         }
         run_shards(&wishes.work, phase)?;
         println!("{phase}: done after {} s", seconds() - begun);
+    }
+    if stop::is_asked_for(&wishes.work) {
+        println!("ended by a signal; so far:");
     }
     tell(wishes, &plan)
 }
@@ -274,6 +286,7 @@ fn run_shards(work: &Path, phase: &str) -> Result<(), String> {
             command.args(&words[1..]);
         }
         command.env(sandbox::SHARD, &name);
+        stop::keep_from(&mut command);
         children.push((command.spawn().map_err(|error| format!("unshare: {error}"))?, name));
     }
     let mut outcome = Ok(());
@@ -333,7 +346,7 @@ fn shard(words: &[String]) -> Result<(), String> {
     if in_namespaces {
         sandbox::enter(&scratch, name)?;
     }
-    let player = Player { tree: plan.tree.clone(), scratch, in_namespaces };
+    let player = Player { tree: plan.tree.clone(), scratch, in_namespaces, work: work.to_owned() };
     let in_rings = phase.ends_with("rings");
     let programs: Vec<Program> =
         plan.programs.iter().filter(|one| (one.ring != "lib") == in_rings).cloned().collect();
@@ -384,11 +397,14 @@ fn reach(
             .join("results")
             .join(format!("reach-{}-{}-{place}.jsonl", program.ring, program.version));
         for test in tests {
-            if plan.until.is_some_and(|until| seconds() > until) {
+            if plan.is_over(work) {
                 println!("time is over: not all tests were looked at");
                 return Ok(());
             }
             let reach = player.reach(program, &test, count)?;
+            if stop::is_asked_for(work) {
+                return Ok(());
+            }
             if !reach.passed {
                 println!("{} {test} fails without a mutant: it is left out", program.ring);
             }
@@ -439,10 +455,12 @@ fn play_all(
         .filter(|one| !matches!(by_units.get(&one.key), Some(Outcome::Caught { .. })))
         .collect();
     let todo: Vec<&Mutant> = todo.into_iter().filter(|one| plan.plays(&one.file)).collect();
-    let mine: Vec<&Mutant> =
+    let mut mine: Vec<&Mutant> =
         todo.into_iter().filter(|one| one.number as usize % shards == place).collect();
+    // On a new machine too what was caught once is played again last.
+    mine.sort_by_key(|one| plan.caught_before.contains(&one.key));
     for (nth, mutant) in mine.iter().enumerate() {
-        if plan.until.is_some_and(|until| seconds() > until) {
+        if plan.is_over(work) {
             return Ok(());
         }
         let outcome = player.play(
@@ -452,6 +470,10 @@ fn play_all(
             &mut order,
             Duration::from_secs(plan.seconds_each),
         )?;
+        // It was broken off: that says nothing of it.
+        if stop::is_asked_for(work) {
+            return Ok(());
+        }
         if let Outcome::Survived { tests, of } = &outcome {
             println!("{}/{} survived {tests} of {of}: {}", nth + 1, mine.len(), mutant.key);
         }

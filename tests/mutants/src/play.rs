@@ -2,7 +2,7 @@
 //! against what reaches it alone.
 
 use crate::listed::Mutant;
-use crate::{rooms, sandbox};
+use crate::{rooms, sandbox, stop};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -49,6 +49,8 @@ pub struct Player {
     pub tree: PathBuf,
     pub scratch: PathBuf,
     pub in_namespaces: bool,
+    /// Where a person's wish to end the run is left.
+    pub work: PathBuf,
 }
 
 enum Ended {
@@ -103,7 +105,7 @@ impl Player {
             if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
                 break Some(status);
             }
-            if Instant::now() > end {
+            if Instant::now() > end || stop::is_asked_for(&self.work) {
                 break None;
             }
             std::thread::sleep(pause);

@@ -2,6 +2,7 @@
 //! namespace that ends with the run, the machine's disks do not open, and what it leaves is taken away.
 #![allow(unsafe_code)]
 
+use crate::stop;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -14,6 +15,7 @@ const MEMORY: u64 = 3 << 30;
 /// Starts a program in a process group of its own.
 pub fn spawn(mut command: Command) -> std::io::Result<Child> {
     command.process_group(0);
+    stop::give_back_to(&mut command);
     // SAFETY: one system call between fork and exec.
     unsafe {
         command.pre_exec(|| {
