@@ -64,7 +64,7 @@ disk: a FlexVolume driver for cloud block disks
                             the page of disk report, of the incident too, in a real browser
   ./install.sh test fuzz [--minutes N | --seconds N] [PARSER...]
                             garbage for each parser, guided by the code that it reaches
-  sudo ./install.sh test mutants [--ring unit|root] [--diff [REV]] [--minutes N] [FILE...]
+  sudo ./install.sh test mutants [--ring unit|root] [--diff [REV]] [--minutes N] [--seconds-each N] [FILE...]
                             changes guard, heal, formatting and names in some two thousand places,
                             one at a time, and says which test catches it; only what differs from REV
   ./install.sh test deny    the crates that are built in, by cargo-deny: licences, sources, bans, and

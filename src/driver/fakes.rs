@@ -196,6 +196,9 @@ pub(super) struct FakeDevices {
     /// Whether they can be held.
     pub(super) opens: bool,
     pub(super) is_used: bool,
+    /// Why they cannot be looked for, and whether that is for want of `/dev`.
+    pub(super) unread: Option<&'static str>,
+    pub(super) is_out_of_sight: bool,
 }
 
 impl FakeDevices {
@@ -243,10 +246,13 @@ impl Events for Silence {
 
 impl Devices for FakeDevices {
     fn are_out_of_sight(&self) -> bool {
-        false
+        self.is_out_of_sight
     }
 
     fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+        if let Some(why) = self.unread {
+            return Err(Error::new(Kind::Host, why));
+        }
         let proven = self.disks.iter().filter_map(|(device, shown)| {
             let proof = wanted.proven_by(std::slice::from_ref(shown))?;
             Some(Device { proof, ..device.clone() })
@@ -320,6 +326,10 @@ impl Devices for FakeDevices {
 /// A machine where nothing can be mounted or made: for questions that need neither.
 #[derive(Debug)]
 pub(super) struct NoHost;
+
+/// The same, of which it is known that all processes are seen, and none has any disk.
+#[derive(Debug)]
+pub(super) struct NoProcesses;
 
 fn nothing<T>() -> Result<T> {
     Err(Error::new(Kind::Host, "this machine is made up"))

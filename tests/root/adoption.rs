@@ -154,6 +154,10 @@ fn a_folder_that_holds_another_volumes_disk_is_not_adopted() {
     assert!(said.contains("not adopted") && said.contains(&wanted.id), "{said}");
     assert!(said.contains(&other.id), "{said}");
     assert!(wanted.record()["staged"].is_null() && other.record()["staged"].is_null());
+    // Nor where the cloud alone knows whose name it is.
+    forget(&node);
+    let said = node.verb(&["heal"]).unwrap_err();
+    assert!(said.contains("not adopted") && said.contains(&wanted.id), "{said}");
     run("umount", &[folder.to_str().unwrap()]);
     // A disk of no cloud is not a volume either.
     run("mount", &["-t", "tmpfs", "none", folder.to_str().unwrap()]);
@@ -162,6 +166,25 @@ fn a_folder_that_holds_another_volumes_disk_is_not_adopted() {
     run("umount", &[folder.to_str().unwrap()]);
     node.must(wanted.detach());
     node.must(other.detach());
+}
+
+/// Below a folder that something else was mounted over since there is a mount that no path leads to.
+#[test]
+fn of_two_mounts_at_a_folder_the_one_that_is_seen_is_adopted() {
+    needs!(pods);
+    let Scene { node, volume, pod, container } =
+        mounted_by_the_predecessor(Naming::Cgroupfs, "ext4");
+    let parent = volume.global().parent().unwrap().to_path_buf();
+    run("mount", &["-t", "tmpfs", "none", parent.to_str().unwrap()]);
+    make_folder(&volume.global());
+    let device = format!("/dev/{}", volume.letter());
+    run("mount", &[&device, volume.global().to_str().unwrap()]);
+    let said = node.verb(&["heal"]).unwrap();
+    assert_eq!(said, format!("volume {}: adopted {}\n", volume.id, volume.global().display()));
+    for folder in [volume.global(), parent] {
+        run("umount", &[folder.to_str().unwrap()]);
+    }
+    ends(&volume, &pod, container);
 }
 
 /// The incident under the predecessor, seen by this driver for the first time after it: the host

@@ -410,6 +410,33 @@ fn an_unmount_puts_right_what_a_killed_heal_left() {
     volume.ends_with(&pod, container);
 }
 
+/// Where nothing may be healed any more no call need come, and the timer heals nothing.
+#[test]
+fn the_timer_puts_right_what_a_killed_heal_left_where_nothing_is_healed_any_more() {
+    needs!(pods, seams);
+    if !methods().contains(&Method::Tuck) {
+        return;
+    }
+    let Scene { node, volume, pod, mut container } = scene().start();
+    pull(&volume, &mut container);
+    let shared =
+        || table().mounts().iter().filter(|one| one.propagation.contains("shared:")).count();
+    let before = shared();
+    let mut heal = node.command(volume.attach());
+    heal.env("INCLOUD_DISK_SWITCH", "tuck").env("INCLOUD_DISK_SEAM", "heal.tuck.shared=kill");
+    let (mut child, _output) = crate::support::spawn(heal);
+    assert!(!child.wait().unwrap().success());
+    assert!(shared() > before);
+    node.configure("[heal]\nmode = \"off\"");
+    node.verb(&["heal"]).unwrap();
+    assert_eq!(shared(), before);
+    still_fails(&mut container);
+    node.configure("");
+    node.must(volume.wait(""));
+    goes_on(&mut container, 3);
+    volume.ends_with(&pod, container);
+}
+
 /// kubelet's folders are shared on a real machine: a mount in one of the volume's folders comes to
 /// the others, and to containers that asked for it (`HostToContainer`); after a heal too.
 #[test]

@@ -38,6 +38,7 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
             cloud: &cloud,
             devices: &FakeDevices::default(),
             maps: &NoHost,
+            census: &NoHost,
             node: "another-node",
             guard: &GuardPolicy::default(),
             limit: deadline,

@@ -23,6 +23,8 @@ pub(in crate::driver) struct FakeMap {
     map: RefCell<Option<OwnMap>>,
     /// A volume whose map is there, and cannot be told.
     pub(in crate::driver) untold: Option<&'static str>,
+    /// Whether the kernel fails to remove it.
+    pub(in crate::driver) stays: bool,
     /// What the kernel says of what a disk would be compared with.
     pub(in crate::driver) journal: FakeJournal,
     /// What a disk and the kernel have of a journal, if it can be read.
@@ -35,6 +37,7 @@ impl FakeMap {
         Self {
             map: RefCell::new(map),
             untold: None,
+            stays: false,
             journal: FakeJournal::Told,
             sights: None,
             done: RefCell::default(),
@@ -107,6 +110,9 @@ impl Maps for FakeMap {
         let opened = self.map.borrow().as_ref().map_or(0, |map| map.opened);
         if opened > 0 {
             return Err(Error::new(Kind::Busy, "it is open"));
+        }
+        if self.stays {
+            return Err(Error::new(Kind::Host, "the kernel has no memory"));
         }
         self.note("remove");
         Ok(self.map.take().is_some())

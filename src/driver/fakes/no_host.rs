@@ -1,6 +1,6 @@
 //! The ports of [`NoHost`] that see processes and namespaces: there are none.
 
-use super::{NoHost, nothing};
+use super::{NoHost, NoProcesses, nothing};
 use crate::host::child::FileSystemKeeper;
 use crate::host::clock::Deadline;
 use crate::host::{Census, Processes, Remounts, SwitchRequest};
@@ -71,6 +71,61 @@ impl Census for NoHost {
 
     fn find_namespace(&self, _: &NamespaceSign) -> Result<Option<File>> {
         nothing()
+    }
+}
+
+impl Census for NoProcesses {
+    fn sight(&self) -> Answer<()> {
+        Answer::Told(())
+    }
+
+    fn own_namespace(&self) -> Result<NamespaceId> {
+        nothing()
+    }
+
+    fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
+        Answer::Told(PodUsers::default())
+    }
+
+    fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
+        Answer::Told(NamespaceUses::default())
+    }
+
+    fn namespaces_in_time(
+        &self,
+        numbers: &[DeviceNumber],
+        _: &BTreeSet<ConsumerId>,
+        _: Deadline,
+    ) -> Answer<NamespaceUses> {
+        self.namespaces_with(numbers)
+    }
+
+    fn namespaces_of(&self, numbers: &[DeviceNumber], _: &Path) -> Answer<NamespaceUses> {
+        self.namespaces_with(numbers)
+    }
+
+    fn device_users(&self, _: &[DeviceNumber]) -> Answer<DeviceUses> {
+        Answer::Told(DeviceUses::default())
+    }
+
+    fn tracers_that_stop(&self, _: u32) -> Vec<Process> {
+        Vec::new()
+    }
+
+    fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
+        Answer::Told(BTreeMap::new())
+    }
+
+    fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
+        nothing()
+    }
+
+    fn sign_of(&self, _: Option<&NamespaceUse>) -> Result<NamespaceSign> {
+        nothing()
+    }
+
+    fn find_namespace(&self, _: &NamespaceSign) -> Result<Option<File>> {
+        Ok(None)
     }
 }
 

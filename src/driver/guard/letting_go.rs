@@ -149,7 +149,7 @@ impl LettingGo<'_> {
         one: &ConsumerFolder<'_>,
         error: Error,
     ) -> Error {
-        if error.kind != Kind::Busy || self.policy.mode == GuardMode::Off {
+        if !asks_for_users(error.kind, self.policy.mode) {
             return error;
         }
         let numbers = self.numbers.numbers_of(one.id, one.mounted);
@@ -201,20 +201,12 @@ impl LettingGo<'_> {
             Answer::CannotTell(why) => return Answer::CannotTell(why),
         };
         let pids: BTreeSet<u32> = holders.iter().map(|one| one.process.pid).collect();
-        uses.retain(|here| {
-            let is_its = |pod: &Option<ConsumerId>| pod.as_ref() == Some(one.consumer);
-            let mut processes = here.processes.iter();
-            processes.any(|process| pids.contains(&process.pid) || is_its(&process.owner.pod))
-        });
+        uses.retain(|here| is_lived_in(here, one.consumer, &pids));
         // One that has ended meanwhile has nothing; of one that has not, where it lives must be known.
-        let is_placed =
-            |pid: u32| uses.iter().flat_map(|one| &one.processes).any(|one| one.pid == pid);
-        let mut unplaced: Vec<_> =
-            holders.into_iter().filter(|one| !is_placed(one.process.pid)).collect();
+        let mut unplaced = outside_of(&uses, holders);
         if !unplaced.is_empty() {
             match ask() {
-                Answer::Told(now) => unplaced
-                    .retain(|one| now.iter().any(|other| other.process.pid == one.process.pid)),
+                Answer::Told(now) => unplaced.retain(|one| is_among(one, &now)),
                 Answer::CannotTell(why) => return Answer::CannotTell(why),
             }
         }
@@ -264,4 +256,78 @@ struct Users {
     uses: Vec<NamespaceUse>,
     /// Those of whom that cannot be told.
     unplaced: Vec<Holder>,
+}
+
+/// Only a busy mount has users in its way, and only a guard refuses for them.
+fn asks_for_users(kind: Kind, mode: GuardMode) -> bool {
+    kind == Kind::Busy && mode != GuardMode::Off
+}
+
+/// Whether one of these processes lives there, or another one of the consumer.
+fn is_lived_in(here: &NamespaceUse, consumer: &ConsumerId, pids: &BTreeSet<u32>) -> bool {
+    here.processes
+        .iter()
+        .any(|one| pids.contains(&one.pid) || one.owner.pod.as_ref() == Some(consumer))
+}
+
+/// Those of the processes that live in none of the namespaces.
+fn outside_of(uses: &[NamespaceUse], mut holders: Vec<Holder>) -> Vec<Holder> {
+    let within: BTreeSet<u32> =
+        uses.iter().flat_map(|one| &one.processes).map(|one| one.pid).collect();
+    holders.retain(|one| !within.contains(&one.process.pid));
+    holders
+}
+
+fn is_among(one: &Holder, others: &[Holder]) -> bool {
+    others.iter().any(|other| other.process.pid == one.process.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::Owner;
+    use crate::model::mount::disk_users::Process;
+
+    fn pod(name: &str) -> ConsumerId {
+        ConsumerId::parse(name).unwrap()
+    }
+
+    fn process(pid: u32, of: Option<&str>) -> Process {
+        let owner = Owner { pod: of.map(pod), ..Owner::default() };
+        Process { owner, ..Process::of_a_test(pid) }
+    }
+
+    #[test]
+    fn users_are_asked_for_where_a_mount_is_busy_and_there_is_a_guard() {
+        assert!(asks_for_users(Kind::Busy, GuardMode::Enforce));
+        assert!(asks_for_users(Kind::Busy, GuardMode::Warn));
+        assert!(!asks_for_users(Kind::Busy, GuardMode::Off));
+        assert!(!asks_for_users(Kind::Host, GuardMode::Enforce));
+    }
+
+    #[test]
+    fn a_namespace_is_a_consumers_by_a_holder_or_by_another_process_of_it() {
+        let here = NamespaceUse::of_a_test(
+            Vec::new(),
+            vec![process(7, None), process(8, Some("a")), process(9, Some("b"))],
+        );
+        let is_its =
+            |name, pids: &[u32]| is_lived_in(&here, &pod(name), &pids.iter().copied().collect());
+        assert!(is_its("a", &[]));
+        assert!(is_its("c", &[7]));
+        assert!(!is_its("c", &[10]));
+    }
+
+    #[test]
+    fn who_lives_in_none_of_the_namespaces_is_told() {
+        let holder = |pid| Holder { process: process(pid, None), places: Vec::new() };
+        let uses = [
+            NamespaceUse::of_a_test(Vec::new(), vec![process(7, None)]),
+            NamespaceUse::of_a_test(Vec::new(), vec![process(8, None)]),
+        ];
+        let outside = outside_of(&uses, vec![holder(7), holder(9), holder(8)]);
+        assert_eq!(outside, [holder(9)]);
+        assert!(is_among(&holder(9), &[holder(7), holder(9)]));
+        assert!(!is_among(&holder(9), &[holder(7)]));
+    }
 }

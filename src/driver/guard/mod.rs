@@ -198,7 +198,7 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 mod tests {
     use super::*;
     use crate::driver::attachment::detach::Force;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp, NoHost, NoProcesses};
     use crate::model::disk::device::DeviceNumber;
     use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
@@ -207,11 +207,21 @@ mod tests {
 
     /// What a detach of a volume answers that has this map, how often it asked the cloud, and what it did to the map.
     fn detached(maps: &FakeMap, disk: &str, mode: GuardMode) -> (Option<String>, u32) {
+        detached_from(&FakeDevices::default().with("vdb", 1 << 30, disk), maps, &NoHost, mode)
+    }
+
+    fn detached_from(
+        devices: &FakeDevices,
+        maps: &FakeMap,
+        census: &dyn Census,
+        mode: GuardMode,
+    ) -> (Option<String>, u32) {
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
         let made_up = MadeUp {
             cloud: &cloud,
-            devices: &FakeDevices::default().with("vdb", 1 << 30, disk),
+            devices,
             maps,
+            census,
             node: "here",
             guard: &GuardPolicy { mode, ..GuardPolicy::default() },
             limit: Duration::from_secs(5),
@@ -250,6 +260,32 @@ mod tests {
         let mut untold = map(1, false);
         untold.untold = Some("v-1");
         assert_eq!(detached(&untold, "another", GuardMode::Enforce), (None, 1));
+        // Where they can be seen it is not.
+        let disks = FakeDevices::default().with("vdb", 1 << 30, "another");
+        let told = detached_from(&disks, &untold, &NoProcesses, GuardMode::Enforce);
+        assert_eq!(told, (Some("it cannot be told".to_owned()), 0));
+    }
+
+    #[test]
+    fn a_map_that_cannot_be_removed_is_no_refusal_that_a_mode_leaves_out() {
+        let own = OwnMap { opened: 0, ..OwnMap::of_a_test(true, true, true) };
+        let mut map = FakeMap::of(Some(own));
+        map.stays = true;
+        for mode in [GuardMode::Enforce, GuardMode::Warn] {
+            let told = detached(&map, "v-1", mode);
+            assert_eq!(told, (Some("the kernel has no memory".to_owned()), 0), "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn disks_that_cannot_be_looked_at_let_no_volume_leave_but_where_there_is_no_dev() {
+        let unread = |is_out_of_sight| {
+            let why = Some("/dev: I/O error");
+            let devices = FakeDevices { unread: why, is_out_of_sight, ..FakeDevices::default() };
+            detached_from(&devices, &FakeMap::of(None), &NoHost, GuardMode::Enforce)
+        };
+        assert_eq!(unread(true), (None, 1));
+        assert_eq!(unread(false), (Some("/dev: I/O error".to_owned()), 0));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::model::ids::{NodeName, VolumeId, VolumeName};
 use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
-use crate::model::record::{DiskMoment, VolumeRecord};
+use crate::model::record::{DiskMoment, Staged, VolumeRecord};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -92,13 +92,7 @@ impl Adoption<'_> {
             return Ok(strays);
         }
         let records = self.records.list()?;
-        let is_known = |mount: &Mount| {
-            records.iter().filter_map(|record| record.staged.as_ref()).any(|staged| {
-                let disk = &staged.disk;
-                staged.folder == mount.target && disk.number == mount.disk && disk.boot == boot
-            })
-        };
-        strays.retain(|(_, mount)| !is_known(mount));
+        strays.retain(|(_, mount)| !records.iter().any(|record| tells_of(record, mount, &boot)));
         Ok(strays)
     }
 
@@ -126,9 +120,6 @@ impl Adoption<'_> {
         self.records.update(&id, |record| {
             for (uid, folder) in pods {
                 record.is_published(&uid, &folder, self.memory.face_of(&folder), None);
-            }
-            if record.name.is_none() && *name != id.as_name() {
-                record.name = Some(name.clone());
             }
         })?;
         self.marks.mark_mounted(&id);
@@ -254,10 +245,7 @@ impl Adoption<'_> {
         }
         tracing::warn!(volume = %id, ?dead, uuid, "adopted by a person's word: mounts of dead disks");
         let table = self.mounts.table()?;
-        let own = table.mounts().iter().find(|mount| {
-            dead.contains(&mount.number)
-                && matches!(self.faces.place_of(&mount.target), Some((FolderKind::Stage, _)))
-        });
+        let own = dead_stage(&table, dead, self.faces);
         let folder = own.map(|mount| mount.target.clone()).unwrap_or_default();
         let read_only = own.is_some_and(Mount::is_read_only);
         let boot = crate::host::machine::boot_id();
@@ -268,19 +256,115 @@ impl Adoption<'_> {
             boot: boot.clone(),
         });
         let moments: Vec<_> = moments.collect();
-        self.records.update(id, |record: &mut VolumeRecord| {
-            let is_current = record.staged.as_ref().is_some_and(|staged| staged.disk.boot == boot);
-            if !is_current && let Some(last) = moments.last() {
-                record.is_staged(staged(&folder, last, kind.name(), uuid));
-                if let Some(staged) = &mut record.staged {
-                    staged.untouched = read_only;
-                }
-            }
-            for moment in moments {
-                if !record.former_numbers(&boot).any(|number| number == moment.number) {
-                    record.former.push(moment);
-                }
-            }
+        self.records.update(id, |record| {
+            note_dead(record, moments, &boot, |last| {
+                let was = staged(&folder, last, kind.name(), uuid);
+                Staged { untouched: read_only, ..was }
+            });
         })
+    }
+}
+
+/// Whether this mount at an orchestrator's folder is the one that a record tells of.
+fn tells_of(record: &VolumeRecord, mount: &Mount, boot: &str) -> bool {
+    record.staged.as_ref().is_some_and(|staged| {
+        let disk = &staged.disk;
+        staged.folder == mount.target && disk.number == mount.disk && disk.boot == boot
+    })
+}
+
+/// The mount of a dead disk at one of the orchestrator's global folders.
+fn dead_stage<'t>(table: &'t MountTable, dead: &[DeviceNumber], faces: Faces) -> Option<&'t Mount> {
+    let is_stage =
+        |mount: &Mount| matches!(faces.place_of(&mount.target), Some((FolderKind::Stage, _)));
+    table.mounts().iter().find(|mount| dead.contains(&mount.number) && is_stage(mount))
+}
+
+/// Former disks of a volume. What was staged of the last one is noted only where the record tells of none of this boot.
+fn note_dead(
+    record: &mut VolumeRecord,
+    dead: Vec<DiskMoment>,
+    boot: &str,
+    as_staged: impl FnOnce(&DiskMoment) -> Staged,
+) {
+    let is_current = record.staged.as_ref().is_some_and(|staged| staged.disk.boot == boot);
+    if let Some(last) = dead.last().filter(|_| !is_current) {
+        record.is_staged(as_staged(last));
+    }
+    for moment in dead {
+        if !record.former_numbers(boot).any(|number| number == moment.number) {
+            record.former.push(moment);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::face::OF_TESTS;
+    use std::path::Path;
+
+    const BOOT: &str = "boot";
+    const STAGE: &str = "/k/plugins/stages/v";
+
+    fn moment(minor: u32, boot: &str) -> DiskMoment {
+        let number = DeviceNumber { major: 7, minor };
+        DiskMoment { number, sequence: None, size: 1 << 20, boot: boot.to_owned() }
+    }
+
+    fn record(disk: Option<DiskMoment>) -> VolumeRecord {
+        let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+        if let Some(disk) = disk {
+            record.is_staged(staged(Path::new(STAGE), &disk, "ext4", "uuid"));
+        }
+        record
+    }
+
+    #[test]
+    fn a_record_tells_of_its_mount_and_of_no_other() {
+        let tells = |folder: &str, number: &str, disk: Option<DiskMoment>| {
+            tells_of(&record(disk), &Mount::of_a_test(number, folder, ""), BOOT)
+        };
+        assert!(tells(STAGE, "7:1", Some(moment(1, BOOT))));
+        assert!(!tells("/k/plugins/stages/w", "7:1", Some(moment(1, BOOT))));
+        assert!(!tells(STAGE, "7:2", Some(moment(1, BOOT))));
+        assert!(!tells(STAGE, "7:1", Some(moment(1, "another"))));
+        assert!(!tells(STAGE, "7:1", None));
+    }
+
+    #[test]
+    fn what_was_staged_of_a_dead_disk_is_its_mount_at_a_global_folder() {
+        let table = MountTable::parse(
+            b"1 1 0:1 / / rw - overlay o rw\n\
+              2 1 7:9 / /k/plugins/stages/another rw - ext4 s rw\n\
+              3 1 7:1 / /k/pods/uid/volumes/ours~disk/v rw - ext4 s rw\n\
+              4 1 7:1 / /k/plugins/stages/v rw - ext4 s rw\n",
+        );
+        let table = table.unwrap();
+        let number = |minor| DeviceNumber { major: 7, minor };
+        let found =
+            |dead: &[DeviceNumber]| dead_stage(&table, dead, OF_TESTS).map(|mount| mount.id);
+        assert_eq!(found(&[number(1)]), Some(4));
+        assert_eq!(found(&[number(1), number(9)]), Some(2));
+        assert_eq!(found(&[number(2)]), None);
+    }
+
+    #[test]
+    fn dead_disks_become_former_ones_once_and_what_was_staged_stays() {
+        let as_staged = |last: &DiskMoment| staged(Path::new(STAGE), last, "ext4", "uuid");
+        let noted = |mut record: VolumeRecord, dead: &[u32]| {
+            let dead = dead.iter().map(|minor| moment(*minor, BOOT)).collect();
+            note_dead(&mut record, dead, BOOT, as_staged);
+            let mut former: Vec<_> =
+                record.former_numbers(BOOT).map(|number| number.minor).collect();
+            former.sort_unstable();
+            (record.staged.map(|staged| (staged.disk.number.minor, staged.disk.boot)), former)
+        };
+        let staged_of = |minor: u32| Some((minor, BOOT.to_owned()));
+        assert_eq!(noted(record(None), &[2, 3]), (staged_of(3), vec![2, 3]));
+        assert_eq!(noted(record(Some(moment(1, "another"))), &[2]).0, staged_of(2));
+        let (current, former) = noted(record(Some(moment(1, BOOT))), &[2, 2]);
+        assert_eq!((current, former), (staged_of(1), vec![1, 2]));
+        assert_eq!(noted(record(None), &[]), (None, Vec::new()));
     }
 }

@@ -124,7 +124,7 @@ impl Diagnosis<'_> {
         }
         elsewhere.retain(|one| !one.mounts.is_empty());
         if own.is_empty() && elsewhere.is_empty() {
-            return match untold.filter(|_| !numbers.is_empty()) {
+            return match untold {
                 Some(why) => Err(Error::refused(why)),
                 None => Ok(None),
             };

@@ -15,7 +15,7 @@ use crate::host::{Census, FileSystems, Mounts, device_nodes};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
-use crate::model::ids::{NodeName, VolumeId};
+use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
@@ -123,16 +123,14 @@ impl FileSystemCheck<'_> {
         }
         let server = self.attachments.existing_server(self.this_node)?;
         let state = self.attachments.existing(id)?;
-        let elsewhere = match (state.mounted_on, record.tenure, state.tenure) {
-            (Some(now), ..) if now != server => format!("mounted on server {now}"),
-            // Another machine or process may have mounted it, and unmounted it again.
-            (_, Some(then), Some(now)) if !counts_mounts && now.count != then => {
-                "attached to another server".to_owned()
+        let tenures = (record.tenure, state.tenure.map(|now| now.count));
+        match was_elsewhere(&server, state.mounted_on, tenures, counts_mounts) {
+            None => Ok(()),
+            Some(how) => {
+                Err(Error::refused(format!("volume {id} was {how} since it was mounted here"))
+                    .hint("nothing was touched; restart the pods that use the volume"))
             }
-            _ => return Ok(()),
-        };
-        Err(Error::refused(format!("volume {id} was {elsewhere} since it was mounted here"))
-            .hint("nothing was touched; restart the pods that use the volume"))
+        }
     }
 
     /// What an ext file system will count when it is mounted now: one more, if it may write, and if
@@ -146,6 +144,24 @@ impl FileSystemCheck<'_> {
         let Some(before) = found.mounts else { return Ok(None) };
         let is_counted = !untouched && !disk.read_only && self.disks.is_free(disk)?;
         Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
+    }
+}
+
+/// How another machine had the volume since it was mounted here, by what the cloud has noted: whose mark stands, and how
+/// often the volume went to another server, then and now.
+fn was_elsewhere(
+    own: &ServerId,
+    marked: Option<ServerId>,
+    tenures: (Option<u64>, Option<u64>),
+    counts_mounts: bool,
+) -> Option<String> {
+    match (marked, tenures) {
+        (Some(now), _) if now != *own => Some(format!("mounted on server {now}")),
+        // Another machine or process may have mounted it, and unmounted it again.
+        (_, (Some(then), Some(now))) if !counts_mounts && now != then => {
+            Some("attached to another server".to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -248,6 +264,25 @@ mod tests {
         let why = Some("vdc: it refuses writes now".to_owned());
         assert_eq!(refusal(&mounted(None, false), &disk(SIZE, true), None), why);
         assert_eq!(refusal(&mounted(None, true), &disk(SIZE, true), None), None);
+    }
+
+    #[test]
+    fn another_machines_mark_or_a_later_tenure_tells_that_a_volume_was_elsewhere() {
+        let server = |name: &str| ServerId::parse(name).unwrap();
+        let told = |marked: Option<&str>, then, now, counts_mounts| {
+            was_elsewhere(&server("own"), marked.map(server), (then, now), counts_mounts)
+        };
+        let mounted = Some("mounted on server other".to_owned());
+        let attached = Some("attached to another server".to_owned());
+        assert_eq!(told(Some("other"), None, None, true), mounted);
+        assert_eq!(told(Some("other"), Some(3), Some(3), false), mounted);
+        assert_eq!(told(Some("own"), Some(3), Some(3), false), None);
+        assert_eq!(told(Some("own"), Some(3), Some(4), false), attached);
+        assert_eq!(told(None, Some(3), Some(4), false), attached);
+        assert_eq!(told(None, Some(3), Some(4), true), None, "it counts its mounts by itself");
+        for (then, now) in [(None, Some(4)), (Some(3), None)] {
+            assert_eq!(told(None, then, now, false), None, "one of both is not known");
+        }
     }
 
     #[test]

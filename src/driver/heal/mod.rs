@@ -26,7 +26,7 @@ use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion};
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{
-    Healed, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure,
+    Healed, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure, why_as_before,
 };
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::heal::replacement_plan::Replacement;
@@ -50,6 +50,7 @@ use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mount_options::MountOptions;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::HealMode;
+use crate::model::record::VolumeRecord;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -97,14 +98,10 @@ impl Healing<'_> {
             Returned::Fails(why) => return Err(why),
         };
         let done = self.counted_heal(id, self.heal_mode, HealOccasion::Call(&disk));
-        let unhealed = match done {
-            Ok(healed) => (!healed.left.is_empty()).then(|| healed.left.join("; ")),
-            Err(error) => {
-                tracing::warn!(volume = %id, %error, "not healed");
-                Some(error.to_string())
-            }
-        };
-        Ok((disk, unhealed))
+        if let Err(error) = &done {
+            tracing::warn!(volume = %id, %error, "not healed");
+        }
+        Ok((disk, why_as_before(&done)))
     }
 
     /// Puts a disk that came back under the volume's map. What took it away may have taken the mark, too.
@@ -121,9 +118,7 @@ impl Healing<'_> {
     pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
         let boot = crate::host::machine::boot_id();
         let record = self.records.load(&volume.id);
-        let is_staged = record.mounted_as().is_some_and(|staged| staged.disk.boot == boot);
-        let was_here = record.former_numbers(&boot).next().is_some();
-        if self.heal_mode == HealMode::Off || !(is_staged || was_here) {
+        if !is_awaited(self.heal_mode, &record, &boot) {
             return;
         }
         match self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
@@ -335,6 +330,52 @@ impl Healing<'_> {
         });
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "the heal is not remembered");
+        }
+    }
+}
+
+/// Whether the disk that an attach brought is waited for: only where mounts of the volume may stand on a former one.
+fn is_awaited(mode: HealMode, record: &VolumeRecord, boot: &str) -> bool {
+    let is_staged = record.mounted_as().is_some_and(|staged| staged.disk.boot == boot);
+    let was_here = record.former_numbers(boot).next().is_some();
+    mode != HealMode::Off && (is_staged || was_here)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::lookup::memory::staged;
+    use crate::model::disk::device::DeviceNumber;
+    use crate::model::record::DiskMoment;
+
+    #[test]
+    fn a_disk_is_awaited_where_mounts_may_stand_on_a_former_one() {
+        let disk = |boot: &str| DiskMoment {
+            number: DeviceNumber { major: 7, minor: 1 },
+            sequence: None,
+            size: 1 << 20,
+            boot: boot.to_owned(),
+        };
+        let new = || VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+        let mounted = |boot: &str| {
+            let mut record = new();
+            record.is_staged(staged(Path::new("/stage"), &disk(boot), "ext4", ""));
+            record.former.clear();
+            record
+        };
+        let mut unmounted = mounted("now");
+        unmounted.is_unstaged();
+        let mut was_here = new();
+        was_here.former.push(disk("now"));
+        for (record, is_so) in [
+            (new(), false),
+            (mounted("now"), true),
+            (unmounted, true),
+            (mounted("before"), false),
+            (was_here, true),
+        ] {
+            assert_eq!(is_awaited(HealMode::Auto, &record, "now"), is_so, "{record:?}");
+            assert!(!is_awaited(HealMode::Off, &record, "now"), "{record:?}");
         }
     }
 }

@@ -113,6 +113,15 @@ pub(super) fn waiting_is_no_failure(
     Ok(Healed { left, is_waiting: true, ..Healed::default() })
 }
 
+/// Why a volume is as it was, for a caller that then fails for that.
+pub(super) fn why_as_before(done: &Result<Healed>) -> Option<String> {
+    match done {
+        Ok(healed) if healed.left.is_empty() => None,
+        Ok(healed) => Some(healed.left.join("; ")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
 pub(in crate::driver) fn listed(numbers: &[DeviceNumber]) -> String {
     let texts: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     texts.join(", ")
@@ -219,6 +228,15 @@ mod tests {
         assert_eq!(outcome(refused(), false).unwrap_err().cause, "it waits");
         let failed = outcome(Error::new(Kind::Host, "it broke"), true).unwrap_err();
         assert_eq!(failed.cause, "it broke");
+    }
+
+    #[test]
+    fn why_a_volume_is_as_it_was_is_told_only_where_it_is() {
+        assert_eq!(why_as_before(&Ok(healed(&[ReplacementOutcome::Switched], &[]))), None);
+        let left = Ok(healed(&[], &["one", "two"]));
+        assert_eq!(why_as_before(&left), Some("one; two".to_owned()));
+        let failed = why_as_before(&Err(Error::refused("it waits")));
+        assert!(failed.is_some_and(|why| why.contains("it waits")));
     }
 
     #[test]

@@ -302,3 +302,21 @@ pub(in crate::host::remount) fn put_on(
     inside.propagate(&top, MsFlags::MS_PRIVATE)?;
     inside.give_flags(&top, attributes::flags_of(&old.options))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twins_show_the_same_of_one_file_system_at_one_place() {
+        let with = |number: &str, root: &str, target: &str| Mount {
+            root: root.into(),
+            ..Mount::of_a_test(number, target, "")
+        };
+        let one = with("7:1", "/", "/data");
+        assert!(are_twins(&one, &with("7:1", "/", "/data")));
+        assert!(!are_twins(&one, &with("7:2", "/", "/data")));
+        assert!(!are_twins(&one, &with("7:1", "/sub", "/data")));
+        assert!(!are_twins(&one, &with("7:1", "/", "/other")));
+    }
+}

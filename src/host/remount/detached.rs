@@ -196,3 +196,19 @@ fn owners(old: &Mount, namespace: Option<&File>) -> Result<Option<File>> {
         .map(Some)
         .map_err(|errno| failed("find the user namespace that maps its owners", errno))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_mount_of_the_same_group_is_a_peer() {
+        let shares =
+            |fields: &str, group| is_peer(&Mount::of_a_test("7:1", "/data", fields), group);
+        assert!(shares("shared:5 ", Some(5)));
+        assert!(!shares("shared:5 ", Some(6)));
+        assert!(!shares("shared:5 ", None));
+        assert!(!shares("master:5 ", Some(5)), "it follows");
+        assert!(!shares("", None));
+    }
+}

@@ -115,3 +115,67 @@ pub(in crate::host::remount) fn in_order<'a>(
 fn parents(table: &MountTable) -> HashMap<u32, u32> {
     table.mounts().iter().map(|mount| (mount.id, mount.parent)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree: 2, 3 and 4 stand on each other, 5 beside them, and 8 and 9 in a circle, as in a table that was torn.
+    fn table() -> MountTable {
+        MountTable::parse(
+            b"4 3 7:3 / /a/b/c rw - ext4 s rw\n\
+              3 2 7:2 / /a/b rw - ext4 s rw\n\
+              2 1 7:1 / /a rw - ext4 s rw\n\
+              1 1 0:1 / / rw - overlay o rw\n\
+              5 1 7:1 / /other rw - ext4 s rw\n\
+              6 5 7:4 / /other/x rw - ext4 s rw\n\
+              8 9 7:5 / /one rw - ext4 s rw\n\
+              9 8 7:5 / /two rw - ext4 s rw\n\
+              20 19 7:6 / /of-an-unseen-one rw - ext4 s rw\n",
+        )
+        .unwrap()
+    }
+
+    fn mount(table: &MountTable, id: u32) -> Mount {
+        table.mounts().iter().find(|mount| mount.id == id).unwrap().clone()
+    }
+
+    #[test]
+    fn what_stands_on_a_mount_and_what_it_stands_on_is_told() {
+        let table = table();
+        let on = |id: u32| ids_below(&table, &mount(&table, id));
+        assert_eq!(on(2), [3, 4]);
+        assert_eq!(on(4), Vec::<u32>::new());
+        let below = |id: u32| ancestors(&table, &mount(&table, id)).collect::<Vec<_>>();
+        assert_eq!(below(4), [3, 2, 1]);
+        assert_eq!(below(1), Vec::<u32>::new());
+        assert_eq!(below(20), Vec::<u32>::new(), "its ground is not seen");
+        let stands_on = |id: u32| ground(&table, &mount(&table, id)).map(|mount| mount.id);
+        assert_eq!((stands_on(4), stands_on(1), stands_on(20)), (Some(3), None, None));
+        assert!(below(8).len() <= table.mounts().len() && on(8).len() <= table.mounts().len());
+    }
+
+    #[test]
+    fn a_mount_is_there_only_with_its_id_and_its_file_system() {
+        let table = table();
+        let three = mount(&table, 3);
+        assert!(has(&table, &three));
+        assert!(!has(&table, &Mount { id: 7, ..three.clone() }));
+        assert!(!has(&table, &Mount { number: mount(&table, 4).number, ..three }), "a later one");
+    }
+
+    #[test]
+    fn those_that_others_stand_on_come_first() {
+        let table = table();
+        let order = |ids: &[u32]| {
+            let stale: Vec<_> = ids.iter().map(|id| mount(&table, *id)).collect();
+            in_order(&table, &stale).iter().map(|mount| mount.id).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&[4, 3, 2]), [2, 3, 4]);
+        assert_eq!(order(&[4, 6, 5, 3]), [5, 6, 3, 4], "the equal ones as they were listed");
+        // By whichever the depths are counted first.
+        assert_eq!(order(&[3, 6, 4, 2, 1]), [1, 2, 3, 6, 4]);
+        assert_eq!(order(&[8, 2, 20]).len(), 3, "a circle has an end");
+        assert_eq!(order(&[20, 4]), [20, 4]);
+    }
+}

@@ -75,7 +75,7 @@ struct Wishes {
 
 /// As many plays at once; most tests of a ring wait.
 const SHARDS: usize = 2;
-const SHARDS_OF_RINGS: usize = 6;
+const SHARDS_OF_RINGS: usize = 4;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -156,6 +156,13 @@ fn hash(bytes: &[u8]) -> String {
     format!("{sum:016x}")
 }
 
+/// A file up to its unit tests: with one more of these its mutants are the same.
+fn without_tests(text: &[u8]) -> &[u8] {
+    const TESTS: &[u8] = b"\n#[cfg(test)]\nmod tests";
+    let end = text.windows(TESTS.len()).position(|part| part == TESTS);
+    end.map_or(text, |end| &text[..end])
+}
+
 fn all(wishes: &Wishes) -> Result<bool, String> {
     let begun = seconds();
     fs::create_dir_all(wishes.work.join("results")).map_err(|error| error.to_string())?;
@@ -180,7 +187,7 @@ fn all(wishes: &Wishes) -> Result<bool, String> {
     let mut sources = HashMap::new();
     for mutant in &mutants {
         let read = || fs::read(wishes.from.join(&mutant.file)).unwrap_or_default();
-        sources.entry(mutant.file.clone()).or_insert_with(|| hash(&read()));
+        sources.entry(mutant.file.clone()).or_insert_with(|| hash(without_tests(&read())));
     }
     let left = weave(&tree, &wishes.work.join("results/left.json"), &mutants, &sources)?;
     let unviable = left.values().filter(|one| **one == Left::Unviable).count();
@@ -430,11 +437,12 @@ fn play_all(
             reaching.entry(*number).or_default().push(one);
         }
     }
-    let done = known(work, plan, in_rings);
+    let (done, unfinished): (HashMap<_, _>, HashMap<_, _>) =
+        known(work, plan, in_rings).into_iter().partition(|(_, outcome)| outcome.is_final());
     let by_units = if in_rings { known(work, plan, false) } else { HashMap::new() };
     let version = version(plan, in_rings);
     let file = work.join("results").join(format!("results-{place}.jsonl"));
-    let mut order = Order::default();
+    let mut order = Order::of(&plan.mutants);
     for one in play::lines::<Played>(&work.join("results"), "results") {
         if let Outcome::Caught { test, .. } = &one.outcome
             && one.in_rings == in_rings
@@ -457,8 +465,10 @@ fn play_all(
     let todo: Vec<&Mutant> = todo.into_iter().filter(|one| plan.plays(&one.file)).collect();
     let mut mine: Vec<&Mutant> =
         todo.into_iter().filter(|one| one.number as usize % shards == place).collect();
-    // On a new machine too what was caught once is played again last.
-    mine.sort_by_key(|one| plan.caught_before.contains(&one.key));
+    // On a new machine too what was caught once is played again last, but for what had no time for all its tests.
+    mine.sort_by_key(|one| {
+        (unfinished.contains_key(&one.key), plan.caught_before.contains(&one.key))
+    });
     for (nth, mutant) in mine.iter().enumerate() {
         if plan.is_over(work) {
             return Ok(());

@@ -44,6 +44,16 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Whether there is nothing left to play.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Caught { .. } => true,
+            Self::Survived { tests, of } => tests >= of,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Player {
     pub tree: PathBuf,
@@ -282,16 +292,30 @@ impl Player {
     }
 }
 
-/// Which tests are tried first: those that caught others of the function, then of the file, then those of its module,
-/// then one of each module that is about its room, and another one of each. In a module those first that reach the
-/// fewest.
-#[derive(Debug, Default)]
+/// Which tests are tried first: those that caught others of the function, then of the file, for the time that they take;
+/// slow ones come last. Then those of its module, those that are about its folder more than about all else, one of each
+/// module that is about its room, and another one of each. In a module those first that reach the fewest.
+#[derive(Debug)]
 pub struct Order {
     by_file: HashMap<String, HashMap<String, usize>>,
     by_function: HashMap<String, HashMap<String, usize>>,
+    /// Of each mutant.
+    folders: HashMap<u32, String>,
 }
 
+/// A test is slow from here on.
+const SLOW: u64 = 4000;
+
 impl Order {
+    pub fn of(mutants: &[Mutant]) -> Self {
+        let folder = |one: &Mutant| (one.number, folder(&one.file).to_owned());
+        Self {
+            by_file: HashMap::new(),
+            by_function: HashMap::new(),
+            folders: mutants.iter().map(folder).collect(),
+        }
+    }
+
     pub fn caught(&mut self, file: &str, function: &str, test: &str) {
         let count = |all: &mut HashMap<String, HashMap<String, usize>>, key: String| {
             *all.entry(key).or_default().entry(test.to_owned()).or_default() += 1;
@@ -306,11 +330,19 @@ impl Order {
             .trim_end_matches(".rs")
             .trim_end_matches("/mod")
             .replace('/', "::");
-        let times = |caught: Option<&HashMap<String, usize>>, test: &str| {
-            Reverse(caught.and_then(|tests| tests.get(test)).copied().unwrap_or(0))
+        // A slow one that caught a single other one counts as if it had caught none.
+        let score = |caught: Option<&HashMap<String, usize>>, one: &Reach| {
+            let times = caught.and_then(|tests| tests.get(&one.test)).copied().unwrap_or(0);
+            Reverse(times as u64 * SLOW / (one.milliseconds + 500))
         };
         let room = rooms::room_of(file);
         let of_room = |one: &Reach| room.and_then(|room| room.module_of(&one.ring, &one.test));
+        let its_folder = folder(file);
+        let is_about = |one: &Reach| {
+            let is_its =
+                |number: &&u32| self.folders.get(number).is_some_and(|at| at == its_folder);
+            one.mutants.iter().filter(is_its).count() * 2 > one.mutants.len()
+        };
         tests.sort_by_key(|one| (one.mutants.len(), one.milliseconds));
         // Which of its module each is; behind all of them what is about other rooms.
         let mut so_far: HashMap<usize, usize> = HashMap::new();
@@ -324,16 +356,22 @@ impl Order {
             turn.insert(&one.test, its.unwrap_or(usize::MAX));
         }
         let key = format!("{file}: {function}");
-        tests.sort_by_key(|one| {
+        tests.sort_by_cached_key(|one| {
             (
-                times(self.by_function.get(&key), &one.test),
-                times(self.by_file.get(file), &one.test),
+                score(self.by_function.get(&key), one),
+                score(self.by_file.get(file), one),
+                one.milliseconds > SLOW,
                 !one.test.starts_with(&module),
+                !is_about(one),
                 turn.get(one.test.as_str()).copied(),
                 of_room(one),
             )
         });
     }
+}
+
+fn folder(file: &str) -> &str {
+    file.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// Adds a line to a file.

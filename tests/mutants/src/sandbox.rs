@@ -4,7 +4,8 @@
 
 use crate::stop;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -71,6 +72,13 @@ pub fn enter(scratch: &Path, name: &str) -> Result<(), String> {
     if !mounted.is_ok_and(|status| status.success()) {
         return Err(format!("no file system in memory at {}", scratch.display()));
     }
+    // What is made in the machine's own folder for such things goes with the run too.
+    if !scratch.starts_with("/tmp") {
+        let bound = Command::new("mount").arg("--bind").arg(scratch).arg("/tmp").status();
+        if !bound.is_ok_and(|status| status.success()) {
+            return Err("/tmp cannot be another folder".to_owned());
+        }
+    }
     let folder = Path::new("/sys/fs/cgroup/devices").join(format!("incloud-disk-{name}"));
     if !folder.parent().is_some_and(|tree| {
         tree.join("devices.deny").exists() || tree.join("devices.list").exists()
@@ -116,13 +124,14 @@ pub fn clean(scratch: &Path) {
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    let of_the_run = fs::metadata(scratch).map(|found| found.dev()).ok();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let file = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-        if Path::new(file.trim()).starts_with(scratch) {
-            let _ = Command::new("losetup")
-                .arg("-d")
-                .arg(Path::new("/dev").join(entry.file_name()))
-                .output();
+        let device = Path::new("/dev").join(entry.file_name());
+        if entry.path().join("loop").exists()
+            && of_the_run.is_some()
+            && file_system_of(&device) == of_the_run
+        {
+            let _ = Command::new("losetup").arg("-d").arg(&device).output();
         }
     }
     let shard = format!("incloud-disk-test-{}.", std::env::var(SHARD).unwrap_or_default());
@@ -144,6 +153,18 @@ pub fn clean(scratch: &Path) {
             let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
     }
+}
+
+/// The file system that the file of a loop device is on. The file's path tells less: a test has a mount namespace of its
+/// own, and when that has ended the path begins nowhere.
+fn file_system_of(device: &Path) -> Option<u64> {
+    /// `LOOP_GET_STATUS64`, which answers a `loop_info64`: first of all the number of that file system.
+    const STATUS: libc::c_ulong = 0x4c05;
+    let device = fs::File::open(device).ok()?;
+    let mut answer = [0_u64; 29];
+    // SAFETY: the structure has 232 bytes.
+    let asked = unsafe { libc::ioctl(device.as_raw_fd(), STATUS as _, answer.as_mut_ptr()) };
+    (asked == 0).then_some(answer[0])
 }
 
 /// Names the run in the names of its cgroups: PIDs begin again in each namespace.
