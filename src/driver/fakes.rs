@@ -38,7 +38,12 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct FakeCloud {
     pub(super) volumes: RefCell<Vec<CloudVolume>>,
-    pub(super) is_down: bool,
+    pub(super) is_down: Cell<bool>,
+    /// Whether it keeps marks, and whether it allows notes.
+    pub(super) keeps_marks: bool,
+    pub(super) forbids_notes: Cell<bool>,
+    /// How many notes it was given.
+    pub(super) notes: Cell<u32>,
     /// What the servers' side says, until a request changes it; else what the volumes say.
     pub(super) mapping: Cell<Option<Mapping>>,
     /// How many requests changed something.
@@ -65,7 +70,11 @@ impl FakeCloud {
     }
 
     fn up(&self) -> Result<()> {
-        if self.is_down { Err(Error::new(Kind::Unreachable, "the cloud is down")) } else { Ok(()) }
+        if self.is_down.get() {
+            Err(Error::new(Kind::Unreachable, "the cloud is down"))
+        } else {
+            Ok(())
+        }
     }
 
     fn change(&self, id: &VolumeId, change: impl FnOnce(&mut CloudVolume)) -> Result<()> {
@@ -91,7 +100,8 @@ fn in_use() -> VolumeStatus {
 
 impl Cloud for FakeCloud {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::of("the made-up cloud")
+        let keeps_marks = self.keeps_marks;
+        Capabilities { keeps_marks, ..Capabilities::of("the made-up cloud") }
     }
 
     fn identity(&self, id: &VolumeId) -> Identity {
@@ -134,15 +144,29 @@ impl Cloud for FakeCloud {
     }
 
     fn note(&self, id: &VolumeId, notes: &[Note<'_>], _: Deadline) -> Result<()> {
+        if self.forbids_notes.get() {
+            return Err(Error::new(Kind::Config, "no notes for this user"));
+        }
         self.change(id, |volume| {
             for note in notes {
                 match note {
                     Note::Name(name) => volume.recorded_name = name.cloned(),
                     Note::Life(life) => volume.life = Some((*life).clone()),
+                    Note::MountedOn(server) if self.keeps_marks => {
+                        volume.mounted_on = server.cloned();
+                    }
+                    Note::MountedBeside(server) if self.keeps_marks => {
+                        volume.mounted_beside.insert((*server).clone());
+                    }
+                    Note::NotMountedBeside(server) if self.keeps_marks => {
+                        volume.mounted_beside.remove(*server);
+                    }
                     other => panic!("a note of a cloud that keeps marks: {other:?}"),
                 }
             }
-        })
+        })?;
+        self.notes.set(self.notes.get() + 1);
+        Ok(())
     }
 
     fn attach(&self, id: &VolumeId, server: &ServerId, _: Deadline) -> Result<()> {

@@ -150,6 +150,7 @@ fn a_copy_that_shares_and_stays_is_looked_for_afterwards() {
     assert!(holder.sees(&volume.global().join("f")).exists());
     node.must(volume.unstage());
     assert!(!holder.sees(&volume.global().join("f")).exists());
+    assert!(node.log().contains("taking down a copy"), "from inside, where a user would keep it");
     node.must(volume.detach());
     drop(holder);
     fs::remove_dir(volume.global()).unwrap();

@@ -8,6 +8,7 @@ use crate::checks::{
 };
 use crate::crash::kill_at;
 use crate::files;
+use crate::holders::run;
 use crate::scene::{Scene, scene};
 use crate::support::disks::table_of;
 use crate::support::pods::{Container, Naming, Order, Plan, Report};
@@ -407,6 +408,25 @@ fn an_unmount_puts_right_what_a_killed_heal_left() {
     }
     node.must(volume.wait(""));
     goes_on(&mut container, 3);
+    volume.ends_with(&pod, container);
+}
+
+/// What is mounted from the disk just then is no mount of this driver's, and has written to it.
+#[test]
+fn a_disk_that_came_back_and_was_mounted_by_hand_is_not_put_under_running_programs() {
+    needs!(pods);
+    let Scene { node, volume, pod, mut container } = scene().start();
+    pull(&volume, &mut container);
+    node.configure("[heal]\nmode = \"off\"");
+    node.must(volume.attach());
+    node.configure("");
+    let by_hand = node.base().join("by-hand");
+    make_folder(&by_hand);
+    run("mount", &[&format!("/dev/{}", volume.letter()), by_hand.to_str().unwrap()]);
+    let error = node.verb(&["heal", &volume.id]).unwrap_err();
+    assert!(error.contains("it was mounted elsewhere since"), "{error}");
+    still_fails(&mut container);
+    run("umount", &[by_hand.to_str().unwrap()]);
     volume.ends_with(&pod, container);
 }
 

@@ -11,7 +11,7 @@ use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
-use crate::model::mount::folders_let_go::LetGo;
+use crate::model::mount::folders_let_go::{Caller, LetGo, LetGoes};
 use crate::model::mount::layout::FolderKind;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::record::VolumeRecord;
@@ -40,9 +40,8 @@ impl LetGoVolumes<'_> {
     /// A call names the volume: that call brings it to its end. The caller holds the
     /// volume's lock.
     pub(in crate::driver) fn note_caller(&self, id: &VolumeId) {
-        let let_go = self.records.load(id).let_go;
         let by = machine::caller();
-        if let_go.is_empty() || by.is_none() || let_go.asked_by == by {
+        if !is_other_caller(&self.records.load(id).let_go, by.as_ref()) {
             return;
         }
         if let Err(error) = self.records.update(id, |record| record.let_go.asked_by = by) {
@@ -101,6 +100,11 @@ impl LetGoVolumes<'_> {
     }
 }
 
+/// Whether another process than the last one asks for a volume that was let go of, as far as it is known.
+fn is_other_caller(let_go: &LetGoes, by: Option<&Caller>) -> bool {
+    !let_go.is_empty() && by.is_some() && let_go.asked_by.as_ref() != by
+}
+
 /// What is said of one folder. What was mounted again is neither lasting nor forgotten.
 fn fact_of(pod: &ConsumerId, one: &LetGo, now: &Uptime, is_forgotten: bool) -> LetGoFact {
     let is_back = one.back.is_some();
@@ -120,6 +124,18 @@ fn is_told_still(back: Millis, now: Millis) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_for_a_volume_that_was_let_go_of_is_noted_where_it_is_another_process() {
+        let caller = |pid| Caller { pid, began: 7 };
+        let mut let_go = LetGoes::default();
+        assert!(!is_other_caller(&let_go, Some(&caller(4))), "nothing was let go of");
+        let when = Uptime { boot: "this".to_owned(), seconds: 100 };
+        let_go.note(&ConsumerId::parse("a-pod").unwrap(), 7, &when, Some(caller(3)));
+        assert!(is_other_caller(&let_go, Some(&caller(4))));
+        assert!(!is_other_caller(&let_go, Some(&caller(3))));
+        assert!(!is_other_caller(&let_go, None), "it has ended");
+    }
 
     #[test]
     fn what_is_let_go_of_lasts_or_is_forgotten_until_it_is_back() {

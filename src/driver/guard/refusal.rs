@@ -117,7 +117,7 @@ impl Refusals<'_> {
         }
         let way = self.way_out_of(tear_down, id);
         let mut error = Error::new(Kind::Guarded, reason).hint(format!("{BY_HAND}, {way}"));
-        error.is_repeated = refusal.count > 1;
+        error.is_repeated = refusal.is_repeated();
         Err(error)
     }
 

@@ -41,6 +41,11 @@ impl Marks {
             beside: state.mounted_beside.contains(server),
         }
     }
+
+    /// Whether one is not there any more that is remembered.
+    fn lacks_one_of(self, record: &VolumeRecord) -> bool {
+        (record.is_marked && !self.first) || (record.marked_beside.is_some() && !self.beside)
+    }
 }
 
 /// The marks and notes that the cloud keeps with volumes.
@@ -179,9 +184,7 @@ impl RemoteMarks<'_> {
     /// Another machine's detach by force took the mark away: then it is left anew.
     pub(in crate::driver) fn forget_lost_mark(&self, id: &VolumeId, seen: Marks) {
         let record = self.records.load(id);
-        let is_lost =
-            (record.is_marked && !seen.first) || (record.marked_beside.is_some() && !seen.beside);
-        if !self.leaves_marks() || !is_lost {
+        if !self.leaves_marks() || !seen.lacks_one_of(&record) {
             return;
         }
         let lost = |record: &mut VolumeRecord| {
@@ -250,16 +253,12 @@ impl RemoteMarks<'_> {
     /// unmounted. The caller holds the volume's lock.
     pub(in crate::driver) fn unmark_mounted(&self, id: &VolumeId) {
         let record = self.records.load(id);
-        let owes_note =
-            record.was_mounted && !record.is_life_told && record.notes_forbidden.is_none();
-        if owes_note
-            && record.staged.is_none()
+        if owes_note(&record)
             && let Err(error) = self.note_data(id)
         {
             tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
         }
-        let has_mark = self.leaves_marks() && record.may_have_mark();
-        if !has_mark || record.staged.is_some() || !self.free_disks.has_departed(id) {
+        if !self.leaves_marks() || !may_lose_mark(&record) || !self.free_disks.has_departed(id) {
             return;
         }
         let removed = self.remove_marks(&record, self.deadline.at_most(PATIENCE));
@@ -397,3 +396,19 @@ impl RemoteMarks<'_> {
 pub(in crate::driver) fn millis_since_boot() -> u64 {
     u64::try_from(since_boot().as_millis()).unwrap_or(u64::MAX)
 }
+
+/// Whether the cloud has not been told that the volume has data, which a mount that is over may have written.
+fn owes_note(record: &VolumeRecord) -> bool {
+    record.was_mounted
+        && record.staged.is_none()
+        && !record.is_life_told
+        && record.notes_forbidden.is_none()
+}
+
+/// Whether a mark may be with the volume, and none of its mounts stands for it.
+fn may_lose_mark(record: &VolumeRecord) -> bool {
+    record.may_have_mark() && record.staged.is_none()
+}
+
+#[cfg(test)]
+mod tests;

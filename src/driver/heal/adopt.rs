@@ -21,7 +21,7 @@ use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
-use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::ids::{ConsumerId, NodeName, VolumeId, VolumeName};
 use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
@@ -111,12 +111,7 @@ impl Adoption<'_> {
         let _lock = self.locking.lock(&id)?;
         self.disks.prove_again(&id, &disk)?;
         self.memory.remember_found(&id, &disk, mount);
-        let pods =
-            table.of(mount.number).filter_map(|one| match self.faces.place_of(&one.target)? {
-                (FolderKind::Consumer(uid), of) if of == *name => Some((uid, one.target.clone())),
-                _ => None,
-            });
-        let pods: Vec<_> = pods.collect();
+        let pods = consumers_on(table, mount.number, name, self.faces);
         self.records.update(&id, |record| {
             for (uid, folder) in pods {
                 record.is_published(&uid, &folder, self.memory.face_of(&folder), None);
@@ -214,11 +209,7 @@ impl Adoption<'_> {
             ))
             .hint("one is a copy of the other; restart the pods that use the volume"));
         }
-        let others = self.records.list()?.into_iter().filter(|record| record.volume != *id);
-        let twin = others
-            .into_iter()
-            .find(|record| record.staged.as_ref().is_some_and(|staged| staged.uuid == found.uuid));
-        if let Some(twin) = twin {
+        if let Some(twin) = twin_of(id, &found.uuid, self.records.list()?) {
             return Err(Error::refused(format!(
                 "volume {} was mounted here with a file system of the same id",
                 twin.volume
@@ -271,6 +262,27 @@ fn tells_of(record: &VolumeRecord, mount: &Mount, boot: &str) -> bool {
         let disk = &staged.disk;
         staged.folder == mount.target && disk.number == mount.disk && disk.boot == boot
     })
+}
+
+/// The folders of consumers that show a file system under this name.
+fn consumers_on(
+    table: &MountTable,
+    number: DeviceNumber,
+    name: &VolumeName,
+    faces: Faces,
+) -> Vec<(ConsumerId, PathBuf)> {
+    let folders = table.of(number).filter_map(|one| match faces.place_of(&one.target)? {
+        (FolderKind::Consumer(uid), of) if of == *name => Some((uid, one.target.clone())),
+        _ => None,
+    });
+    folders.collect()
+}
+
+/// Another volume that is mounted here with a file system of the same id.
+fn twin_of(id: &VolumeId, uuid: &str, records: Vec<VolumeRecord>) -> Option<VolumeRecord> {
+    let is_same =
+        |record: &VolumeRecord| record.staged.as_ref().is_some_and(|staged| staged.uuid == uuid);
+    records.into_iter().find(|record| record.volume != *id && is_same(record))
 }
 
 /// The mount of a dead disk at one of the orchestrator's global folders.
@@ -330,6 +342,39 @@ mod tests {
         assert!(!tells(STAGE, "7:2", Some(moment(1, BOOT))));
         assert!(!tells(STAGE, "7:1", Some(moment(1, "another"))));
         assert!(!tells(STAGE, "7:1", None));
+    }
+
+    #[test]
+    fn a_mount_is_of_the_consumers_that_have_its_file_system_under_its_name() {
+        let table = MountTable::parse(
+            b"1 1 7:1 / /k/plugins/stages/v rw - ext4 s rw\n\
+              2 1 7:1 / /k/pods/one/volumes/ours~disk/v rw - ext4 s rw\n\
+              3 1 7:1 / /k/pods/two/volumes/ours~disk/another rw - ext4 s rw\n\
+              4 1 7:2 / /k/pods/three/volumes/ours~disk/v rw - ext4 s rw\n",
+        )
+        .unwrap();
+        let number = DeviceNumber { major: 7, minor: 1 };
+        let name = VolumeName::parse("v").unwrap();
+        let found = consumers_on(&table, number, &name, OF_TESTS);
+        let folder = PathBuf::from("/k/pods/one/volumes/ours~disk/v");
+        assert_eq!(found, [(ConsumerId::parse("one").unwrap(), folder)]);
+    }
+
+    #[test]
+    fn a_twin_is_another_volume_that_is_mounted_with_the_same_file_system() {
+        let named = |id: &str, disk: Option<DiskMoment>| VolumeRecord {
+            volume: VolumeId::parse(id).unwrap(),
+            ..record(disk)
+        };
+        let own = VolumeId::parse("v-1").unwrap();
+        let twin = |uuid, others: Vec<VolumeRecord>| {
+            twin_of(&own, uuid, others).map(|twin| twin.volume.to_string())
+        };
+        let mounted = || Some(moment(1, BOOT));
+        let all = || vec![named("v-1", mounted()), named("v-2", None), named("v-3", mounted())];
+        assert_eq!(twin("uuid", all()), Some("v-3".to_owned()));
+        assert_eq!(twin("another", all()), None);
+        assert_eq!(twin("uuid", vec![named("v-1", mounted())]), None);
     }
 
     #[test]

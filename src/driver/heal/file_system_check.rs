@@ -142,8 +142,9 @@ impl FileSystemCheck<'_> {
         untouched: bool,
     ) -> Result<Option<u16>> {
         let Some(before) = found.mounts else { return Ok(None) };
-        let is_counted = !untouched && !disk.read_only && self.disks.is_free(disk)?;
-        Ok(Some(if is_counted { before.saturating_add(1) } else { before }))
+        let may_write = !untouched && !disk.read_only;
+        let counts = may_write && self.disks.is_free(disk)?;
+        Ok(Some(before.saturating_add(u16::from(counts))))
     }
 }
 

@@ -174,7 +174,7 @@ impl Healing<'_> {
             waiting_is_no_failure(error, waits, |error| self.returned.why_it_waits(id, error))
         });
         if let Ok(healed) = &done
-            && healed.switched() > 0
+            && healed.has_switched()
         {
             let (places, switched) = (healed.places.len(), healed.switched());
             tracing::info!(volume = %id, places, switched, pods = healed.pods.join(", "), left = ?healed.left, "healed");
@@ -250,7 +250,7 @@ impl Healing<'_> {
         // Only the switched mounts keep the new file system from here on.
         self.recovery.end_leftovers(id);
         let mut healed = Healed { pods: pods_on(&self.records.load(id), &stale), ..healed? };
-        if healed.switched() > 0 {
+        if healed.has_switched() {
             let lost = lost_since(self.records.load(id).seen);
             tracing::warn!(volume = %id, "may be lost: {lost}");
             healed.lost = Some(lost);
@@ -270,7 +270,7 @@ impl Healing<'_> {
             tracing::warn!(volume = %id, left, "not healed");
         }
         self.notification.care_after(id, disk, &stale, &healed, &users);
-        if healed.switched() > 0 {
+        if healed.has_switched() {
             self.marks.mark_healed(id);
         }
         Ok(healed)

@@ -105,3 +105,29 @@ fn holders(users: &Answer<DeviceUses>) -> BTreeSet<u32> {
     let of_pods = users.files.iter().filter(|one| one.process.owner.pod.is_some());
     of_pods.map(|one| one.process.pid).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::Owner;
+    use crate::model::ids::ConsumerId;
+    use crate::model::mount::disk_users::{FileUse, Process, Tie};
+
+    #[test]
+    fn only_processes_of_pods_are_signalled() {
+        let file = |pid, pod: Option<&str>| {
+            let owner =
+                Owner { pod: pod.map(|pod| ConsumerId::parse(pod).unwrap()), ..Owner::default() };
+            FileUse {
+                process: Process { owner, ..Process::of_a_test(pid) },
+                tie: Tie::WorkingFolder,
+                path: "/data".into(),
+                number: DeviceNumber { major: 254, minor: 16 },
+            }
+        };
+        let files = vec![file(7, Some("a")), file(8, None), file(9, Some("b")), file(7, Some("a"))];
+        let users = DeviceUses { files, ..DeviceUses::default() };
+        assert_eq!(holders(&Answer::Told(users)), BTreeSet::from([7, 9]));
+        assert!(holders(&Answer::CannotTell("no /proc".to_owned())).is_empty());
+    }
+}

@@ -76,6 +76,12 @@ impl Healed {
         all.filter(|one| one.outcome.is_replaced()).count()
     }
 
+    /// Whether any mount stands on the new disk now that did not before.
+    #[must_use]
+    pub fn has_switched(&self) -> bool {
+        self.switched() > 0
+    }
+
     /// How much stays on the dead disk: mounts that could not be replaced, and what else is told.
     #[must_use]
     pub fn still_there(&self) -> usize {
@@ -194,7 +200,16 @@ mod tests {
         let healed = healed(&all, &["one", "two", "three"]);
         assert_eq!(healed.switched(), 4);
         assert_eq!(healed.replaced(), 4);
+        assert!(healed.has_switched());
         assert_eq!(healed.still_there(), 5, "what is left, and what was skipped");
+    }
+
+    #[test]
+    fn a_heal_has_switched_something_only_where_a_mount_was_replaced() {
+        use ReplacementOutcome::{Gone, Skipped};
+        assert!(self::healed(&[Gone, ReplacementOutcome::Switched], &[]).has_switched());
+        assert!(!self::healed(&[Gone, Skipped("why".to_owned())], &["one"]).has_switched());
+        assert!(!Healed::default().has_switched());
     }
 
     #[test]
@@ -277,6 +292,7 @@ mod tests {
             is_all_known: true,
         };
         assert_eq!(pods_on(&record, &stale), ["shop/orders-0", "b", "d"]);
+        assert_eq!(plan_of(&stale), ["/pods/a", "/pods/b", "7 (sh) of pod d at /data"]);
     }
 
     #[test]

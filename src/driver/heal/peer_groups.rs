@@ -4,11 +4,11 @@ use crate::driver::heal::recovery::Recovery;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts, PeerGroup, Remounts, SwitchRequest};
-use crate::model::disk::device::Device;
+use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceUse};
-use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Propagation, Switched, group_of};
 use crate::model::record::Switching;
 use std::fs::File;
@@ -47,6 +47,19 @@ fn of(was: &[Switching], namespace: Option<NamespaceId>) -> Option<&Switching> {
     was.iter().find(|one| Some(NamespaceId(one.sign.namespace)) == namespace)
 }
 
+/// Whether what is mounted at a place shares the whole new file system.
+fn stands_for_group(top: &Mount, disk: DeviceNumber) -> bool {
+    top.number == disk && top.root == Path::new("/") && Propagation::of(top).is_shared
+}
+
+/// Whether an old mount stands on its new one.
+fn has_come_beneath(old: &Mount, table: &MountTable, disk: DeviceNumber) -> bool {
+    table
+        .mounts()
+        .iter()
+        .any(|below| below.id == old.parent && below.number == disk && below.target == old.target)
+}
+
 /// The peer groups of replaced mounts.
 pub(in crate::driver) struct PeerGroups<'a> {
     pub(in crate::driver) mounts: &'a dyn Mounts,
@@ -72,10 +85,7 @@ impl PeerGroups<'_> {
         let has_come = |place: &PathBuf| {
             let look = self.mounts.standing_at(place).ok()?;
             let top = look.top().ok()??;
-            let is_peer = top.number == disk.number
-                && top.root == Path::new("/")
-                && Propagation::of(top).is_shared;
-            is_peer.then(|| self.mounts.open_root(top).ok())?
+            stands_for_group(top, disk.number).then(|| self.mounts.open_root(top).ok())?
         };
         let peer = places.clone().find_map(has_come);
         PeerGroupState { own, was, group, peer }
@@ -92,13 +102,8 @@ impl PeerGroups<'_> {
         deadline: Deadline,
     ) -> Result<Vec<Switched>> {
         let table = self.mounts.table()?;
-        let has_come = |old: &Mount| {
-            table.mounts().iter().any(|below| {
-                below.id == old.parent && below.number == disk.number && below.target == old.target
-            })
-        };
         let (halves, others): (Vec<Mount>, Vec<Mount>) =
-            own.iter().cloned().partition(|old| has_come(old));
+            own.iter().cloned().partition(|old| has_come_beneath(old, &table, disk.number));
         let mut done = Vec::new();
         for part in [halves, others].iter().filter(|part| !part.is_empty()) {
             let group_state = self.group_state(id, disk);
@@ -135,7 +140,6 @@ impl PeerGroups<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::disk::device::DeviceNumber;
     use crate::model::mount::replacement::MountIntent;
     use crate::model::record::NamespaceSign;
 
@@ -168,6 +172,33 @@ mod tests {
         assert_eq!(shared_with(Some(2)), ["master:9", "shared:1", "shared:1"]);
         assert_eq!(shared_with(Some(3)), ["shared:1"; 3], "nothing is noted of that one");
         assert_eq!(shared_with(None), ["shared:1"; 3]);
+    }
+
+    #[test]
+    fn a_whole_mount_of_the_disk_that_shares_stands_for_its_group() {
+        let whole = Mount::of_a_test("254:16", "/data", "shared:5 ");
+        assert!(stands_for_group(&whole, NUMBER));
+        assert!(!stands_for_group(&whole, DeviceNumber { major: 254, minor: 32 }));
+        assert!(!stands_for_group(&Mount { root: "/sub".into(), ..whole }, NUMBER));
+        assert!(!stands_for_group(&Mount::of_a_test("254:16", "/data", "master:5 "), NUMBER));
+    }
+
+    #[test]
+    fn an_old_mount_whose_new_one_came_stands_on_that() {
+        let table = MountTable::parse(
+            b"30 1 254:16 / /data rw - ext4 s rw\n\
+              31 1 254:16 / /other rw - ext4 s rw\n\
+              32 1 0:5 / /data rw - tmpfs t rw\n",
+        )
+        .unwrap();
+        let on = |parent, target: &str| {
+            let old = Mount { parent, ..Mount::of_a_test("254:0", target, "") };
+            has_come_beneath(&old, &table, NUMBER)
+        };
+        assert!(on(30, "/data"));
+        assert!(!on(30, "/data/sub") && !on(31, "/data"), "it stands in another one");
+        assert!(!on(32, "/data"), "another file system's");
+        assert!(!on(1, "/data"));
     }
 
     #[test]

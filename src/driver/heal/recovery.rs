@@ -98,7 +98,7 @@ impl Recovery<'_> {
         let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
         let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
         let changes = self.remounts.will_change(&request)?;
-        if changes.len() > MOST_CHANGES || bytes_of(&changes) > MOST_BYTES {
+        if is_too_much(&changes) {
             let count = changes.len();
             return Err(Error::refused(format!(
                 "{count} mounts would have to be put right after it"
@@ -384,6 +384,11 @@ fn has_room(
     bytes_of(changes) <= free || bytes_of(changes.iter().filter(is_new)) <= free
 }
 
+/// Whether all that the switches in one namespace change cannot be remembered.
+fn is_too_much(changes: &[MountIntent]) -> bool {
+    changes.len() > MOST_CHANGES || bytes_of(changes) > MOST_BYTES
+}
+
 /// What a record takes for it at most.
 pub(in crate::driver) fn bytes_of<'a>(changes: impl IntoIterator<Item = &'a MountIntent>) -> usize {
     /// The names of its parts, its numbers, and the blanks before its lines.
@@ -404,6 +409,29 @@ mod tests {
         let number = DeviceNumber { major: 4095, minor: (1 << 20) - 1 };
         let propagation = "shared:2147483647 master:2147483647 ".to_owned();
         MountIntent { id, number, target, propagation }
+    }
+
+    #[test]
+    fn of_a_namespace_so_many_changes_are_remembered_and_so_many_bytes() {
+        let short = |count: usize| is_too_much(&vec![intent(None, b"/"); count]);
+        assert!(!short(0) && !short(1) && !short(MOST_CHANGES));
+        assert!(short(MOST_CHANGES + 1));
+        let each = bytes_of(&[intent(None, &[b'a'; 4000])]);
+        let long = |count: usize| is_too_much(&vec![intent(None, &[b'a'; 4000]); count]);
+        let most = MOST_BYTES / each;
+        assert!(most < MOST_CHANGES);
+        assert!(!long(most) && long(most + 1));
+        // To the byte.
+        let left = MOST_BYTES - most * each;
+        let filled = |more: usize| {
+            let mut all = vec![intent(None, &[b'a'; 4000]); most - 1];
+            all.push(intent(None, &vec![b'a'; 4000 + more]));
+            (bytes_of(&all), is_too_much(&all))
+        };
+        let step = filled(1).0 - filled(0).0;
+        assert_eq!(left % step, 0, "each sign takes {step}");
+        assert_eq!(filled(left / step), (MOST_BYTES, false));
+        assert!(filled(left / step + 1).1);
     }
 
     /// The records of a machine where these changes are written down, and how long that file is.

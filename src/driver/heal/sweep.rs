@@ -122,11 +122,7 @@ impl Sweep<'_> {
 
     /// The timer asks each minute: why it fails or waits is news once, until that changes.
     fn remembered(&self, id: &VolumeId, mode: HealMode, done: Result<Healed>) -> Result<Healed> {
-        let why = match &done {
-            Ok(healed) if healed.is_waiting => Some(healed.left.join("; ")),
-            Ok(_) => None,
-            Err(error) => Some(error.to_string()),
-        };
+        let why = why_it_fails_or_waits(&done);
         // Processes and spans have other numbers with each look.
         let why = why.map(|why| kept(&without_digits(&why)));
         let before = self.records.load(id).not_healed;
@@ -149,15 +145,67 @@ impl Sweep<'_> {
     /// mount that waits in the kernel has left neither a record nor a label.
     fn volumes_here(&self) -> Result<BTreeSet<VolumeId>> {
         let boot = crate::host::machine::boot_id();
-        let was_here = |record: &VolumeRecord| {
-            let staged = record.staged.iter().map(|staged| &staged.disk);
-            record.former.iter().chain(staged).any(|disk| disk.boot == boot)
-        };
+        let was_here = |record: &VolumeRecord| was_mounted_since(record, &boot);
         let records = self.records.list()?.into_iter().filter(was_here);
         let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
         let table = self.mounts.table()?;
         ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
         ids.extend(self.own_maps.volumes());
         Ok(ids)
+    }
+}
+
+/// Whether the volume was mounted here since this start of the machine.
+fn was_mounted_since(record: &VolumeRecord, boot: &str) -> bool {
+    let staged = record.staged.iter().map(|staged| &staged.disk);
+    record.former.iter().chain(staged).any(|disk| disk.boot == boot)
+}
+
+fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
+    match done {
+        Ok(healed) if healed.is_waiting => Some(healed.left.join("; ")),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::lookup::memory::staged;
+    use crate::model::record::DiskMoment;
+    use std::path::Path;
+
+    #[test]
+    fn a_volume_was_mounted_since_a_start_by_its_mount_or_by_a_former_disk() {
+        let disk = |boot: &str| DiskMoment {
+            number: DeviceNumber { major: 7, minor: 1 },
+            sequence: None,
+            size: 1 << 20,
+            boot: boot.to_owned(),
+        };
+        let new = || VolumeRecord::new(VolumeId::parse("v-1").unwrap());
+        let mut mounted = new();
+        mounted.is_staged(staged(Path::new("/stage"), &disk("now"), "ext4", ""));
+        mounted.former.clear();
+        let mut was_here = new();
+        was_here.former.push(disk("now"));
+        for (record, now) in [(new(), false), (mounted, true), (was_here, true)] {
+            assert_eq!(was_mounted_since(&record, "now"), now, "{record:?}");
+            assert!(!was_mounted_since(&record, "another"), "{record:?}");
+        }
+    }
+
+    #[test]
+    fn what_fails_or_waits_is_told_with_its_cause_and_what_is_left_besides_is_not() {
+        let healed = |is_waiting| Healed {
+            left: vec!["one".to_owned(), "two".to_owned()],
+            is_waiting,
+            ..Healed::default()
+        };
+        assert_eq!(why_it_fails_or_waits(&Ok(healed(true))), Some("one; two".to_owned()));
+        assert_eq!(why_it_fails_or_waits(&Ok(healed(false))), None);
+        let failed = why_it_fails_or_waits(&Err(Error::refused("why")));
+        assert!(failed.is_some_and(|text| text.contains("why")));
     }
 }

@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn one_disk_of_a_volume_without_rivals_needs_no_cloud() {
-        let down = FakeCloud { is_down: true, ..FakeCloud::default() };
+        let down = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
         let disks = FakeDevices::default().with("vdb", 5, CUT).with("vdc", 5, "other");
         assert_eq!(ask(&down, &disks, &[]).unwrap().as_deref(), Some("vdb"));
         assert_eq!(ask(&down, &FakeDevices::default(), &[TWO]).unwrap(), None);
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_whole_id_decides_where_a_bus_shows_it() {
-        let down = FakeCloud { is_down: true, ..FakeCloud::default() };
+        let down = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
         let disks =
             FakeDevices::default().with("sda", 5, TWO).with("sdb", 5, ONE).with("vdb", 5, CUT);
         assert_eq!(ask(&down, &disks, &[TWO]).unwrap().as_deref(), Some("sdb"));
@@ -293,7 +293,7 @@ mod tests {
         let disks = FakeDevices::default().with("vdb", 5, CUT).with("vdc", 7, CUT);
         let one = FakeCloud::default().with(ONE, 7, &["here"]).with(TWO, 5, &["there"]);
         refused(ask(&one, &disks, &[]), &["vdb", "vdc", "1 of them"]);
-        let down = FakeCloud { is_down: true, ..FakeCloud::default() };
+        let down = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
         refused(ask(&down, &disks, &[]), &["vdb", "vdc", "the cloud is down"]);
     }
 

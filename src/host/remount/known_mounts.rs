@@ -93,6 +93,13 @@ fn fields(state: &MountState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::remount::namespace::Inside;
+    use crate::host::safe_path::Way;
+    use crate::model::disk::device::DeviceNumber;
+    use nix::mount::{MntFlags, mount, umount2};
+    use nix::sched::{CloneFlags, unshare};
+    use std::path::Path;
+    use std::thread;
 
     const LINE: &str = "40 20 7:0 /sub /data rw shared:5 master:6 - ext4 v rw";
 
@@ -128,5 +135,78 @@ mod tests {
             change(&mut other);
             assert!(!is_as(line, &other), "{nth}");
         }
+    }
+
+    /// Works in a mount namespace of its own, where a tmpfs stands at the folder.
+    fn beside(folder: &Path, work: impl FnOnce(&Inside) + Send) {
+        thread::scope(|scope| {
+            let done = scope.spawn(|| {
+                let inside = Inside::here(Way::OnFoot).unwrap();
+                unshare(CloneFlags::CLONE_NEWNS).unwrap();
+                propagate(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+                tmpfs(folder);
+                work(&inside);
+            });
+            done.join().unwrap();
+        });
+    }
+
+    fn tmpfs(at: &Path) {
+        let none = None::<&str>;
+        mount(Some("none"), at, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+    }
+
+    fn propagate(at: &Path, how: MsFlags) {
+        mount(None::<&str>, at, None::<&str>, how, None::<&str>).unwrap();
+    }
+
+    fn ids(table: Option<MountTable>) -> Option<Vec<u32>> {
+        table.map(|table| table.mounts().iter().map(|mount| mount.id).collect())
+    }
+
+    #[test]
+    fn a_mount_is_known_by_itself_only_while_nothing_of_it_changes_and_nothing_stands_on_it() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        beside(folder, |inside| {
+            let nested = folder.join("nested");
+            std::fs::create_dir(&nested).unwrap();
+            let table = inside.table().unwrap();
+            let old = table.top_at(folder).unwrap();
+            let known = KnownMounts::of(&table);
+            let Some(line) = ids(known.still(old)) else {
+                // Before Linux 6.8 the kernel cannot be asked for one of them.
+                assert!(known.lines.is_empty());
+                return;
+            };
+            assert_eq!(line, [old.parent, old.id]);
+            let place = inside.way.open(folder).unwrap();
+            assert_eq!(ids(in_its_place(&place, old)), Some(vec![old.id]));
+            let elsewhere = Mount { target: nested.clone(), ..old.clone() };
+            assert_eq!(ids(in_its_place(&place, &elsewhere)), None);
+            let other = Mount { number: DeviceNumber { major: 7, minor: 1 }, ..old.clone() };
+            assert_eq!(ids(known.still(&other)), None, "its id was given again");
+
+            tmpfs(&nested);
+            assert_eq!(ids(known.still(old)), None);
+            assert_eq!(ids(in_its_place(&place, old)), None);
+            umount2(&nested, MntFlags::empty()).unwrap();
+            assert_eq!(ids(known.still(old)), Some(line.clone()));
+            propagate(folder, MsFlags::MS_SHARED);
+            assert_eq!(ids(known.still(old)), None);
+            let shared = in_its_place(&place, old).unwrap();
+            assert!(Propagation::of(&shared.mounts()[0]).is_shared, "as it is now");
+            propagate(folder, MsFlags::MS_PRIVATE);
+            assert_eq!(ids(known.still(old)), Some(line));
+            let parent = inside.table().unwrap();
+            let parent = parent.mounts().iter().find(|mount| mount.id == old.parent).unwrap();
+            propagate(&parent.target, MsFlags::MS_SHARED);
+            assert_eq!(ids(known.still(old)), None, "nor what it stands on");
+            umount2(folder, MntFlags::MNT_DETACH).unwrap();
+            assert_eq!(ids(known.still(old)), None);
+        });
     }
 }

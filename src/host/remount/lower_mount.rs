@@ -128,7 +128,11 @@ mod tests {
         9 7 0:3 / /two/0/x rw - tmpfs t rw\n\
         10 7 0:4 / /two/0/y rw - tmpfs t rw\n\
         11 6 0:3 / /two/0/x rw - tmpfs t rw\n\
-        12 1 0:2 /b /four rw shared:5 - tmpfs t rw\n";
+        12 1 0:2 /b /four rw shared:5 - tmpfs t rw\n\
+        13 10 0:5 / /two/0/y/z rw - tmpfs t rw\n\
+        14 8 0:6 / /one/a/0/x rw - tmpfs t rw\n\
+        15 1 0:2 / /five rw shared:7 - tmpfs t rw\n\
+        16 15 7:1 / /five/a/0 rw - ext4 s rw\n";
 
     #[test]
     fn what_one_mount_lacks_of_another_is_told_by_place_and_file_system() {
@@ -139,9 +143,9 @@ mod tests {
             let all = missing(&table, mount(of), mount(other), &is_same);
             all.into_iter().map(|mount| mount.id).collect()
         };
-        assert_eq!(lacks(7, 6), [10], "the lower one's own x is not that of the upper one");
-        assert_eq!(lacks(7, 5), [10]);
-        assert_eq!(lacks(5, 7), Vec::<u32>::new());
+        assert_eq!(lacks(7, 6), [10, 13], "the lower one's own x is not that of the upper one");
+        assert_eq!(lacks(7, 5), [10, 13]);
+        assert_eq!(lacks(5, 7), [14], "what it covers is not seen");
     }
 
     #[test]
@@ -155,5 +159,28 @@ mod tests {
         assert_eq!(found(2, 5), [6]);
         assert_eq!(found(3, 6), [5]);
         assert_eq!(found(4, 5), Vec::<u32>::new(), "a follower hands nothing on");
+    }
+
+    #[test]
+    fn a_new_mount_is_doubled_where_another_one_came_beneath_it_since() {
+        let table = MountTable::parse(
+            b"1 1 0:1 / / rw - overlay o rw\n\
+              2 1 7:2 / /a rw - ext4 s rw\n\
+              3 2 7:2 / /a rw - ext4 s rw\n\
+              4 1 7:2 /sub /b rw - ext4 s rw\n\
+              5 4 7:2 / /b rw - ext4 s rw\n\
+              6 5 7:2 / /b/c rw - ext4 s rw\n\
+              7 1 7:1 / /d rw - ext4 s rw\n\
+              8 7 7:2 / /d rw - ext4 s rw\n",
+        )
+        .unwrap();
+        let found = |before: &[u32]| -> Vec<(u32, u32)> {
+            let before = before.iter().copied().collect();
+            let all = doubles(&table, DeviceNumber { major: 7, minor: 2 }, &before);
+            all.into_iter().map(|(upper, lower)| (upper.id, lower.id)).collect()
+        };
+        assert_eq!(found(&[]), [(3, 2)]);
+        assert_eq!(found(&[3]), [(3, 2)]);
+        assert_eq!(found(&[2]), [], "it was there before");
     }
 }

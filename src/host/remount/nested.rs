@@ -192,3 +192,26 @@ fn detached(
     }
     Ok(tree)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_mounts_among_what_is_nested_are_replaced_and_copies_are_not() {
+        let copy = || What::Copy { place: tempfile::tempfile().unwrap().into(), with_all: true };
+        let piece = |what| Piece { target: "/data/in-it".into(), what };
+        let of = |pieces| Nested { pieces, notes: Vec::new() };
+        let nested = of(vec![piece(copy()), piece(What::New(5)), piece(What::New(7))]);
+        assert_eq!(nested.replaced(), [5, 7]);
+        assert!(!nested.is_empty());
+        assert_eq!(of(vec![piece(copy())]).replaced(), Vec::<u32>::new());
+        let mut none = of(Vec::new());
+        none.leave(Path::new("/data/in-it"), "it is too deep");
+        assert!(none.is_empty(), "a note is no mount");
+        assert_eq!(
+            none.notes,
+            ["what was mounted at /data/in-it did not come along: it is too deep"]
+        );
+    }
+}

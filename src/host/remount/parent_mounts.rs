@@ -92,7 +92,7 @@ impl Ground {
         if self.was.is_shared || self.follows {
             return Ok(());
         }
-        let now = Propagation { is_shared: true, is_unbindable: false, ..self.was };
+        let now = Propagation { is_shared: true, ..self.was };
         propagation::restore(inside, &self.place, self.was, now)
     }
 }

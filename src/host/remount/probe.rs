@@ -58,11 +58,16 @@ fn by_newer_calls() -> Result<Method> {
     let can_change = change_mount(&clone, private).is_ok();
     let beneath = namespace::attach(&clone, &top, MoveMountFlags::MOVE_MOUNT_BENEATH);
     let can_walk = Way::InOneCall.open(Path::new(STAGE)).is_ok();
-    Ok(match (beneath.is_ok(), can_change && can_walk) {
+    Ok(best_of(beneath.is_ok(), can_change, can_walk))
+}
+
+/// By what a kernel with the newer calls can do: put a mount beneath another one, change a detached one, walk in one call.
+fn best_of(beneath: bool, can_change: bool, can_walk: bool) -> Method {
+    match (beneath, can_change && can_walk) {
         (true, true) => Method::Beneath,
         (false, true) => Method::Tuck,
         (_, false) => Method::TuckRemounted,
-    })
+    }
 }
 
 fn throw_away() -> rustix::io::Result<OwnedFd> {
@@ -93,8 +98,12 @@ fn by_mount() -> Result<Method> {
     let table = inside.table()?;
     let (now, layers) = (table.top_at(&place).map(|mount| mount.id), table.at(&place).count());
     // Before Linux 4.11 it came to lie on the one that was there, or beside it.
-    let is_beneath = was.is_some() && was == now && layers == 2;
-    Ok(if is_beneath { Method::TuckByMount } else { Method::Stack })
+    let method = if came_beneath(was, now, layers) { Method::TuckByMount } else { Method::Stack };
+    Ok(method)
+}
+
+fn came_beneath(was_on_top: Option<u32>, is_on_top: Option<u32>, layers: usize) -> bool {
+    was_on_top.is_some() && was_on_top == is_on_top && layers == 2
 }
 
 fn tmpfs(place: &Path) -> Result<()> {
@@ -110,6 +119,36 @@ fn propagate(place: &Path, how: MsFlags) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_method_follows_from_what_a_kernel_can_do() {
+        assert_eq!(best_of(true, true, true), Method::Beneath);
+        assert_eq!(best_of(false, true, true), Method::Tuck);
+        for (beneath, can_change, can_walk) in
+            [(true, false, true), (true, true, false), (false, false, true), (false, true, false)]
+        {
+            assert_eq!(best_of(beneath, can_change, can_walk), Method::TuckRemounted);
+        }
+        assert!(came_beneath(Some(5), Some(5), 2));
+        assert!(!came_beneath(Some(5), Some(6), 2), "it came on top");
+        assert!(!came_beneath(Some(5), Some(5), 1), "it did not come");
+        assert!(!came_beneath(None, None, 2));
+    }
+
+    /// By its version a kernel of kernel.org has these; distributions may give an older one more.
+    #[test]
+    fn the_best_method_is_found_by_trying() {
+        let uname = nix::sys::utsname::uname().unwrap();
+        let release = uname.release().to_string_lossy().into_owned();
+        let mut parts = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        let version = (parts.next().unwrap(), parts.next().unwrap());
+        if !nix::unistd::geteuid().is_root() || version < (5, 12) {
+            return;
+        }
+        let found = alone(by_newer_calls);
+        let is_newest = found == Some(Method::Beneath);
+        assert!(is_newest || (version < (6, 5) && found == Some(Method::Tuck)), "{found:?}");
+    }
 
     /// This kernel has a better one; that is no reason not to find the older one.
     #[test]

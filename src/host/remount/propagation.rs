@@ -29,7 +29,7 @@ pub(in crate::host::remount) fn like(
         };
         if let Err(error) = changed {
             notes.push(format!("the mount at {place} propagates otherwise now: {}", error.cause));
-        } else if wanted.is_slave && !now.is_slave {
+        } else if lost_master(wanted, now) {
             notes.push(format!("the mount at {place} follows no other one any more"));
         }
     }
@@ -43,21 +43,27 @@ pub(in crate::host::remount) fn restore(
     wanted: Propagation,
     now: Propagation,
 ) -> Result<()> {
+    steps(wanted, now).into_iter().try_for_each(|step| inside.propagate(place, step))
+}
+
+/// The changes that lead there, in their order.
+fn steps(wanted: Propagation, now: Propagation) -> Vec<MsFlags> {
     if wanted.is_unbindable {
-        return inside.propagate(place, MsFlags::MS_UNBINDABLE);
+        return vec![MsFlags::MS_UNBINDABLE];
     }
-    let mut is_shared = now.is_shared;
     let leaves_peers = now.is_shared && !wanted.is_shared;
     let leaves_master = now.is_slave && !wanted.is_slave;
-    if leaves_peers || leaves_master || now.is_unbindable {
-        let kind = if wanted.is_slave { MsFlags::MS_SLAVE } else { MsFlags::MS_PRIVATE };
-        inside.propagate(place, kind)?;
-        is_shared = false;
-    }
-    if wanted.is_shared && !is_shared {
-        inside.propagate(place, MsFlags::MS_SHARED)?;
-    }
-    Ok(())
+    let is_left = leaves_peers || leaves_master || now.is_unbindable;
+    let kind = if wanted.is_slave { MsFlags::MS_SLAVE } else { MsFlags::MS_PRIVATE };
+    // What is left shares with no other one.
+    let is_shared = wanted.is_shared && (is_left || !now.is_shared);
+    let (left, shared) = (is_left.then_some(kind), is_shared.then_some(MsFlags::MS_SHARED));
+    left.into_iter().chain(shared).collect()
+}
+
+/// Whether a mount does not get back what it followed.
+fn lost_master(wanted: Propagation, now: Propagation) -> bool {
+    wanted.is_slave && !now.is_slave
 }
 
 /// The mounts whose propagation a switch changes for a moment, with what it is to be in the end.
@@ -150,7 +156,16 @@ mod tests {
         3 2 0:3 / /data/tmp rw - tmpfs t rw\n\
         4 1 0:4 / /shared rw shared:9 - tmpfs t rw\n\
         5 4 7:1 / /shared/data rw - ext4 s rw\n\
-        6 1 7:1 / /peer rw shared:8 - ext4 s rw\n";
+        6 1 7:1 / /peer rw shared:8 - ext4 s rw\n\
+        7 1 0:5 / /plain rw - tmpfs t rw\n\
+        8 7 7:2 / /plain/data rw - ext4 s rw\n\
+        9 8 7:1 / /plain/data rw - ext4 s rw\n\
+        10 9 0:3 / /plain/data/tmp rw - tmpfs t rw\n\
+        11 7 0:6 / /plain/cover rw - tmpfs t rw\n\
+        12 11 7:1 / /plain/cover rw - ext4 s rw\n\
+        13 12 0:3 / /plain/cover/tmp rw - tmpfs t rw\n\
+        14 8 7:1 / /plain/data/other rw - ext4 s rw\n\
+        15 14 0:3 / /plain/data/other/tmp rw - tmpfs t rw\n";
 
     fn changed(ids: &[u32], method: Method, is_own: bool) -> Vec<(String, Option<u32>, String)> {
         let table = MountTable::parse(TABLE.as_bytes()).unwrap();
@@ -184,5 +199,42 @@ mod tests {
         assert_eq!(changed(&[2, 6], Method::Tuck, false), all);
         assert_eq!(changed(&[2], Method::TuckByMount, true), all[..3]);
         assert_eq!(changed(&[2], Method::TuckByMount, false), all[..1]);
+    }
+
+    /// What came without the mounts inside the old one is taken off from there, by what both stand on.
+    #[test]
+    fn a_new_mount_that_lies_beneath_an_old_one_changes_the_ground_of_both() {
+        let plain = ("/plain".to_owned(), Some(7), String::new());
+        assert_eq!(changed(&[9], Method::Beneath, false), std::slice::from_ref(&plain));
+        assert_eq!(changed(&[9], Method::Tuck, false), [plain]);
+        assert_eq!(changed(&[12], Method::Beneath, false), [], "another file system's");
+        assert_eq!(changed(&[14], Method::Beneath, false), [], "it stands in the new one");
+    }
+
+    #[test]
+    fn from_each_kind_of_propagation_there_is_a_way_to_each_other() {
+        let kind = Propagation::parse;
+        let told = |wanted: &str, now: &str| steps(kind(wanted), kind(now));
+        let (private, slave) = (MsFlags::MS_PRIVATE, MsFlags::MS_SLAVE);
+        let (shared, unbindable) = (MsFlags::MS_SHARED, MsFlags::MS_UNBINDABLE);
+        let all = ["", "shared:1", "master:2", "shared:1 master:2", "unbindable"];
+        // What is wanted, by what it is now.
+        for (wanted, ways) in [
+            ("", [&[][..], &[private], &[private], &[private], &[private]]),
+            (
+                "shared:3",
+                [&[shared], &[], &[private, shared], &[private, shared], &[private, shared]],
+            ),
+            ("master:4", [&[], &[slave], &[], &[slave], &[slave]]),
+            ("shared:3 master:4", [&[shared], &[], &[shared], &[], &[slave, shared]]),
+            ("unbindable", [&[unbindable]; 5]),
+        ] {
+            for (now, way) in all.iter().zip(ways) {
+                assert_eq!(told(wanted, now), way, "from {now:?} to {wanted:?}");
+            }
+        }
+        assert!(lost_master(kind("master:4"), kind("shared:1")));
+        assert!(!lost_master(kind("master:4"), kind("master:2")));
+        assert!(!lost_master(kind(""), kind("")));
     }
 }

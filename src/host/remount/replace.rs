@@ -111,14 +111,11 @@ impl<'a> NamespaceWork<'a> {
     /// A switch was killed before its end, and then its new disk died too: of two dead mounts on
     /// each other the upper one goes first. A process that looks meets a dead one before and after.
     fn uncover(&mut self, answers: &mut HashMap<u32, Switched>) {
-        let is_twin = |one: &Mount, other: &Mount| {
-            one.id == other.parent && one.target == other.target && one.root == other.root
-        };
         let covers: Vec<_> = in_order(&self.table, self.stale)
             .into_iter()
             // Those that are there still: ids that became free are given again.
             .filter(|old| has(&self.table, old))
-            .filter(|old| self.stale.iter().any(|below| is_twin(below, old)))
+            .filter(|old| self.stale.iter().any(|below| is_covered_by(below, old)))
             .collect();
         for old in covers.iter().rev() {
             let done = self.inside.pin(old).and_then(|at| self.take_off(old, &at));
@@ -177,16 +174,13 @@ impl<'a> NamespaceWork<'a> {
 
     /// What is mounted in an old mount, and not in the other one: of an old disk or of the new one.
     fn missing(&self, old: &Mount, other: &Mount) -> Vec<&Mount> {
-        let is_stale = |one: &Mount| self.stale.iter().any(|stale| stale.number == one.number);
-        let is_same = |one: &Mount, there: &Mount| {
-            let is_new = there.number == self.fresh && is_stale(one);
-            one.root == there.root && (one.number == there.number || is_new)
-        };
+        let is_same =
+            |one: &Mount, there: &Mount| is_counterpart(one, there, self.stale, self.fresh);
         missing(&self.table, old, other, &is_same)
     }
 
     fn is_fresh_twin(&self, mount: &Mount, old: &Mount) -> bool {
-        mount.number == self.fresh && mount.root == old.root && mount.target == old.target
+        is_new_one_of(mount, old, self.fresh)
     }
 
     fn one(&mut self, old: &'a Mount, is_current: bool) -> Result<Done> {
@@ -513,5 +507,71 @@ fn wrong(old: &Mount) -> impl Fn(rustix::io::Errno) -> Error {
             return error.hint("that mount namespace is full: see the sysctl fs.mount-max");
         }
         error
+    }
+}
+
+/// Whether a mount lies on another one and shows the same of its file system.
+fn is_covered_by(below: &Mount, other: &Mount) -> bool {
+    below.id == other.parent && below.target == other.target && below.root == other.root
+}
+
+/// Whether a mount shows of the new file system what the old one shows of its, at the same place.
+fn is_new_one_of(mount: &Mount, old: &Mount, fresh: DeviceNumber) -> bool {
+    mount.number == fresh && mount.root == old.root && mount.target == old.target
+}
+
+/// Whether what is mounted in one mount is what is mounted in another: the same, or of the new disk what is old there.
+fn is_counterpart(one: &Mount, there: &Mount, stale: &[Mount], fresh: DeviceNumber) -> bool {
+    let is_new = there.number == fresh && stale.iter().any(|stale| stale.number == one.number);
+    one.root == there.root && (one.number == there.number || is_new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRESH: DeviceNumber = DeviceNumber { major: 7, minor: 2 };
+
+    fn mount(number: &str, root: &str, target: &str) -> Mount {
+        Mount { root: root.into(), ..Mount::of_a_test(number, target, "") }
+    }
+
+    #[test]
+    fn an_old_mount_is_covered_by_one_that_shows_the_same_on_it() {
+        let below = Mount { id: 50, ..mount("7:1", "/sub", "/data") };
+        let on = |parent, root, target| {
+            is_covered_by(&below, &Mount { parent, ..mount("7:0", root, target) })
+        };
+        assert!(on(50, "/sub", "/data"));
+        assert!(!on(51, "/sub", "/data"));
+        assert!(!on(50, "/", "/data"));
+        assert!(!on(50, "/sub", "/data/x"));
+    }
+
+    #[test]
+    fn the_new_one_of_an_old_mount_shows_the_same_of_the_new_disk() {
+        let old = mount("7:1", "/sub", "/data");
+        let is_its =
+            |number, root, target| is_new_one_of(&mount(number, root, target), &old, FRESH);
+        assert!(is_its("7:2", "/sub", "/data"));
+        assert!(!is_its("7:3", "/sub", "/data"));
+        assert!(!is_its("7:2", "/", "/data"));
+        assert!(!is_its("7:2", "/sub", "/other"));
+    }
+
+    #[test]
+    fn what_is_nested_is_the_same_or_its_new_one() {
+        let stale = [mount("7:1", "/", "/data")];
+        let is_so = |one: (&str, &str), there: (&str, &str)| {
+            let at = |(number, root)| mount(number, root, "/data/x");
+            is_counterpart(&at(one), &at(there), &stale, FRESH)
+        };
+        assert!(is_so(("0:3", "/"), ("0:3", "/")));
+        assert!(!is_so(("0:3", "/"), ("0:3", "/sub")));
+        assert!(!is_so(("0:3", "/"), ("0:4", "/")));
+        assert!(is_so(("7:1", "/sub"), ("7:2", "/sub")), "an old one and its new one");
+        assert!(!is_so(("7:1", "/sub"), ("7:2", "/")));
+        assert!(!is_so(("0:3", "/"), ("7:2", "/")), "it is not an old one");
+        assert!(!is_so(("7:1", "/"), ("7:3", "/")), "it is not the new disk's");
     }
 }

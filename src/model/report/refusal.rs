@@ -119,6 +119,12 @@ impl Refusal {
         lasted.is_some_and(|lasted| lasted >= limit)
     }
 
+    /// Whether the time before had the same reason.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        self.count > 1
+    }
+
     /// A reason is written into the log when it is new; of its repetitions the tenth, the
     /// hundredth and so on, so that a log shows that it goes on, and is not filled by it.
     #[must_use]
@@ -162,6 +168,7 @@ mod tests {
         let other = Refusal::after(Some(&again), "b", &at("b", 109, None));
         assert_eq!((other.count, other.since, other.is_worth_a_line()), (1, first.since, true));
         assert_eq!(other.series.as_ref().unwrap().count, 3, "the series goes on");
+        assert_eq!([&first, &again, &other].map(Refusal::is_repeated), [false, true, false]);
         let is_current = |seconds| first.is_current(&at("b", seconds, None).uptime);
         assert!(is_current(100) && is_current(400) && !is_current(401) && !is_current(99));
         let lines =

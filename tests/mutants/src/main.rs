@@ -225,6 +225,17 @@ fn all(wishes: &Wishes) -> Result<bool, String> {
     let text = serde_json::to_vec(&plan).map_err(|error| error.to_string())?;
     fs::write(wishes.work.join("plan.json"), text).map_err(|error| error.to_string())?;
     stop::await_signals(&wishes.work);
+    let loops = sandbox::loops();
+    let played = play_phases(wishes, begun);
+    sandbox::end_loops(&loops);
+    played?;
+    if stop::is_asked_for(&wishes.work) {
+        println!("ended by a signal; so far:");
+    }
+    tell(wishes, &plan)
+}
+
+fn play_phases(wishes: &Wishes, begun: u64) -> Result<(), String> {
     for phase in ["reach-unit", "play-unit", "reach-rings", "play-rings"] {
         if phase.ends_with("rings") && !wishes.rings {
             continue;
@@ -232,10 +243,7 @@ fn all(wishes: &Wishes) -> Result<bool, String> {
         run_shards(&wishes.work, phase)?;
         println!("{phase}: done after {} s", seconds() - begun);
     }
-    if stop::is_asked_for(&wishes.work) {
-        println!("ended by a signal; so far:");
-    }
-    tell(wishes, &plan)
+    Ok(())
 }
 
 /// Weaves the mutants; what was no program is none as long as its file is the same.

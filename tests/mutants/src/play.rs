@@ -267,10 +267,16 @@ impl Player {
             }
         }
         // By turns: what is about the cloud is not behind all that mounts.
-        let most = rings.iter().map(|(_, tests)| tests.len().div_ceil(AT_ONCE)).max().unwrap_or(0);
-        for turn in 0..most {
+        let most = rings.iter().map(|(_, tests)| tests.len()).max().unwrap_or(0).div_ceil(AT_ONCE);
+        for turn in 0..=most {
             for (program, tests) in &rings {
-                let Some(chunk) = tests.chunks(AT_ONCE).nth(turn) else { continue };
+                // The first one is mostly right: alone it costs a third.
+                let end = if turn == 0 { 1 } else { turn * AT_ONCE };
+                let begin_at = [0, 1].get(turn).copied().unwrap_or_else(|| (turn - 1) * AT_ONCE);
+                let chunk = &tests[begin_at.min(tests.len())..end.min(tests.len())];
+                if chunk.is_empty() {
+                    continue;
+                }
                 if begin.elapsed() > at_most {
                     return Ok(Outcome::Survived { tests: played, of: all.len() });
                 }

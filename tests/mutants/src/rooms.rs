@@ -69,6 +69,8 @@ pub const ROOMS: [Room; 4] = [
                     "failing_disk::",
                     "xfs_journals::",
                     "hanging_watch::",
+                    "leftovers::",
+                    "ways_out::",
                 ],
             ),
             ("cloud", &["marks::", "takeover::", "disagreement::"]),

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::stop;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -125,13 +126,9 @@ pub fn clean(scratch: &Path) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let of_the_run = fs::metadata(scratch).map(|found| found.dev()).ok();
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let device = Path::new("/dev").join(entry.file_name());
-        if entry.path().join("loop").exists()
-            && of_the_run.is_some()
-            && file_system_of(&device) == of_the_run
-        {
-            let _ = Command::new("losetup").arg("-d").arg(&device).output();
+    for device in loops() {
+        if of_the_run.is_some() && file_system_of(&device) == of_the_run {
+            detach(&device);
         }
     }
     let shard = format!("incloud-disk-test-{}.", std::env::var(SHARD).unwrap_or_default());
@@ -151,6 +148,34 @@ pub fn clean(scratch: &Path) {
     for entry in fs::read_dir(scratch).into_iter().flatten().flatten() {
         if !matches!(entry.file_name().to_str(), Some("told" | "reached")) {
             let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
+        }
+    }
+}
+
+/// The loop devices that have a file.
+pub fn loops() -> BTreeSet<PathBuf> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    devices
+        .filter(|entry| entry.path().join("loop").exists())
+        .map(|entry| Path::new("/dev").join(entry.file_name()))
+        .collect()
+}
+
+fn detach(device: &Path) {
+    let _ = Command::new("losetup").arg("-d").arg(device).output();
+}
+
+/// After a run: what came since `before` with a file on a file system that no path of the machine leads to any more. A test
+/// had it in a mount namespace of its own, and was ended with that.
+pub fn end_loops(before: &BTreeSet<PathBuf>) {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let is_mounted = |number: u64| {
+        let number = format!("{}:{}", libc::major(number), libc::minor(number));
+        table.lines().any(|line| line.split(' ').nth(2) == Some(&number))
+    };
+    for device in loops().difference(before) {
+        if file_system_of(device).is_some_and(|number| !is_mounted(number)) {
+            detach(device);
         }
     }
 }

@@ -1,0 +1,318 @@
+//! What the cloud is told of mounts, by a cloud that is made up and keeps marks.
+
+use super::*;
+use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, NoHost, NoProcesses};
+use crate::driver::lookup::memory::staged;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::record::DiskMoment;
+use std::path::Path;
+
+const SIZE: u64 = 1 << 30;
+
+fn id() -> VolumeId {
+    VolumeId::parse("v-1").unwrap()
+}
+
+fn server(name: &str) -> ServerId {
+    ServerId::parse(name).unwrap()
+}
+
+/// A volume that is attached to these servers, in a cloud that keeps marks.
+fn cloud(servers: &[&str]) -> FakeCloud {
+    FakeCloud { keeps_marks: true, ..FakeCloud::default() }.with("v-1", SIZE, servers)
+}
+
+/// What this machine, on which nothing is mounted, does with a cloud's marks.
+fn on_a_machine<T>(
+    cloud: &FakeCloud,
+    guard: &GuardPolicy,
+    devices: &FakeDevices,
+    work: impl FnOnce(&RemoteMarks<'_>) -> T,
+) -> T {
+    let made_up = MadeUp {
+        cloud,
+        devices,
+        maps: &NoHost,
+        census: &NoProcesses,
+        node: "here",
+        guard,
+        limit: Duration::from_secs(5),
+    };
+    made_up.drive(|driver| work(driver.marks))
+}
+
+fn with<T>(cloud: &FakeCloud, work: impl FnOnce(&RemoteMarks<'_>) -> T) -> T {
+    on_a_machine(cloud, &GuardPolicy::default(), &FakeDevices::default(), work)
+}
+
+/// The record of a volume that is mounted, as far as marks go.
+fn mount(marks: &RemoteMarks<'_>) {
+    let staged = mounted().staged.unwrap();
+    marks.records.update(&id(), |record| record.is_staged(staged)).unwrap();
+}
+
+fn unmount(marks: &RemoteMarks<'_>) {
+    marks.records.update(&id(), VolumeRecord::is_unstaged).unwrap();
+}
+
+fn remembered(marks: &RemoteMarks<'_>) -> VolumeRecord {
+    marks.records.load(&id())
+}
+
+fn volume(cloud: &FakeCloud) -> CloudVolume {
+    cloud.volumes.borrow()[0].clone()
+}
+
+fn change(cloud: &FakeCloud, change: impl FnOnce(&mut CloudVolume)) {
+    change(&mut cloud.volumes.borrow_mut()[0]);
+}
+
+#[test]
+fn a_mount_leaves_its_mark_once_and_its_unmount_takes_it_back() {
+    let cloud = cloud(&["here"]);
+    with(&cloud, |marks| {
+        mount(marks);
+        assert!(marks.owes_mark(&remembered(marks)));
+        marks.mark_mounted(&id());
+        assert_eq!(volume(&cloud).mounted_on, Some(server("here")));
+        assert_eq!(volume(&cloud).life, Some(Life::HasData), "with the same note");
+        let record = remembered(marks);
+        assert!(record.is_marked && record.is_life_told && record.mark_asked.is_none());
+        assert!(!marks.owes_mark(&record));
+        assert!(marks.is_marked_or_cannot_be(&id()));
+        assert_eq!(cloud.notes.get(), 1);
+        // While it is mounted it stays.
+        marks.unmark_mounted(&id());
+        assert!(volume(&cloud).is_marked() && remembered(marks).is_marked);
+        unmount(marks);
+        marks.unmark_mounted(&id());
+        assert!(!volume(&cloud).is_marked() && !remembered(marks).may_have_mark());
+        assert_eq!(cloud.notes.get(), 2);
+        marks.unmark_mounted(&id());
+        assert_eq!(cloud.notes.get(), 2, "there is none");
+    });
+}
+
+#[test]
+fn a_mark_stays_while_the_disk_is_used() {
+    let cloud = cloud(&["here"]);
+    for is_used in [true, false] {
+        let disk = FakeDevices { is_used, ..FakeDevices::default().with("vdb", SIZE, "v-1") };
+        on_a_machine(&cloud, &GuardPolicy::default(), &disk, |marks| {
+            mount(marks);
+            marks.mark_mounted(&id());
+            unmount(marks);
+            marks.unmark_mounted(&id());
+        });
+        assert_eq!(volume(&cloud).is_marked(), is_used);
+    }
+}
+
+#[test]
+fn a_machine_that_leaves_no_marks_tells_of_data_alone() {
+    let off = GuardPolicy { mode: GuardMode::Off, ..GuardPolicy::default() };
+    let not_remote = GuardPolicy { remote: false, ..GuardPolicy::default() };
+    for (policy, why) in [(off, "guard.mode is off"), (not_remote, "guard.remote is off")] {
+        let cloud = cloud(&["here"]);
+        on_a_machine(&cloud, &policy, &FakeDevices::default(), |marks| {
+            assert_eq!(marks.why_no_marks(), Some(why));
+            mount(marks);
+            marks.mark_mounted(&id());
+            assert!(!volume(&cloud).is_marked() && !remembered(marks).may_have_mark());
+            assert_eq!(volume(&cloud).life, Some(Life::HasData));
+            assert!(remembered(marks).is_life_told);
+            marks.mark_mounted(&id());
+            assert_eq!(cloud.notes.get(), 1, "that is told once");
+            assert!(!marks.owes_mark(&remembered(marks)) && marks.is_marked_or_cannot_be(&id()));
+            // A mark that is there is not this machine's to take away.
+            change(&cloud, |volume| volume.mounted_on = Some(server("here")));
+            change(&cloud, |volume| volume.attachments.clear());
+            marks.end_mark_of_before(&volume(&cloud), &server("here"));
+            assert!(volume(&cloud).is_marked());
+        });
+    }
+    let no_marks = FakeCloud::default().with("v-1", SIZE, &["here"]);
+    with(&no_marks, |marks| {
+        assert_eq!(marks.why_no_marks(), Some("this cloud keeps no marks"));
+        marks.mark_mounted(&id());
+        assert_eq!(volume(&no_marks).life, Some(Life::HasData));
+        assert!(!remembered(marks).is_life_told, "it is repeated rather than remembered");
+    });
+    with(&cloud(&[]), |marks| assert_eq!(marks.why_no_marks(), None));
+}
+
+#[test]
+fn a_cloud_that_allows_no_notes_is_remembered_until_it_does() {
+    let cloud = cloud(&["here"]);
+    with(&cloud, |marks| {
+        cloud.forbids_notes.set(true);
+        mount(marks);
+        assert!(marks.is_marked_or_cannot_be(&id()), "the pod must do without");
+        let record = remembered(marks);
+        assert_eq!(record.notes_forbidden.as_deref(), Some("no notes for this user"));
+        assert!(!record.is_marked && !marks.owes_mark(&record));
+        cloud.forbids_notes.set(false);
+        marks.mark_mounted(&id());
+        assert_eq!(remembered(marks).notes_forbidden, None);
+        assert!(volume(&cloud).is_marked());
+    });
+}
+
+#[test]
+fn a_cloud_that_is_down_is_told_later() {
+    let cloud = cloud(&["here"]);
+    with(&cloud, |marks| {
+        cloud.is_down.set(true);
+        mount(marks);
+        assert!(!marks.is_marked_or_cannot_be(&id()));
+        assert!(marks.note_data(&id()).is_err());
+        assert!(marks.owes_mark(&remembered(marks)));
+        unmount(marks);
+        cloud.is_down.set(false);
+        marks.unmark_mounted(&id());
+        assert_eq!(volume(&cloud).life, Some(Life::HasData), "what it wrote stays");
+        assert!(!volume(&cloud).is_marked());
+    });
+}
+
+#[test]
+fn after_a_heal_a_mark_that_went_with_the_disk_is_left_anew() {
+    let cloud = cloud(&["here"]);
+    with(&cloud, |marks| {
+        mount(marks);
+        marks.mark_healed(&id());
+        assert_eq!(cloud.notes.get(), 0, "it had none");
+        marks.mark_mounted(&id());
+        marks.mark_healed(&id());
+        assert_eq!(cloud.notes.get(), 1, "it is there still");
+        change(&cloud, |volume| volume.mounted_on = None);
+        marks.doubt_mark(&id());
+        assert!(marks.owes_mark(&remembered(marks)));
+        marks.mark_healed(&id());
+        assert_eq!(volume(&cloud).mounted_on, Some(server("here")));
+        assert!(!marks.owes_mark(&remembered(marks)), "what was in doubt is known");
+        // Where it cannot be asked for it is asked for later.
+        cloud.is_down.set(true);
+        marks.mark_healed(&id());
+        assert!(marks.owes_mark(&remembered(marks)));
+    });
+}
+
+#[test]
+fn each_reader_of_a_shared_volume_has_its_own_mark() {
+    let cloud = cloud(&["here", "there"]);
+    change(&cloud, |volume| volume.mounted_on = Some(server("there")));
+    with(&cloud, |marks| {
+        mount(marks);
+        marks.mark_mounted(&id());
+        let (now, record) = (volume(&cloud), remembered(marks));
+        assert_eq!(now.mounted_on, Some(server("there")));
+        assert!(now.mounted_beside.contains(&server("here")));
+        assert_eq!((record.is_marked, record.marked_beside), (false, Some(server("here"))));
+        // A detach by force takes it away without a word.
+        change(&cloud, |volume| volume.mounted_beside.clear());
+        marks.mark_healed(&id());
+        assert!(volume(&cloud).mounted_beside.contains(&server("here")));
+        unmount(marks);
+        marks.unmark_mounted(&id());
+        let now = volume(&cloud);
+        assert!(now.mounted_beside.is_empty() && now.mounted_on == Some(server("there")));
+    });
+    // The mark of a server that does not have the volume any more is not kept.
+    let cloud = self::cloud(&["here"]);
+    change(&cloud, |volume| volume.mounted_on = Some(server("there")));
+    with(&cloud, |marks| {
+        marks.mark_mounted(&id());
+        assert_eq!(volume(&cloud).mounted_on, Some(server("here")));
+    });
+}
+
+#[test]
+fn the_mark_of_an_earlier_life_ends_before_an_attach() {
+    for (servers, is_kept) in [(&["here"][..], true), (&[], false)] {
+        let cloud = cloud(servers);
+        change(&cloud, |volume| volume.mounted_on = Some(server("here")));
+        with(&cloud, |marks| marks.end_mark_of_before(&volume(&cloud), &server("here")));
+        assert_eq!(volume(&cloud).is_marked(), is_kept);
+    }
+    let cloud = cloud(&[]);
+    with(&cloud, |marks| marks.end_mark_of_before(&volume(&cloud), &server("here")));
+    assert_eq!(cloud.notes.get(), 0, "there is none");
+}
+
+#[test]
+fn a_mark_that_was_asked_for_and_not_answered_may_still_come() {
+    let cloud = cloud(&["here"]);
+    with(&cloud, |marks| {
+        mount(marks);
+        let ask = |at: u64| {
+            marks.records.update(&id(), |record| {
+                record.mark_asked_at = Some(at);
+                record.mark_asked = Some(server("here"));
+            })
+        };
+        let now = millis_since_boot();
+        unmount(marks);
+        ask(now).unwrap();
+        marks.unmark_mounted(&id());
+        assert!(remembered(marks).may_have_mark(), "the timer looks for it once more");
+        for at in [now.saturating_sub(600_000), now + 600_000] {
+            ask(at).unwrap();
+            marks.unmark_mounted(&id());
+            assert!(!remembered(marks).may_have_mark(), "{at}: it has had its time");
+        }
+    });
+}
+
+fn record() -> VolumeRecord {
+    VolumeRecord::new(id())
+}
+
+fn mounted() -> VolumeRecord {
+    let number = DeviceNumber { major: 7, minor: 1 };
+    let disk = DiskMoment { number, sequence: None, size: 1 << 20, boot: "boot".to_owned() };
+    let mut record = record();
+    record.is_staged(staged(Path::new("/stage"), &disk, "ext4", ""));
+    record
+}
+
+fn unmounted() -> VolumeRecord {
+    let mut record = mounted();
+    record.is_unstaged();
+    record
+}
+
+#[test]
+fn a_mark_that_is_remembered_and_not_seen_is_lost() {
+    let own = || ServerId::parse("own").unwrap();
+    let lost = |is_marked, is_beside: bool, first, beside| {
+        let marked_beside = is_beside.then(own);
+        let seen = Marks { first, beside };
+        seen.lacks_one_of(&VolumeRecord { is_marked, marked_beside, ..record() })
+    };
+    assert!(lost(true, false, false, true), "the other one is no mark of this mount");
+    assert!(lost(false, true, true, false));
+    assert!(lost(true, true, true, false));
+    assert!(!lost(true, true, true, true));
+    assert!(!lost(true, false, true, false));
+    assert!(!lost(false, true, false, true));
+    assert!(!lost(false, false, false, false));
+}
+
+#[test]
+fn the_cloud_is_told_of_data_once_a_mount_is_over_that_it_was_not_told_of() {
+    assert!(owes_note(&unmounted()));
+    assert!(!owes_note(&mounted()), "the next call tells it");
+    assert!(!owes_note(&record()), "it was never mounted");
+    assert!(!owes_note(&VolumeRecord { is_life_told: true, ..unmounted() }));
+    let forbidden = Some("403".to_owned());
+    assert!(!owes_note(&VolumeRecord { notes_forbidden: forbidden, ..unmounted() }));
+}
+
+#[test]
+fn a_mark_stays_while_the_volume_is_mounted() {
+    let marked = |record| VolumeRecord { is_marked: true, ..record };
+    assert!(may_lose_mark(&marked(unmounted())));
+    assert!(!may_lose_mark(&marked(mounted())));
+    assert!(!may_lose_mark(&unmounted()), "there is none");
+}
