@@ -184,6 +184,12 @@ impl VolumeRecord {
         self.has_mark() || self.mark_asked.is_some() || self.mark_asked_at.is_some()
     }
 
+    /// Whether the cloud may have been told so of a mount that is over.
+    #[must_use]
+    pub fn may_lose_mark(&self) -> bool {
+        self.may_have_mark() && self.staged.is_none()
+    }
+
     /// The cloud tells it no more.
     pub fn is_unmarked(&mut self) {
         self.mark_is_answered();

@@ -171,6 +171,34 @@ fn names_that_are_no_text_keep_nothing_dead() {
     take_down(&volume, running);
 }
 
+/// More mounts than are replaced at once: what the second hundred changes is not known before the first one is done.
+#[test]
+fn what_each_hundred_of_mounts_changes_is_written_down_before_it() {
+    needs!(pods, seams);
+    let (node, volume, mut running) = scene().start_in(1);
+    let area = node.base().join("area");
+    fs::create_dir(&area).unwrap();
+    let tenant = tenant(&area);
+    let folder = volume.pod(running[0].0.uid());
+    for number in 0..150 {
+        bind_at(tenant.pid(), &folder, &area.join(number.to_string()));
+    }
+    pull(&volume, &mut running[0].1);
+    let told = node.base().join("steps");
+    let mut attach = node.command(volume.attach());
+    attach.env("INCLOUD_DISK_SEAM_LIST", &told);
+    assert!(output_of(&mut attach).status.success());
+    let text = fs::read_to_string(&told).unwrap();
+    let steps: Vec<&str> = text.lines().collect();
+    let first = steps.iter().position(|step| step.contains("heal.namespace")).unwrap();
+    let last = steps.iter().rposition(|step| step.contains("heal.intended")).unwrap();
+    assert!(last > first, "{steps:?}");
+    assert_eq!(volume.record()["switching"], serde_json::Value::Null);
+    tenant.die();
+    all_go_on(&volume, &mut running, "more than a hundred");
+    take_down(&volume, running);
+}
+
 /// Control signs take six times their length in a record, which may not be longer than what is read again; and a tenant
 /// may have as many namespaces as mounts.
 #[test]

@@ -135,8 +135,7 @@ impl LettingGo<'_> {
             );
             self.refuse_for_it(one, &reason)?;
         }
-        // Who came in between has a mount of his own by now.
-        if !uses.is_empty() && kept.is_empty() {
+        if came_in_between(&uses, kept) {
             self.must_be_marked(one)?;
         }
         Ok(!uses.is_empty())
@@ -263,6 +262,11 @@ fn asks_for_users(kind: Kind, mode: GuardMode) -> bool {
     kind == Kind::Busy && mode != GuardMode::Off
 }
 
+/// Whether who has the volume now had it not before the unmount: he has a mount of his own by now.
+fn came_in_between(uses: &[NamespaceUse], kept: &[Kept]) -> bool {
+    !uses.is_empty() && kept.is_empty()
+}
+
 /// Whether one of these processes lives there, or another one of the consumer.
 fn is_lived_in(here: &NamespaceUse, consumer: &ConsumerId, pids: &BTreeSet<u32>) -> bool {
     here.processes
@@ -316,6 +320,18 @@ mod tests {
         assert!(is_its("a", &[]));
         assert!(is_its("c", &[7]));
         assert!(!is_its("c", &[10]));
+    }
+
+    #[test]
+    fn who_has_the_volume_after_an_unmount_that_kept_none_came_in_between() {
+        use crate::model::mount::mountinfo::Mount;
+        let mount = Mount::of_a_test("7:1", "/data", "");
+        let kept = || vec![Kept { namespace: None, mount: mount.clone() }];
+        let uses = || vec![NamespaceUse::of_a_test(vec![mount.clone()], vec![process(7, None)])];
+        assert!(came_in_between(&uses(), &[]));
+        assert!(!came_in_between(&uses(), &kept()));
+        assert!(!came_in_between(&[], &[]));
+        assert!(!came_in_between(&[], &kept()));
     }
 
     #[test]

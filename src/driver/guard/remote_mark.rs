@@ -258,7 +258,7 @@ impl RemoteMarks<'_> {
         {
             tracing::warn!(volume = %id, %error, "the cloud was not told that the volume has data");
         }
-        if !self.leaves_marks() || !may_lose_mark(&record) || !self.free_disks.has_departed(id) {
+        if !self.leaves_marks() || !record.may_lose_mark() || !self.free_disks.has_departed(id) {
             return;
         }
         let removed = self.remove_marks(&record, self.deadline.at_most(PATIENCE));
@@ -403,11 +403,6 @@ fn owes_note(record: &VolumeRecord) -> bool {
         && record.staged.is_none()
         && !record.is_life_told
         && record.notes_forbidden.is_none()
-}
-
-/// Whether a mark may be with the volume, and none of its mounts stands for it.
-fn may_lose_mark(record: &VolumeRecord) -> bool {
-    record.may_have_mark() && record.staged.is_none()
 }
 
 #[cfg(test)]

@@ -180,10 +180,8 @@ impl Recovery<'_> {
         }
         // Another one may have its number by now, and must not be taken for it.
         if !gone.is_empty() {
-            let forget = |record: &mut VolumeRecord| {
-                record.switching.retain(|one| !gone.contains(&one.sign));
-            };
-            if let Err(error) = self.records.update(id, forget) {
+            let noted = |record: &mut VolumeRecord| forget_gone(&mut record.switching, &gone);
+            if let Err(error) = self.records.update(id, noted) {
                 tracing::warn!(volume = %id, %error, "that mount namespaces have gone is not remembered");
             }
         }
@@ -222,10 +220,7 @@ impl Recovery<'_> {
     fn volumes_with_leftovers(&self) -> BTreeSet<VolumeId> {
         let named = files::names_in(self.scratch).into_iter();
         let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
-        let has_some = |record: &VolumeRecord| {
-            !record.switching.is_empty() || (record.may_have_mark() && record.staged.is_none())
-        };
-        let records = self.records.list().unwrap_or_default().into_iter().filter(has_some);
+        let records = self.records.list().unwrap_or_default().into_iter().filter(has_leftovers);
         ids.extend(records.map(|record| record.volume));
         // A call that was killed leaves its lock's file.
         ids.extend(self.locks.files());
@@ -358,6 +353,15 @@ impl Recovery<'_> {
     }
 }
 
+/// Whether a heal has not ended what it began, or the mark of a mount that is over may be there still.
+fn has_leftovers(record: &VolumeRecord) -> bool {
+    !record.switching.is_empty() || record.may_lose_mark()
+}
+
+fn forget_gone(switching: &mut Vec<Switching>, gone: &[NamespaceSign]) {
+    switching.retain(|one| !gone.contains(&one.sign));
+}
+
 /// All is forgotten but for some namespaces, and of them what is finished. What a switch changes beside old mounts has
 /// its id, and stays.
 fn forget(switching: &mut Vec<Switching>, but: &[NamespaceId], finished: &Finished) {
@@ -409,6 +413,28 @@ mod tests {
         let number = DeviceNumber { major: 4095, minor: (1 << 20) - 1 };
         let propagation = "shared:2147483647 master:2147483647 ".to_owned();
         MountIntent { id, number, target, propagation }
+    }
+
+    #[test]
+    fn what_is_noted_of_a_namespace_is_forgotten_once_that_has_gone() {
+        let noted = |namespace| Switching {
+            boot: "boot".to_owned(),
+            sign: NamespaceSign::of_number(namespace),
+            mounts: vec![intent(None, b"/data")],
+        };
+        let mut all = vec![noted(1), noted(2), noted(3)];
+        forget_gone(&mut all, &[noted(1).sign, noted(3).sign]);
+        assert_eq!(all, [noted(2)]);
+    }
+
+    #[test]
+    fn a_heal_that_was_killed_or_a_mark_without_its_mount_is_left_over() {
+        let record = || VolumeRecord::new(id());
+        let mut switching = record();
+        switching.will_switch(&boot_id(), NamespaceSign::of_number(1), vec![intent(None, b"/")]);
+        assert!(has_leftovers(&switching));
+        assert!(has_leftovers(&VolumeRecord { is_marked: true, ..record() }));
+        assert!(!has_leftovers(&record()));
     }
 
     #[test]

@@ -312,7 +312,7 @@ fn the_cloud_is_told_of_data_once_a_mount_is_over_that_it_was_not_told_of() {
 #[test]
 fn a_mark_stays_while_the_volume_is_mounted() {
     let marked = |record| VolumeRecord { is_marked: true, ..record };
-    assert!(may_lose_mark(&marked(unmounted())));
-    assert!(!may_lose_mark(&marked(mounted())));
-    assert!(!may_lose_mark(&unmounted()), "there is none");
+    assert!(marked(unmounted()).may_lose_mark());
+    assert!(!marked(mounted()).may_lose_mark());
+    assert!(!unmounted().may_lose_mark(), "there is none");
 }

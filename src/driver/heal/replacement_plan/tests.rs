@@ -143,3 +143,12 @@ fn what_is_written_down_of_a_namespace_comes_first() {
     let count = firsts.filter(|visit| visit.parts[0][0].target.ends_with("data-4")).count();
     assert!((60..180).contains(&count), "{count} of 200");
 }
+
+#[test]
+fn why_something_of_a_namespace_was_left_is_what_was_said_last() {
+    let mut replacing = Replacing::default();
+    let one = namespace(1, &[], 1);
+    replacing.is_left(&one, "no time was left");
+    replacing.is_left(&one, "it is busy");
+    assert_eq!(replacing.why, BTreeMap::from([(one.id, "it is busy".to_owned())]));
+}
