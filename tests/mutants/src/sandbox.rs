@@ -174,7 +174,8 @@ pub fn end_loops(before: &BTreeSet<PathBuf>) {
         table.lines().any(|line| line.split(' ').nth(2) == Some(&number))
     };
     for device in loops().difference(before) {
-        if file_system_of(device).is_some_and(|number| !is_mounted(number)) {
+        // Of some not even the file can be told any more.
+        if file_system_of(device).is_none_or(|number| !is_mounted(number)) {
             detach(device);
         }
     }
