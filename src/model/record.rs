@@ -581,6 +581,15 @@ impl DiskMoment {
     }
 }
 
+#[cfg(test)]
+impl DiskMoment {
+    /// A disk of this minor number, in this boot.
+    pub(crate) fn of_a_test(minor: u32, boot: &str) -> Self {
+        let number = DeviceNumber { major: 7, minor };
+        Self { number, sequence: None, size: 1 << 20, boot: boot.to_owned() }
+    }
+}
+
 /// An unfinished format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Formatting {

@@ -319,11 +319,6 @@ mod tests {
     const BOOT: &str = "boot";
     const STAGE: &str = "/k/plugins/stages/v";
 
-    fn moment(minor: u32, boot: &str) -> DiskMoment {
-        let number = DeviceNumber { major: 7, minor };
-        DiskMoment { number, sequence: None, size: 1 << 20, boot: boot.to_owned() }
-    }
-
     fn record(disk: Option<DiskMoment>) -> VolumeRecord {
         let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
         if let Some(disk) = disk {
@@ -337,10 +332,10 @@ mod tests {
         let tells = |folder: &str, number: &str, disk: Option<DiskMoment>| {
             tells_of(&record(disk), &Mount::of_a_test(number, folder, ""), BOOT)
         };
-        assert!(tells(STAGE, "7:1", Some(moment(1, BOOT))));
-        assert!(!tells("/k/plugins/stages/w", "7:1", Some(moment(1, BOOT))));
-        assert!(!tells(STAGE, "7:2", Some(moment(1, BOOT))));
-        assert!(!tells(STAGE, "7:1", Some(moment(1, "another"))));
+        assert!(tells(STAGE, "7:1", Some(DiskMoment::of_a_test(1, BOOT))));
+        assert!(!tells("/k/plugins/stages/w", "7:1", Some(DiskMoment::of_a_test(1, BOOT))));
+        assert!(!tells(STAGE, "7:2", Some(DiskMoment::of_a_test(1, BOOT))));
+        assert!(!tells(STAGE, "7:1", Some(DiskMoment::of_a_test(1, "another"))));
         assert!(!tells(STAGE, "7:1", None));
     }
 
@@ -370,7 +365,7 @@ mod tests {
         let twin = |uuid, others: Vec<VolumeRecord>| {
             twin_of(&own, uuid, others).map(|twin| twin.volume.to_string())
         };
-        let mounted = || Some(moment(1, BOOT));
+        let mounted = || Some(DiskMoment::of_a_test(1, BOOT));
         let all = || vec![named("v-1", mounted()), named("v-2", None), named("v-3", mounted())];
         assert_eq!(twin("uuid", all()), Some("v-3".to_owned()));
         assert_eq!(twin("another", all()), None);
@@ -398,7 +393,7 @@ mod tests {
     fn dead_disks_become_former_ones_once_and_what_was_staged_stays() {
         let as_staged = |last: &DiskMoment| staged(Path::new(STAGE), last, "ext4", "uuid");
         let noted = |mut record: VolumeRecord, dead: &[u32]| {
-            let dead = dead.iter().map(|minor| moment(*minor, BOOT)).collect();
+            let dead = dead.iter().map(|minor| DiskMoment::of_a_test(*minor, BOOT)).collect();
             note_dead(&mut record, dead, BOOT, as_staged);
             let mut former: Vec<_> =
                 record.former_numbers(BOOT).map(|number| number.minor).collect();
@@ -407,8 +402,8 @@ mod tests {
         };
         let staged_of = |minor: u32| Some((minor, BOOT.to_owned()));
         assert_eq!(noted(record(None), &[2, 3]), (staged_of(3), vec![2, 3]));
-        assert_eq!(noted(record(Some(moment(1, "another"))), &[2]).0, staged_of(2));
-        let (current, former) = noted(record(Some(moment(1, BOOT))), &[2, 2]);
+        assert_eq!(noted(record(Some(DiskMoment::of_a_test(1, "another"))), &[2]).0, staged_of(2));
+        let (current, former) = noted(record(Some(DiskMoment::of_a_test(1, BOOT))), &[2, 2]);
         assert_eq!((current, former), (staged_of(1), vec![1, 2]));
         assert_eq!(noted(record(None), &[]), (None, Vec::new()));
     }

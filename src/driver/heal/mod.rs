@@ -345,17 +345,11 @@ fn is_awaited(mode: HealMode, record: &VolumeRecord, boot: &str) -> bool {
 mod tests {
     use super::*;
     use crate::driver::lookup::memory::staged;
-    use crate::model::disk::device::DeviceNumber;
     use crate::model::record::DiskMoment;
 
     #[test]
     fn a_disk_is_awaited_where_mounts_may_stand_on_a_former_one() {
-        let disk = |boot: &str| DiskMoment {
-            number: DeviceNumber { major: 7, minor: 1 },
-            sequence: None,
-            size: 1 << 20,
-            boot: boot.to_owned(),
-        };
+        let disk = |boot: &str| DiskMoment::of_a_test(1, boot);
         let new = || VolumeRecord::new(VolumeId::parse("v-1").unwrap());
         let mounted = |boot: &str| {
             let mut record = new();

@@ -127,10 +127,7 @@ impl Sweep<'_> {
         let why = why.map(|why| kept(&without_digits(&why)));
         let before = self.records.load(id).not_healed;
         if before == why {
-            return match done {
-                Ok(healed) if healed.is_waiting => Ok(Healed { is_repeated: true, ..healed }),
-                done => done.map_err(|error| Error { is_repeated: true, ..error }),
-            };
+            return repeated(done);
         }
         if mode == HealMode::Auto
             && self.records.has(id).unwrap_or(false)
@@ -161,6 +158,14 @@ fn was_mounted_since(record: &VolumeRecord, boot: &str) -> bool {
     record.former.iter().chain(staged).any(|disk| disk.boot == boot)
 }
 
+/// The same as the time before.
+fn repeated(done: Result<Healed>) -> Result<Healed> {
+    match done {
+        Ok(healed) if healed.is_waiting => Ok(Healed { is_repeated: true, ..healed }),
+        done => done.map_err(|error| Error { is_repeated: true, ..error }),
+    }
+}
+
 fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
     match done {
         Ok(healed) if healed.is_waiting => Some(healed.left.join("; ")),
@@ -172,18 +177,17 @@ fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Driver;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp, NoProcesses};
     use crate::driver::lookup::memory::staged;
+    use crate::host::locks::Lock;
+    use crate::model::policy::GuardPolicy;
     use crate::model::record::DiskMoment;
     use std::path::Path;
 
     #[test]
     fn a_volume_was_mounted_since_a_start_by_its_mount_or_by_a_former_disk() {
-        let disk = |boot: &str| DiskMoment {
-            number: DeviceNumber { major: 7, minor: 1 },
-            sequence: None,
-            size: 1 << 20,
-            boot: boot.to_owned(),
-        };
+        let disk = |boot: &str| DiskMoment::of_a_test(1, boot);
         let new = || VolumeRecord::new(VolumeId::parse("v-1").unwrap());
         let mut mounted = new();
         mounted.is_staged(staged(Path::new("/stage"), &disk("now"), "ext4", ""));
@@ -207,5 +211,77 @@ mod tests {
         assert_eq!(why_it_fails_or_waits(&Ok(healed(false))), None);
         let failed = why_it_fails_or_waits(&Err(Error::refused("why")));
         assert!(failed.is_some_and(|text| text.contains("why")));
+    }
+
+    #[test]
+    fn what_waits_or_fails_again_is_no_news_and_what_was_healed_is() {
+        let healed = |is_waiting| Ok(Healed { is_waiting, ..Healed::default() });
+        let told = |done: Result<Healed>| match repeated(done) {
+            Ok(healed) => healed.is_repeated,
+            Err(error) => error.is_repeated,
+        };
+        assert!(told(healed(true)));
+        assert!(told(Err(Error::refused("why"))));
+        assert!(!told(healed(false)));
+    }
+
+    /// What a look at all volumes tells of a machine with one that was mounted, and what it answers.
+    fn swept(
+        devices: &FakeDevices,
+        mode: HealMode,
+        looks: usize,
+        before: impl FnOnce(&Driver<'_>) -> Option<Lock>,
+    ) -> (Vec<(bool, String)>, bool) {
+        let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
+        let made_up = MadeUp {
+            cloud: &cloud,
+            devices,
+            maps: &FakeMap::of(None),
+            census: &NoProcesses,
+            node: "here",
+            guard: &GuardPolicy::default(),
+            limit: Duration::from_secs(5),
+        };
+        made_up.drive(|driver| {
+            let disk = DiskMoment::of_a_test(1, &crate::host::machine::boot_id());
+            let id = VolumeId::parse("v-1").unwrap();
+            let mount = |record: &mut VolumeRecord| {
+                record.is_staged(staged(Path::new("/stage"), &disk, "ext4", ""));
+            };
+            driver.ports.records.update(&id, mount).unwrap();
+            let _lock = before(driver);
+            let (mut told, mut is_busy) = (Vec::new(), false);
+            for _ in 0..looks {
+                let mut tell = |_: &VolumeId, done: Result<Healed>| {
+                    let error = done.unwrap_err();
+                    told.push((error.is_repeated, error.cause));
+                };
+                let swept = driver.sweep.sweep_all(mode, &BTreeSet::new(), &mut tell).unwrap();
+                is_busy |= swept.is_busy;
+            }
+            (told, is_busy)
+        })
+    }
+
+    #[test]
+    fn why_a_volume_is_not_healed_is_news_once() {
+        let devices = FakeDevices { unread: Some("/dev: I/O error"), ..FakeDevices::default() };
+        let told = |mode| swept(&devices, mode, 2, |_| None);
+        let why = || "/dev: I/O error".to_owned();
+        assert_eq!(told(HealMode::Auto), (vec![(false, why()), (true, why())], false));
+        let planned = told(HealMode::Report);
+        assert_eq!(planned, (vec![(false, why()), (false, why())], false), "a plan notes nothing");
+    }
+
+    #[test]
+    fn a_volume_that_a_call_works_on_is_busy_and_no_news() {
+        let locked = |driver: &Driver<'_>| {
+            let (id, now) = (VolumeId::parse("v-1").unwrap(), Deadline::after(Duration::ZERO));
+            Some(driver.ports.locks.take(&id, "a call", now).unwrap().required().unwrap())
+        };
+        let none = (Vec::new(), true);
+        assert_eq!(swept(&FakeDevices::default(), HealMode::Auto, 1, locked), none);
+        let free = swept(&FakeDevices::default(), HealMode::Auto, 1, |_| None);
+        assert_eq!(free, (Vec::new(), false));
     }
 }

@@ -14,6 +14,7 @@ mod parent_mounts;
 mod probe;
 mod propagation;
 mod replace;
+mod told_by_table;
 mod tuck;
 
 use super::child::{self, FileSystemKeeper};

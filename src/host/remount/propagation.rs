@@ -136,14 +136,17 @@ pub(in crate::host::remount) fn set_back(
         Some(id) => table.mounts().iter().find(|mount| mount.id == id),
         None => table.top_at(&was.target),
     };
-    // One that is gone needs nothing; its id may be another one's by now.
-    let is_it = |now: &&Mount| now.number == was.number && now.target == was.target;
-    let Some(now) = found.filter(is_it) else { return Ok(()) };
+    let Some(now) = found.filter(|now| is_it(now, was)) else { return Ok(()) };
     let (wanted, now_is) = (Propagation::parse(&was.propagation), Propagation::of(now));
     if wanted == now_is {
         return Ok(());
     }
     restore(inside, &inside.pin(now)?, wanted, now_is)
+}
+
+/// One that is gone needs nothing; its id, or its place, may be another one's by now.
+fn is_it(now: &Mount, was: &MountIntent) -> bool {
+    now.number == was.number && now.target == was.target
 }
 
 #[cfg(test)]
@@ -166,6 +169,8 @@ mod tests {
         13 12 0:3 / /plain/cover/tmp rw - tmpfs t rw\n\
         14 8 7:1 / /plain/data/other rw - ext4 s rw\n\
         15 14 0:3 / /plain/data/other/tmp rw - tmpfs t rw\n";
+
+    const NUMBER: DeviceNumber = DeviceNumber { major: 7, minor: 1 };
 
     fn changed(ids: &[u32], method: Method, is_own: bool) -> Vec<(String, Option<u32>, String)> {
         let table = MountTable::parse(TABLE.as_bytes()).unwrap();
@@ -209,6 +214,14 @@ mod tests {
         assert_eq!(changed(&[9], Method::Tuck, false), [plain]);
         assert_eq!(changed(&[12], Method::Beneath, false), [], "another file system's");
         assert_eq!(changed(&[14], Method::Beneath, false), [], "it stands in the new one");
+    }
+
+    #[test]
+    fn what_a_killed_switch_changed_is_known_again_by_its_file_system_and_its_place() {
+        let was = intent(&Mount::of_a_test("7:1", "/data", ""), None, NUMBER);
+        assert!(is_it(&Mount::of_a_test("7:1", "/data", "shared:1 "), &was));
+        assert!(!is_it(&Mount::of_a_test("7:2", "/data", ""), &was));
+        assert!(!is_it(&Mount::of_a_test("7:1", "/other", ""), &was));
     }
 
     #[test]

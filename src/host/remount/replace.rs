@@ -9,6 +9,10 @@ use super::namespace::{Inside, attach, failed};
 use super::nested::Nested;
 use super::parent_mounts::Ready;
 use super::propagation;
+use super::told_by_table::{
+    AfterSwitch, astray, has_come, is_counterpart, is_covered_by, is_new_one_of, needs_settling,
+    shown_by_table,
+};
 use super::tuck;
 use crate::failpoints;
 use crate::host::clock::Deadline;
@@ -271,14 +275,8 @@ impl<'a> NamespaceWork<'a> {
         all.push(old);
         let of = |mount: &Mount| Propagation::of(mount);
         let shares = all.iter().any(|mount| of(mount).is_shared);
-        // Another namespace's mounts follow their copies for the time, and nothing stays of that.
-        let stays_shared = self.method == Method::TuckByMount && self.inside.is_own();
         let changes = has_nested
-            || stays_shared
-            || all.iter().any(|mount| !mount.propagation.is_empty())
-            || parent
-                .as_ref()
-                .is_some_and(|parent| of(parent).is_shared || of(parent).is_unbindable);
+            || needs_settling((self.method, self.inside.is_own()), &all, parent.as_ref());
         let notes = nested.notes;
         Ok(Step::Switch(Ready { old, at, parent, tree, shares, changes, notes, with }))
     }
@@ -368,20 +366,11 @@ impl<'a> NamespaceWork<'a> {
     /// Those who live here may have renamed a folder on the way: then the new mount came elsewhere,
     /// and the old one must stay.
     fn came(&self, now: &MountTable, old: &Mount, all: &[&Mount]) -> Result<()> {
-        let below = |old: &Mount| {
-            now.mounts().iter().find(|mount| mount.id == old.id).map(|mount| mount.parent)
-        };
-        let is_below = |mount: &&Mount| Some(mount.id) == below(old);
-        let ground = now.mounts().iter().find(is_below);
-        if ground.is_some_and(|one| one.number == self.fresh && one.root == old.root) {
+        if has_come(now, old, self.fresh) {
             return Ok(());
         }
-        let awaited: HashSet<u32> = all.iter().filter_map(|old| below(old)).collect();
         // Takes off what came to a place where it was not sent.
-        let is_astray = |mount: &&Mount| {
-            mount.number == self.fresh && !has(&self.table, mount) && !awaited.contains(&mount.id)
-        };
-        for mount in now.mounts().iter().filter(is_astray) {
+        for mount in astray(now, &self.table, all, self.fresh) {
             let _ = self.inside.pin(mount).and_then(|at| self.inside.detach(&at));
         }
         Err(Error::new(Kind::Host, "the new mount did not come to its place"))
@@ -466,20 +455,17 @@ impl<'a> NamespaceWork<'a> {
             let is_there = there.contains(&(old.id, old.number));
             let is_new =
                 tops.get(old.target.as_path()).is_some_and(|top| self.is_fresh_twin(top, old));
-            let is_so = match outcome {
-                ReplacementOutcome::Switched | ReplacementOutcome::DetachedOnly => {
-                    !is_there && is_new
+            match shown_by_table(outcome, is_there, is_new) {
+                AfterSwitch::AsTold => {}
+                // Of nested ones whose folder is missing it was noted at the one they stood in.
+                AfterSwitch::Nothing if notes.is_empty() => {
+                    notes.push(format!("nothing of the new disk is at {}", old.target.display()));
                 }
-                ReplacementOutcome::Stacked => is_new,
-                ReplacementOutcome::Gone | ReplacementOutcome::Skipped(_) => true,
-            };
-            // Of nested ones whose folder is missing it was noted at the one they stood in.
-            if !is_so && !is_there && notes.is_empty() {
-                notes.push(format!("nothing of the new disk is at {}", old.target.display()));
-            } else if !is_so {
-                *outcome = ReplacementOutcome::Skipped(
-                    "the mount table does not show the change".to_owned(),
-                );
+                AfterSwitch::Nothing | AfterSwitch::Otherwise => {
+                    *outcome = ReplacementOutcome::Skipped(
+                        "the mount table does not show the change".to_owned(),
+                    );
+                }
             }
         }
     }
@@ -510,68 +496,21 @@ fn wrong(old: &Mount) -> impl Fn(rustix::io::Errno) -> Error {
     }
 }
 
-/// Whether a mount lies on another one and shows the same of its file system.
-fn is_covered_by(below: &Mount, other: &Mount) -> bool {
-    below.id == other.parent && below.target == other.target && below.root == other.root
-}
-
-/// Whether a mount shows of the new file system what the old one shows of its, at the same place.
-fn is_new_one_of(mount: &Mount, old: &Mount, fresh: DeviceNumber) -> bool {
-    mount.number == fresh && mount.root == old.root && mount.target == old.target
-}
-
-/// Whether what is mounted in one mount is what is mounted in another: the same, or of the new disk what is old there.
-fn is_counterpart(one: &Mount, there: &Mount, stale: &[Mount], fresh: DeviceNumber) -> bool {
-    let is_new = there.number == fresh && stale.iter().any(|stale| stale.number == one.number);
-    one.root == there.root && (one.number == there.number || is_new)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FRESH: DeviceNumber = DeviceNumber { major: 7, minor: 2 };
-
-    fn mount(number: &str, root: &str, target: &str) -> Mount {
-        Mount { root: root.into(), ..Mount::of_a_test(number, target, "") }
+    #[test]
+    fn a_namespace_that_is_full_is_told_with_what_ends_it() {
+        let hint = |errno| wrong(&Mount::of_a_test("7:1", "/data", ""))(errno).hint;
+        let full = hint(rustix::io::Errno::NOSPC);
+        assert!(full.is_some_and(|hint| hint.contains("fs.mount-max")));
+        assert_eq!(hint(rustix::io::Errno::PERM), None);
     }
 
     #[test]
-    fn an_old_mount_is_covered_by_one_that_shows_the_same_on_it() {
-        let below = Mount { id: 50, ..mount("7:1", "/sub", "/data") };
-        let on = |parent, root, target| {
-            is_covered_by(&below, &Mount { parent, ..mount("7:0", root, target) })
-        };
-        assert!(on(50, "/sub", "/data"));
-        assert!(!on(51, "/sub", "/data"));
-        assert!(!on(50, "/", "/data"));
-        assert!(!on(50, "/sub", "/data/x"));
-    }
-
-    #[test]
-    fn the_new_one_of_an_old_mount_shows_the_same_of_the_new_disk() {
-        let old = mount("7:1", "/sub", "/data");
-        let is_its =
-            |number, root, target| is_new_one_of(&mount(number, root, target), &old, FRESH);
-        assert!(is_its("7:2", "/sub", "/data"));
-        assert!(!is_its("7:3", "/sub", "/data"));
-        assert!(!is_its("7:2", "/", "/data"));
-        assert!(!is_its("7:2", "/sub", "/other"));
-    }
-
-    #[test]
-    fn what_is_nested_is_the_same_or_its_new_one() {
-        let stale = [mount("7:1", "/", "/data")];
-        let is_so = |one: (&str, &str), there: (&str, &str)| {
-            let at = |(number, root)| mount(number, root, "/data/x");
-            is_counterpart(&at(one), &at(there), &stale, FRESH)
-        };
-        assert!(is_so(("0:3", "/"), ("0:3", "/")));
-        assert!(!is_so(("0:3", "/"), ("0:3", "/sub")));
-        assert!(!is_so(("0:3", "/"), ("0:4", "/")));
-        assert!(is_so(("7:1", "/sub"), ("7:2", "/sub")), "an old one and its new one");
-        assert!(!is_so(("7:1", "/sub"), ("7:2", "/")));
-        assert!(!is_so(("0:3", "/"), ("7:2", "/")), "it is not an old one");
-        assert!(!is_so(("7:1", "/"), ("7:3", "/")), "it is not the new disk's");
+    fn mounts_are_listed_by_their_places() {
+        let [one, other] = ["/a", "/b"].map(|at| Mount::of_a_test("7:1", at, ""));
+        assert_eq!(listed(&[&one, &other]), "what is mounted at /a, /b");
     }
 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, NoHost, NoProcesses};
 use crate::driver::lookup::memory::staged;
-use crate::model::disk::device::DeviceNumber;
 use crate::model::record::DiskMoment;
 use std::path::Path;
 
@@ -269,8 +268,7 @@ fn record() -> VolumeRecord {
 }
 
 fn mounted() -> VolumeRecord {
-    let number = DeviceNumber { major: 7, minor: 1 };
-    let disk = DiskMoment { number, sequence: None, size: 1 << 20, boot: "boot".to_owned() };
+    let disk = DiskMoment::of_a_test(1, "boot");
     let mut record = record();
     record.is_staged(staged(Path::new("/stage"), &disk, "ext4", ""));
     record

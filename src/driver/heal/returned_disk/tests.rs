@@ -65,6 +65,28 @@ fn a_wait_begins_when_it_is_seen_and_ends_with_the_patience() {
     assert_eq!((done, wait), (vec!["end"], None));
 }
 
+/// Where a process hangs on the disk nothing is read from it.
+#[test]
+fn the_time_is_kept_without_a_look_at_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+    let id = VolumeId::parse(ID).unwrap();
+    let (maps, devices) = (FakeMap::of(Some(map(false))), FakeDevices::default());
+    with(&maps, &devices, &records, |returned| {
+        assert!(returned.waits(&id));
+        returned.keep_time(&id);
+        let begun = records.load(&id).map_wait.unwrap();
+        assert!(maps.done.borrow().is_empty(), "it has just begun");
+        let since = Uptime { seconds: begun.since.seconds - 2, ..begun.since.clone() };
+        records.update(&id, |record| record.map_wait = Some(MapWait { since, ..begun })).unwrap();
+        returned.keep_time(&id);
+        assert_eq!(*maps.done.borrow(), ["end"]);
+    });
+    let works = FakeMap::of(Some(map(true)));
+    with(&works, &devices, &records, |returned| assert!(!returned.waits(&id)));
+    with(&FakeMap::of(None), &devices, &records, |returned| assert!(!returned.waits(&id)));
+}
+
 #[test]
 fn a_request_that_fails_each_time_is_waited_for_as_long_as_the_patience_is() {
     let at_path = OwnMap::of_a_test(true, false, true);
