@@ -8,6 +8,7 @@ use crate::holders::run;
 use crate::scene::Scene;
 use crate::support::Node;
 use crate::support::pods::{Container, Naming, Pod};
+use crate::support::tracer::{self, Fate};
 use crate::volume::{Volume, make_folder};
 use std::fs;
 use std::time::Duration;
@@ -166,6 +167,30 @@ fn a_folder_that_holds_another_volumes_disk_is_not_adopted() {
     run("umount", &[folder.to_str().unwrap()]);
     node.must(wanted.detach());
     node.must(other.detach());
+}
+
+/// What is recorded of a mount is never adopted again: so it is recorded whole, or not at all.
+#[test]
+fn an_adoption_that_was_killed_is_finished_by_the_next_one() {
+    needs!(pods, tracer);
+    let Scene { node, volume, pod, container } =
+        mounted_by_the_predecessor(Naming::Systemd, "ext4");
+    for at in 0.. {
+        forget(&node);
+        let fate = Fate { killed_at: Some(at), ..Fate::default() };
+        let traced = tracer::run(node.command(["heal"]), fate).unwrap();
+        node.verb(&["heal"]).unwrap();
+        let record = volume.record();
+        let told = format!("killed at {at}, before {:?}: {record}", traced.changes.last());
+        assert_eq!(record["name"], volume.pv.as_str(), "{told}");
+        assert_eq!(record["staged"]["folder"], volume.global().to_str().unwrap(), "{told}");
+        assert!(record["consumers"].get(pod.uid()).is_some(), "{told}");
+        if !traced.is_killed {
+            assert!(at > 5, "{:?}", traced.changes);
+            break;
+        }
+    }
+    ends(&volume, &pod, container);
 }
 
 /// Below a folder that something else was mounted over since there is a mount that no path leads to.

@@ -110,13 +110,18 @@ impl Adoption<'_> {
         let (id, disk) = self.volume_behind(name, mount)?;
         let _lock = self.locking.lock(&id)?;
         self.disks.prove_again(&id, &disk)?;
-        self.memory.remember_found(&id, &disk, mount);
+        // Before the mount: one that is recorded is not found again, and a call may be killed. The cloud may take long,
+        // and is told last.
         let pods = consumers_on(table, mount.number, name, self.faces);
         self.records.update(&id, |record| {
+            if !name.is(&id) {
+                record.name = Some(name.clone());
+            }
             for (uid, folder) in pods {
                 record.is_published(&uid, &folder, self.memory.face_of(&folder), None);
             }
         })?;
+        self.memory.remember_found(&id, &disk, mount);
         self.marks.mark_mounted(&id);
         self.volumes.record_found_name(&id, name);
         let (folder, source) = (mount.target.display(), &mount.source);
