@@ -312,6 +312,13 @@ impl VolumeRecord {
         self.former.iter().filter(move |former| former.boot == boot).map(|former| former.number)
     }
 
+    /// Whether it was mounted since this boot: mounts of it may stand on a disk that it had.
+    #[must_use]
+    pub fn was_mounted_since(&self, boot: &str) -> bool {
+        let last = self.mounted_as().map(|staged| &staged.disk);
+        self.former.iter().chain(last).any(|disk| disk.boot == boot)
+    }
+
     /// The stage mount was taken off.
     pub fn is_unstaged(&mut self) {
         if self.staged.is_some() {

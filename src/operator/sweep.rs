@@ -339,7 +339,7 @@ impl NodeSweep<'_> {
                 tracing::warn!(volume = %id, who, duration_ms, left, outcome, "end");
             }
             Ok(healed) => {
-                if healed.switched() > 0 {
+                if healed.has_switched() {
                     kernel_story::keep(self.config, id);
                 }
                 let left = healed.left.len();

@@ -17,7 +17,7 @@ use crate::support::{DISK, Node, loop_devices_below, output_of, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
-use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
+use incloud_disk::model::mount::mountinfo::MountTable;
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::MsFlags;
 use std::path::{Path, PathBuf};
@@ -380,6 +380,20 @@ fn older_kernels_heal_by_the_calls_that_they_have() {
     }
 }
 
+/// How many mounts of this machine share.
+fn shared() -> usize {
+    table().mounts().iter().filter(|mount| mount.propagation.contains("shared:")).count()
+}
+
+/// An attach whose heal goes by propagation, and is killed at this step.
+#[track_caller]
+fn tuck_killed_at(volume: &Volume, step: &str) {
+    let mut heal = volume.node.command(volume.attach());
+    heal.env("INCLOUD_DISK_SWITCH", "tuck").env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+    let (mut child, _output) = crate::support::spawn(heal);
+    assert!(!child.wait().unwrap().success(), "it did not come to {step}");
+}
+
 /// No heal may ever come again: an unmount puts right what a killed one left, and also one that is
 /// refused.
 #[test]
@@ -390,16 +404,9 @@ fn an_unmount_puts_right_what_a_killed_heal_left() {
     }
     let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
-    let shared = || {
-        let is_shared = |mount: &&Mount| mount.propagation.contains("shared:");
-        table().mounts().iter().filter(is_shared).count()
-    };
     let before = shared();
     for step in ["heal.intended", "heal.tuck.shared"] {
-        let mut heal = node.command(volume.attach());
-        heal.env("INCLOUD_DISK_SWITCH", "tuck").env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
-        let (mut child, _output) = crate::support::spawn(heal);
-        assert!(!child.wait().unwrap().success(), "it did not come to {step}");
+        tuck_killed_at(&volume, step);
         assert_ne!(volume.record()["switching"], serde_json::Value::Null, "{step}");
         assert_eq!(shared() > before, step == "heal.tuck.shared");
         node.fails(volume.unstage());
@@ -439,13 +446,8 @@ fn the_timer_puts_right_what_a_killed_heal_left_where_nothing_is_healed_any_more
     }
     let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
-    let shared =
-        || table().mounts().iter().filter(|one| one.propagation.contains("shared:")).count();
     let before = shared();
-    let mut heal = node.command(volume.attach());
-    heal.env("INCLOUD_DISK_SWITCH", "tuck").env("INCLOUD_DISK_SEAM", "heal.tuck.shared=kill");
-    let (mut child, _output) = crate::support::spawn(heal);
-    assert!(!child.wait().unwrap().success());
+    tuck_killed_at(&volume, "heal.tuck.shared");
     assert!(shared() > before);
     node.configure("[heal]\nmode = \"off\"");
     node.verb(&["heal"]).unwrap();

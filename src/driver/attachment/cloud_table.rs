@@ -38,7 +38,7 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
             cloud: &cloud,
             devices: &FakeDevices::default(),
             maps: &NoHost,
-            census: &NoHost,
+            processes_are_seen: false,
             node: "another-node",
             guard: &GuardPolicy::default(),
             limit: deadline,

@@ -1,14 +1,14 @@
 //! The driver on a machine that is made up.
 
-use super::{FakeCloud, FakeDevices, NoHost};
+use super::{FakeCloud, FakeDevices, NoHost, NoProcesses};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::{Driver, Ports, with_driver};
+use crate::host::Maps;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
-use crate::host::{Census, Maps};
 use crate::model::face::{Faces, OF_TESTS};
 use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
@@ -20,7 +20,7 @@ pub(in crate::driver) struct MadeUp<'a> {
     pub(in crate::driver) cloud: &'a FakeCloud,
     pub(in crate::driver) devices: &'a FakeDevices,
     pub(in crate::driver) maps: &'a dyn Maps,
-    pub(in crate::driver) census: &'a dyn Census,
+    pub(in crate::driver) processes_are_seen: bool,
     pub(in crate::driver) node: &'a str,
     pub(in crate::driver) guard: &'a GuardPolicy,
     pub(in crate::driver) limit: Duration,
@@ -41,7 +41,7 @@ impl MadeUp<'_> {
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse(self.node).unwrap(),
             takeover: Takeover::Off,
-            census: self.census,
+            census: &NoProcesses { are_seen: self.processes_are_seen },
             remounts: &NoHost,
             after: &After::Nothing,
             processes: &NoHost,

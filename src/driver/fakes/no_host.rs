@@ -1,4 +1,4 @@
-//! The ports of [`NoHost`] that see processes and namespaces: there are none.
+//! The ports that see processes and namespaces: there are none.
 
 use super::{NoHost, NoProcesses, nothing};
 use crate::host::child::FileSystemKeeper;
@@ -19,9 +19,19 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-impl Census for NoHost {
+impl NoProcesses {
+    fn answer<T: Default>(&self) -> Answer<T> {
+        if self.are_seen {
+            Answer::Told(T::default())
+        } else {
+            Answer::CannotTell("this machine is made up".to_owned())
+        }
+    }
+}
+
+impl Census for NoProcesses {
     fn sight(&self) -> Answer<()> {
-        Answer::CannotTell("this machine is made up".to_owned())
+        self.answer()
     }
 
     fn own_namespace(&self) -> Result<NamespaceId> {
@@ -29,11 +39,11 @@ impl Census for NoHost {
     }
 
     fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
-        Answer::CannotTell("this machine is made up".to_owned())
+        self.answer()
     }
 
     fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
-        Answer::CannotTell("this machine is made up".to_owned())
+        self.answer()
     }
 
     fn namespaces_in_time(
@@ -42,15 +52,15 @@ impl Census for NoHost {
         _: &BTreeSet<ConsumerId>,
         _: Deadline,
     ) -> Answer<NamespaceUses> {
-        Answer::CannotTell("this machine is made up".to_owned())
+        self.answer()
     }
 
     fn namespaces_of(&self, _: &[DeviceNumber], _: &Path) -> Answer<NamespaceUses> {
-        Answer::CannotTell("this machine is made up".to_owned())
+        self.answer()
     }
 
     fn device_users(&self, _: &[DeviceNumber]) -> Answer<DeviceUses> {
-        Answer::CannotTell("this machine is made up".to_owned())
+        self.answer()
     }
 
     fn tracers_that_stop(&self, _: u32) -> Vec<Process> {
@@ -58,7 +68,7 @@ impl Census for NoHost {
     }
 
     fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
-        Answer::CannotTell("this machine is made up".to_owned())
+        self.answer()
     }
 
     fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
@@ -71,61 +81,6 @@ impl Census for NoHost {
 
     fn find_namespace(&self, _: &NamespaceSign) -> Result<Option<File>> {
         nothing()
-    }
-}
-
-impl Census for NoProcesses {
-    fn sight(&self) -> Answer<()> {
-        Answer::Told(())
-    }
-
-    fn own_namespace(&self) -> Result<NamespaceId> {
-        nothing()
-    }
-
-    fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
-        Answer::Told(PodUsers::default())
-    }
-
-    fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
-        Answer::Told(NamespaceUses::default())
-    }
-
-    fn namespaces_in_time(
-        &self,
-        numbers: &[DeviceNumber],
-        _: &BTreeSet<ConsumerId>,
-        _: Deadline,
-    ) -> Answer<NamespaceUses> {
-        self.namespaces_with(numbers)
-    }
-
-    fn namespaces_of(&self, numbers: &[DeviceNumber], _: &Path) -> Answer<NamespaceUses> {
-        self.namespaces_with(numbers)
-    }
-
-    fn device_users(&self, _: &[DeviceNumber]) -> Answer<DeviceUses> {
-        Answer::Told(DeviceUses::default())
-    }
-
-    fn tracers_that_stop(&self, _: u32) -> Vec<Process> {
-        Vec::new()
-    }
-
-    fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
-        Answer::Told(BTreeMap::new())
-    }
-
-    fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
-        nothing()
-    }
-
-    fn sign_of(&self, _: Option<&NamespaceUse>) -> Result<NamespaceSign> {
-        nothing()
-    }
-
-    fn find_namespace(&self, _: &NamespaceSign) -> Result<Option<File>> {
-        Ok(None)
     }
 }
 

@@ -198,7 +198,7 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 mod tests {
     use super::*;
     use crate::driver::attachment::detach::Force;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp, NoHost, NoProcesses};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::model::disk::device::DeviceNumber;
     use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
@@ -207,13 +207,13 @@ mod tests {
 
     /// What a detach of a volume answers that has this map, how often it asked the cloud, and what it did to the map.
     fn detached(maps: &FakeMap, disk: &str, mode: GuardMode) -> (Option<String>, u32) {
-        detached_from(&FakeDevices::default().with("vdb", 1 << 30, disk), maps, &NoHost, mode)
+        detached_from(&FakeDevices::default().with("vdb", 1 << 30, disk), maps, false, mode)
     }
 
     fn detached_from(
         devices: &FakeDevices,
         maps: &FakeMap,
-        census: &dyn Census,
+        processes_are_seen: bool,
         mode: GuardMode,
     ) -> (Option<String>, u32) {
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
@@ -221,7 +221,7 @@ mod tests {
             cloud: &cloud,
             devices,
             maps,
-            census,
+            processes_are_seen,
             node: "here",
             guard: &GuardPolicy { mode, ..GuardPolicy::default() },
             limit: Duration::from_secs(5),
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(detached(&untold, "another", GuardMode::Enforce), (None, 1));
         // Where they can be seen it is not.
         let disks = FakeDevices::default().with("vdb", 1 << 30, "another");
-        let told = detached_from(&disks, &untold, &NoProcesses, GuardMode::Enforce);
+        let told = detached_from(&disks, &untold, true, GuardMode::Enforce);
         assert_eq!(told, (Some("it cannot be told".to_owned()), 0));
     }
 
@@ -282,7 +282,7 @@ mod tests {
         let unread = |is_out_of_sight| {
             let why = Some("/dev: I/O error");
             let devices = FakeDevices { unread: why, is_out_of_sight, ..FakeDevices::default() };
-            detached_from(&devices, &FakeMap::of(None), &NoHost, GuardMode::Enforce)
+            detached_from(&devices, &FakeMap::of(None), false, GuardMode::Enforce)
         };
         assert_eq!(unread(true), (None, 1));
         assert_eq!(unread(false), (Some("/dev: I/O error".to_owned()), 0));

@@ -336,9 +336,7 @@ impl Healing<'_> {
 
 /// Whether the disk that an attach brought is waited for: only where mounts of the volume may stand on a former one.
 fn is_awaited(mode: HealMode, record: &VolumeRecord, boot: &str) -> bool {
-    let is_staged = record.mounted_as().is_some_and(|staged| staged.disk.boot == boot);
-    let was_here = record.former_numbers(boot).next().is_some();
-    mode != HealMode::Off && (is_staged || was_here)
+    mode != HealMode::Off && record.was_mounted_since(boot)
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl Sweep<'_> {
     /// mount that waits in the kernel has left neither a record nor a label.
     fn volumes_here(&self) -> Result<BTreeSet<VolumeId>> {
         let boot = crate::host::machine::boot_id();
-        let was_here = |record: &VolumeRecord| was_mounted_since(record, &boot);
+        let was_here = |record: &VolumeRecord| record.was_mounted_since(&boot);
         let records = self.records.list()?.into_iter().filter(was_here);
         let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
         let table = self.mounts.table()?;
@@ -150,12 +150,6 @@ impl Sweep<'_> {
         ids.extend(self.own_maps.volumes());
         Ok(ids)
     }
-}
-
-/// Whether the volume was mounted here since this start of the machine.
-fn was_mounted_since(record: &VolumeRecord, boot: &str) -> bool {
-    let staged = record.staged.iter().map(|staged| &staged.disk);
-    record.former.iter().chain(staged).any(|disk| disk.boot == boot)
 }
 
 /// The same as the time before.
@@ -178,27 +172,12 @@ fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::driver::Driver;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp, NoProcesses};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::driver::lookup::memory::staged;
     use crate::host::locks::Lock;
     use crate::model::policy::GuardPolicy;
     use crate::model::record::DiskMoment;
     use std::path::Path;
-
-    #[test]
-    fn a_volume_was_mounted_since_a_start_by_its_mount_or_by_a_former_disk() {
-        let disk = |boot: &str| DiskMoment::of_a_test(1, boot);
-        let new = || VolumeRecord::new(VolumeId::parse("v-1").unwrap());
-        let mut mounted = new();
-        mounted.is_staged(staged(Path::new("/stage"), &disk("now"), "ext4", ""));
-        mounted.former.clear();
-        let mut was_here = new();
-        was_here.former.push(disk("now"));
-        for (record, now) in [(new(), false), (mounted, true), (was_here, true)] {
-            assert_eq!(was_mounted_since(&record, "now"), now, "{record:?}");
-            assert!(!was_mounted_since(&record, "another"), "{record:?}");
-        }
-    }
 
     #[test]
     fn what_fails_or_waits_is_told_with_its_cause_and_what_is_left_besides_is_not() {
@@ -237,7 +216,7 @@ mod tests {
             cloud: &cloud,
             devices,
             maps: &FakeMap::of(None),
-            census: &NoProcesses,
+            processes_are_seen: true,
             node: "here",
             guard: &GuardPolicy::default(),
             limit: Duration::from_secs(5),

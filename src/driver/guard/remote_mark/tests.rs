@@ -1,7 +1,7 @@
 //! What the cloud is told of mounts, by a cloud that is made up and keeps marks.
 
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, NoHost, NoProcesses};
+use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, NoHost};
 use crate::driver::lookup::memory::staged;
 use crate::model::record::DiskMoment;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn on_a_machine<T>(
         cloud,
         devices,
         maps: &NoHost,
-        census: &NoProcesses,
+        processes_are_seen: true,
         node: "here",
         guard,
         limit: Duration::from_secs(5),
