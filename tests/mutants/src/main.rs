@@ -325,6 +325,10 @@ fn version(plan: &Plan, in_rings: bool) -> String {
     of.join("-")
 }
 
+fn is_caught(outcome: Option<&Outcome>) -> bool {
+    matches!(outcome, Some(Outcome::Caught { .. }))
+}
+
 /// What is known of each mutant from this run or earlier ones.
 fn known(work: &Path, plan: &Plan, in_rings: bool) -> HashMap<String, Outcome> {
     let version = version(plan, in_rings);
@@ -334,8 +338,11 @@ fn known(work: &Path, plan: &Plan, in_rings: bool) -> HashMap<String, Outcome> {
         let is_same = plan.sources.get(file).is_some_and(|source| *source == one.source);
         // What was caught is caught; what survived is played against other tests again.
         let counts = is_same && one.in_rings == in_rings;
-        if counts && (matches!(one.outcome, Outcome::Caught { .. }) || one.version == version) {
-            known.insert(one.key, one.outcome);
+        if counts && (is_caught(Some(&one.outcome)) || one.version == version) {
+            let last = known.entry(one.key).or_insert_with(|| one.outcome.clone());
+            if !is_caught(Some(last)) {
+                *last = one.outcome;
+            }
         }
     }
     known
@@ -467,9 +474,7 @@ fn play_all(
         .mutants
         .iter()
         .filter(|one| !plan.left.contains_key(&one.number) && !done.contains_key(&one.key));
-    let todo: Vec<&Mutant> = todo
-        .filter(|one| !matches!(by_units.get(&one.key), Some(Outcome::Caught { .. })))
-        .collect();
+    let todo: Vec<&Mutant> = todo.filter(|one| !is_caught(by_units.get(&one.key))).collect();
     let todo: Vec<&Mutant> = todo.into_iter().filter(|one| plan.plays(&one.file)).collect();
     let mut mine: Vec<&Mutant> =
         todo.into_iter().filter(|one| one.number as usize % shards == place).collect();
@@ -533,12 +538,11 @@ fn tell(wishes: &Wishes, plan: &Plan) -> Result<bool, String> {
             }
             _ => {}
         }
-        let caught = |outcome: Option<&Outcome>| matches!(outcome, Some(Outcome::Caught { .. }));
-        if caught(units.get(&mutant.key)) {
+        if is_caught(units.get(&mutant.key)) {
             row[3] += 1;
             by_rings.remove(&mutant.key);
             not_judged.remove(&mutant.key);
-        } else if caught(rings.get(&mutant.key))
+        } else if is_caught(rings.get(&mutant.key))
             || (!wishes.rings && by_rings.contains(&mutant.key))
         {
             row[4] += 1;

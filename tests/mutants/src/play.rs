@@ -271,12 +271,9 @@ impl Player {
         for turn in 0..=most {
             for (program, tests) in &rings {
                 // The first one is mostly right: alone it costs a third.
-                let end = if turn == 0 { 1 } else { turn * AT_ONCE };
-                let begin_at = [0, 1].get(turn).copied().unwrap_or_else(|| (turn - 1) * AT_ONCE);
-                let chunk = &tests[begin_at.min(tests.len())..end.min(tests.len())];
-                if chunk.is_empty() {
-                    continue;
-                }
+                let (first, rest) = tests.split_at(tests.len().min(1));
+                let mut chunks = std::iter::once(first).chain(rest.chunks(AT_ONCE));
+                let Some(chunk) = chunks.nth(turn) else { continue };
                 if begin.elapsed() > at_most {
                     return Ok(Outcome::Survived { tests: played, of: all.len() });
                 }

@@ -165,18 +165,30 @@ fn detach(device: &Path) {
     let _ = Command::new("losetup").arg("-d").arg(device).output();
 }
 
-/// After a run: what came since `before` with a file on a file system that no path of the machine leads to any more. A test
-/// had it in a mount namespace of its own, and was ended with that.
+/// After a run: what came since `before` with a file on a file system that no process of the machine has mounted. A test
+/// had it in a mount namespace of its own, and was ended with that. Whose file cannot be told may be another's.
 pub fn end_loops(before: &BTreeSet<PathBuf>) {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let is_mounted = |number: u64| {
-        let number = format!("{}:{}", libc::major(number), libc::minor(number));
-        table.lines().any(|line| line.split(' ').nth(2) == Some(&number))
-    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let tables = processes.filter_map(|entry| fs::read(entry.path().join("mountinfo")).ok());
+    let mounted: BTreeSet<String> = tables
+        .flat_map(|table| {
+            let text = String::from_utf8_lossy(&table).into_owned();
+            text.lines()
+                .filter_map(|line| Some(line.split(' ').nth(2)?.to_owned()))
+                .collect::<Vec<_>>()
+        })
+        .collect();
     for device in loops().difference(before) {
-        // Of some not even the file can be told any more.
-        if file_system_of(device).is_none_or(|number| !is_mounted(number)) {
-            detach(device);
+        match file_system_of(device) {
+            Some(number) => {
+                let number = format!("{}:{}", libc::major(number), libc::minor(number));
+                if !mounted.contains(&number) {
+                    detach(device);
+                }
+            }
+            None => {
+                println!("left: {} came meanwhile, and its file cannot be told", device.display())
+            }
         }
     }
 }
