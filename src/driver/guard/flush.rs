@@ -166,6 +166,8 @@ pub(in crate::driver) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::fakes::{FakeDevices, NoHost, NoProcesses};
+    use std::time::Duration;
 
     const TABLE: &str = "\
 20 1 254:0 / / rw shared:1 - ext4 d rw
@@ -189,6 +191,40 @@ mod tests {
         assert!(is_peer_of_own(&table, by_id(41)) && !is_peer_of_own(&table, by_id(42)));
         let of_another_group = Mount::of_a_test("7:0", "/copy", "shared:9 ");
         assert!(!is_peer_of_own(&table, &of_another_group));
+    }
+
+    #[test]
+    fn a_loss_is_told_once_and_what_was_not_done_is_no_loss() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let flushing = Flushing {
+            devices: &FakeDevices::default(),
+            mounts: &NoHost,
+            records: &records,
+            census: &NoProcesses { are_seen: true },
+            deadline: Deadline::after(Duration::from_secs(5)),
+        };
+        let id = VolumeId::parse("v-1").unwrap();
+        let table = MountTable::parse(TABLE.as_bytes()).unwrap();
+        let mount = table.mounts().iter().find(|mount| mount.id == 40).unwrap();
+        let tell = |flushed| flushing.tell_once(mount, Some(&id), flushed);
+
+        tell(Ok(())).unwrap();
+        let was_slow = tell(Err(Error::new(Kind::Timeout, "slow"))).unwrap_err();
+        assert_eq!((was_slow.kind, was_slow.hint), (Kind::Timeout, None));
+        assert_eq!(records.load(&id).told_lost_writes, None, "nothing is known to be lost");
+
+        let lost = || Err(Error::new(Kind::Host, "I/O error"));
+        let told = tell(lost()).unwrap_err();
+        assert!(told.hint.is_some_and(|hint| hint.contains("the next try unmounts")));
+        assert_eq!(records.load(&id).told_lost_writes, Some(40));
+        tell(lost()).unwrap();
+        tell(Ok(())).unwrap();
+
+        flushing.tell_losses_anew(&id);
+        tell(lost()).expect_err("another tear-down is told of it");
+        let of_none = flushing.tell_once(mount, None, lost()).unwrap_err();
+        assert!(of_none.hint.is_some_and(|hint| hint.contains("umount /kubelet/mounts/pv")));
     }
 
     #[test]
