@@ -4,12 +4,11 @@
 use crate::cloud::openstack::words::{STATUSES, volume_status};
 use crate::driver::Driver;
 use crate::driver::attachment::detach::Force;
-use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, NoHost};
+use crate::driver::fakes::{FakeCensus, FakeCloud, FakeDevices, MadeUp};
 use crate::driver::operation::Volume;
 use crate::model::cloud::attachment_state::{Mapping, Sharing};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
-use crate::model::policy::GuardPolicy;
 use std::time::Duration;
 
 /// Short, so that "wait" ends soon; the driver's own patience follows it.
@@ -34,14 +33,12 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
         let cloud = FakeCloud::default().with("volume", 1, servers);
         cloud.volumes.borrow_mut()[0].status = volume_status(status);
         cloud.mapping.set(Some(view));
+        let devices = FakeDevices::default();
         let made_up = MadeUp {
-            cloud: &cloud,
-            devices: &FakeDevices::default(),
-            maps: &NoHost,
-            processes_are_seen: false,
+            census: FakeCensus::blind(),
             node: "another-node",
-            guard: &GuardPolicy::default(),
             limit: deadline,
+            ..MadeUp::with(&cloud, &devices)
         };
         let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);
         let server = NodeName::parse("server").unwrap();

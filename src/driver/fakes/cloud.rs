@@ -7,6 +7,8 @@ use crate::model::disk::device::Identity;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+
 /// A cloud with virtio disks: what a volume's disk shows is its cut serial.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct FakeCloud {
@@ -15,10 +17,16 @@ pub(in crate::driver) struct FakeCloud {
     /// Whether it keeps marks, and whether it allows notes.
     pub(in crate::driver) keeps_marks: bool,
     pub(in crate::driver) forbids_notes: Cell<bool>,
+    /// Whether it is down just then when it is given one.
+    pub(in crate::driver) fails_notes: Cell<bool>,
     /// How many notes it was given.
     pub(in crate::driver) notes: Cell<u32>,
     /// What the servers' side says, until a request changes it; else what the volumes say.
     pub(in crate::driver) mapping: Cell<Option<Mapping>>,
+    /// The server of each node, if it is not called as the node.
+    pub(in crate::driver) server: RefCell<Option<ServerId>>,
+    /// The file of each volume, if it has no virtio disks.
+    pub(in crate::driver) image: Option<PathBuf>,
     /// How many requests changed something.
     pub(in crate::driver) requests: Cell<u32>,
 }
@@ -78,7 +86,8 @@ impl Cloud for FakeCloud {
     }
 
     fn identity(&self, id: &VolumeId) -> Identity {
-        Identity::Serial(id.clone())
+        let serial = || Identity::Serial(id.clone());
+        self.image.clone().map_or_else(serial, Identity::BackingFile)
     }
 
     fn volume(&self, id: &VolumeId, _: Deadline) -> Result<Option<CloudVolume>> {
@@ -88,7 +97,8 @@ impl Cloud for FakeCloud {
 
     fn server(&self, node: &NodeName, _: Deadline) -> Result<Option<ServerId>> {
         self.up()?;
-        ServerId::parse(node.as_str()).map(Some)
+        let as_the_node = || ServerId::parse(node.as_str());
+        self.server.borrow().clone().map_or_else(as_the_node, Ok).map(Some)
     }
 
     fn recorded_as(&self, name: &VolumeName, _: Deadline) -> Result<Vec<CloudVolume>> {
@@ -119,6 +129,9 @@ impl Cloud for FakeCloud {
     fn note(&self, id: &VolumeId, notes: &[Note<'_>], _: Deadline) -> Result<()> {
         if self.forbids_notes.get() {
             return Err(Error::new(Kind::Config, "no notes for this user"));
+        }
+        if self.fails_notes.get() {
+            return Err(Error::new(Kind::Unreachable, "the cloud is down"));
         }
         self.change(id, |volume| {
             for note in notes {

@@ -1,6 +1,6 @@
 //! The driver on a machine that is made up.
 
-use super::{FakeCloud, FakeDevices, NoHost, NoProcesses};
+use super::{FakeCensus, FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, NoHost};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::{Driver, Ports, with_driver};
 use crate::host::Maps;
@@ -20,35 +20,52 @@ pub(in crate::driver) struct MadeUp<'a> {
     pub(in crate::driver) cloud: &'a FakeCloud,
     pub(in crate::driver) devices: &'a FakeDevices,
     pub(in crate::driver) maps: &'a dyn Maps,
-    pub(in crate::driver) processes_are_seen: bool,
+    pub(in crate::driver) file_systems: FakeFileSystems,
+    pub(in crate::driver) mounts: FakeMounts,
+    pub(in crate::driver) census: FakeCensus,
     pub(in crate::driver) node: &'a str,
-    pub(in crate::driver) guard: &'a GuardPolicy,
+    pub(in crate::driver) guard: GuardPolicy,
     pub(in crate::driver) limit: Duration,
 }
 
-impl MadeUp<'_> {
+impl<'a> MadeUp<'a> {
+    /// The node that is called `here`, where nothing is mounted and all can be seen.
+    pub(in crate::driver) fn with(cloud: &'a FakeCloud, devices: &'a FakeDevices) -> Self {
+        Self {
+            cloud,
+            devices,
+            maps: &NoHost,
+            file_systems: FakeFileSystems::default(),
+            mounts: FakeMounts::default(),
+            census: FakeCensus::default(),
+            node: "here",
+            guard: GuardPolicy::default(),
+            limit: Duration::from_secs(5),
+        }
+    }
+
     pub(in crate::driver) fn drive<T>(&self, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let ports = Ports {
             cloud: self.cloud,
             devices: self.devices,
             maps: self.maps,
-            file_systems: &NoHost,
-            mounts: &NoHost,
+            file_systems: &self.file_systems,
+            mounts: &self.mounts,
             records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),
             answers: &Answers::below(folder.path(), ""),
             pace: &Pace::below(folder.path()),
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse(self.node).unwrap(),
             takeover: Takeover::Off,
-            census: &NoProcesses { are_seen: self.processes_are_seen },
+            census: &self.census,
             remounts: &NoHost,
             after: &After::Nothing,
             processes: &NoHost,
             heal: HealMode::Off,
             shield: &ShieldPolicy::default(),
             scratch: folder.path(),
-            guard: self.guard,
+            guard: &self.guard,
             operation: "test",
             counts: &CallCounts::default(),
             faces: Faces::default(),

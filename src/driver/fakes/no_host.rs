@@ -1,86 +1,68 @@
-//! The ports that see processes and namespaces: there are none.
+//! A machine where nothing can be done.
 
-use super::{NoHost, NoProcesses, nothing};
+use super::nothing;
 use crate::host::child::FileSystemKeeper;
 use crate::host::clock::Deadline;
-use crate::host::{Census, Processes, Remounts, SwitchRequest};
-use crate::model::disk::device::DeviceNumber;
+use crate::host::{AboveDisk, Maps, Processes, Remounts, SwitchRequest};
+use crate::model::disk::device::Device;
+use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::Result;
-use crate::model::ids::ConsumerId;
+use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::Wakeup;
-use crate::model::mount::disk_users::{
-    Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers, Process,
-};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, MountIntent, Switched};
-use crate::model::record::NamespaceSign;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::model::shield::own_map::OwnMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-impl NoProcesses {
-    fn answer<T: Default>(&self) -> Answer<T> {
-        if self.are_seen {
-            Answer::Told(T::default())
-        } else {
-            Answer::CannotTell("this machine is made up".to_owned())
-        }
-    }
-}
+/// For questions that need nothing of it.
+#[derive(Debug)]
+pub(in crate::driver) struct NoHost;
 
-impl Census for NoProcesses {
-    fn sight(&self) -> Answer<()> {
-        self.answer()
-    }
-
-    fn own_namespace(&self) -> Result<NamespaceId> {
+impl Maps for NoHost {
+    fn cover(&self, _: &VolumeId, _: &Device, _: Option<(u64, u64)>) -> Result<()> {
         nothing()
     }
 
-    fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
-        self.answer()
-    }
-
-    fn namespaces_with(&self, _: &[DeviceNumber]) -> Answer<NamespaceUses> {
-        self.answer()
-    }
-
-    fn namespaces_in_time(
-        &self,
-        _: &[DeviceNumber],
-        _: &BTreeSet<ConsumerId>,
-        _: Deadline,
-    ) -> Answer<NamespaceUses> {
-        self.answer()
-    }
-
-    fn namespaces_of(&self, _: &[DeviceNumber], _: &Path) -> Answer<NamespaceUses> {
-        self.answer()
-    }
-
-    fn device_users(&self, _: &[DeviceNumber]) -> Answer<DeviceUses> {
-        self.answer()
-    }
-
-    fn tracers_that_stop(&self, _: u32) -> Vec<Process> {
-        Vec::new()
-    }
-
-    fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
-        self.answer()
-    }
-
-    fn open_namespace(&self, _: &NamespaceUse) -> Result<File> {
+    fn switch(&self, _: &VolumeId, _: &Device) -> Result<()> {
         nothing()
     }
 
-    fn sign_of(&self, _: Option<&NamespaceUse>) -> Result<NamespaceSign> {
+    fn journals(&self, _: &Device, _: &AboveDisk<'_>, _: Deadline) -> Result<JournalSights> {
         nothing()
     }
 
-    fn find_namespace(&self, _: &NamespaceSign) -> Result<Option<File>> {
+    fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
+        Ok(None)
+    }
+
+    fn why_untold(&self, _: &Device, _: &JournalMark) -> Result<Option<String>> {
         nothing()
+    }
+
+    fn superblock(&self, _: &Device, _: &JournalMark) -> Result<Option<String>> {
+        nothing()
+    }
+
+    fn volumes(&self) -> Result<Vec<VolumeId>> {
+        Ok(Vec::new())
+    }
+
+    fn end_wait(&self, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
+    fn settle(&self, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
+    fn try_again(&self, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
+        Ok(false)
     }
 }
 

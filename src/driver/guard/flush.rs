@@ -166,7 +166,7 @@ pub(in crate::driver) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeDevices, NoHost, NoProcesses};
+    use crate::driver::fakes::{FakeCensus, FakeDevices, FakeMounts};
     use std::time::Duration;
 
     const TABLE: &str = "\
@@ -199,9 +199,9 @@ mod tests {
         let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
         let flushing = Flushing {
             devices: &FakeDevices::default(),
-            mounts: &NoHost,
+            mounts: &FakeMounts::default(),
             records: &records,
-            census: &NoProcesses { are_seen: true },
+            census: &FakeCensus::default(),
             deadline: Deadline::after(Duration::from_secs(5)),
         };
         let id = VolumeId::parse("v-1").unwrap();

@@ -198,12 +198,11 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 mod tests {
     use super::*;
     use crate::driver::attachment::detach::Force;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
+    use crate::driver::fakes::{FakeCensus, FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::model::disk::device::DeviceNumber;
     use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
     use crate::model::shield::own_map::OwnMap;
-    use std::time::Duration;
 
     /// What a detach of a volume answers that has this map, how often it asked the cloud, and what it did to the map.
     fn detached(maps: &FakeMap, disk: &str, mode: GuardMode) -> (Option<String>, u32) {
@@ -218,13 +217,10 @@ mod tests {
     ) -> (Option<String>, u32) {
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
         let made_up = MadeUp {
-            cloud: &cloud,
-            devices,
             maps,
-            processes_are_seen,
-            node: "here",
-            guard: &GuardPolicy { mode, ..GuardPolicy::default() },
-            limit: Duration::from_secs(5),
+            census: FakeCensus { is_blind: !processes_are_seen, ..FakeCensus::default() },
+            guard: GuardPolicy { mode, ..GuardPolicy::default() },
+            ..MadeUp::with(&cloud, devices)
         };
         let node = NodeName::parse("here").unwrap();
         let id = VolumeId::parse("v-1").unwrap().as_name();

@@ -175,7 +175,6 @@ mod tests {
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::driver::lookup::memory::staged;
     use crate::host::locks::Lock;
-    use crate::model::policy::GuardPolicy;
     use crate::model::record::DiskMoment;
     use std::path::Path;
 
@@ -212,15 +211,8 @@ mod tests {
         before: impl FnOnce(&Driver<'_>) -> Option<Lock>,
     ) -> (Vec<(bool, String)>, bool) {
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
-        let made_up = MadeUp {
-            cloud: &cloud,
-            devices,
-            maps: &FakeMap::of(None),
-            processes_are_seen: true,
-            node: "here",
-            guard: &GuardPolicy::default(),
-            limit: Duration::from_secs(5),
-        };
+        let no_map = FakeMap::of(None);
+        let made_up = MadeUp { maps: &no_map, ..MadeUp::with(&cloud, devices) };
         made_up.drive(|driver| {
             let disk = DiskMoment::of_a_test(1, &crate::host::machine::boot_id());
             let id = VolumeId::parse("v-1").unwrap();

@@ -244,3 +244,6 @@ fn listing(state: &CloudVolume, server: &ServerId) -> Listing {
         is_shareable: state.is_shareable,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -293,6 +293,10 @@ pub(in crate::driver) fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::fakes::{FakeCensus, FakeCloud, FakeDevices, FakeMounts, MadeUp};
+    use crate::driver::lookup::memory::staged;
+    use crate::model::ids::ConsumerId;
+    use crate::model::mount::disk_users::Untold;
     use crate::model::record::DiskMoment;
 
     #[test]
@@ -371,5 +375,144 @@ mod tests {
         assert_eq!(of(&[], &bare("/k/staged", "ext4"), "ext4", Some(1)), Belonging::Disproven);
         assert_eq!(of(&[], &[], "ext4", Some(ITS_ID)), Belonging::Proven, "seen by its id alone");
         assert_eq!(of(&[], &[], "ext4", None), Belonging::Unknown);
+    }
+    fn its() -> VolumeId {
+        VolumeId::parse("v-1").unwrap()
+    }
+
+    fn number(minor: u32) -> DeviceNumber {
+        DeviceNumber { major: 7, minor }
+    }
+
+    fn line(minor: u32, source: &str) -> String {
+        format!("40 20 7:{minor} / /x rw - ext4 {source} rw")
+    }
+
+    /// A namespace with these mounts.
+    fn namespace(lines: &[String]) -> NamespaceUse {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        NamespaceUse::of_a_test(mounts(&lines), Vec::new())
+    }
+
+    /// A machine that remembers mounts of the volume from these disks, has these mounts, and other namespaces that have
+    /// these. The disk at 7:1 is another volume's.
+    fn asked<T>(
+        (remembered, own): (&[u32], &[String]),
+        census: FakeCensus,
+        ask: impl FnOnce(&DiskNumbers<'_>) -> T,
+    ) -> T {
+        let cloud = FakeCloud::default();
+        let mut devices = FakeDevices::default().with("vda", 1, "v-1").with("loop1", 1, "v-2");
+        devices.disks[1].0.number = number(1);
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let mounts = FakeMounts::of(&own);
+        let made_up = MadeUp { mounts, census, ..MadeUp::with(&cloud, &devices) };
+        made_up.drive(|driver| {
+            for minor in remembered {
+                let disk = DiskMoment::of_a_test(*minor, &boot_id());
+                let staged = staged(Path::new("/stage"), &disk, "ext4", UUID);
+                driver.ports.records.update(&its(), |record| record.is_staged(staged)).unwrap();
+            }
+            ask(driver.surveying.numbers)
+        })
+    }
+
+    #[test]
+    fn a_volume_lives_at_its_disk_and_at_dead_ones_that_its_mounts_stand_on() {
+        let ours = line(5, "/dev/incloud-disk/v-1");
+        let all = |own: &[String]| {
+            asked((&[], own), FakeCensus::default(), |numbers| {
+                let dead = numbers.known_dead_numbers_of(
+                    &its(),
+                    numbers.mounts.table().as_ref().map_err(Clone::clone),
+                );
+                (numbers.numbers_of(Some(&its()), &[number(9)]), dead)
+            })
+        };
+        let now = DeviceNumber { major: 253, minor: 0 };
+        assert_eq!(all(&[]), (vec![number(9), now], vec![]));
+        assert_eq!(all(&[ours]), (vec![number(5), number(9), now], vec![number(5)]));
+        asked((&[], &[]), FakeCensus::default(), |numbers| {
+            assert_eq!(numbers.all_gone(&[number(5)]), " (on a disk that is gone)");
+            assert_eq!(numbers.all_gone(&[number(5), now]), "");
+        });
+    }
+
+    #[test]
+    fn a_dead_number_that_only_other_namespaces_have_is_the_volumes_if_they_say_so() {
+        let dead = |source: &str| {
+            let namespaces = vec![namespace(&[line(5, source)])];
+            let census = FakeCensus { namespaces, ..FakeCensus::default() };
+            asked((&[5], &[]), census, |numbers| {
+                numbers.dead_numbers_of(&its(), &MountTable::default()).unwrap()
+            })
+        };
+        assert_eq!(dead("/dev/incloud-disk/v-1"), [number(5)]);
+        assert_eq!(dead("/dev/incloud-disk/v-2"), []);
+        assert_eq!(dead("/dev/vdb"), [], "it shows neither");
+        let blind = asked((&[5], &[]), FakeCensus::blind(), |numbers| {
+            numbers.dead_numbers_of(&its(), &MountTable::default()).unwrap_err()
+        });
+        assert_eq!(blind.kind, Kind::Refused);
+    }
+
+    #[test]
+    fn a_number_that_went_to_another_disk_is_the_volumes_no_more_unless_its_mounts_have_it() {
+        let verdicts = |remembered: &[u32], own: &[String], elsewhere: &[DeviceNumber]| {
+            asked((remembered, own), FakeCensus::default(), |numbers| {
+                let table = numbers.mounts.table().unwrap();
+                let of = |matters: fn(&MountVerdict) -> bool| {
+                    let at = (&table, elsewhere);
+                    let all = numbers.verdicts(&its(), at, Here::Nothing, matters).unwrap();
+                    all.into_iter().map(|(number, _)| number.minor).collect::<Vec<_>>()
+                };
+                (of(|_| true), of(MountVerdict::is_dead))
+            })
+        };
+        let anothers = line(1, "/dev/incloud-disk/v-1");
+        assert_eq!(verdicts(&[5], &[], &[]), (vec![5], vec![5]));
+        assert_eq!(verdicts(&[1, 5], &[], &[]), (vec![5], vec![5]));
+        assert_eq!(verdicts(&[1], &[anothers], &[]), (vec![1], vec![]));
+        assert_eq!(verdicts(&[], &[], &[number(1), number(6)]), (vec![1, 6], vec![6]));
+    }
+
+    #[test]
+    fn what_may_be_left_of_a_volume_is_told_from_what_is_anothers() {
+        let left = |remembered: &[u32], own: &[String], census: FakeCensus| {
+            asked((remembered, own), census, |numbers| {
+                let pod = ConsumerId::parse("1d5c9c9e-1f55-4b1b-8a53-9c6c5a3e0001").unwrap();
+                let knows =
+                    |record: &mut VolumeRecord| drop(record.consumers.insert(pod, String::new()));
+                numbers.records.update(&its(), knows).unwrap();
+                numbers.is_left_behind(&its())
+            })
+        };
+        let has = |source: &str| {
+            let namespaces = vec![namespace(&[line(5, source)])];
+            FakeCensus { namespaces, ..FakeCensus::default() }
+        };
+        let hidden = |pod: &str| {
+            let pods = [ConsumerId::parse(pod).unwrap()].into();
+            let untold = vec![Untold { what: "a".to_owned(), why: "b".to_owned(), pods }];
+            FakeCensus { untold, ..FakeCensus::default() }
+        };
+        assert!(!left(&[], &[], FakeCensus::blind()), "it was never mounted");
+        assert!(left(&[], &[line(5, "/dev/incloud-disk/v-1")], FakeCensus::default()));
+        assert!(left(&[5], &[], FakeCensus::blind()), "it cannot be told");
+        assert!(!left(&[5], &[line(5, "/dev/incloud-disk/v-2")], FakeCensus::default()));
+        assert!(left(&[5], &[], has("/dev/incloud-disk/v-1")));
+        assert!(!left(&[5], &[], has("/dev/incloud-disk/v-2")));
+        assert!(left(&[5], &[], hidden("1d5c9c9e-1f55-4b1b-8a53-9c6c5a3e0001")));
+        assert!(!left(&[5], &[], hidden("1d5c9c9e-1f55-4b1b-8a53-9c6c5a3e0002")));
+    }
+
+    #[test]
+    fn mounts_elsewhere_that_show_the_label_are_told_by_their_numbers() {
+        let ours = |minor| line(minor, "/dev/incloud-disk/v-1");
+        let of_btrfs = "41 20 0:9 / /y rw - btrfs /dev/incloud-disk/v-1 rw".to_owned();
+        let lines = [ours(5), ours(5), line(5, "/dev/vdb"), of_btrfs, line(6, "/dev/vdc")];
+        let census = FakeCensus { namespaces: vec![namespace(&lines)], ..FakeCensus::default() };
+        let told = asked((&[], &[]), census, |numbers| numbers.labelled_elsewhere(&its()).unwrap());
+        assert_eq!(told, [number(5), number(5)]);
     }
 }

@@ -226,7 +226,7 @@ impl Disks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, with_disks};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, with_disks};
     use crate::host::records::Records;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
@@ -304,5 +304,74 @@ mod tests {
         refused(ask(&rival, &disks, &[TWO]), &["vdb", TWO, "not attached here"]);
         let ours = FakeCloud::default().with(ONE, 5, &["here"]).with(TWO, 5, &["there"]);
         assert_eq!(ask(&ours, &disks, &[TWO]).unwrap().as_deref(), Some("vdb"));
+    }
+    #[test]
+    fn what_tells_disks_apart_is_a_size_that_one_of_them_and_one_volume_has() {
+        let three = "6f1c2d3e-4a5b-4c6d-8e7f-000000000003";
+        let disks =
+            FakeDevices::default().with("vdb", 5, CUT).with("vdc", 7, CUT).with("vdd", 5, CUT);
+        let with = |sizes: [u64; 3]| {
+            let cloud = FakeCloud::default().with(ONE, sizes[0], &["here"]);
+            cloud.with(TWO, sizes[1], &["here"]).with(three, sizes[2], &["here"])
+        };
+        assert_eq!(ask(&with([7, 5, 5]), &disks, &[]).unwrap().as_deref(), Some("vdc"));
+        refused(ask(&with([7, 7, 5]), &disks, &[]), &["vdb", "vdc", "vdd", "sizes"]);
+        // One that grew in the cloud, and is the only one here.
+        let one = FakeDevices::default().with("vdb", 5, CUT);
+        let grown = FakeCloud::default().with(ONE, 7, &["here"]).with(TWO, 5, &["there"]);
+        assert_eq!(ask(&grown, &one, &[TWO]).unwrap().as_deref(), Some("vdb"));
+    }
+
+    /// Asks about volume ONE on a machine whose disks are these.
+    fn at<T>(cloud: &FakeCloud, devices: &FakeDevices, ask: impl FnOnce(&Disks<'_>) -> T) -> T {
+        MadeUp::with(cloud, devices).drive(|driver| ask(driver.known.disks))
+    }
+
+    #[test]
+    fn a_disk_is_proven_again_by_what_it_shows_then_and_told_free_or_in_use() {
+        let (cloud, id) = (FakeCloud::default(), VolumeId::parse(ONE).unwrap());
+        let devices = FakeDevices::default().with("vdb", 5, CUT).with("vdc", 5, "other");
+        let both: Vec<_> = devices.disks.iter().map(|(disk, _)| disk.clone()).collect();
+        let proven = |disk: &Device| at(&cloud, &devices, |disks| disks.prove_again(&id, disk));
+        assert_eq!(proven(&both[0]), Ok(()));
+        assert_eq!(proven(&both[1]).unwrap_err().kind, Kind::Refused);
+        let is_free = |devices| at(&cloud, devices, |disks| disks.is_free(&both[0]));
+        assert_eq!(is_free(&devices), Ok(true));
+        let used = FakeDevices { is_used: true, ..FakeDevices::default() };
+        assert_eq!(is_free(&used), Ok(false));
+    }
+
+    #[test]
+    fn a_disk_without_a_size_has_not_come_yet() {
+        let volume = Volume::new(VolumeId::parse(ONE).unwrap(), None);
+        let came = |size| {
+            let devices = FakeDevices::default().with("vdb", size, CUT);
+            let soon = Deadline::after(Duration::from_millis(20));
+            at(&FakeCloud::default(), &devices, |disks| disks.wait_for(&volume, soon))
+                .map_err(|error| error.kind)
+        };
+        assert!(came(1).is_ok());
+        assert_eq!(came(0).unwrap_err(), Kind::Timeout);
+    }
+
+    #[test]
+    fn a_wait_that_the_cloud_will_not_end_is_ended_and_no_other() {
+        let volume = Volume::new(VolumeId::parse(ONE).unwrap(), None);
+        let say = |cloud: &FakeCloud| {
+            let told =
+                at(cloud, &FakeDevices::default(), |disks| disks.say_if_not_attached(&volume));
+            told.map_err(|error| error.cause)
+        };
+        assert_eq!(say(&FakeCloud::default().with(ONE, 1, &["here"])), Ok(()));
+        let down = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
+        assert_eq!(say(&down), Ok(()));
+        for (cloud, words) in [
+            (FakeCloud::default().with(ONE, 1, &["there"]), "it is attached to there"),
+            (FakeCloud::default().with(ONE, 1, &[]), "it is attached nowhere"),
+            (FakeCloud::default(), "does not exist in the cloud"),
+        ] {
+            let why = say(&cloud).unwrap_err();
+            assert!(why.contains(words), "{why}");
+        }
     }
 }

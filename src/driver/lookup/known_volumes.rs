@@ -165,3 +165,138 @@ impl Collected {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
+    use crate::model::face::OF_TESTS;
+    use crate::model::ids::ConsumerId;
+    use crate::model::record::DiskMoment;
+    use std::collections::BTreeSet;
+
+    const POD: &str = "1d5c9c9e-1f55-4b1b-8a53-9c6c5a3e0001";
+
+    fn id(text: &str) -> VolumeId {
+        VolumeId::parse(text).unwrap()
+    }
+
+    fn name(text: &str) -> VolumeName {
+        VolumeName::parse(text).unwrap()
+    }
+
+    fn number(minor: u32) -> DeviceNumber {
+        DeviceNumber { major: 7, minor }
+    }
+
+    fn typed(text: &str, number: Option<DeviceNumber>) -> TypedName<'_> {
+        TypedName { text, number }
+    }
+
+    /// A machine with a volume that a record tells of, one that is mounted, and a folder of one that is not known.
+    fn asked<T>(cloud: &FakeCloud, ask: impl FnOnce(&KnownVolumes<'_>) -> T) -> T {
+        let devices = FakeDevices::default().with("vda", 1, "v-1").with("vdb", 1, "v-4");
+        let mounts = FakeMounts::of(&[
+            "40 20 7:5 / /root/mounts/x rw - ext4 /dev/incloud-disk/v-3 rw",
+            &format!("41 20 7:6 / /root/pods/{POD}/volumes/ours~disk/pv-8 rw - ext4 /dev/vdx rw"),
+            "42 20 7:7 / /other rw - ext4 /dev/vdy rw",
+        ]);
+        let made_up = MadeUp { mounts, ..MadeUp::with(cloud, &devices) };
+        made_up.drive(|driver| {
+            let records = driver.ports.records;
+            let pod = ConsumerId::parse(POD).unwrap();
+            records
+                .update(&id("v-1"), |record| {
+                    record.name = Some(name("pv-1"));
+                    record.consumers.insert(pod, "db/postgres-0".to_owned());
+                    record.former.push(DiskMoment::of_a_test(9, &machine::boot_id()));
+                    record.former.push(DiskMoment {
+                        number: DeviceNumber { major: 253, minor: 0 },
+                        ..DiskMoment::of_a_test(0, &machine::boot_id())
+                    });
+                })
+                .unwrap();
+            records.update(&id("v-2"), |record| record.name = Some(name("pv-5"))).unwrap();
+            records.note_name(&name("pv-5"), &id("v-5")).unwrap();
+            ask(&KnownVolumes { faces: OF_TESTS, ..*driver.known })
+        })
+    }
+
+    fn found<'k>(all: &'k [KnownVolume], called: &str) -> &'k KnownVolume {
+        let mut fitting = all.iter().filter(|one| one.label() == called);
+        let one = fitting.next().unwrap();
+        assert!(fitting.next().is_none(), "{called} twice");
+        one
+    }
+
+    fn names(one: &KnownVolume) -> Vec<&str> {
+        one.names.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn this_machine_knows_volumes_by_records_by_names_and_by_mounts() {
+        let cloud = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
+        let all = asked(&cloud, |known| known.here(typed("v-1", None)));
+        let labels: BTreeSet<_> = all.iter().map(KnownVolume::label).collect();
+        assert_eq!(labels, ["pv-8", "v-1", "v-2", "v-3", "v-5"].into());
+        let one = found(&all, "v-1");
+        assert_eq!(names(one), ["pv-1"]);
+        assert_eq!(one.dead, [number(9)].into(), "another disk has the second one");
+        assert_eq!(one.consumers.values().collect::<Vec<_>>(), ["db/postgres-0"]);
+        assert!(one.links.contains(Path::new("/dev/disk/by-id/virtio-v-1")));
+        assert!(one.links.contains(Path::new("/dev/incloud-disk/v-1")));
+        assert_eq!(one.disk, None, "no device was typed");
+        assert_eq!(names(found(&all, "v-2")), [""; 0], "its name went to another");
+        assert_eq!(names(found(&all, "v-5")), ["pv-5"]);
+        assert_eq!(found(&all, "v-3").dead, [number(5)].into());
+        let folder = found(&all, "pv-8");
+        assert_eq!((folder.id.as_ref(), folder.consumers.len()), (None, 1));
+        assert_eq!(folder.dead, [number(6)].into());
+        assert!(folder.links.is_empty());
+    }
+
+    #[test]
+    fn a_device_that_is_typed_is_looked_at() {
+        let cloud = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
+        let device = DeviceNumber { major: 253, minor: 16 };
+        let all = asked(&cloud, |known| known.here(typed("/dev/vdb", Some(device))));
+        assert_eq!(found(&all, "v-4").disk, Some(device));
+        assert_eq!(found(&all, "v-1").disk, Some(DeviceNumber { major: 253, minor: 0 }));
+    }
+
+    #[test]
+    fn the_cloud_tells_what_it_has_here_and_of_what_was_typed() {
+        let cloud = FakeCloud::default().with("v-1", 1, &[]).with("v-6", 1, &["here"]);
+        let cloud = cloud.with("v-7", 1, &["there"]).with("v-8", 1, &["there"]);
+        let ask = |text: &str| {
+            asked(&cloud, |known| {
+                let here = known.here(typed(text, None));
+                known.everywhere(typed(text, None), here, Duration::from_secs(1))
+            })
+        };
+        {
+            let mut volumes = cloud.volumes.borrow_mut();
+            volumes[1].name = Some("logs".to_owned());
+            volumes[3].name = Some("data".to_owned());
+            volumes[3].recorded_name = Some(name("pv-9"));
+        }
+        let (all, silence) = ask("v-7");
+        assert_eq!(silence, None);
+        let labels: BTreeSet<_> = all.iter().map(KnownVolume::label).collect();
+        assert_eq!(labels, ["pv-8", "v-1", "v-2", "v-3", "v-5", "v-6", "v-7"].into());
+        assert_eq!(names(found(&all, "v-6")), ["logs"], "the cloud's own name");
+        assert!(found(&all, "v-7").links.contains(Path::new("/dev/disk/by-id/virtio-v-7")));
+        assert_eq!(names(found(&all, "v-1")), ["pv-1"]);
+        let (all, _) = ask("pv-9");
+        assert_eq!(names(found(&all, "v-8")), ["pv-9"]);
+
+        assert_eq!(names(found(&ask("pv-1").0, "v-1")), ["pv-1"]);
+        cloud.volumes.borrow_mut()[0].recorded_name = Some(name("pv-1"));
+        assert_eq!(names(found(&ask("pv-1").0, "v-1")), ["pv-1"]);
+        cloud.volumes.borrow_mut()[0].recorded_name = Some(name("pv-10"));
+        assert_eq!(names(found(&ask("pv-1").0, "v-1")), [""; 0], "it has another name by now");
+        cloud.is_down.set(true);
+        let (all, silence) = ask("v-1");
+        assert!(silence.is_some() && all.len() == 5);
+    }
+}

@@ -102,7 +102,10 @@ fn concerns(one: &LeftProcess, disks: &[Device]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::FakeDevices;
+    use crate::driver::fakes::{FakeCloud, FakeDevices};
+    use crate::host::left_behind;
+    use std::path::Path;
+    use std::time::Duration;
 
     #[test]
     fn what_hangs_on_the_disk_that_is_here_concerns_its_volume_and_nothing_else_does() {
@@ -131,5 +134,56 @@ mod tests {
         assert!(!concerns(&left(None, None), &[]));
         let of_a_file = LeftProcess { file: Some("/var/log/x".into()), ..left(None, None) };
         assert!(concerns(&of_a_file, &[]));
+    }
+    /// What is done with locks in this folder, on a machine with a disk of `v-1`.
+    fn with<T>(folder: &Path, work: impl FnOnce(&Locking<'_>, &VolumeId) -> T) -> T {
+        let (cloud, locks) = (FakeCloud::default(), Locks::in_folder(folder));
+        let devices = FakeDevices::default().with("vdb", 16, "v-1");
+        let deadline = Deadline::after(Duration::from_millis(20));
+        let (cloud, devices, locks) = (&cloud, &devices, &locks);
+        let locking = Locking { cloud, devices, locks, operation: "test", deadline };
+        work(&locking, &VolumeId::parse("v-1").unwrap())
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_not_passed_by() {
+        let folder = tempfile::tempdir().unwrap();
+        let busy = |taken: Result<Option<Lock>>| taken.unwrap_err().kind;
+        with(folder.path(), |locking, id| {
+            let held = locking.lock_if_possible(id).unwrap();
+            assert!(held.is_some());
+            assert_eq!(busy(locking.lock_if_possible(id)), Kind::Busy);
+            assert_eq!(busy(locking.lock_or_go_on(id)), Kind::Busy, "its holder does not hang");
+            drop(held);
+            assert!(locking.lock_or_go_on(id).unwrap().is_some());
+        });
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        with(&file.join("locks"), |locking, id| {
+            assert!(locking.lock_if_possible(id).unwrap().is_none(), "there is no place for it");
+            assert!(locking.lock_or_go_on(id).unwrap().is_none());
+            assert!(locking.lock(id).is_err());
+        });
+    }
+
+    #[test]
+    fn nothing_new_is_begun_beside_what_hangs_on_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        with(folder.path(), |locking, id| {
+            drop(locking.lock(id).unwrap());
+            assert_eq!(locking.what_hangs(Some(id)), "");
+            let own = i32::try_from(std::process::id()).unwrap();
+            let one = LeftProcess::of(own, "unmount", 0).unwrap();
+            let elsewhere = LeftProcess { disk: Some("7:1".to_owned()), ..one.clone() };
+            left_behind::note(&folder.path().join("v-1.lock"), &[elsewhere]);
+            drop(locking.lock(id).unwrap());
+            left_behind::note(&folder.path().join("v-1.lock"), &[one]);
+            let error = locking.lock(id).unwrap_err();
+            assert_eq!(error.kind, Kind::Busy);
+            assert!(error.cause.starts_with("an earlier call's "), "{error}");
+            assert!(locking.what_hangs(Some(id)).contains("which ends when that disk answers"));
+            assert_eq!(locking.what_hangs(None), "");
+            locking.lock_alone(id).unwrap();
+        });
     }
 }

@@ -38,6 +38,7 @@ fn users_while_lost(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::fakes::{FakeCensus, FakeDevices};
     use crate::model::mount::disk_users::{FileUse, Process, Tie};
     use std::cell::Cell;
 
@@ -66,5 +67,25 @@ mod tests {
             look(numbers)
         };
         assert_eq!(found(users_while_lost(&[number], |_| is_given.get(), given_meanwhile)), 0);
+    }
+    #[test]
+    fn a_number_that_no_disk_has_is_lost_and_one_of_no_disk_is_not_asked_for() {
+        let devices = FakeDevices::default().with("vda", 1, "v-1");
+        let here = devices.disks[0].0.number;
+        let numbers = ["0:40", "7:1"].map(|number| number.parse().unwrap());
+        let files = numbers.iter().chain([&here]).map(|number| user_of(*number)).collect();
+        let users = DeviceUses { files, ..DeviceUses::default() };
+        let census = FakeCensus { users, ..FakeCensus::default() };
+        let used = |numbers: &[DeviceNumber]| {
+            let Answer::Told(users) = users_of_lost(&census, &devices, numbers) else { panic!() };
+            users.files.iter().map(|one| one.number).collect::<Vec<_>>()
+        };
+        assert_eq!(used(&numbers), numbers);
+        assert_eq!(used(&[here]), [], "another disk has it");
+        // One that shows no number of a disk is there whatever disks there are.
+        let mut of_none = FakeDevices::default().with("none", 1, "");
+        of_none.disks[0].0.number = numbers[0];
+        let told = users_of_lost(&census, &of_none, &numbers[..1]);
+        assert!(found(told) > 0);
     }
 }

@@ -120,3 +120,88 @@ pub(in crate::driver) fn staged(
         journal: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
+    use crate::model::disk::contents::{FileSystem, FsType, Maker};
+    use crate::model::mount::mountinfo::MountTable;
+
+    fn id() -> VolumeId {
+        VolumeId::parse("v-1").unwrap()
+    }
+
+    fn mount(options: &str, file_system: &str) -> Mount {
+        let line = format!("40 20 253:0 / /stage {options} - ext4 /dev/vda {file_system}");
+        MountTable::parse(line.as_bytes()).unwrap().mounts()[0].clone()
+    }
+
+    /// What is remembered after a mount was found on a machine that remembered this.
+    fn found(
+        before: impl FnOnce(&mut VolumeRecord, &DiskMoment),
+        size: u64,
+        mount: &Mount,
+        holds: Option<Contents>,
+    ) -> VolumeRecord {
+        let devices = FakeDevices::default().with("vda", size, "v-1");
+        let (cloud, disk) = (FakeCloud::default(), devices.disks[0].0.clone());
+        let file_systems = FakeFileSystems { holds: holds.into(), ..FakeFileSystems::default() };
+        let made_up = MadeUp { file_systems, ..MadeUp::with(&cloud, &devices) };
+        made_up.drive(|driver| {
+            let memory = driver.expansion.memory;
+            memory.records.update(&id(), |record| before(record, &moment(&disk))).unwrap();
+            memory.remember_found(&id(), &disk, mount);
+            memory.records.load(&id())
+        })
+    }
+
+    fn ext4() -> Option<Contents> {
+        Some(Contents::FileSystem(FileSystem {
+            kind: FsType::Ext4,
+            uuid: "its-uuid".to_owned(),
+            size: 1,
+            mounts: Some(3),
+            wants_check: false,
+            asks_for_panic: false,
+            maker: Maker::Finished,
+        }))
+    }
+
+    #[test]
+    fn a_mount_without_a_record_is_remembered_as_it_is_found() {
+        let of = |mount: &Mount, holds| found(|_, _| {}, 5, mount, holds).staged.unwrap();
+        let told = of(&mount("rw", "rw"), ext4());
+        assert_eq!((told.folder.to_str(), told.fs_type.as_str()), (Some("/stage"), "ext4"));
+        assert_eq!((told.uuid.as_str(), told.mounts), ("its-uuid", Some(3)));
+        assert_eq!(told.disk.size, 5);
+        assert!(!told.untouched);
+        assert!(of(&mount("ro", "ro"), ext4()).untouched);
+        assert!(!of(&mount("rw", "ro"), ext4()).untouched, "it stopped after an error");
+        assert!(!of(&mount("ro", "rw"), ext4()).untouched, "another mount of it may write");
+        let unread = of(&mount("rw", "rw"), None);
+        assert_eq!((unread.uuid.as_str(), unread.mounts), ("", None));
+    }
+
+    #[test]
+    fn of_a_mount_that_is_remembered_only_the_size_of_its_disk_is_new() {
+        let known = |size| {
+            move |record: &mut VolumeRecord, disk: &DiskMoment| {
+                let disk = DiskMoment { size, ..disk.clone() };
+                record.is_staged(staged(Path::new("/stage"), &disk, "ext4", "known"));
+                record.seen = None;
+            }
+        };
+        let same = found(known(5), 5, &mount("rw", "rw"), ext4());
+        assert_eq!(same.seen, None, "nothing is written down");
+        let grown = found(known(5), 7, &mount("rw", "rw"), ext4());
+        let told = grown.staged.unwrap();
+        assert_eq!((told.disk.size, told.uuid.as_str()), (7, "known"));
+        let killed = |record: &mut VolumeRecord, disk: &DiskMoment| {
+            known(5)(record, disk);
+            record.was_mounted = false;
+        };
+        let anew = found(killed, 5, &mount("rw", "rw"), ext4()).staged.unwrap();
+        assert_eq!(anew.uuid, "its-uuid");
+    }
+}

@@ -271,4 +271,14 @@ mod tests {
         assert_eq!(settled(loaded), ["settle"]);
         assert_eq!(settled(map(1, true, false, true)), Vec::<&str>::new());
     }
+    #[test]
+    fn maps_are_found_by_their_volumes() {
+        let one = map(1, true, true, true);
+        let number_of = |map| done(map, |maps| maps.number_of(&id())).0;
+        assert_eq!(number_of(Some(one.clone())), Some(one.number));
+        assert_eq!(number_of(None), None);
+        let volume = one.volume.clone();
+        assert_eq!(done(Some(one), |maps| maps.volumes()).0, [volume]);
+        assert_eq!(done(None, |maps| maps.volumes()).0, []);
+    }
 }

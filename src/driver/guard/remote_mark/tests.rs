@@ -1,7 +1,7 @@
 //! What the cloud is told of mounts, by a cloud that is made up and keeps marks.
 
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, NoHost};
+use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp};
 use crate::driver::lookup::memory::staged;
 use crate::model::record::DiskMoment;
 use std::path::Path;
@@ -28,15 +28,7 @@ fn on_a_machine<T>(
     devices: &FakeDevices,
     work: impl FnOnce(&RemoteMarks<'_>) -> T,
 ) -> T {
-    let made_up = MadeUp {
-        cloud,
-        devices,
-        maps: &NoHost,
-        processes_are_seen: true,
-        node: "here",
-        guard,
-        limit: Duration::from_secs(5),
-    };
+    let made_up = MadeUp { guard: guard.clone(), ..MadeUp::with(cloud, devices) };
     made_up.drive(|driver| work(driver.marks))
 }
 

@@ -1,11 +1,8 @@
 use super::*;
 use crate::cloud::Attachment;
-use crate::driver::fakes::{FakeCloud, FakeDevices, NoHost};
-use crate::host::locks::Locks;
+use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
 use crate::model::cloud::request::AttachRequest;
-use crate::model::face::{Faces, OF_TESTS};
 use std::path::PathBuf;
-use std::time::Duration;
 
 const ONE: &str = "11111111-1111-4111-8111-111111111111";
 const OTHER: &str = "22222222-2222-4222-8222-222222222222";
@@ -28,14 +25,7 @@ fn asked<T>(
     (cloud, devices): (&FakeCloud, &FakeDevices),
     ask: impl FnOnce(&Volumes<'_>, &Records) -> T,
 ) -> T {
-    let folder = tempfile::tempdir().unwrap();
-    let records = &Records::below(&folder.path().join("state"), &folder.path().join("run"));
-    let locks = &Locks::below(folder.path());
-    let deadline = Deadline::after(Duration::from_secs(5));
-    let (faces, face) = (Faces::default(), &OF_TESTS.0[0]);
-    let (file_systems, operation) = (&NoHost, "test");
-    let memory = &Memory { file_systems, records, faces, face, locks, operation, deadline };
-    ask(&Volumes { cloud, devices, mounts: &NoHost, records, deadline, memory }, records)
+    MadeUp::with(cloud, devices).drive(|driver| ask(driver.volumes, driver.ports.records))
 }
 
 /// The volume that a name means at the server, "none", or the refusal.
@@ -246,4 +236,101 @@ fn a_record_of_this_machine_counts_where_the_cloud_has_none_of_that_volume() {
     assert_eq!(meant(), Some(id("v-1")), "once, though both have it");
     change(&cloud, 0, |volume| volume.recorded_name = Some(name("pv-8")));
     assert_eq!(meant(), None, "the cloud has another name");
+}
+
+/// What is asked where these lines are in the mount table, and the disk at 253:0 shows `v-1`.
+fn among<T>(lines: &[&str], ask: impl FnOnce(&Volumes<'_>) -> T) -> T {
+    let (cloud, devices) = (FakeCloud::default(), FakeDevices::default().with("vda", 1, "v-1"));
+    let made_up = MadeUp { mounts: FakeMounts::of(lines), ..MadeUp::with(&cloud, &devices) };
+    made_up.drive(|driver| ask(driver.volumes))
+}
+
+#[test]
+fn what_is_mounted_at_a_folder_is_told_by_its_disk_its_label_or_else_its_name() {
+    let at = |called: &str, lines: &[&str]| {
+        among(lines, |volumes| volumes.volume_mounted_at(&name(called), Path::new("/x")).unwrap())
+    };
+    let of_the_disk = "40 20 253:0 / /x rw - ext4 /dev/vda rw";
+    let labelled = "40 20 7:9 / /x rw - ext4 /dev/incloud-disk/v-3 rw";
+    let of_a_file = "40 20 7:9 / /x rw - ext4 /dev/loop9 rw";
+    assert_eq!(at("data", &[of_the_disk]), Some(id("v-1")));
+    assert_eq!(at("data", &[labelled]), Some(id("v-3")));
+    assert_eq!(at("v-3", &[of_the_disk, labelled]), Some(id("v-1")), "what is told first");
+    assert_eq!(at("v-3", &[labelled, of_the_disk]), Some(id("v-3")));
+    assert_eq!(at("data", &[of_a_file]), None, "it is no id");
+    assert_eq!(at(ONE, &[]), Some(id(ONE)), "a UUID is an id by convention");
+    assert_eq!(at(ONE, &[of_a_file]), Some(id(ONE)));
+    asked((&FakeCloud::default(), &FakeDevices::default()), |volumes, records| {
+        records.update(&id(ONE), |record| record.name = Some(name("pv-7"))).unwrap();
+        assert_eq!(volumes.volume_mounted_at(&name(ONE), Path::new("/x")).unwrap(), None);
+    });
+}
+
+#[test]
+fn a_disk_that_is_of_no_volume_by_its_whole_id_is_the_named_ones_only_if_it_may_be() {
+    let line = "40 20 253:0 / /x rw - ext4 /dev/vda rw";
+    let at = |serial: &str| {
+        let (cloud, devices) =
+            (FakeCloud::default(), FakeDevices::default().with("vda", 1, serial));
+        let made_up = MadeUp { mounts: FakeMounts::of(&[line]), ..MadeUp::with(&cloud, &devices) };
+        made_up
+            .drive(|driver| driver.volumes.volume_mounted_at(&name(ONE), Path::new("/x")).unwrap())
+    };
+    assert_eq!(at(&ONE[..VIRTIO_SERIAL_LENGTH]), Some(id(ONE)), "cut to what virtio shows");
+    assert_eq!(at(&OTHER[..VIRTIO_SERIAL_LENGTH]), None);
+}
+
+#[test]
+fn a_mount_of_another_volume_at_the_folder_is_refused() {
+    let refused = |wanted: &str, line: &str| {
+        among(&[line], |volumes| {
+            let table = volumes.mounts.table().unwrap();
+            let told = volumes.refuse_another_at(&id(wanted), Path::new("/x"), &table);
+            told.map_err(|error| error.cause)
+        })
+    };
+    let of_the_disk = "40 20 253:0 / /x rw - ext4 /dev/vda rw";
+    let labelled = "40 20 7:9 / /x rw - ext4 /dev/incloud-disk/v-3 rw";
+    assert_eq!(refused("v-1", of_the_disk), Ok(()));
+    assert_eq!(refused("v-3", labelled), Ok(()));
+    assert_eq!(
+        refused("v-9", "40 20 7:9 / /x rw - ext4 /dev/loop9 rw"),
+        Ok(()),
+        "whose it is is not known"
+    );
+    assert_eq!(refused("v-9", "40 20 253:0 / /y rw - ext4 /dev/vda rw"), Ok(()), "elsewhere");
+    let why = |other: &str| Err(format!("at /x volume {other} is mounted, and not v-9"));
+    assert_eq!(refused("v-9", of_the_disk), why("v-1"));
+    assert_eq!(refused("v-9", labelled), why("v-3"));
+}
+
+#[test]
+fn a_cloud_without_notes_leaves_a_name_to_this_machine_and_one_that_is_down_to_the_next_try() {
+    let settle = |cloud: &FakeCloud| {
+        asked((cloud, &FakeDevices::default()), |volumes, records| {
+            let told = volumes.settle_name(&id("v-1"), &name("pv-7")).map_err(|error| error.kind);
+            (told, records.named(&name("pv-7")))
+        })
+    };
+    let with = || FakeCloud::default().with("v-1", 1, &[]);
+    let forbids = FakeCloud { forbids_notes: true.into(), ..with() };
+    assert_eq!(settle(&forbids), (Ok(()), Some(id("v-1"))));
+    let fails = FakeCloud { fails_notes: true.into(), ..with() };
+    assert_eq!(settle(&fails), (Err(Kind::Unreachable), None));
+}
+
+#[test]
+fn an_image_that_is_called_by_an_id_as_long_as_a_cut_serial_is_that_volumes() {
+    let long = "a-volume-of-twenty-c";
+    let image = PathBuf::from(format!("/images/{long}.img"));
+    let mut devices = FakeDevices::default().with("loop0", 1, "");
+    devices.disks[0].1 = Shown::BackingFile(image.clone());
+    let number = devices.disks[0].0.number;
+    let on = |image: Option<PathBuf>| {
+        let cloud = FakeCloud { image, ..FakeCloud::default() };
+        asked((&cloud, &devices), |volumes, _| volumes.volume_on(number).unwrap())
+    };
+    assert_eq!(on(Some(image)), Some(id(long)));
+    assert_eq!(on(Some(PathBuf::from("/other/image"))), None);
+    assert_eq!(on(None), None);
 }

@@ -1,0 +1,60 @@
+//! File systems that are made up.
+
+use super::nothing;
+use crate::host::clock::Deadline;
+use crate::host::{FileSystems, NewFileSystem};
+use crate::model::disk::contents::{Contents, FsType};
+use crate::model::disk::device::Device;
+use crate::model::error::{Error, Result};
+use crate::model::ids::VolumeId;
+use std::cell::RefCell;
+use std::fs::File;
+use std::path::Path;
+
+/// What a disk holds, and what is made there.
+#[derive(Debug, Default)]
+pub(in crate::driver) struct FakeFileSystems {
+    pub(in crate::driver) holds: RefCell<Option<Contents>>,
+    /// What it holds when something was made there; else nothing can be made.
+    pub(in crate::driver) then_holds: RefCell<Option<Contents>>,
+    /// What another process has written to it since.
+    pub(in crate::driver) stranger: Option<String>,
+    pub(in crate::driver) made: RefCell<Vec<NewFileSystem>>,
+}
+
+impl FileSystems for FakeFileSystems {
+    fn look(&self, _: &Device, _: Deadline) -> Result<Contents> {
+        self.holds.borrow().clone().map_or_else(nothing, Ok)
+    }
+
+    fn second_opinion(&self, _: &VolumeId, _: &Device, _: Deadline) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn stranger(&self, _: &Device, _: &NewFileSystem, _: Deadline) -> Result<Option<String>> {
+        Ok(self.stranger.clone())
+    }
+
+    fn wipe(&self, _: &Device) -> Result<()> {
+        nothing()
+    }
+
+    fn make(&self, _: &VolumeId, _: &Device, new: &NewFileSystem, _: Deadline) -> Result<()> {
+        self.made.borrow_mut().push(new.clone());
+        let holds = self.then_holds.borrow_mut().take().map_or_else(nothing, Ok)?;
+        self.holds.replace(Some(holds));
+        Ok(())
+    }
+
+    fn check(&self, _: &VolumeId, _: &Device, _: FsType, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn await_check(&self, _: &VolumeId, _: &Device, _: Deadline) -> Result<Option<Error>> {
+        Ok(None)
+    }
+
+    fn grow(&self, _: (&File, &Path), _: FsType, _: &Device, _: Deadline) -> Result<u64> {
+        nothing()
+    }
+}

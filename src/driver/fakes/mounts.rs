@@ -1,0 +1,109 @@
+//! A mount table that is made up.
+
+use super::nothing;
+use crate::host::clock::Deadline;
+use crate::host::{Hidden, MountRequest, Mounts};
+use crate::model::error::Result;
+use crate::model::mount::layout::Target;
+use crate::model::mount::mount_place::Look;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// What is mounted. Nothing can be mounted, nor unmounted.
+#[derive(Debug, Default)]
+pub(in crate::driver) struct FakeMounts {
+    pub(in crate::driver) table: MountTable,
+}
+
+impl FakeMounts {
+    /// These lines of a mount table.
+    pub(in crate::driver) fn of(lines: &[&str]) -> Self {
+        Self { table: MountTable::parse(lines.join("\n").as_bytes()).unwrap() }
+    }
+}
+
+impl Mounts for FakeMounts {
+    fn table(&self) -> Result<MountTable> {
+        Ok(self.table.clone())
+    }
+
+    fn real_path(&self, target: &Target) -> Result<PathBuf> {
+        Ok(target.path())
+    }
+
+    fn standing_at(&self, folder: &Path) -> Result<Look> {
+        Ok(Look::of(folder, None, self.table.clone()))
+    }
+
+    fn leads_to(&self, _: &Path) -> Result<Option<u32>> {
+        Ok(None)
+    }
+
+    fn open_root(&self, _: &Mount) -> Result<File> {
+        nothing()
+    }
+
+    fn make_folder(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn mount(&self, _: &MountRequest<'_>) -> Result<()> {
+        nothing()
+    }
+
+    fn hidden_in(&self, _: &Path) -> Hidden {
+        Hidden::default()
+    }
+
+    fn bind(&self, _: &Mount, _: &Path, _: bool) -> Result<()> {
+        nothing()
+    }
+
+    fn seclude(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn make_read_only(&self, _: &Mount) -> Result<()> {
+        nothing()
+    }
+
+    fn flush(&self, _: &Mount, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn flush_inside(&self, _: &File, _: &Mount, _: Deadline) -> Result<bool> {
+        nothing()
+    }
+
+    fn unmount(&self, _: &Mount, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn unmount_inside(&self, _: &File, _: &[Mount], _: Deadline) -> Result<()> {
+        nothing()
+    }
+
+    fn remove_folder(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn exchange_folder(&self, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn tidy_exchange(&self, _: &Path) {}
+
+    fn copy_of(&self, _: &Mount) -> Option<OwnedFd> {
+        None
+    }
+
+    fn put_back(&self, _: OwnedFd, _: &Path) -> Result<()> {
+        nothing()
+    }
+
+    fn unmount_dead(&self, _: &Mount, _: Deadline) -> Result<()> {
+        nothing()
+    }
+}

@@ -1,0 +1,124 @@
+use super::*;
+use crate::driver::fakes::FakeCloud;
+use std::cell::RefCell;
+
+fn node() -> NodeName {
+    NodeName::parse("node").unwrap()
+}
+
+fn server(name: &str) -> ServerId {
+    ServerId::parse(name).unwrap()
+}
+
+fn answers(folder: &tempfile::TempDir) -> Answers {
+    Answers::below(folder.path(), "")
+}
+
+fn view<'a>(cloud: &'a FakeCloud, answers: Option<&'a Answers>) -> Attachments<'a> {
+    Attachments { cloud, answers, pace: None, deadline: Deadline::after(Duration::from_secs(5)) }
+}
+
+/// At which servers something is done by what is answered there, and what comes of it.
+fn done(
+    cloud: &FakeCloud,
+    known: Option<&str>,
+    needs_proof: bool,
+    answer: impl Fn(&str) -> Result<u32>,
+) -> (Vec<String>, Result<u32>) {
+    let folder = tempfile::tempdir().unwrap();
+    let answers = answers(&folder);
+    if let Some(known) = known {
+        answers.is_server(&node(), &server(known));
+    }
+    let acted = RefCell::new(Vec::new());
+    let act = |server: Option<&ServerId>| {
+        let name = server.map_or("none", ServerId::as_str);
+        acted.borrow_mut().push(name.to_owned());
+        answer(name)
+    };
+    let view = view(cloud, Some(&answers));
+    let came = view.at_server_of(&node(), Asking::Anew, |_| needs_proof, act);
+    (acted.into_inner(), came)
+}
+
+#[test]
+fn the_server_of_a_moment_ago_is_asked_for_anew_only_where_the_answer_needs_it() {
+    let cloud = FakeCloud::default();
+    cloud.server.replace(Some(server("new")));
+    let by_name = |name: &str| Ok(u32::from(name == "new"));
+    let ask = |known, needs_proof| done(&cloud, known, needs_proof, by_name);
+    let at = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(ask(None, true), (at(&["new"]), Ok(1)));
+    assert_eq!(ask(Some("old"), false), (at(&["old"]), Ok(0)));
+    assert_eq!(ask(Some("old"), true), (at(&["old", "new"]), Ok(1)));
+    assert_eq!(ask(Some("new"), true), (at(&["new"]), Ok(1)), "once");
+}
+
+#[test]
+fn an_answer_that_needs_proof_is_none_while_the_cloud_is_down_and_a_refusal_stands() {
+    let down = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
+    let ask = |needs_proof, answer: fn(&str) -> Result<u32>| {
+        let (acted, came) = done(&down, Some("old"), needs_proof, answer);
+        assert_eq!(acted.len(), 1);
+        came.map_err(|error| error.kind)
+    };
+    assert_eq!(ask(false, |_| Ok(7)), Ok(7));
+    assert_eq!(ask(true, |_| Ok(7)), Err(Kind::Unreachable));
+    assert_eq!(ask(true, |_| Err(Error::refused("no"))), Err(Kind::Refused));
+    let (acted, came) = done(&down, None, true, |_| Ok(7));
+    assert_eq!((acted.len(), came.is_err()), (0, true));
+}
+
+#[test]
+fn what_was_asked_anew_is_known_to_the_others() {
+    let (cloud, folder) = (FakeCloud::default(), tempfile::tempdir().unwrap());
+    let answers = answers(&folder);
+    let act = |server: Option<&ServerId>| Ok(server.cloned());
+    for _ in 0..2 {
+        let view = view(&cloud, Some(&answers));
+        let came = view.at_server_of(&node(), Asking::Anew, |_| true, act);
+        assert_eq!(came, Ok(Some(server("node"))));
+        assert_eq!(answers.recent_server(&node()), Some(server("node")));
+    }
+    assert_eq!(
+        view(&cloud, None).at_server_of(&node(), Asking::Shared, |_| true, act),
+        Ok(Some(server("node")))
+    );
+}
+
+#[test]
+fn the_servers_side_is_asked_where_its_word_matters() {
+    let cloud = FakeCloud::default().with("v-1", 1, &["here"]);
+    let settled = cloud.volumes.borrow()[0].clone();
+    cloud.is_down.set(true);
+    let phases = [VolumePhase::Attaching, VolumePhase::Detaching, VolumePhase::Available];
+    let [attaching, detaching, available] = phases.map(|phase| {
+        let mut state = settled.clone();
+        state.status.phase = phase;
+        state
+    });
+    let needs_asking = |state: &CloudVolume, server: &str, trust| {
+        let server = ServerId::parse(server).unwrap();
+        view(&cloud, None).attachment_state(state, &server, trust).is_err()
+    };
+    for (state, server, asked) in [
+        (&settled, "here", [false, false, true]),
+        (&settled, "there", [true, true, true]),
+        (&attaching, "here", [true, false, true]),
+        (&detaching, "here", [true, false, true]),
+        (&available, "here", [true, true, true]),
+    ] {
+        let by_trust = [Trust::Listing, Trust::Own, Trust::Both]
+            .map(|trust| needs_asking(state, server, trust));
+        assert_eq!(by_trust, asked, "{:?} at {server}", state.status);
+    }
+}
+
+#[test]
+fn how_long_a_change_took_is_remembered() {
+    let (cloud, folder) = (FakeCloud::default(), tempfile::tempdir().unwrap());
+    let pace = Pace::below(folder.path());
+    let view = Attachments { pace: Some(&pace), ..view(&cloud, None) };
+    view.note_pace(Change::Detach, Instant::now());
+    assert!(pace.usual(Change::Detach).is_some() && pace.usual(Change::Attach).is_none());
+}
