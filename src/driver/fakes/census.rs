@@ -32,16 +32,18 @@ impl FakeCensus {
     }
 
     fn answer<T>(&self, told: T) -> Answer<T> {
-        match self.is_blind {
-            false => Answer::Told(told),
-            true => Answer::CannotTell("this machine is made up".to_owned()),
+        if self.is_blind {
+            return Answer::CannotTell("this machine is made up".to_owned());
         }
+        Answer::Told(told)
     }
 
     /// The namespaces, with those of their mounts that are asked for.
     fn with(&self, is_asked: impl Fn(&Mount) -> bool) -> Answer<NamespaceUses> {
         let mut namespaces = self.namespaces.clone();
-        namespaces.iter_mut().for_each(|one| one.mounts.retain(&is_asked));
+        for one in &mut namespaces {
+            one.mounts.retain(&is_asked);
+        }
         namespaces.retain(|one| !one.mounts.is_empty());
         let untold = self.untold.clone();
         self.answer(NamespaceUses { namespaces, untold, later: Vec::new() })

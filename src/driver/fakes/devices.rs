@@ -6,6 +6,7 @@ use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::staleness::Presence;
+use std::cell::Cell;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +17,8 @@ pub(in crate::driver) struct FakeDevices {
     pub(in crate::driver) disks: Vec<(Device, Shown)>,
     /// Whether they can be held.
     pub(in crate::driver) opens: bool,
-    pub(in crate::driver) is_used: bool,
+    /// At how many looks they are in use still.
+    pub(in crate::driver) used: Cell<u32>,
     /// Why they cannot be looked for, and whether that is for want of `/dev`.
     pub(in crate::driver) unread: Option<&'static str>,
     pub(in crate::driver) is_out_of_sight: bool,
@@ -120,7 +122,9 @@ impl Devices for FakeDevices {
     }
 
     fn exclusive_open(&self, _: &Device) -> Result<ExclusiveOpen> {
-        Ok(if self.is_used { ExclusiveOpen::InUse } else { ExclusiveOpen::Free })
+        let left = self.used.get();
+        self.used.set(left.saturating_sub(1));
+        Ok(if left > 0 { ExclusiveOpen::InUse } else { ExclusiveOpen::Free })
     }
 
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>> {

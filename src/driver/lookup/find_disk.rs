@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(proven(&both[1]).unwrap_err().kind, Kind::Refused);
         let is_free = |devices| at(&cloud, devices, |disks| disks.is_free(&both[0]));
         assert_eq!(is_free(&devices), Ok(true));
-        let used = FakeDevices { is_used: true, ..FakeDevices::default() };
+        let used = FakeDevices { used: 1.into(), ..FakeDevices::default() };
         assert_eq!(is_free(&used), Ok(false));
     }
 

@@ -156,8 +156,8 @@ mod tests {
         })
     }
 
-    fn ext4() -> Option<Contents> {
-        Some(Contents::FileSystem(FileSystem {
+    fn ext4() -> Contents {
+        Contents::FileSystem(FileSystem {
             kind: FsType::Ext4,
             uuid: "its-uuid".to_owned(),
             size: 1,
@@ -165,20 +165,20 @@ mod tests {
             wants_check: false,
             asks_for_panic: false,
             maker: Maker::Finished,
-        }))
+        })
     }
 
     #[test]
     fn a_mount_without_a_record_is_remembered_as_it_is_found() {
         let of = |mount: &Mount, holds| found(|_, _| {}, 5, mount, holds).staged.unwrap();
-        let told = of(&mount("rw", "rw"), ext4());
+        let told = of(&mount("rw", "rw"), Some(ext4()));
         assert_eq!((told.folder.to_str(), told.fs_type.as_str()), (Some("/stage"), "ext4"));
         assert_eq!((told.uuid.as_str(), told.mounts), ("its-uuid", Some(3)));
         assert_eq!(told.disk.size, 5);
         assert!(!told.untouched);
-        assert!(of(&mount("ro", "ro"), ext4()).untouched);
-        assert!(!of(&mount("rw", "ro"), ext4()).untouched, "it stopped after an error");
-        assert!(!of(&mount("ro", "rw"), ext4()).untouched, "another mount of it may write");
+        assert!(of(&mount("ro", "ro"), Some(ext4())).untouched);
+        assert!(!of(&mount("rw", "ro"), Some(ext4())).untouched, "it stopped after an error");
+        assert!(!of(&mount("ro", "rw"), Some(ext4())).untouched, "another mount of it may write");
         let unread = of(&mount("rw", "rw"), None);
         assert_eq!((unread.uuid.as_str(), unread.mounts), ("", None));
     }
@@ -192,16 +192,16 @@ mod tests {
                 record.seen = None;
             }
         };
-        let same = found(known(5), 5, &mount("rw", "rw"), ext4());
+        let same = found(known(5), 5, &mount("rw", "rw"), Some(ext4()));
         assert_eq!(same.seen, None, "nothing is written down");
-        let grown = found(known(5), 7, &mount("rw", "rw"), ext4());
+        let grown = found(known(5), 7, &mount("rw", "rw"), Some(ext4()));
         let told = grown.staged.unwrap();
         assert_eq!((told.disk.size, told.uuid.as_str()), (7, "known"));
         let killed = |record: &mut VolumeRecord, disk: &DiskMoment| {
             known(5)(record, disk);
             record.was_mounted = false;
         };
-        let anew = found(killed, 5, &mount("rw", "rw"), ext4()).staged.unwrap();
+        let anew = found(killed, 5, &mount("rw", "rw"), Some(ext4())).staged.unwrap();
         assert_eq!(anew.uuid, "its-uuid");
     }
 }

@@ -101,10 +101,23 @@ fn too_slow(device: &Device, done: usize, all: usize, deadline: Deadline) -> Err
 
 /// Numbers that a tenant who knows this program cannot foresee.
 fn dice(count: usize) -> Result<Vec<u64>> {
-    let mut bytes = vec![0; count * size_of::<u64>()];
+    let mut numbers = vec![[0; size_of::<u64>()]; count];
     SystemRandom::new()
-        .fill(&mut bytes)
+        .fill(numbers.as_flattened_mut())
         .map_err(|_| Error::new(Kind::Host, "the kernel gives no random numbers"))?;
-    let number = |eight: &[u8]| eight.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    Ok(bytes.chunks_exact(size_of::<u64>()).map(number).collect())
+    Ok(numbers.into_iter().map(u64::from_ne_bytes).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dice_are_numbers_of_all_sizes_that_are_not_thrown_twice() {
+        let thrown = dice(64).unwrap();
+        assert_eq!(thrown.len(), 64);
+        // One in 2^64 that any of the bits is never set, and far less that two are the same.
+        assert_eq!(thrown.iter().fold(0, |all, one| all | one), u64::MAX);
+        assert_ne!(thrown, dice(64).unwrap());
+    }
 }

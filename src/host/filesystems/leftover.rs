@@ -29,7 +29,7 @@ pub(super) fn stranger(
     let kind = plan.kind;
     let copy = match kind {
         FsType::Xfs | FsType::Btrfs => None,
-        FsType::Ext3 | FsType::Ext4 if size > LARGEST_COPY || plan.seed.is_none() => {
+        FsType::Ext3 | FsType::Ext4 if !can_be_made_again(plan, size) => {
             return Ok(Some(format!("an unfinished {kind} that cannot be compared")));
         }
         FsType::Ext3 | FsType::Ext4 => Some(Copy::of(plan, size, deadline)?),
@@ -78,6 +78,11 @@ pub(super) fn stranger(
     at_random(size, deadline, strange_in)
 }
 
+/// Whether the same ext file system comes of its plan once more, in memory: by the same random number.
+fn can_be_made_again(plan: &NewFileSystem, size: u64) -> bool {
+    size <= LARGEST_COPY && plan.seed.is_some()
+}
+
 /// The same file system, made in memory to its end.
 struct Copy {
     file: File,
@@ -104,5 +109,26 @@ impl Copy {
         let read = self.file.read_exact_at(&mut bytes, at);
         read.map_err(|error| Error::io("read a file system in memory", &error))?;
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::mount::mount_options::MkfsOptions;
+
+    #[test]
+    fn an_ext_is_compared_if_its_random_number_is_known_and_it_is_not_too_large() {
+        let plan = |seed: Option<&str>| NewFileSystem {
+            kind: FsType::Ext4,
+            uuid: String::new(),
+            again: false,
+            options: MkfsOptions::default(),
+            seed: seed.map(str::to_owned),
+            at: 0,
+        };
+        assert!(can_be_made_again(&plan(Some("seed")), LARGEST_COPY));
+        assert!(!can_be_made_again(&plan(Some("seed")), LARGEST_COPY + 1));
+        assert!(!can_be_made_again(&plan(None), 1 << 30), "of a record of before");
     }
 }

@@ -40,46 +40,71 @@ pub(super) fn make(
 
 /// Makes the same file system, to its end, in a file as long as the disk.
 pub(super) fn make_copy(file: &File, plan: &NewFileSystem, deadline: Deadline) -> Result<()> {
-    let plan = NewFileSystem { again: true, ..plan.clone() };
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    run(&plan, &path, deadline)
+    run(plan, &path, deadline)
 }
 
 fn run(plan: &NewFileSystem, path: &str, deadline: Deadline) -> Result<()> {
     let name = format!("mkfs.{}", plan.kind);
     let program = tool::locate(&name)?;
-    let cautious =
-        if plan.kind == FsType::Xfs { for_old_kernels(kernel_version()) } else { vec![] };
-    let run = |plan: &NewFileSystem, cautious: &[&str]| {
-        let mut all = fixed(plan)?;
-        all.extend(cautious.iter().map(|word| (*word).to_owned()));
-        all.extend(wished(plan)?);
-        if plan.again {
-            all.push(match plan.kind {
-                FsType::Ext3 | FsType::Ext4 => "-F".to_owned(),
-                FsType::Xfs | FsType::Btrfs => "-f".to_owned(),
-            });
-        }
-        all.push(path.to_owned());
+    let mut words = MkfsWords::of(plan);
+    let outcome = loop {
+        let all = words.all(path)?;
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        tool::launch_on_disk(&program, &all, &[(NOW, plan.at.to_string())], deadline)
+        let now = [(NOW, plan.at.to_string())];
+        let outcome = tool::launch_on_disk(&program, &all, &now, deadline)?;
+        if !words.leave_out(outcome.status, &outcome.text) {
+            break outcome;
+        }
     };
-    let mut outcome = run(plan, &cautious)?;
-    // A mkfs.xfs that does not know a feature does not make it either; it then has written nothing.
-    if outcome.status != Some(0) && !cautious.is_empty() && outcome.text.contains("unknown option")
-    {
-        outcome = run(plan, &[])?;
-    }
-    // Nor has a mke2fs that does not know how to be told its random number.
-    if outcome.status != Some(0) && plan.seed.is_some() && outcome.text.contains(SEED) {
-        outcome = run(&NewFileSystem { seed: None, ..plan.clone() }, &cautious)?;
-    }
     match outcome.status {
         Some(0) => Ok(()),
         status => Err(Error::new(
             Kind::Host,
             format!("{name} {}: {}", tool::ended(status), outcome.last_line()),
         )),
+    }
+}
+
+/// What a mkfs is told.
+struct MkfsWords {
+    plan: NewFileSystem,
+    /// What keeps features away that this kernel would not mount.
+    cautious: Vec<&'static str>,
+}
+
+impl MkfsWords {
+    fn of(plan: &NewFileSystem) -> Self {
+        let is_xfs = plan.kind == FsType::Xfs;
+        let cautious = if is_xfs { for_old_kernels(kernel_version()) } else { vec![] };
+        Self { plan: plan.clone(), cautious }
+    }
+
+    fn all(&self, path: &str) -> Result<Vec<String>> {
+        let mut all = fixed(&self.plan)?;
+        all.extend(self.cautious.iter().map(|word| (*word).to_owned()));
+        all.extend(wished(&self.plan)?);
+        if self.plan.again {
+            all.push(match self.plan.kind {
+                FsType::Ext3 | FsType::Ext4 => "-F".to_owned(),
+                FsType::Xfs | FsType::Btrfs => "-f".to_owned(),
+            });
+        }
+        all.push(path.to_owned());
+        Ok(all)
+    }
+
+    /// Leaves out what a mkfs that failed says that it does not know: then it has written nothing, and is tried again.
+    fn leave_out(&mut self, status: Option<i32>, text: &str) -> bool {
+        if status == Some(0) {
+            return false;
+        }
+        // One that does not know a feature does not make it either.
+        if text.contains("unknown option") && !self.cautious.is_empty() {
+            self.cautious.clear();
+            return true;
+        }
+        text.contains(SEED) && self.plan.seed.take().is_some()
     }
 }
 
@@ -101,11 +126,12 @@ fn with_seed(plan: &NewFileSystem, extended: &str) -> String {
 /// What the volume's owner wishes; the random number is told all the same.
 fn wished(plan: &NewFileSystem) -> Result<Vec<String>> {
     let mut words = plan.options.words(plan.kind)?.to_vec();
-    if is_ext(plan) {
-        let places: Vec<_> = (1..words.len()).filter(|n| words[n - 1] == "-E").collect();
-        for place in places {
-            words[place] = with_seed(plan, &words[place]);
+    let mut is_extended = false;
+    for word in words.iter_mut().filter(|_| is_ext(plan)) {
+        if is_extended {
+            *word = with_seed(plan, word);
         }
+        is_extended = word == "-E";
     }
     Ok(words)
 }
@@ -155,6 +181,7 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::mount::mount_options::MkfsOptions;
 
     #[test]
     fn old_kernels_get_what_they_can_mount() {
@@ -165,5 +192,71 @@ mod tests {
         assert_eq!(for_old_kernels(Some((6, 1))), ["-i", "exchange=0"]);
         assert!(for_old_kernels(Some((5, 4))).contains(&"bigtime=0,inobtcount=0"));
         assert!(for_old_kernels(Some((3, 10))).contains(&"reflink=0"));
+    }
+    const UUID: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
+
+    fn new(kind: FsType, options: &str, seed: Option<&str>) -> NewFileSystem {
+        let options = MkfsOptions::parse(options).unwrap();
+        let (uuid, seed) = (UUID.to_owned(), seed.map(str::to_owned));
+        NewFileSystem { kind, uuid, again: false, options, seed, at: 0 }
+    }
+
+    fn told(words: &MkfsWords) -> String {
+        words.all("/disk").unwrap().join(" ")
+    }
+
+    #[test]
+    fn each_mkfs_gets_what_is_fixed_then_what_is_wished_then_the_disk() {
+        let words =
+            |plan: NewFileSystem| told(&MkfsWords { plan, cautious: vec!["-i", "young=0"] });
+        let ext = |options| words(new(FsType::Ext4, options, Some("5eed")));
+        assert_eq!(
+            ext(""),
+            format!("-q -U {UUID} -m 0 -E {EXT_EXTENDED},hash_seed=5eed -i young=0 /disk")
+        );
+        assert_eq!(
+            ext("-m 1 -E stride=4"),
+            format!("-q -U {UUID} -i young=0 -m 1 -E stride=4,hash_seed=5eed /disk")
+        );
+        let again = NewFileSystem { again: true, ..new(FsType::Ext3, "-b 4096", None) };
+        let last = format!("-q -U {UUID} -m 0 -E {EXT_EXTENDED} -i young=0 -b 4096 -F /disk");
+        assert_eq!(words(again), last);
+        let xfs = NewFileSystem { again: true, ..new(FsType::Xfs, "", Some("5eed")) };
+        assert_eq!(words(xfs), format!("-q -K -m uuid={UUID} -i young=0 -f /disk"));
+        let btrfs = new(FsType::Btrfs, "", Some("5eed"));
+        assert_eq!(words(btrfs), format!("-q -K -U {UUID} -i young=0 /disk"));
+    }
+
+    #[test]
+    fn only_what_a_mkfs_that_failed_does_not_know_is_left_out() {
+        let words = |cautious: &[&'static str], seed| MkfsWords {
+            plan: new(FsType::Xfs, "", seed),
+            cautious: cautious.to_vec(),
+        };
+        let unknown = "unknown option -i exchange=0";
+        let mut xfs = words(&["-i", "exchange=0"], None);
+        assert!(!xfs.leave_out(Some(0), unknown));
+        assert!(!xfs.leave_out(Some(1), "cannot open /disk"));
+        assert_eq!(xfs.cautious.len(), 2);
+        assert!(xfs.leave_out(Some(1), unknown) && xfs.cautious.is_empty());
+        assert!(!xfs.leave_out(Some(1), unknown), "once");
+        let mut ext = words(&[], Some("5eed"));
+        let bad = "Bad option(s) specified: hash_seed";
+        assert!(!ext.leave_out(Some(0), bad) && !ext.leave_out(None, "killed"));
+        assert!(ext.plan.seed.is_some());
+        assert!(ext.leave_out(Some(1), bad) && ext.plan.seed.is_none());
+        assert!(!ext.leave_out(Some(1), bad), "once");
+    }
+
+    #[test]
+    fn this_kernel_is_told_by_its_first_two_numbers() {
+        let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert_eq!(kernel_version(), version_of(text.trim()));
+        assert!(kernel_version().is_some_and(|version| version > (2, 6)));
+        let young = for_old_kernels(Some((5, 19)));
+        assert!(!young.contains(&"nrext64=0") && young.contains(&"exchange=0"), "of that very one");
+        let of = |kind| MkfsWords::of(&new(kind, "", None)).cautious;
+        assert_eq!(of(FsType::Xfs), for_old_kernels(kernel_version()));
+        assert!(of(FsType::Ext4).is_empty());
     }
 }

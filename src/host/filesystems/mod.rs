@@ -100,11 +100,10 @@ impl FileSystems for KernelFileSystems {
         failpoints::effect("filesystems.wipe")?;
         let _doing = worker::doing(&format_args!("wipe disk {}", device.kernel_name));
         let disk = device_nodes::open_to_write(device)?;
-        let edge = usize::try_from(places::TAIL.min(device.size)).unwrap_or(0);
-        let zeros = vec![0; edge];
-        let end = device.size - edge as u64;
+        let [_, (tail, length)] = places::edges(device.size);
+        let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
         disk.write_all_at(&zeros, 0)
-            .and_then(|()| disk.write_all_at(&zeros, end))
+            .and_then(|()| disk.write_all_at(&zeros, tail))
             .and_then(|()| disk.sync_all())
             .map_err(|error| Error::io(format!("wipe {}", device.kernel_name), &error))
     }

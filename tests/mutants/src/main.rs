@@ -38,6 +38,8 @@ struct Plan {
     sources: HashMap<String, String>,
     /// What rings caught in earlier runs, wherever.
     caught_before: BTreeSet<String>,
+    /// What has a written reason.
+    explained: BTreeSet<String>,
 }
 
 impl Plan {
@@ -221,6 +223,7 @@ fn all(wishes: &Wishes) -> Result<bool, String> {
         only: wishes.files.clone(),
         sources,
         caught_before: judged::keys(&wishes.from, judged::BY_RINGS),
+        explained: judged::reasons(&wishes.from).into_keys().collect(),
     };
     let text = serde_json::to_vec(&plan).map_err(|error| error.to_string())?;
     fs::write(wishes.work.join("plan.json"), text).map_err(|error| error.to_string())?;
@@ -478,9 +481,11 @@ fn play_all(
     let todo: Vec<&Mutant> = todo.into_iter().filter(|one| plan.plays(&one.file)).collect();
     let mut mine: Vec<&Mutant> =
         todo.into_iter().filter(|one| one.number as usize % shards == place).collect();
-    // On a new machine too what was caught once is played again last, but for what had no time for all its tests.
+    // On a new machine too what was caught once is played again late, as is what had no time for all its tests; and last
+    // what has its reason.
     mine.sort_by_key(|one| {
-        (unfinished.contains_key(&one.key), plan.caught_before.contains(&one.key))
+        let (key, is_known) = (&one.key, plan.caught_before.contains(&one.key));
+        (plan.explained.contains(key), unfinished.contains_key(key), is_known)
     });
     for (nth, mutant) in mine.iter().enumerate() {
         if plan.is_over(work) {

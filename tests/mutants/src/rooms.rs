@@ -102,6 +102,8 @@ pub const ROOMS: [Room; 4] = [
                     "second_opinions::",
                     "unreadable::",
                     "wishes::",
+                    "long_checks::",
+                    "checks::",
                 ],
             ),
             ("cloud", &["formats::"]),

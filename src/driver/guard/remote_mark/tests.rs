@@ -87,15 +87,16 @@ fn a_mount_leaves_its_mark_once_and_its_unmount_takes_it_back() {
 #[test]
 fn a_mark_stays_while_the_disk_is_used() {
     let cloud = cloud(&["here"]);
-    for is_used in [true, false] {
-        let disk = FakeDevices { is_used, ..FakeDevices::default().with("vdb", SIZE, "v-1") };
+    for used in [u32::MAX, 0] {
+        let disk =
+            FakeDevices { used: used.into(), ..FakeDevices::default().with("vdb", SIZE, "v-1") };
         on_a_machine(&cloud, &GuardPolicy::default(), &disk, |marks| {
             mount(marks);
             marks.mark_mounted(&id());
             unmount(marks);
             marks.unmark_mounted(&id());
         });
-        assert_eq!(volume(&cloud).is_marked(), is_used);
+        assert_eq!(volume(&cloud).is_marked(), used > 0);
     }
 }
 

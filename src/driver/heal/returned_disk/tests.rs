@@ -355,7 +355,7 @@ fn a_disk_that_anything_else_may_have_written_to_is_not_put_under_its_map() {
 fn what_cannot_be_looked_at_now_is_looked_at_again() {
     type Change = fn(&mut Back);
     let cases: [(Change, &str); 3] = [
-        (|back| back.devices.is_used = true, "something uses vdc"),
+        (|back| back.devices.used = u32::MAX.into(), "something uses vdc"),
         (|back| back.devices.disks[0].0.number.minor = 99, "dm-0 is gone"),
         // A disk of no size is none yet.
         (|back| back.devices.disks[1].0.size = 0, ""),
