@@ -1,21 +1,21 @@
 //! Ports for unit tests: they behave, they do not record calls.
 
-mod census;
 mod cloud;
 mod devices;
 mod file_systems;
 mod made_up;
 mod map;
 mod mounts;
+mod namespaces;
 mod no_host;
 
-pub(in crate::driver) use self::census::FakeCensus;
 pub(in crate::driver) use self::cloud::FakeCloud;
 pub(in crate::driver) use self::devices::FakeDevices;
 pub(in crate::driver) use self::file_systems::FakeFileSystems;
 pub(in crate::driver) use self::made_up::MadeUp;
 pub(in crate::driver) use self::map::{FakeJournal, FakeMap};
 pub(in crate::driver) use self::mounts::FakeMounts;
+pub(in crate::driver) use self::namespaces::FakeNamespaces;
 pub(in crate::driver) use self::no_host::NoHost;
 
 use crate::driver::lookup::attachment_view::Attachments;

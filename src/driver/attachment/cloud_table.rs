@@ -4,7 +4,7 @@
 use crate::cloud::openstack::words::{STATUSES, volume_status};
 use crate::driver::Driver;
 use crate::driver::attachment::detach::Force;
-use crate::driver::fakes::{FakeCensus, FakeCloud, FakeDevices, MadeUp};
+use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::driver::operation::Volume;
 use crate::model::cloud::attachment_state::{Mapping, Sharing};
 use crate::model::error::{Error, Kind};
@@ -35,7 +35,7 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
         cloud.mapping.set(Some(view));
         let devices = FakeDevices::default();
         let made_up = MadeUp {
-            census: FakeCensus::blind(),
+            namespaces: FakeNamespaces::blind(),
             node: "another-node",
             limit: deadline,
             ..MadeUp::with(&cloud, &devices)

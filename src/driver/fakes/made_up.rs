@@ -1,6 +1,6 @@
 //! The driver on a machine that is made up.
 
-use super::{FakeCensus, FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, NoHost};
+use super::{FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, FakeNamespaces, NoHost};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::{Driver, Ports, with_driver};
 use crate::host::Maps;
@@ -22,7 +22,7 @@ pub(in crate::driver) struct MadeUp<'a> {
     pub(in crate::driver) maps: &'a dyn Maps,
     pub(in crate::driver) file_systems: FakeFileSystems,
     pub(in crate::driver) mounts: FakeMounts,
-    pub(in crate::driver) census: FakeCensus,
+    pub(in crate::driver) namespaces: FakeNamespaces,
     pub(in crate::driver) node: &'a str,
     pub(in crate::driver) guard: GuardPolicy,
     pub(in crate::driver) limit: Duration,
@@ -37,7 +37,7 @@ impl<'a> MadeUp<'a> {
             maps: &NoHost,
             file_systems: FakeFileSystems::default(),
             mounts: FakeMounts::default(),
-            census: FakeCensus::default(),
+            namespaces: FakeNamespaces::default(),
             node: "here",
             guard: GuardPolicy::default(),
             limit: Duration::from_secs(5),
@@ -58,8 +58,8 @@ impl<'a> MadeUp<'a> {
             locks: &Locks::below(folder.path()),
             this_node: &NodeName::parse(self.node).unwrap(),
             takeover: Takeover::Off,
-            census: &self.census,
-            remounts: &NoHost,
+            census: &self.namespaces,
+            remounts: &self.namespaces,
             after: &After::Nothing,
             processes: &NoHost,
             heal: HealMode::Off,

@@ -1,18 +1,14 @@
 //! A machine where nothing can be done.
 
 use super::nothing;
-use crate::host::child::FileSystemKeeper;
 use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, Maps, Processes, Remounts, SwitchRequest};
+use crate::host::{AboveDisk, Maps, Processes};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::Wakeup;
-use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::replacement::{Method, MountIntent, Switched};
 use crate::model::shield::own_map::OwnMap;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -63,28 +59,6 @@ impl Maps for NoHost {
 
     fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
         Ok(false)
-    }
-}
-
-impl Remounts for NoHost {
-    fn method(&self) -> Method {
-        Method::Stack
-    }
-
-    fn switch(&self, _: &SwitchRequest<'_>) -> Result<Vec<Switched>> {
-        nothing()
-    }
-
-    fn will_change(&self, _: &SwitchRequest<'_>) -> Result<Vec<MountIntent>> {
-        nothing()
-    }
-
-    fn set_back(&self, _: Option<&File>, _: &[MountIntent], _: Deadline) -> Result<()> {
-        nothing()
-    }
-
-    fn keep(&self, _: Option<&File>, _: &[Mount], _: Deadline) -> Result<Option<FileSystemKeeper>> {
-        nothing()
     }
 }
 

@@ -166,7 +166,7 @@ pub(in crate::driver) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCensus, FakeDevices, FakeMounts};
+    use crate::driver::fakes::{FakeDevices, FakeMounts, FakeNamespaces};
     use std::time::Duration;
 
     const TABLE: &str = "\
@@ -201,7 +201,7 @@ mod tests {
             devices: &FakeDevices::default(),
             mounts: &FakeMounts::default(),
             records: &records,
-            census: &FakeCensus::default(),
+            census: &FakeNamespaces::default(),
             deadline: Deadline::after(Duration::from_secs(5)),
         };
         let id = VolumeId::parse("v-1").unwrap();

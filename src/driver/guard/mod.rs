@@ -198,7 +198,7 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 mod tests {
     use super::*;
     use crate::driver::attachment::detach::Force;
-    use crate::driver::fakes::{FakeCensus, FakeCloud, FakeDevices, FakeMap, MadeUp};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, FakeNamespaces, MadeUp};
     use crate::model::disk::device::DeviceNumber;
     use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
@@ -218,7 +218,10 @@ mod tests {
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
         let made_up = MadeUp {
             maps,
-            census: FakeCensus { is_blind: !processes_are_seen, ..FakeCensus::default() },
+            namespaces: FakeNamespaces {
+                is_blind: !processes_are_seen,
+                ..FakeNamespaces::default()
+            },
             guard: GuardPolicy { mode, ..GuardPolicy::default() },
             ..MadeUp::with(&cloud, devices)
         };

@@ -195,6 +195,7 @@ fn refuse_another_state(record: &VolumeRecord, disk: &Device, found: &FileSystem
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
     use crate::model::disk::contents::Maker;
     use crate::model::disk::device::{DeviceNumber, Proof};
     use crate::model::record::{DiskMoment, Staged};
@@ -224,8 +225,8 @@ mod tests {
         record
     }
 
-    fn refusal(record: &VolumeRecord, disk: &Device, mounts: Option<u16>) -> Option<String> {
-        let found = FileSystem {
+    fn found(mounts: Option<u16>) -> FileSystem {
+        FileSystem {
             kind: FsType::Ext4,
             uuid: "of-the-volume".to_owned(),
             size: SIZE,
@@ -233,8 +234,11 @@ mod tests {
             wants_check: false,
             asks_for_panic: false,
             maker: Maker::Finished,
-        };
-        refuse_another_state(record, disk, &found).err().map(|error| error.cause)
+        }
+    }
+
+    fn refusal(record: &VolumeRecord, disk: &Device, mounts: Option<u16>) -> Option<String> {
+        refuse_another_state(record, disk, &found(mounts)).err().map(|error| error.cause)
     }
 
     #[test]
@@ -290,5 +294,77 @@ mod tests {
     fn of_a_volume_that_was_not_mounted_nothing_is_known() {
         let record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
         assert_eq!(refusal(&record, &disk(1, true), Some(9)), None);
+    }
+    /// What the check says of the volume's disk, that this machine remembers so.
+    fn checked(
+        cloud: &FakeCloud,
+        devices: FakeDevices,
+        mounts: u16,
+        record: impl FnOnce(&mut VolumeRecord),
+    ) -> Result<FileSystem> {
+        let devices = devices.with("vdc", SIZE, "v-1");
+        let file_systems = FakeFileSystems {
+            holds: Some(Contents::FileSystem(found(Some(mounts)))).into(),
+            ..FakeFileSystems::default()
+        };
+        let made_up = MadeUp { file_systems, ..MadeUp::with(cloud, &devices) };
+        made_up.drive(|driver| {
+            let id = VolumeId::parse("v-1").unwrap();
+            let before = mounted(Some(3), false);
+            driver
+                .ports
+                .records
+                .update(&id, |stored| {
+                    *stored = before;
+                    record(stored);
+                })
+                .unwrap();
+            driver.staging.check.fit_file_system(&id, &devices.disks[0].0)
+        })
+    }
+
+    #[test]
+    fn a_disk_that_others_have_mounted_is_refused_also_while_something_uses_it() {
+        let used = |used: u32| FakeDevices { used: used.into(), ..FakeDevices::default() };
+        let check = |used, mounts| checked(&FakeCloud::default(), used, mounts, |_| {});
+        assert!(check(used(0), 3).is_ok() && check(used(u32::MAX), 3).is_ok());
+        for used in [used(0), used(u32::MAX)] {
+            let error = check(used, 4).unwrap_err();
+            assert!(error.cause.contains("it was mounted elsewhere since"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_cloud_is_asked_who_had_the_volume_only_where_it_keeps_that_and_this_machine_knows() {
+        let down =
+            |keeps_marks| FakeCloud { keeps_marks, is_down: true.into(), ..FakeCloud::default() };
+        let check = |keeps_marks, is_marked, tenure| {
+            let record = |record: &mut VolumeRecord| {
+                (record.is_marked, record.tenure) = (is_marked, tenure);
+            };
+            checked(&down(keeps_marks), FakeDevices::default(), 3, record).is_ok()
+        };
+        assert!(
+            check(false, true, Some(1)) && check(false, false, None) && check(true, false, None)
+        );
+        assert!(!check(true, true, None) && !check(true, false, Some(1)));
+    }
+
+    #[test]
+    fn a_mount_that_may_write_to_a_free_disk_is_counted_by_the_file_system() {
+        let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+        let counted = |is_free: bool, untouched, read_only| {
+            devices.used.set(if is_free { 0 } else { u32::MAX });
+            MadeUp::with(&cloud, &devices).drive(|driver| {
+                let check = driver.staging.check;
+                check.mounts_counted(&found(Some(7)), &disk(SIZE, read_only), untouched).unwrap()
+            })
+        };
+        assert_eq!(counted(true, false, false), Some(8));
+        for (is_free, untouched, read_only) in
+            [(false, false, false), (true, true, false), (true, false, true)]
+        {
+            assert_eq!(counted(is_free, untouched, read_only), Some(7));
+        }
     }
 }

@@ -174,8 +174,10 @@ mod tests {
     use crate::driver::Driver;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::driver::lookup::memory::staged;
+    use crate::host::left_behind::{self, LeftProcess};
     use crate::host::locks::Lock;
-    use crate::model::record::DiskMoment;
+    use crate::model::record::{DiskMoment, MapWait, WaitCause};
+    use crate::model::shield::own_map::OwnMap;
     use std::path::Path;
 
     #[test]
@@ -254,5 +256,57 @@ mod tests {
         assert_eq!(swept(&FakeDevices::default(), HealMode::Auto, 1, locked), none);
         let free = swept(&FakeDevices::default(), HealMode::Auto, 1, |_| None);
         assert_eq!(free, (Vec::new(), false));
+    }
+    /// What a look answers on a machine where the volume's map waits, and what is remembered of its wait.
+    fn looked(
+        devices: &FakeDevices,
+        mode: HealMode,
+        before: impl FnOnce(&Driver<'_>, &VolumeId),
+    ) -> (Swept, Option<MapWait>) {
+        let waits = FakeMap::of(Some(OwnMap::of_a_test(false, true, true)));
+        let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
+        let made_up = MadeUp { maps: &waits, ..MadeUp::with(&cloud, devices) };
+        made_up.drive(|driver| {
+            let id = VolumeId::parse("v-1").unwrap();
+            before(driver, &id);
+            let swept = driver.sweep.sweep_all(mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
+            (swept, driver.ports.records.load(&id).map_wait)
+        })
+    }
+
+    #[test]
+    fn a_wait_for_no_more_than_a_look_is_told_by_the_sweep_that_looked() {
+        let unread = FakeDevices { unread: Some("/dev: I/O error"), ..FakeDevices::default() };
+        let wait = |driver: &Driver<'_>, id: &VolumeId| {
+            let not_switched = Some("/dev: I/O error".to_owned());
+            let since = crate::host::machine::uptime();
+            let wait = MapWait { since, cause: WaitCause::Gone, not_switched };
+            driver.ports.records.update(id, |record| record.map_wait = Some(wait)).unwrap();
+        };
+        let told = |devices, mode| looked(devices, mode, wait).0.waits_for_a_look;
+        assert!(told(&unread, HealMode::Auto));
+        assert!(!told(&unread, HealMode::Report), "a plan looks at nothing");
+        assert!(!told(&FakeDevices::default(), HealMode::Auto), "the disk is not there");
+    }
+
+    #[test]
+    fn where_a_process_hangs_on_the_disk_the_time_of_the_wait_is_kept_all_the_same() {
+        let devices = FakeDevices::default().with("vdb", 1 << 30, "v-1");
+        let hangs = |driver: &Driver<'_>, id: &VolumeId| {
+            driver
+                .ports
+                .locks
+                .take(id, "a call", driver.ports.deadline)
+                .unwrap()
+                .required()
+                .unwrap();
+            let own = i32::try_from(std::process::id()).unwrap();
+            let lock = driver.ports.scratch.join("locks/v-1.lock");
+            left_behind::note(&lock, &[LeftProcess::of(own, "unmount", 0).unwrap()]);
+        };
+        let (swept, wait) = looked(&devices, HealMode::Auto, hangs);
+        assert!(swept.is_hanging && wait.is_some());
+        let (swept, wait) = looked(&devices, HealMode::Report, hangs);
+        assert!(swept.is_hanging && wait.is_none());
     }
 }

@@ -293,7 +293,7 @@ pub(in crate::driver) fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCensus, FakeCloud, FakeDevices, FakeMounts, MadeUp};
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, FakeNamespaces, MadeUp};
     use crate::driver::lookup::memory::staged;
     use crate::model::ids::ConsumerId;
     use crate::model::mount::disk_users::Untold;
@@ -398,7 +398,7 @@ mod tests {
     /// these. The disk at 7:1 is another volume's.
     fn asked<T>(
         (remembered, own): (&[u32], &[String]),
-        census: FakeCensus,
+        namespaces: FakeNamespaces,
         ask: impl FnOnce(&DiskNumbers<'_>) -> T,
     ) -> T {
         let cloud = FakeCloud::default();
@@ -406,7 +406,7 @@ mod tests {
         devices.disks[1].0.number = number(1);
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         let mounts = FakeMounts::of(&own);
-        let made_up = MadeUp { mounts, census, ..MadeUp::with(&cloud, &devices) };
+        let made_up = MadeUp { mounts, namespaces, ..MadeUp::with(&cloud, &devices) };
         made_up.drive(|driver| {
             for minor in remembered {
                 let disk = DiskMoment::of_a_test(*minor, &boot_id());
@@ -421,7 +421,7 @@ mod tests {
     fn a_volume_lives_at_its_disk_and_at_dead_ones_that_its_mounts_stand_on() {
         let ours = line(5, "/dev/incloud-disk/v-1");
         let all = |own: &[String]| {
-            asked((&[], own), FakeCensus::default(), |numbers| {
+            asked((&[], own), FakeNamespaces::default(), |numbers| {
                 let dead = numbers.known_dead_numbers_of(
                     &its(),
                     numbers.mounts.table().as_ref().map_err(Clone::clone),
@@ -432,7 +432,7 @@ mod tests {
         let now = DeviceNumber { major: 253, minor: 0 };
         assert_eq!(all(&[]), (vec![number(9), now], vec![]));
         assert_eq!(all(&[ours]), (vec![number(5), number(9), now], vec![number(5)]));
-        asked((&[], &[]), FakeCensus::default(), |numbers| {
+        asked((&[], &[]), FakeNamespaces::default(), |numbers| {
             assert_eq!(numbers.all_gone(&[number(5)]), " (on a disk that is gone)");
             assert_eq!(numbers.all_gone(&[number(5), now]), "");
         });
@@ -441,8 +441,8 @@ mod tests {
     #[test]
     fn a_dead_number_that_only_other_namespaces_have_is_the_volumes_if_they_say_so() {
         let dead = |source: &str| {
-            let namespaces = vec![namespace(&[line(5, source)])];
-            let census = FakeCensus { namespaces, ..FakeCensus::default() };
+            let namespaces = vec![namespace(&[line(5, source)])].into();
+            let census = FakeNamespaces { namespaces, ..FakeNamespaces::default() };
             asked((&[5], &[]), census, |numbers| {
                 numbers.dead_numbers_of(&its(), &MountTable::default()).unwrap()
             })
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(dead("/dev/incloud-disk/v-1"), [number(5)]);
         assert_eq!(dead("/dev/incloud-disk/v-2"), []);
         assert_eq!(dead("/dev/vdb"), [], "it shows neither");
-        let blind = asked((&[5], &[]), FakeCensus::blind(), |numbers| {
+        let blind = asked((&[5], &[]), FakeNamespaces::blind(), |numbers| {
             numbers.dead_numbers_of(&its(), &MountTable::default()).unwrap_err()
         });
         assert_eq!(blind.kind, Kind::Refused);
@@ -459,7 +459,7 @@ mod tests {
     #[test]
     fn a_number_that_went_to_another_disk_is_the_volumes_no_more_unless_its_mounts_have_it() {
         let verdicts = |remembered: &[u32], own: &[String], elsewhere: &[DeviceNumber]| {
-            asked((remembered, own), FakeCensus::default(), |numbers| {
+            asked((remembered, own), FakeNamespaces::default(), |numbers| {
                 let table = numbers.mounts.table().unwrap();
                 let of = |matters: fn(&MountVerdict) -> bool| {
                     let at = (&table, elsewhere);
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn what_may_be_left_of_a_volume_is_told_from_what_is_anothers() {
-        let left = |remembered: &[u32], own: &[String], census: FakeCensus| {
+        let left = |remembered: &[u32], own: &[String], census: FakeNamespaces| {
             asked((remembered, own), census, |numbers| {
                 let pod = ConsumerId::parse("1d5c9c9e-1f55-4b1b-8a53-9c6c5a3e0001").unwrap();
                 let knows =
@@ -488,18 +488,18 @@ mod tests {
             })
         };
         let has = |source: &str| {
-            let namespaces = vec![namespace(&[line(5, source)])];
-            FakeCensus { namespaces, ..FakeCensus::default() }
+            let namespaces = vec![namespace(&[line(5, source)])].into();
+            FakeNamespaces { namespaces, ..FakeNamespaces::default() }
         };
         let hidden = |pod: &str| {
             let pods = [ConsumerId::parse(pod).unwrap()].into();
             let untold = vec![Untold { what: "a".to_owned(), why: "b".to_owned(), pods }];
-            FakeCensus { untold, ..FakeCensus::default() }
+            FakeNamespaces { untold, ..FakeNamespaces::default() }
         };
-        assert!(!left(&[], &[], FakeCensus::blind()), "it was never mounted");
-        assert!(left(&[], &[line(5, "/dev/incloud-disk/v-1")], FakeCensus::default()));
-        assert!(left(&[5], &[], FakeCensus::blind()), "it cannot be told");
-        assert!(!left(&[5], &[line(5, "/dev/incloud-disk/v-2")], FakeCensus::default()));
+        assert!(!left(&[], &[], FakeNamespaces::blind()), "it was never mounted");
+        assert!(left(&[], &[line(5, "/dev/incloud-disk/v-1")], FakeNamespaces::default()));
+        assert!(left(&[5], &[], FakeNamespaces::blind()), "it cannot be told");
+        assert!(!left(&[5], &[line(5, "/dev/incloud-disk/v-2")], FakeNamespaces::default()));
         assert!(left(&[5], &[], has("/dev/incloud-disk/v-1")));
         assert!(!left(&[5], &[], has("/dev/incloud-disk/v-2")));
         assert!(left(&[5], &[], hidden("1d5c9c9e-1f55-4b1b-8a53-9c6c5a3e0001")));
@@ -511,7 +511,10 @@ mod tests {
         let ours = |minor| line(minor, "/dev/incloud-disk/v-1");
         let of_btrfs = "41 20 0:9 / /y rw - btrfs /dev/incloud-disk/v-1 rw".to_owned();
         let lines = [ours(5), ours(5), line(5, "/dev/vdb"), of_btrfs, line(6, "/dev/vdc")];
-        let census = FakeCensus { namespaces: vec![namespace(&lines)], ..FakeCensus::default() };
+        let census = FakeNamespaces {
+            namespaces: vec![namespace(&lines)].into(),
+            ..FakeNamespaces::default()
+        };
         let told = asked((&[], &[]), census, |numbers| numbers.labelled_elsewhere(&its()).unwrap());
         assert_eq!(told, [number(5), number(5)]);
     }

@@ -38,7 +38,7 @@ fn users_while_lost(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCensus, FakeDevices};
+    use crate::driver::fakes::{FakeDevices, FakeNamespaces};
     use crate::model::mount::disk_users::{FileUse, Process, Tie};
     use std::cell::Cell;
 
@@ -75,7 +75,7 @@ mod tests {
         let numbers = ["0:40", "7:1"].map(|number| number.parse().unwrap());
         let files = numbers.iter().chain([&here]).map(|number| user_of(*number)).collect();
         let users = DeviceUses { files, ..DeviceUses::default() };
-        let census = FakeCensus { users, ..FakeCensus::default() };
+        let census = FakeNamespaces { users, ..FakeNamespaces::default() };
         let used = |numbers: &[DeviceNumber]| {
             let Answer::Told(users) = users_of_lost(&census, &devices, numbers) else { panic!() };
             users.files.iter().map(|one| one.number).collect::<Vec<_>>()

@@ -29,10 +29,10 @@ pub(super) fn stranger(
     let kind = plan.kind;
     let copy = match kind {
         FsType::Xfs | FsType::Btrfs => None,
-        FsType::Ext3 | FsType::Ext4 if !can_be_made_again(plan, size) => {
-            return Ok(Some(format!("an unfinished {kind} that cannot be compared")));
-        }
-        FsType::Ext3 | FsType::Ext4 => Some(Copy::of(plan, size, deadline)?),
+        FsType::Ext3 | FsType::Ext4 => match Copy::of(plan, size, deadline)? {
+            None => return Ok(Some(format!("an unfinished {kind} that cannot be compared"))),
+            copy => copy,
+        },
     };
     let uuid = uuid_bytes(&plan.uuid)
         .ok_or_else(|| Error::new(Kind::Bug, "a file system is planned without a UUID"))?;
@@ -78,11 +78,6 @@ pub(super) fn stranger(
     at_random(size, deadline, strange_in)
 }
 
-/// Whether the same ext file system comes of its plan once more, in memory: by the same random number.
-fn can_be_made_again(plan: &NewFileSystem, size: u64) -> bool {
-    size <= LARGEST_COPY && plan.seed.is_some()
-}
-
 /// The same file system, made in memory to its end.
 struct Copy {
     file: File,
@@ -90,8 +85,11 @@ struct Copy {
 }
 
 impl Copy {
-    fn of(plan: &NewFileSystem, size: u64, deadline: Deadline) -> Result<Self> {
+    fn of(plan: &NewFileSystem, size: u64, deadline: Deadline) -> Result<Option<Self>> {
         const HEAD: usize = 64 * 1024 + 4096;
+        if !can_be_made_again(plan, size) {
+            return Ok(None);
+        }
         let failed = |error: std::io::Error| Error::io("make a file system in memory", &error);
         let file = files::in_memory("mkfs").map_err(failed)?;
         file.set_len(size).map_err(failed)?;
@@ -101,7 +99,7 @@ impl Copy {
         let inodes = FirstInodes::of(&head).ok_or_else(|| {
             Error::new(Kind::Host, format!("mkfs.{} made nothing in memory", plan.kind))
         })?;
-        Ok(Self { file, inodes })
+        Ok(Some(Self { file, inodes }))
     }
 
     fn read(&self, at: u64, length: usize) -> Result<Vec<u8>> {
@@ -110,6 +108,11 @@ impl Copy {
         read.map_err(|error| Error::io("read a file system in memory", &error))?;
         Ok(bytes)
     }
+}
+
+/// Whether the same ext file system comes of its plan once more, in memory: by the same random number.
+fn can_be_made_again(plan: &NewFileSystem, size: u64) -> bool {
+    size <= LARGEST_COPY && plan.seed.is_some()
 }
 
 #[cfg(test)]
@@ -129,6 +132,9 @@ mod tests {
         };
         assert!(can_be_made_again(&plan(Some("seed")), LARGEST_COPY));
         assert!(!can_be_made_again(&plan(Some("seed")), LARGEST_COPY + 1));
-        assert!(!can_be_made_again(&plan(None), 1 << 30), "of a record of before");
+        let of_before = plan(None);
+        assert!(!can_be_made_again(&of_before, 1 << 30), "of a record of before");
+        let soon = Deadline::after(std::time::Duration::from_secs(5));
+        assert!(Copy::of(&of_before, 1 << 30, soon).unwrap().is_none());
     }
 }

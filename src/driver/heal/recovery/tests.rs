@@ -1,4 +1,5 @@
 use super::*;
+use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::host::files::LONGEST;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -149,4 +150,92 @@ fn what_another_boot_has_begun_means_nothing() {
     assert_eq!(Recovery::switching(&record), record.switching);
     record.switching[0].boot = "another".to_owned();
     assert_eq!(Recovery::switching(&record), []);
+}
+
+fn mount(number: &str, target: &str) -> Mount {
+    Mount::of_a_test(number, target, "")
+}
+
+fn namespace(number: u64, mounts: Vec<Mount>) -> NamespaceUse {
+    NamespaceUse { id: Some(NamespaceId(number)), ..NamespaceUse::of_a_test(mounts, Vec::new()) }
+}
+
+/// What is done on a machine with these namespaces, where killed heals left something in these; and what was done to them.
+fn after_a_kill<T>(
+    namespaces: FakeNamespaces,
+    left_in: &[u64],
+    work: impl FnOnce(&Recovery<'_>) -> T,
+) -> (T, Vec<String>, usize) {
+    let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+    let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
+    let (answer, count) = made_up.drive(|driver| {
+        for number in left_in {
+            let (sign, changes) = (NamespaceSign::of_number(*number), vec![intent(None, b"/data")]);
+            let note = |record: &mut VolumeRecord| record.will_switch(&boot_id(), sign, changes);
+            driver.ports.records.update(&id(), note).unwrap();
+        }
+        let answer = work(driver.recovery);
+        (answer, driver.ports.records.load(&id()).switching.len())
+    });
+    (answer, made_up.namespaces.done.take(), count)
+}
+
+fn with(numbers: &[u64], is_broken: bool) -> FakeNamespaces {
+    let all = numbers.iter().map(|number| namespace(*number, vec![mount("7:1", "/a")]));
+    let namespaces = all.collect::<Vec<_>>().into();
+    FakeNamespaces { namespaces, is_broken, ..FakeNamespaces::default() }
+}
+
+#[test]
+fn what_a_killed_heal_left_is_put_right_and_what_has_gone_is_forgotten() {
+    let set_back = |recovery: &Recovery<'_>| recovery.set_back(&id());
+    assert_eq!(after_a_kill(with(&[1], false), &[], set_back), (None, vec![], 0));
+    let (failed, done, remembered) = after_a_kill(with(&[1, 2], false), &[1, 2, 3], set_back);
+    assert_eq!((failed, remembered), (Some(vec![]), 2), "that of the third is no more");
+    assert_eq!(done, ["set back 1 in 1", "set back 1 in 2"]);
+    let (failed, _, remembered) = after_a_kill(with(&[1], true), &[1], set_back);
+    assert_eq!((failed, remembered), (Some(vec![NamespaceId(1)]), 1));
+}
+
+#[test]
+fn where_nothing_is_switched_any_more_only_what_is_not_put_right_is_remembered() {
+    let for_good = |recovery: &Recovery<'_>| recovery.set_back_for_good(&id());
+    let ((), done, remembered) = after_a_kill(with(&[1], false), &[1], for_good);
+    assert_eq!((done.len(), remembered), (1, 0));
+    let ((), _, remembered) = after_a_kill(with(&[1], true), &[1], for_good);
+    assert_eq!(remembered, 1);
+}
+
+#[test]
+fn a_record_that_is_full_has_no_room_for_more() {
+    let much = |bytes: usize| MountIntent { propagation: "x".repeat(bytes), ..intent(None, b"/b") };
+    let one = (NamespaceSign::of_number(1), vec![much(1 << 20)]);
+    let (rooms, ..) = after_a_kill(FakeNamespaces::default(), &[2], |recovery| {
+        [0, 5 << 20, 6 << 20].map(|more| recovery.has_room_for(&id(), &one, 2, more))
+    });
+    assert_eq!(rooms, [true, false, false]);
+    let (begun, ..) =
+        after_a_kill(FakeNamespaces::default(), &[2], |recovery| recovery.begun(&id()));
+    assert_eq!(begun.len(), 1);
+}
+
+#[test]
+fn a_dead_disk_is_kept_by_one_of_its_own_mounts_wherever_that_is() {
+    let mounts = || vec![mount("7:1", "/a"), mount("7:2", "/b"), mount("7:2", "/c")];
+    let number = |minor| DeviceNumber { major: 7, minor };
+    let stale = StaleMounts {
+        disk: None,
+        dead: vec![number(1), number(2)],
+        own: mounts(),
+        elsewhere: vec![namespace(5, mounts()), namespace(6, vec![mount("7:1", "/d")])],
+        untold: None,
+        is_all_known: true,
+    };
+    let soon = Deadline::after(Duration::from_secs(5));
+    let ((kept, unkept), done, _) =
+        after_a_kill(FakeNamespaces::default(), &[], |recovery| recovery.keep_dead(&stale, soon));
+    assert_eq!(done, ["keep 1 in 0", "keep 1 in 5", "keep 1 in 6", "keep 2 in 0", "keep 2 in 5"]);
+    assert!(kept.is_empty());
+    let numbers: Vec<_> = unkept.into_iter().map(|(number, _)| number).collect();
+    assert_eq!(numbers, [number(1), number(2)]);
 }

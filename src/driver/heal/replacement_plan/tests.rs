@@ -1,8 +1,12 @@
 use super::*;
+use crate::driver::Driver;
+use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
+use crate::host::machine::boot_id;
 use crate::model::cgroup::Owner;
 use crate::model::mount::disk_users::Process;
 use crate::model::mount::replacement::MountIntent;
-use crate::model::record::NamespaceSign;
+use crate::model::record::{NamespaceSign, VolumeRecord};
+use std::time::Duration;
 
 fn mount(number: &str, target: &str) -> Mount {
     Mount::of_a_test(number, target, "")
@@ -151,4 +155,183 @@ fn why_something_of_a_namespace_was_left_is_what_was_said_last() {
     replacing.is_left(&one, "no time was left");
     replacing.is_left(&one, "it is busy");
     assert_eq!(replacing.why, BTreeMap::from([(one.id, "it is busy".to_owned())]));
+}
+
+fn id() -> VolumeId {
+    VolumeId::parse("v-1").unwrap()
+}
+
+fn dead() -> DeviceNumber {
+    DeviceNumber { major: 254, minor: 16 }
+}
+
+/// What came of a heal of a volume whose old mounts stand in these namespaces.
+struct Came {
+    healed: Healed,
+    /// What was done, in its order.
+    done: Vec<String>,
+    looks: u32,
+    record: VolumeRecord,
+}
+
+impl Came {
+    fn done(&self) -> Vec<&str> {
+        self.done.iter().map(String::as_str).collect()
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.done.iter().filter(|one| one.starts_with(what)).count()
+    }
+}
+
+/// Heals all of them, of which these are known before.
+fn healed(
+    namespaces: FakeNamespaces,
+    known: Vec<NamespaceUse>,
+    is_all_known: bool,
+    before: impl FnOnce(&Driver<'_>),
+) -> Came {
+    let cloud = FakeCloud::default();
+    let devices = FakeDevices::default().with("vdb", 1 << 30, "v-1");
+    let disk = devices.disks[0].0.clone();
+    let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
+    let (healed, record) = made_up.drive(|driver| {
+        before(driver);
+        let pod = ConsumerId::parse("u-1").unwrap();
+        let note_pod =
+            |record: &mut VolumeRecord| drop(record.consumers.insert(pod, String::new()));
+        driver.ports.records.update(&id(), note_pod).unwrap();
+        let (own, untold, dead) = (Vec::new(), None, vec![dead()]);
+        let stale = StaleMounts { disk: None, dead, own, elsewhere: known, untold, is_all_known };
+        let fresh = File::open("/dev/null").unwrap();
+        let shares = TimeShares::of(Deadline::after(Duration::from_secs(20)), false);
+        let replacement = driver.healing.replacement;
+        let healed = replacement.switch_everywhere(&id(), (&stale, &disk), &fresh, false, shares);
+        (healed.unwrap(), driver.ports.records.load(&id()))
+    });
+    let namespaces = made_up.namespaces;
+    Came { healed, done: namespaces.done.take(), looks: namespaces.looks.get(), record }
+}
+
+fn all_of(namespaces: &[NamespaceUse]) -> FakeNamespaces {
+    FakeNamespaces { namespaces: namespaces.to_vec().into(), ..FakeNamespaces::default() }
+}
+
+#[test]
+fn all_is_written_down_before_the_first_switch_and_pods_of_the_volume_are_switched_first() {
+    let all = [
+        namespace(3, &[None], 1),
+        namespace(1, &[Some("u-1")], 2),
+        namespace(2, &[Some("u-2")], 3),
+    ];
+    let came = healed(all_of(&all), all.to_vec(), true, |_| {});
+    assert_eq!(came.healed.left, [""; 0]);
+    let each = ["intend 2 in 1", "intend 3 in 2", "intend 1 in 3"];
+    let switched = ["switch 2 in 1", "switch 3 in 2", "switch 1 in 3"];
+    assert_eq!(came.done(), [each, switched].concat());
+    assert_eq!(came.looks, 1, "whether there are others");
+    assert!(came.record.switching.is_empty());
+}
+
+#[test]
+fn where_nothing_is_known_to_be_there_it_is_looked_for_others_unless_all_are_known() {
+    assert_eq!(healed(all_of(&[]), Vec::new(), true, |_| {}).looks, 0);
+    assert_eq!(healed(all_of(&[]), Vec::new(), false, |_| {}).looks, 1);
+    let late = [namespace(9, &[Some("u-1")], 1)];
+    let came = healed(all_of(&late), Vec::new(), false, |_| {});
+    assert_eq!(came.done(), ["intend 1 in 9", "switch 1 in 9"]);
+    let all = [namespace(1, &[Some("u-1")], 1), late[0].clone()];
+    let came = healed(all_of(&all), all[..1].to_vec(), true, |_| {});
+    assert_eq!(came.done(), ["intend 1 in 1", "switch 1 in 1", "intend 1 in 9", "switch 1 in 9"]);
+}
+
+#[test]
+fn what_cannot_be_replaced_is_tried_once_and_told_after_a_second_look() {
+    let all = [namespace(1, &[Some("u-1")], 1)];
+    let stuck = vec!["/data-0".into()];
+    let namespaces = FakeNamespaces { stuck, ..all_of(&all) };
+    let came = healed(namespaces, all.to_vec(), true, |_| {});
+    assert_eq!((came.count("switch"), came.looks), (1, 2));
+    let left = &came.healed.left;
+    assert!(left.len() == 1 && left[0].starts_with("still on the dead disk: "), "{left:?}");
+    // While something goes on it is tried again: as long as this does.
+    let two = [namespace(1, &[Some("u-1")], 2)];
+    let namespaces = FakeNamespaces { stuck: vec!["/data-0".into()], ..all_of(&two) };
+    let came = healed(namespaces, two.to_vec(), true, |_| {});
+    assert_eq!(came.done()[1..], ["switch 2 in 1", "intend 1 in 1", "switch 1 in 1"]);
+}
+
+#[test]
+fn a_namespace_that_opens_later_is_switched_then_and_looked_after_once_more() {
+    let all = [namespace(1, &[Some("u-1")], 1), namespace(2, &[Some("u-1")], 1)];
+    // Once to write down what is changed there, and in its turn.
+    let closed = |tries| BTreeMap::from([(1, tries)]).into();
+    let namespaces = FakeNamespaces { closed: closed(2), ..all_of(&all) };
+    let came = healed(namespaces, all.to_vec(), true, |_| {});
+    let done = ["intend 1 in 2", "switch 1 in 2", "intend 1 in 1", "switch 1 in 1"];
+    assert_eq!(came.done()[..4], done);
+    assert_eq!(came.count("set back"), 2, "{:?}", came.done);
+    assert_eq!((&came.healed.left[..], came.record.switching.len()), (&[][..], 0));
+
+    let begun = |driver: &Driver<'_>| {
+        let mounts = vec![MountIntent {
+            id: Some(7),
+            number: dead(),
+            target: "/".into(),
+            propagation: String::new(),
+        }];
+        let note = |record: &mut VolumeRecord| {
+            record.will_switch(&boot_id(), NamespaceSign::of_number(1), mounts);
+        };
+        driver.ports.records.update(&id(), note).unwrap();
+    };
+    let namespaces = FakeNamespaces { closed: closed(99), ..all_of(&all) };
+    let came = healed(namespaces, all.to_vec(), true, begun);
+    assert_eq!(came.count("set back"), 0, "it is not known what it has");
+    assert_eq!(came.healed.left.len(), 1);
+    assert!(came.healed.left[0].ends_with("it does not open"), "{:?}", came.healed.left);
+    assert_eq!(came.record.switching.len(), 1, "that is remembered");
+}
+
+#[test]
+fn of_several_that_need_much_room_in_the_record_the_last_waits_and_is_told() {
+    let all: Vec<_> = (1..=7).map(|number| namespace(number, &[None], 1)).collect();
+    let much = (0, (1 << 20) - 4096);
+    let changes = || BTreeMap::from([("/data-0".into(), much)]);
+    let namespaces = FakeNamespaces { changes: changes(), ..all_of(&all) };
+    let came = healed(namespaces, all.clone(), true, |_| {});
+    assert_eq!((came.count("switch"), came.healed.left.len()), (6, 1));
+    assert!(came.healed.left[0].contains("too much to remember"), "{:?}", came.healed.left);
+    let first_switch = came.done.iter().position(|one| one.starts_with("switch")).unwrap();
+    assert_eq!(first_switch, 7, "each was asked before");
+    assert!(came.record.switching.is_empty(), "the next heal has room for it");
+}
+
+#[test]
+fn mounts_that_change_too_much_are_found_by_halves_and_cost_no_others() {
+    let all = [namespace(1, &[Some("u-1")], 2 * AT_ONCE)];
+    let changes = BTreeMap::from([
+        ("/data-7".into(), (1001, 0)),
+        ("/data-8".into(), (600, 0)),
+        ("/data-9".into(), (600, 0)),
+    ]);
+    let namespaces = FakeNamespaces { changes, ..all_of(&all) };
+    let came = healed(namespaces, all.to_vec(), true, |_| {});
+    let left = &came.healed.left;
+    assert!(
+        left.len() == 1 && left[0].contains("1002 mounts would have to be put right"),
+        "{left:?}"
+    );
+    let outcomes = came.healed.places.iter().flat_map(|(_, done)| done);
+    let switched = outcomes.filter(|one| one.outcome == ReplacementOutcome::Switched).count();
+    assert_eq!(switched, 2 * AT_ONCE - 1);
+}
+
+#[test]
+fn a_namespace_that_does_not_open_is_not_tried_for_each_of_its_parts() {
+    let all = [namespace(1, &[Some("u-1")], 3 * AT_ONCE), namespace(2, &[Some("u-1")], 1)];
+    // When it is asked before, in its turn, and in that of the next round: else its third part would come through.
+    let namespaces = FakeNamespaces { closed: BTreeMap::from([(1, 3)]).into(), ..all_of(&all) };
+    let came = healed(namespaces, all.to_vec(), true, |_| {});
+    assert_eq!((came.count("switch"), came.healed.left.len()), (1, 1));
 }
