@@ -112,10 +112,6 @@ impl MkfsWords {
 const SEED: &str = "hash_seed";
 const NOW: &str = "E2FSPROGS_FAKE_TIME";
 
-fn is_ext(plan: &NewFileSystem) -> bool {
-    matches!(plan.kind, FsType::Ext3 | FsType::Ext4)
-}
-
 fn with_seed(plan: &NewFileSystem, extended: &str) -> String {
     match &plan.seed {
         Some(seed) => format!("{extended},{SEED}={seed}"),
@@ -123,11 +119,11 @@ fn with_seed(plan: &NewFileSystem, extended: &str) -> String {
     }
 }
 
-/// What the volume's owner wishes; the random number is told all the same.
+/// What the volume's owner wishes; the random number of an ext is told all the same, and no other has that option.
 fn wished(plan: &NewFileSystem) -> Result<Vec<String>> {
     let mut words = plan.options.words(plan.kind)?.to_vec();
     let mut is_extended = false;
-    for word in words.iter_mut().filter(|_| is_ext(plan)) {
+    for word in &mut words {
         if is_extended {
             *word = with_seed(plan, word);
         }

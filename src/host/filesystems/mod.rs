@@ -12,6 +12,7 @@ mod samples;
 use self::check::Checks;
 use self::samples::sampled;
 use super::device_nodes::{self, Node};
+use super::tool::ProgramOutput;
 use super::{FileSystems, NewFileSystem, confinement, tool, worker};
 use crate::failpoints;
 use crate::host::clock::Deadline;
@@ -59,8 +60,6 @@ impl FileSystems for KernelFileSystems {
         device: &Device,
         deadline: Deadline,
     ) -> Result<Option<String>> {
-        /// blkid(8): nothing was found, or nothing could be read; so this alone proves nothing.
-        const NOTHING_FOUND: i32 = 2;
         let Ok(blkid) = tool::locate("blkid") else {
             tracing::warn!(
                 "blkid is not installed: no second program is asked whether the disk is blank"
@@ -69,22 +68,8 @@ impl FileSystems for KernelFileSystems {
         };
         let node = Node::labelled(id, device)?;
         let path = node.path().to_string_lossy();
-        let outcome = tool::launch_on_disk(&blkid, &["-p", "-o", "export", &path], &[], deadline)?;
-        let told = |key: &str| {
-            outcome.text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned)
-        };
-        match outcome.status {
-            Some(NOTHING_FOUND) if outcome.text.trim().is_empty() => Ok(None),
-            Some(0) => {
-                let what = told("TYPE=").or_else(|| told("PTTYPE="));
-                Ok(Some(what.unwrap_or_else(|| outcome.last_line().to_owned())))
-            }
-            status => Ok(Some(format!(
-                "something that blkid cannot tell ({}: {})",
-                tool::ended(status),
-                outcome.last_line()
-            ))),
-        }
+        tool::launch_on_disk(&blkid, &["-p", "-o", "export", &path], &[], deadline)
+            .map(|outcome| told_by_blkid(&outcome))
     }
 
     fn stranger(
@@ -153,5 +138,44 @@ impl FileSystems for KernelFileSystems {
         failpoints::effect("filesystems.grow")?;
         let _doing = worker::doing(&format_args!("grow the {kind} at {}", place.display()));
         grow::grow(self, (root, place), kind, device, deadline)
+    }
+}
+
+/// What blkid(8) found on a disk, if it found something or cannot tell.
+fn told_by_blkid(outcome: &ProgramOutput) -> Option<String> {
+    /// Nothing was found, or nothing could be read; so this alone proves nothing.
+    const NOTHING_FOUND: i32 = 2;
+    let told =
+        |key: &str| outcome.text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
+    match outcome.status {
+        Some(NOTHING_FOUND) if outcome.text.trim().is_empty() => None,
+        Some(0) => {
+            let what = told("TYPE=").or_else(|| told("PTTYPE="));
+            Some(what.unwrap_or_else(|| outcome.last_line().to_owned()))
+        }
+        status => Some(format!(
+            "something that blkid cannot tell ({}: {})",
+            tool::ended(status),
+            outcome.last_line()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_blkid_that_found_nothing_and_says_nothing_has_found_nothing() {
+        let told =
+            |status, text: &str| told_by_blkid(&ProgramOutput { status, text: text.to_owned() });
+        assert_eq!(told(Some(2), "\n"), None);
+        let unsure = "something that blkid cannot tell (";
+        for (status, text) in [(Some(2), "error: /dev/vdb: I/O error"), (Some(8), ""), (None, "")] {
+            assert!(told(status, text).is_some_and(|told| told.starts_with(unsure)), "{status:?}");
+        }
+        assert_eq!(told(Some(0), "DEVNAME=/d\nTYPE=LVM2_member\n").as_deref(), Some("LVM2_member"));
+        assert_eq!(told(Some(0), "DEVNAME=/d\nPTTYPE=gpt\n").as_deref(), Some("gpt"));
+        assert_eq!(told(Some(0), "DEVNAME=/d\n").as_deref(), Some("DEVNAME=/d"));
     }
 }
