@@ -28,6 +28,7 @@ pub(in crate::driver) struct FakeNamespaces {
     pub(in crate::driver) namespaces: RefCell<Vec<NamespaceUse>>,
     pub(in crate::driver) untold: Vec<Untold>,
     pub(in crate::driver) users: DeviceUses,
+    pub(in crate::driver) pod_users: PodUsers,
     pub(in crate::driver) ext_ids: BTreeMap<DeviceNumber, u64>,
     /// At how many tries a namespace does not open still.
     pub(in crate::driver) closed: RefCell<BTreeMap<u64, u32>>,
@@ -78,7 +79,7 @@ impl Census for FakeNamespaces {
     }
 
     fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
-        self.answer(PodUsers::default())
+        self.answer(self.pod_users.clone())
     }
 
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {

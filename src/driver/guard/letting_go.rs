@@ -289,8 +289,10 @@ fn is_among(one: &Holder, others: &[Holder]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
     use crate::model::cgroup::Owner;
-    use crate::model::mount::disk_users::Process;
+    use crate::model::mount::disk_users::{PodUsers, Process};
+    use crate::model::mount::mountinfo::Mount;
 
     fn pod(name: &str) -> ConsumerId {
         ConsumerId::parse(name).unwrap()
@@ -324,7 +326,6 @@ mod tests {
 
     #[test]
     fn who_has_the_volume_after_an_unmount_that_kept_none_came_in_between() {
-        use crate::model::mount::mountinfo::Mount;
         let mount = Mount::of_a_test("7:1", "/data", "");
         let kept = || vec![Kept { namespace: None, mount: mount.clone() }];
         let uses = || vec![NamespaceUse::of_a_test(vec![mount.clone()], vec![process(7, None)])];
@@ -345,5 +346,60 @@ mod tests {
         assert_eq!(outside, [holder(9)]);
         assert!(is_among(&holder(9), &[holder(7), holder(9)]));
         assert!(!is_among(&holder(9), &[holder(7)]));
+    }
+    /// What is asked of the folder of pod `a`, where these processes of it have the volume, and these namespaces.
+    fn asked<T>(
+        holders: &[u32],
+        namespaces: Vec<NamespaceUse>,
+        ask: impl FnOnce(&LettingGo<'_>, &ConsumerFolder<'_>) -> T,
+    ) -> T {
+        let places = vec!["/data".into()];
+        let of = |pid: &u32| Holder { process: process(*pid, Some("a")), places: places.clone() };
+        let pod_users = PodUsers { holders: holders.iter().map(of).collect(), has_cgroup: true };
+        let namespaces = namespaces.into();
+        let namespaces = FakeNamespaces { namespaces, pod_users, ..FakeNamespaces::default() };
+        let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+        let (consumer, mounted) = (pod("a"), [DeviceNumber { major: 7, minor: 1 }]);
+        let folder = Path::new("/root/pods/a/volumes/ours~disk/pv");
+        let id = Some(&VolumeId::parse("v-1").unwrap());
+        let one = ConsumerFolder { id, consumer: &consumer, folder, mounted: &mounted };
+        let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
+        made_up.drive(|driver| ask(driver.unmounting.letting_go, &one))
+    }
+
+    /// A container of pod `a` that has the volume at a place of its own.
+    fn container(pid: u32) -> NamespaceUse {
+        let mount = Mount::of_a_test("7:1", "/data", "");
+        let beneath = vec![Mount { id: mount.parent, ..Mount::of_a_test("0:5", "/", "") }];
+        let one = NamespaceUse::of_a_test(vec![mount], vec![process(pid, Some("a"))]);
+        NamespaceUse { id: Some(NamespaceId(1)), beneath, ..one }
+    }
+
+    #[test]
+    fn a_folder_is_let_go_of_while_a_container_keeps_its_own_mount() {
+        let guard = |holders: &[u32], namespaces| {
+            let no_mounts = MountTable::default();
+            asked(holders, namespaces, |letting_go, one| letting_go.guard_folder(one, &no_mounts))
+        };
+        assert_eq!(guard(&[], vec![]).unwrap(), []);
+        assert_eq!(guard(&[7], vec![container(7)]).unwrap().len(), 1);
+        assert_eq!(guard(&[], vec![container(7)]).unwrap(), [], "none of the pod has it");
+        let error = guard(&[9], vec![container(7)]).unwrap_err();
+        assert_eq!(error.kind, Kind::Guarded, "where that one lives is not known");
+        assert!(error.cause.starts_with("pod a still runs: 9 "), "{error}");
+    }
+
+    #[test]
+    fn after_the_unmount_it_is_told_whether_the_pod_has_the_volume_still() {
+        let mount = Mount::of_a_test("7:1", "/data", "");
+        let kept = [Kept { namespace: Some(NamespaceId(1)), mount }];
+        let again = |holders: &[u32], namespaces, kept: &[Kept]| {
+            asked(holders, namespaces, |letting_go, one| letting_go.look_again(one, kept))
+        };
+        assert_eq!(again(&[7], vec![container(7)], &kept), Ok(true));
+        assert_eq!(again(&[], vec![], &[]), Ok(false));
+        assert_eq!(again(&[], vec![], &kept), Ok(false), "its namespace has gone");
+        let error = again(&[], vec![container(7)], &kept).unwrap_err();
+        assert!(error.cause.contains("went with the folder's"), "{error}");
     }
 }

@@ -135,3 +135,63 @@ impl Refusals<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
+
+    fn id() -> VolumeId {
+        VolumeId::parse("v-1").unwrap()
+    }
+
+    fn asked<T>(mode: GuardMode, lines: &[&str], ask: impl FnOnce(&Refusals<'_>) -> T) -> T {
+        let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+        let (mounts, guard) =
+            (FakeMounts::of(lines), GuardPolicy { mode, ..GuardPolicy::default() });
+        let made_up = MadeUp { mounts, guard, ..MadeUp::with(&cloud, &devices) };
+        made_up.drive(|driver| ask(driver.unmounting.refusals))
+    }
+
+    #[test]
+    fn a_refusal_is_remembered_until_the_tear_down_passes() {
+        asked(GuardMode::Enforce, &[], |refusals| {
+            let refuse = |what| refusals.refuse(Some(&id()), what, "a pod runs");
+            let refused = || refusals.records.load(&id()).refused.into_keys().collect::<Vec<_>>();
+            let first = refuse(&TearDown::Unstage).unwrap_err();
+            assert_eq!((first.kind, first.is_repeated), (Kind::Guarded, false));
+            assert!(refuse(&TearDown::Unstage).unwrap_err().is_repeated);
+            refuse(&TearDown::Detach).unwrap_err();
+            refusals.passed(None, &TearDown::Detach);
+            assert_eq!(refused(), [TearDown::Unstage, TearDown::Detach]);
+            refusals.passed(Some(&id()), &TearDown::Unstage);
+            assert_eq!(refused(), [TearDown::Detach]);
+            refusals.end_refusals(&id(), &[TearDown::Unstage, TearDown::Detach]);
+            assert_eq!(refused(), []);
+            assert_eq!(refusals.records.load(&id()).refusals, 3, "they are counted for good");
+        });
+        asked(GuardMode::Warn, &[], |refusals| {
+            assert_eq!(refusals.refuse(Some(&id()), &TearDown::Detach, "a pod runs"), Ok(()));
+            assert!(!refusals.records.has(&id()).unwrap());
+        });
+    }
+
+    #[test]
+    fn a_refusal_names_what_a_person_can_do_where_the_volume_is_mounted_and_where_it_is_not() {
+        let way = |what: &TearDown, id: Option<&VolumeId>, lines: &[&str]| {
+            asked(GuardMode::Enforce, lines, |refusals| refusals.way_out_of(what, id))
+        };
+        let (mounted, id) = ("40 20 7:5 / /x rw - ext4 /dev/incloud-disk/v-1 rw", id());
+        let pod = TearDown::Unpublish(ConsumerId::parse("a").unwrap());
+        let breaks = "or, although that breaks what uses it: ";
+        for (what, lines, command) in [
+            (&TearDown::Detach, &[mounted][..], "disk detach --force v-1"),
+            (&TearDown::Unstage, &[], "disk detach --force v-1"),
+            (&TearDown::Unstage, &[mounted], "disk release v-1 and then disk detach --force v-1"),
+            (&pod, &[mounted], "disk release v-1"),
+        ] {
+            assert_eq!(way(what, Some(&id), lines), format!("{breaks}{command}"));
+        }
+        assert_eq!(way(&pod, None, &[]), "or until a person unmounts it");
+    }
+}

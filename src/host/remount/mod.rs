@@ -177,3 +177,6 @@ fn aside<T: Send + 'static>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

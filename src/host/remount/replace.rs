@@ -408,6 +408,15 @@ impl<'a> NamespaceWork<'a> {
     }
 
     fn take_off(&self, old: &Mount, at: &OwnedFd) -> Result<()> {
+        // One whose new mount follows another new one goes with the old one that lies on that.
+        let has_gone = || self.inside.table().is_ok_and(|now| !has(&now, old));
+        match self.take_off_there(old, at) {
+            Err(_) if has_gone() => Ok(()),
+            done => done,
+        }
+    }
+
+    fn take_off_there(&self, old: &Mount, at: &OwnedFd) -> Result<()> {
         if Propagation::of(old).is_shared {
             // Its peers keep what is mounted in them until their own turn.
             self.inside.propagate(at, MsFlags::MS_PRIVATE)?;

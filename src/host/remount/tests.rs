@@ -1,0 +1,349 @@
+//! Switches by each method that needs no disk, of file systems in memory, in a mount namespace of the test's own.
+
+use super::*;
+use crate::host::PeerGroup;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::replacement::ReplacementOutcome::{
+    self, DetachedOnly, Gone, Skipped, Stacked,
+};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Those that leave nothing of the old mount.
+const WHOLE: [Method; 3] = [Method::Beneath, Method::Tuck, Method::TuckRemounted];
+
+const SWITCHED: ReplacementOutcome = ReplacementOutcome::Switched;
+
+/// A mount namespace with the folders of an old and of a new file system, and with one in whose folders those are mounted.
+struct Machine {
+    folder: PathBuf,
+    old: DeviceNumber,
+}
+
+/// Works there; the kernel makes such a namespace for root alone.
+fn alone(work: impl FnOnce(&Machine) + Send) {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    thread::scope(|scope| {
+        let done = scope.spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            propagate(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+            tmpfs(folder);
+            for name in ["ground", "old", "fresh", "other"] {
+                file_system(&folder.join(name), name);
+            }
+            let old = table().top_at(&folder.join("old")).unwrap().number;
+            work(&Machine { folder: folder.to_path_buf(), old });
+        });
+        done.join().unwrap();
+    });
+}
+
+fn tmpfs(at: &Path) {
+    mount(Some("none"), at, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+}
+
+/// One that says which it is.
+fn file_system(at: &Path, name: &str) {
+    fs::create_dir(at).unwrap();
+    tmpfs(at);
+    fs::write(at.join("which"), name).unwrap();
+    fs::create_dir(at.join("sub")).unwrap();
+}
+
+fn propagate(at: &Path, how: MsFlags) {
+    mount(None::<&str>, at, None::<&str>, how, None::<&str>).unwrap();
+}
+
+fn bind(from: &Path, to: &Path) {
+    mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+}
+
+fn table() -> MountTable {
+    MountTable::parse(&fs::read("/proc/thread-self/mountinfo").unwrap()).unwrap()
+}
+
+/// Which file system is seen there.
+fn seen_at(at: &Path) -> String {
+    fs::read_to_string(at.join("which")).unwrap()
+}
+
+impl Machine {
+    /// A folder of the common ground.
+    fn place(&self, name: &str) -> PathBuf {
+        let place = self.folder.join("ground").join(name);
+        fs::create_dir_all(&place).unwrap();
+        place
+    }
+
+    fn bind(&self, name: &str, to: &Path) {
+        bind(&self.folder.join(name), to);
+    }
+
+    /// Old mounts at these folders of the ground.
+    fn with_old_at(&self, names: &[&str]) -> Vec<PathBuf> {
+        let places: Vec<_> = names.iter().map(|name| self.place(name)).collect();
+        for place in &places {
+            self.bind("old", place);
+        }
+        places
+    }
+
+    /// The old mounts on the ground and on what shares with it.
+    fn stale(&self) -> Vec<Mount> {
+        let first = self.folder.join("old");
+        table().of(self.old).filter(|mount| mount.target != first).cloned().collect()
+    }
+
+    fn switch_these(&self, method: Method, stale: &[Mount]) -> BTreeMap<u32, Switched> {
+        let root = File::open(self.folder.join("fresh")).unwrap();
+        let (fresh, deadline) = (root.as_fd(), Deadline::after(Duration::from_secs(20)));
+        let request = SwitchRequest { namespace: None, stale, fresh, group: None, deadline };
+        let done = KernelRemounts::by(method).switch(&request).unwrap();
+        assert_eq!(done.len(), stale.len(), "one answer for each");
+        done.into_iter().map(|one| (one.mount.id, one)).collect()
+    }
+
+    /// Switches all old mounts; what became of each, in the order in which they were made.
+    fn switch(&self, method: Method) -> Vec<Switched> {
+        let mut stale = self.stale();
+        let mut done = self.switch_these(method, &stale);
+        stale.sort_by_key(|mount| mount.id);
+        stale.iter().map(|mount| done.remove(&mount.id).unwrap()).collect()
+    }
+}
+
+fn outcomes(done: &[Switched]) -> Vec<ReplacementOutcome> {
+    done.iter().map(|one| one.outcome.clone()).collect()
+}
+
+fn no_notes(done: &[Switched]) {
+    let all: Vec<_> = done.iter().flat_map(|one| &one.notes).collect();
+    assert!(all.is_empty(), "{all:?}");
+}
+
+#[test]
+fn an_old_mount_is_replaced_or_covered_and_nothing_else_is_touched() {
+    for method in WHOLE.into_iter().chain([Method::Stack]) {
+        alone(|machine| {
+            let place = &machine.with_old_at(&["a"])[0];
+            let beside = machine.place("b");
+            machine.bind("other", &beside);
+            let before = table().mounts().len();
+            let done = machine.switch(method);
+            let stays = usize::from(method == Method::Stack);
+            assert_eq!(outcomes(&done), [if stays > 0 { Stacked } else { SWITCHED }], "{method}");
+            no_notes(&done);
+            assert_eq!((seen_at(place), seen_at(&beside)), ("fresh".into(), "other".into()));
+            assert_eq!((machine.stale().len(), table().mounts().len()), (stays, before + stays));
+            umount2(place, MntFlags::empty()).unwrap();
+            let below = if stays > 0 { "old" } else { "none" };
+            let seen = fs::read_to_string(place.join("which")).unwrap_or("none".into());
+            assert_eq!(seen, below, "{method}");
+        });
+    }
+}
+
+#[test]
+fn many_are_replaced_each_in_its_turn_or_at_once() {
+    for method in WHOLE {
+        alone(|machine| {
+            let names: Vec<_> = (0..12).map(|nth| format!("place-{nth}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let places = machine.with_old_at(&names);
+            let before = table().mounts().len();
+            let done = machine.switch(method);
+            assert_eq!(outcomes(&done), vec![SWITCHED; 12], "{method}");
+            no_notes(&done);
+            assert!(places.iter().all(|place| seen_at(place) == "fresh"));
+            assert_eq!((machine.stale().len(), table().mounts().len()), (0, before));
+            // Nothing of how it was done stays.
+            assert!(table().mounts().iter().all(|mount| mount.propagation.is_empty()));
+        });
+    }
+}
+
+#[test]
+fn what_is_mounted_in_an_old_mount_is_in_the_new_one() {
+    for method in WHOLE {
+        alone(|machine| {
+            let places = machine.with_old_at(&["a", "b"]);
+            let nested = places[0].join("sub");
+            machine.bind("other", &nested);
+            // One in which another old one is.
+            let old_in_old = places[1].join("sub");
+            machine.bind("old", &old_in_old);
+            let before = table().mounts().len();
+            let done = machine.switch(method);
+            assert_eq!(outcomes(&done), vec![SWITCHED; 3], "{method}");
+            no_notes(&done);
+            assert_eq!((seen_at(&places[0]), seen_at(&nested)), ("fresh".into(), "other".into()));
+            let both = (seen_at(&places[1]), seen_at(&old_in_old));
+            assert_eq!(both, ("fresh".into(), "fresh".into()));
+            assert_eq!((machine.stale().len(), table().mounts().len()), (0, before));
+        });
+    }
+}
+
+#[test]
+fn of_two_dead_ones_on_each_other_the_upper_one_is_taken_off() {
+    for method in WHOLE {
+        alone(|machine| {
+            let place = &machine.with_old_at(&["a"])[0];
+            machine.bind("old", place);
+            let done = machine.switch(method);
+            assert_eq!(outcomes(&done), [SWITCHED, DetachedOnly], "{method}");
+            no_notes(&done);
+            assert_eq!((seen_at(place), machine.stale().len()), ("fresh".into(), 0));
+            umount2(place, MntFlags::empty()).unwrap();
+            assert!(!place.join("which").exists(), "there is one of it");
+        });
+    }
+}
+
+#[test]
+fn what_a_killed_switch_left_beneath_is_uncovered_and_what_lies_on_the_old_one_stays() {
+    for method in WHOLE.into_iter().chain([Method::Stack]) {
+        alone(|machine| {
+            let [begun, covered] = ["a", "b"].map(|name| machine.place(name));
+            machine.bind("fresh", &begun);
+            machine.bind("old", &begun);
+            machine.bind("old", &covered);
+            machine.bind("fresh", &covered);
+            let done = machine.switch(method);
+            assert_eq!(outcomes(&done), [DetachedOnly, Stacked], "{method}");
+            no_notes(&done);
+            assert_eq!((seen_at(&begun), seen_at(&covered)), ("fresh".into(), "fresh".into()));
+            assert_eq!(machine.stale().len(), 1);
+            umount2(&begun, MntFlags::empty()).unwrap();
+            assert!(!begun.join("which").exists(), "there is one of it");
+        });
+    }
+}
+
+#[test]
+fn one_beneath_that_lacks_what_is_mounted_in_the_old_one_is_taken_off_first() {
+    for method in WHOLE {
+        alone(|machine| {
+            let place = machine.place("a");
+            machine.bind("fresh", &place);
+            machine.bind("old", &place);
+            let nested = place.join("sub");
+            machine.bind("other", &nested);
+            let before = table().mounts().len();
+            let done = machine.switch(method);
+            assert_eq!(outcomes(&done), [SWITCHED], "{method}");
+            assert_eq!((seen_at(&place), seen_at(&nested)), ("fresh".into(), "other".into()));
+            assert_eq!(table().mounts().len(), before - 1, "{method}: there is one of it");
+        });
+    }
+}
+
+#[test]
+fn what_has_gone_meanwhile_is_told_so() {
+    for method in WHOLE {
+        alone(|machine| {
+            let places = machine.with_old_at(&["a", "b", "c"]);
+            let stale = machine.stale();
+            umount2(&places[1], MntFlags::empty()).unwrap();
+            let done = machine.switch_these(method, &stale);
+            let by_place: BTreeMap<_, _> =
+                done.values().map(|one| (one.mount.target.clone(), &one.outcome)).collect();
+            let each = places.iter().map(|place| by_place[place].clone()).collect::<Vec<_>>();
+            assert_eq!(each, [SWITCHED, Gone, SWITCHED], "{method}");
+        });
+    }
+}
+
+#[test]
+fn on_a_ground_that_shares_all_copies_are_replaced_and_share_as_before() {
+    for method in WHOLE {
+        alone(|machine| {
+            let (ground, copy) = (machine.folder.join("ground"), machine.folder.join("copy"));
+            fs::create_dir(&copy).unwrap();
+            propagate(&ground, MsFlags::MS_SHARED);
+            bind(&ground, &copy);
+            let place = machine.with_old_at(&["a"])[0].clone();
+            let there = copy.join("a");
+            let private = machine.place("p");
+            machine.bind("old", &private);
+            for one in [&private, &copy.join("p")] {
+                propagate(one, MsFlags::MS_PRIVATE);
+            }
+            let done = machine.switch(method);
+            let replaced = |one: &Switched| one.outcome.is_replaced() || one.outcome == Gone;
+            assert!(done.len() == 4 && done.iter().all(replaced), "{method}: {done:?}");
+            for at in [&place, &there, &private, &copy.join("p")] {
+                assert_eq!(seen_at(at), "fresh", "{method}");
+            }
+            assert!(machine.stale().is_empty());
+            let now = table();
+            let shares = |at: &Path| !now.top_at(at).unwrap().propagation.is_empty();
+            assert!(shares(&ground) && shares(&copy), "{method}");
+            assert!(!shares(&private) && !shares(&copy.join("p")), "{method}");
+        });
+    }
+}
+
+#[test]
+fn a_new_mount_that_would_bring_to_a_copy_what_is_not_there_is_refused() {
+    for method in WHOLE {
+        alone(|machine| {
+            let (ground, copy) = (machine.folder.join("ground"), machine.folder.join("copy"));
+            fs::create_dir(&copy).unwrap();
+            propagate(&ground, MsFlags::MS_SHARED);
+            bind(&ground, &copy);
+            let place = machine.with_old_at(&["a"])[0].clone();
+            propagate(&place, MsFlags::MS_PRIVATE);
+            machine.bind("other", &place.join("sub"));
+            let mut stale = machine.stale();
+            stale.retain(|mount| mount.target == place);
+            let done = machine.switch_these(method, &stale);
+            let one = done.into_values().next().unwrap();
+            let Skipped(why) = &one.outcome else { panic!("{method}: {one:?}") };
+            assert!(why.contains("what is put beneath it comes to"), "{why}");
+            assert_eq!((seen_at(&place), seen_at(&copy.join("a"))), ("old".into(), "old".into()));
+        });
+    }
+}
+
+#[test]
+fn what_shared_with_a_group_of_the_machines_shares_with_it_again() {
+    for method in WHOLE {
+        alone(|machine| {
+            let fresh = machine.folder.join("fresh");
+            propagate(&machine.folder.join("old"), MsFlags::MS_SHARED);
+            let places = machine.with_old_at(&["peer", "slave"]);
+            propagate(&places[1], MsFlags::MS_SLAVE);
+            let stale = machine.stale();
+            let group = table().top_at(&places[0]).unwrap().propagation.clone();
+            let number = group.trim().strip_prefix("shared:").unwrap().parse().unwrap();
+            let root = File::open(&fresh).unwrap();
+            let request = SwitchRequest {
+                namespace: None,
+                stale: &stale,
+                fresh: root.as_fd(),
+                group: Some(PeerGroup { number, place: root.as_fd() }),
+                deadline: Deadline::after(Duration::from_secs(20)),
+            };
+            let done = KernelRemounts::by(method).switch(&request).unwrap();
+            assert!(done.iter().all(|one| one.outcome == SWITCHED), "{method}: {done:?}");
+            no_notes(&done);
+            let now = table();
+            let fields = |at: &Path| now.top_at(at).unwrap().propagation.trim().to_owned();
+            let group = fields(&fresh);
+            assert!(group.starts_with("shared:"), "{method}: {group}");
+            assert_eq!(fields(&places[0]), group, "{method}");
+            assert_eq!(fields(&places[1]), group.replace("shared", "master"), "{method}");
+        });
+    }
+}
