@@ -322,6 +322,8 @@ fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
+    use crate::model::mount::disk_users::NamespaceId;
     use crate::model::mount::disk_users::Process;
     use crate::model::mount::mountinfo::Mount;
 
@@ -344,5 +346,66 @@ mod tests {
         let mut all = views("/a");
         all.add(views("/b"));
         assert_eq!(all.folders, ["/a".into(), "/b".into()].into());
+    }
+    /// What is asked where these namespaces have the volume's file system.
+    fn asked<T>(namespaces: Vec<NamespaceUse>, ask: impl FnOnce(&LeakedCopies<'_>) -> T) -> T {
+        let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+        let namespaces =
+            FakeNamespaces { namespaces: namespaces.into(), ..FakeNamespaces::default() };
+        let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
+        made_up.drive(|driver| ask(driver.unmounting.copies))
+    }
+
+    const NUMBERS: [DeviceNumber; 1] = [DeviceNumber { major: 254, minor: 16 }];
+
+    fn id() -> VolumeId {
+        VolumeId::parse("v-1").unwrap()
+    }
+
+    /// A copy of the mount, in a namespace where these live.
+    fn copy(processes: Vec<Process>) -> NamespaceUse {
+        let mount = Mount::of_a_test("254:16", "/data", "");
+        let one = NamespaceUse::of_a_test(vec![mount], processes);
+        NamespaceUse { id: Some(NamespaceId(1)), ..one }
+    }
+
+    fn is_refused(copies: &LeakedCopies<'_>) -> bool {
+        copies.records.load(&id()).refused.contains_key(&TearDown::Unstage)
+    }
+
+    #[test]
+    fn views_that_do_not_end_are_refused_with_who_lives_there() {
+        let end = |namespaces, folders: &[&str]| {
+            let folders = folders.iter().map(PathBuf::from).collect();
+            let views = Views { folders, has_peers: false };
+            asked(namespaces, |copies| {
+                copies.end_views(Some(&id()), &TearDown::Unstage, &NUMBERS, &views)
+            })
+        };
+        assert_eq!(
+            end(vec![copy(vec![Process::of_a_test(7)])], &[]),
+            Ok(()),
+            "there are none to end"
+        );
+        assert_eq!(end(vec![], &["/stage"]), Ok(()));
+        let error = end(vec![copy(vec![Process::of_a_test(7)])], &["/stage"]).unwrap_err();
+        assert_eq!(error.kind, Kind::Guarded);
+        assert!(error.cause.contains("7 (sh)"), "{error}");
+    }
+
+    #[test]
+    fn a_copy_that_stays_is_no_end_of_its_refusals() {
+        let judge = |namespaces: Vec<NamespaceUse>| {
+            asked(namespaces.clone(), |copies| {
+                copies.refusals.refuse(Some(&id()), &TearDown::Unstage, "why").unwrap_err();
+                let uses = NamespaceUses { namespaces, ..NamespaceUses::default() };
+                let what = &TearDown::Unstage;
+                let mut views = Views::default();
+                let judged = copies.judge_once(Some(&id()), what, &NUMBERS, &uses, &mut views);
+                (judged.unwrap().is_ok(), is_refused(copies))
+            })
+        };
+        assert_eq!(judge(vec![]), (true, false));
+        assert_eq!(judge(vec![copy(Vec::new())]), (false, true));
     }
 }

@@ -174,9 +174,11 @@ mod tests {
     use crate::driver::Driver;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::driver::lookup::memory::staged;
+    use crate::driver::operation::moment;
     use crate::host::left_behind::{self, LeftProcess};
     use crate::host::locks::Lock;
-    use crate::model::record::{DiskMoment, MapWait, WaitCause};
+    use crate::model::disk::journal::sights::JournalMark;
+    use crate::model::record::{DiskMoment, MapWait, Staged, WaitCause};
     use crate::model::shield::own_map::OwnMap;
     use std::path::Path;
 
@@ -308,5 +310,31 @@ mod tests {
         assert!(swept.is_hanging && wait.is_some());
         let (swept, wait) = looked(&devices, HealMode::Report, hangs);
         assert!(swept.is_hanging && wait.is_none());
+    }
+    #[test]
+    fn the_superblock_of_a_map_that_works_is_noted_and_not_for_a_plan() {
+        let noted = |mode| {
+            let works = FakeMap::of(Some(OwnMap::of_a_test(true, true, true)));
+            let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
+            // The map as a disk, at its number, and the volume's own.
+            let devices =
+                FakeDevices::default().with("dm-0", 1 << 30, "").with("vdb", 1 << 30, "v-1");
+            let made_up = MadeUp { maps: &works, ..MadeUp::with(&cloud, &devices) };
+            made_up.drive(|driver| {
+                let id = VolumeId::parse("v-1").unwrap();
+                let map = moment(&devices.disks[0].0);
+                let mount = |record: &mut VolumeRecord| {
+                    let journal = Some(JournalMark::FirstTransaction(7));
+                    record.is_staged(Staged {
+                        journal,
+                        ..staged(Path::new("/stage"), &map, "ext4", "")
+                    });
+                };
+                driver.ports.records.update(&id, mount).unwrap();
+                driver.sweep.sweep_all(mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
+                driver.ports.records.load(&id).superblocks_through(&map).len()
+            })
+        };
+        assert_eq!([HealMode::Auto, HealMode::Report].map(noted), [1, 0]);
     }
 }

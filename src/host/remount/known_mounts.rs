@@ -45,8 +45,8 @@ impl KnownMounts {
             self.lines.get(&old.id).filter(|(_, line)| line.number == old.number)?;
         let state = state_of_mount(*unique).ok().filter(|state| is_as(line, state))?;
         let (parent_unique, parent) = self.lines.get(&line.parent)?;
-        let parents = state_of_mount(*parent_unique).ok().filter(|state| is_as(parent, state))?;
-        let stands_on_it = state.unique_parent == *parent_unique && parents.id == line.parent;
+        state_of_mount(*parent_unique).ok().filter(|state| is_as(parent, state))?;
+        let stands_on_it = state.unique_parent == *parent_unique;
         let is_bare = !is_anything_on(*unique).ok()?;
         (stands_on_it && is_bare).then(|| [parent, line].into_iter().cloned().collect())
     }

@@ -6,7 +6,7 @@
 //! other mount, and nothing can be put into it: each path leads to the old one, which lies on it.
 
 use super::by_mount::twin;
-use super::mount_tree::{children, descendants, ground};
+use super::mount_tree::{children, descendants, ground, has};
 use super::namespace::Inside;
 use super::parent_mounts::Ground;
 use crate::failpoints;
@@ -93,7 +93,12 @@ pub(in crate::host::remount) fn draw_out(
         inside.detach(&place)
     });
     failpoints::step("heal.drawn");
-    drawn.and(ground.restore(inside))
+    drawn.and(ground.restore(inside))?;
+    // The kernel takes nothing off in which something is mounted, and does not tell.
+    if has(&inside.table()?, lower) {
+        return Err(Error::refused("what is mounted in it keeps it there"));
+    }
+    Ok(())
 }
 
 /// Each mount of the new disk that lies on another one, with that one, if the lower one has come since: beneath one that

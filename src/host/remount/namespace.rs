@@ -397,4 +397,28 @@ mod tests {
         };
         apart(look, Way::OnFoot);
     }
+    #[test]
+    fn a_namespace_that_a_user_made_is_not_of_our_users() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let arguments = ["--user", "--map-root-user", "--mount", "sh", "-c", "echo; exec sleep 60"];
+        let mut command = std::process::Command::new("unshare");
+        let made = command.args(arguments).stdout(std::process::Stdio::piped()).spawn();
+        let mut child = made.unwrap();
+        let mut line = String::new();
+        let output = child.stdout.take().unwrap();
+        io::BufRead::read_line(&mut io::BufReader::new(output), &mut line).unwrap();
+        // Where the machine has no user namespaces there is nothing to tell apart.
+        if let Ok(theirs) = File::open(format!("/proc/{}/ns/mnt", child.id()))
+            && !line.is_empty()
+        {
+            let look = |_: &Inside| {
+                let inside = Inside::enter(Some(theirs), Way::OnFoot).unwrap();
+                assert!(!inside.is_of_our_users());
+            };
+            apart(look, Way::OnFoot);
+        }
+        child.kill().and_then(|()| child.wait()).unwrap();
+    }
 }

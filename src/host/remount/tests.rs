@@ -18,6 +18,11 @@ use std::time::Duration;
 /// Those that leave nothing of the old mount.
 const WHOLE: [Method; 3] = [Method::Beneath, Method::Tuck, Method::TuckRemounted];
 
+/// Those of them that this kernel has: it has all that come after its best one.
+fn whole() -> impl Iterator<Item = Method> {
+    WHOLE.into_iter().skip_while(|method| *method != probe::best())
+}
+
 const SWITCHED: ReplacementOutcome = ReplacementOutcome::Switched;
 
 /// A mount namespace with the folders of an old and of a new file system, and with one in whose folders those are mounted.
@@ -113,11 +118,10 @@ impl Machine {
         done.into_iter().map(|one| (one.mount.id, one)).collect()
     }
 
-    /// Switches all old mounts; what became of each, in the order in which they were made.
+    /// Switches all old mounts; what became of each, in the order in which they were made, which is that of the table.
     fn switch(&self, method: Method) -> Vec<Switched> {
-        let mut stale = self.stale();
+        let stale = self.stale();
         let mut done = self.switch_these(method, &stale);
-        stale.sort_by_key(|mount| mount.id);
         stale.iter().map(|mount| done.remove(&mount.id).unwrap()).collect()
     }
 }
@@ -133,7 +137,7 @@ fn no_notes(done: &[Switched]) {
 
 #[test]
 fn an_old_mount_is_replaced_or_covered_and_nothing_else_is_touched() {
-    for method in WHOLE.into_iter().chain([Method::Stack]) {
+    for method in whole().chain([Method::Stack]) {
         alone(|machine| {
             let place = &machine.with_old_at(&["a"])[0];
             let beside = machine.place("b");
@@ -155,7 +159,7 @@ fn an_old_mount_is_replaced_or_covered_and_nothing_else_is_touched() {
 
 #[test]
 fn many_are_replaced_each_in_its_turn_or_at_once() {
-    for method in WHOLE {
+    for method in whole() {
         alone(|machine| {
             let names: Vec<_> = (0..12).map(|nth| format!("place-{nth}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -174,18 +178,25 @@ fn many_are_replaced_each_in_its_turn_or_at_once() {
 
 #[test]
 fn what_is_mounted_in_an_old_mount_is_in_the_new_one() {
-    for method in WHOLE {
+    for method in whole() {
         alone(|machine| {
             let places = machine.with_old_at(&["a", "b"]);
             let nested = places[0].join("sub");
             machine.bind("other", &nested);
-            // One in which another old one is.
+            // Those in which other old ones are.
             let old_in_old = places[1].join("sub");
             machine.bind("old", &old_in_old);
+            let third = machine.with_old_at(&["c"])[0].join("sub");
+            machine.bind("old", &third);
+            propagate(&nested, MsFlags::MS_SHARED);
             let before = table().mounts().len();
             let done = machine.switch(method);
-            assert_eq!(outcomes(&done), vec![SWITCHED; 3], "{method}");
+            assert_eq!(outcomes(&done), vec![SWITCHED; 5], "{method}");
             no_notes(&done);
+            let now = table();
+            let shares = now.top_at(&nested).unwrap().propagation.starts_with("shared:");
+            assert!(shares, "{method}: as before");
+            assert_eq!(seen_at(&third), "fresh");
             assert_eq!((seen_at(&places[0]), seen_at(&nested)), ("fresh".into(), "other".into()));
             let both = (seen_at(&places[1]), seen_at(&old_in_old));
             assert_eq!(both, ("fresh".into(), "fresh".into()));
@@ -196,7 +207,7 @@ fn what_is_mounted_in_an_old_mount_is_in_the_new_one() {
 
 #[test]
 fn of_two_dead_ones_on_each_other_the_upper_one_is_taken_off() {
-    for method in WHOLE {
+    for method in whole() {
         alone(|machine| {
             let place = &machine.with_old_at(&["a"])[0];
             machine.bind("old", place);
@@ -212,18 +223,21 @@ fn of_two_dead_ones_on_each_other_the_upper_one_is_taken_off() {
 
 #[test]
 fn what_a_killed_switch_left_beneath_is_uncovered_and_what_lies_on_the_old_one_stays() {
-    for method in WHOLE.into_iter().chain([Method::Stack]) {
+    for method in whole().chain([Method::Stack]) {
         alone(|machine| {
             let [begun, covered] = ["a", "b"].map(|name| machine.place(name));
             machine.bind("fresh", &begun);
             machine.bind("old", &begun);
             machine.bind("old", &covered);
+            // What is mounted in that one is covered too.
+            machine.bind("old", &covered.join("sub"));
             machine.bind("fresh", &covered);
             let done = machine.switch(method);
-            assert_eq!(outcomes(&done), [DetachedOnly, Stacked], "{method}");
+            let unseen = Skipped("the mount table does not show the change".to_owned());
+            assert_eq!(outcomes(&done), [DetachedOnly, Stacked, unseen], "{method}");
             no_notes(&done);
             assert_eq!((seen_at(&begun), seen_at(&covered)), ("fresh".into(), "fresh".into()));
-            assert_eq!(machine.stale().len(), 1);
+            assert_eq!(machine.stale().len(), 2);
             umount2(&begun, MntFlags::empty()).unwrap();
             assert!(!begun.join("which").exists(), "there is one of it");
         });
@@ -232,7 +246,7 @@ fn what_a_killed_switch_left_beneath_is_uncovered_and_what_lies_on_the_old_one_s
 
 #[test]
 fn one_beneath_that_lacks_what_is_mounted_in_the_old_one_is_taken_off_first() {
-    for method in WHOLE {
+    for method in whole() {
         alone(|machine| {
             let place = machine.place("a");
             machine.bind("fresh", &place);
@@ -250,7 +264,7 @@ fn one_beneath_that_lacks_what_is_mounted_in_the_old_one_is_taken_off_first() {
 
 #[test]
 fn what_has_gone_meanwhile_is_told_so() {
-    for method in WHOLE {
+    for method in whole() {
         alone(|machine| {
             let places = machine.with_old_at(&["a", "b", "c"]);
             let stale = machine.stale();
@@ -266,7 +280,7 @@ fn what_has_gone_meanwhile_is_told_so() {
 
 #[test]
 fn on_a_ground_that_shares_all_copies_are_replaced_and_share_as_before() {
-    for method in WHOLE {
+    for method in whole() {
         alone(|machine| {
             let (ground, copy) = (machine.folder.join("ground"), machine.folder.join("copy"));
             fs::create_dir(&copy).unwrap();
@@ -296,7 +310,7 @@ fn on_a_ground_that_shares_all_copies_are_replaced_and_share_as_before() {
 
 #[test]
 fn a_new_mount_that_would_bring_to_a_copy_what_is_not_there_is_refused() {
-    for method in WHOLE {
+    for method in whole() {
         alone(|machine| {
             let (ground, copy) = (machine.folder.join("ground"), machine.folder.join("copy"));
             fs::create_dir(&copy).unwrap();
@@ -318,7 +332,7 @@ fn a_new_mount_that_would_bring_to_a_copy_what_is_not_there_is_refused() {
 
 #[test]
 fn what_shared_with_a_group_of_the_machines_shares_with_it_again() {
-    for method in WHOLE {
+    for method in whole() {
         alone(|machine| {
             let fresh = machine.folder.join("fresh");
             propagate(&machine.folder.join("old"), MsFlags::MS_SHARED);
@@ -344,6 +358,86 @@ fn what_shared_with_a_group_of_the_machines_shares_with_it_again() {
             assert!(group.starts_with("shared:"), "{method}: {group}");
             assert_eq!(fields(&places[0]), group, "{method}");
             assert_eq!(fields(&places[1]), group.replace("shared", "master"), "{method}");
+        });
+    }
+}
+
+#[test]
+fn what_stood_in_a_folder_that_the_new_file_system_lacks_is_told() {
+    for method in whole() {
+        alone(|machine| {
+            let place = machine.with_old_at(&["a"])[0].clone();
+            fs::create_dir(place.join("gone")).unwrap();
+            machine.bind("old", &place.join("gone"));
+            let done = machine.switch(method);
+            assert_eq!(outcomes(&done), vec![SWITCHED; 2], "{method}");
+            let expected =
+                format!("nothing of the new disk is at {}", place.join("gone").display());
+            assert_eq!(done[1].notes, [expected], "{method}");
+            assert_eq!((seen_at(&place), machine.stale().len()), ("fresh".into(), 0));
+        });
+    }
+}
+
+/// Old mounts at one place of the ground, and of a copy that follows it, with another mount in the second or in both.
+fn with_a_copy_that_follows(machine: &Machine, in_both: bool) -> [PathBuf; 2] {
+    let (ground, copy) = (machine.folder.join("ground"), machine.folder.join("copy"));
+    fs::create_dir(&copy).unwrap();
+    propagate(&ground, MsFlags::MS_SHARED);
+    bind(&ground, &copy);
+    propagate(&copy, MsFlags::MS_SLAVE);
+    let place = machine.with_old_at(&["a"])[0].clone();
+    let both = [place, copy.join("a")];
+    for at in &both {
+        propagate(at, MsFlags::MS_PRIVATE);
+        if in_both || *at == both[1] {
+            machine.bind("other", &at.join("sub"));
+        }
+    }
+    both
+}
+
+/// The copy's old mount has its turn before the one that it is a copy of.
+fn copy_first(machine: &Machine, [place, there]: &[PathBuf; 2]) -> Vec<Mount> {
+    let mut stale = machine.stale();
+    stale.retain(|mount| mount.target == *place || mount.target == *there);
+    stale.sort_by_key(|mount| mount.target == *place);
+    assert_eq!(stale.len(), 2);
+    stale
+}
+
+#[test]
+fn a_new_mount_that_comes_beneath_another_new_one_is_taken_off_there() {
+    for method in whole() {
+        alone(|machine| {
+            let both = with_a_copy_that_follows(machine, false);
+            let before = table().mounts().len();
+            let done = machine.switch_these(method, &copy_first(machine, &both));
+            assert!(done.values().all(|one| one.outcome == SWITCHED), "{method}: {done:?}");
+            no_notes(&done.into_values().collect::<Vec<_>>());
+            assert_eq!(both.each_ref().map(|at| seen_at(at)), ["fresh", "fresh"]);
+            assert_eq!(seen_at(&both[1].join("sub")), "other");
+            assert_eq!(table().mounts().len(), before, "{method}: there is one of each");
+        });
+    }
+}
+
+#[test]
+fn a_new_mount_that_cannot_be_taken_off_beneath_another_one_is_told_at_its_place() {
+    // What is mounted in it keeps it; or others follow the copy, and would lose it.
+    for (method, in_both) in whole().flat_map(|method| [(method, true), (method, false)]) {
+        alone(|machine| {
+            let both = with_a_copy_that_follows(machine, in_both);
+            if !in_both {
+                propagate(&machine.folder.join("copy"), MsFlags::MS_SHARED);
+            }
+            let done = machine.switch_these(method, &copy_first(machine, &both));
+            for one in done.values() {
+                assert_eq!(one.outcome, SWITCHED, "{method}");
+                let told = one.notes.iter().filter(|note| note.contains("is mounted twice at"));
+                let is_copy = one.mount.target == both[1];
+                assert_eq!(told.count(), usize::from(is_copy), "{method} {in_both}: {done:?}");
+            }
         });
     }
 }

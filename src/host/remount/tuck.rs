@@ -91,14 +91,10 @@ fn send(inside: &Inside, grounds: &mut [Ground], ready: &[Ready<'_>]) -> Result<
             ground.failure = attached.err();
         }
         let one = |one: &Ready<'_>| {
-            if let Some(failure) = grounds
-                .iter()
-                .find(|ground| Some(ground.mount.id) == one.ground())
-                .and_then(|ground| ground.failure.clone())
-            {
+            let ground = grounds.iter().find(|ground| Some(ground.mount.id) == one.ground());
+            if let Some(failure) = ground.and_then(|ground| ground.failure.clone()) {
                 return Err(failure);
             }
-            let ground = grounds.iter().find(|ground| Some(ground.mount.id) == one.ground());
             let (Some(peer), Some(tree)) =
                 (ground.and_then(|ground| ground.peer.as_ref()), one.tree.as_ref())
             else {

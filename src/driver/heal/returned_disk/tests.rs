@@ -125,6 +125,8 @@ fn what_fails_goes_on_on_its_own_disk_alone() {
     {
         assert_eq!(looked((map.clone(), devices), Some(1), 1), (done, None));
     }
+    let unused = OwnMap { opened: 0, ..map.clone() };
+    assert_eq!(looked((unused, &its), Some(1), 1), (vec![], None), "nothing asks it");
     // Where its journal is remembered, and can be told, it has to be as it was.
     let folder = tempfile::tempdir().unwrap();
     let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
