@@ -508,6 +508,10 @@ fn wrong(old: &Mount) -> impl Fn(rustix::io::Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::remount::namespace::number_of;
+    use crate::host::remount::tests::{Machine, alone};
+    use crate::host::safe_path::Way;
+    use std::time::Duration;
 
     #[test]
     fn a_namespace_that_is_full_is_told_with_what_ends_it() {
@@ -521,5 +525,91 @@ mod tests {
     fn mounts_are_listed_by_their_places() {
         let [one, other] = ["/a", "/b"].map(|at| Mount::of_a_test("7:1", at, ""));
         assert_eq!(listed(&[&one, &other]), "what is mounted at /a, /b");
+    }
+    /// The work in this thread's namespace, by the method that tells by the whole table.
+    fn work<'a>(machine: &Machine, inside: &'a Inside, stale: &'a [Mount]) -> NamespaceWork<'a> {
+        let root = inside.way.open(&machine.folder.join("fresh")).unwrap();
+        NamespaceWork {
+            inside,
+            table: inside.table().unwrap(),
+            stale,
+            news: BTreeMap::new(),
+            refusals: HashMap::new(),
+            fresh: number_of(&root).unwrap(),
+            root,
+            group: None,
+            origin: None,
+            method: Method::Tuck,
+            until: Deadline::after(Duration::from_secs(5)),
+            known: None,
+        }
+    }
+
+    #[test]
+    fn what_is_not_taken_off_and_stays_is_an_error_and_what_has_gone_is_none() {
+        alone(|machine| {
+            let place = machine.place("a");
+            machine.bind("old", &place);
+            let inside = &Inside::here(Way::OnFoot).unwrap();
+            let old = inside.table().unwrap().top_at(&place).unwrap().clone();
+            let stale = [old.clone()];
+            let work = work(machine, inside, &stale);
+            let no_mount = inside.way.open(&machine.place("b")).unwrap();
+            assert!(work.take_off(&old, &no_mount).is_err());
+            let at = inside.pin(&old).unwrap();
+            for _ in 0..2 {
+                assert_eq!(work.take_off(&old, &at), Ok(()));
+            }
+        });
+    }
+
+    #[test]
+    fn what_the_table_does_not_show_is_no_success() {
+        alone(|machine| {
+            let places = ["a", "b", "c"].map(|name| machine.place(name));
+            for place in &places {
+                machine.bind("old", place);
+            }
+            let inside = &Inside::here(Way::OnFoot).unwrap();
+            let table = inside.table().unwrap();
+            let olds = places.each_ref().map(|at| table.top_at(at).unwrap().clone());
+            for old in &olds[..2] {
+                inside.detach(&inside.pin(old).unwrap()).unwrap();
+            }
+            let mut answers: Vec<_> =
+                olds.iter().map(|old| Switched::new(old, ReplacementOutcome::Switched)).collect();
+            answers[1].notes.push("told".to_owned());
+            work(machine, inside, &olds).look_after(&HashSet::new(), &mut answers);
+            let nothing = format!("nothing of the new disk is at {}", places[0].display());
+            assert_eq!(
+                (&answers[0].outcome, &answers[0].notes),
+                (&ReplacementOutcome::Switched, &vec![nothing])
+            );
+            for other in &answers[1..] {
+                assert!(matches!(other.outcome, ReplacementOutcome::Skipped(_)), "{other:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_new_mount_that_came_elsewhere_is_taken_off_there_and_the_old_one_stays() {
+        alone(|machine| {
+            let [sent, other, renamed] = ["a", "b", "c"].map(|name| machine.place(name));
+            machine.bind("old", &sent);
+            machine.bind("fresh", &other);
+            machine.bind("old", &other);
+            let inside = &Inside::here(Way::OnFoot).unwrap();
+            let before = inside.table().unwrap();
+            let olds = [&sent, &other].map(|at| before.top_at(at).unwrap().clone());
+            machine.bind("fresh", &renamed);
+            let work = NamespaceWork { table: before, ..work(machine, inside, &olds) };
+            let now = inside.table().unwrap();
+            let all = [&olds[0], &olds[1]];
+            assert_eq!(work.came(&now, &olds[1], &all), Ok(()), "it lies beneath that one");
+            assert!(renamed.join("which").exists());
+            let error = work.came(&now, &olds[0], &all).unwrap_err();
+            assert_eq!(error.cause, "the new mount did not come to its place");
+            assert!(!renamed.join("which").exists());
+        });
     }
 }
