@@ -535,6 +535,8 @@ fn tell(wishes: &Wishes, plan: &Plan) -> Result<bool, String> {
         match plan.left.get(&mutant.number) {
             Some(Left::Unviable) => {
                 row[1] += 1;
+                by_rings.remove(&mutant.key);
+                not_judged.remove(&mutant.key);
                 continue;
             }
             Some(Left::NoBranch(_)) if !reasons.contains_key(&mutant.key) => {

@@ -202,7 +202,9 @@ impl Player {
             };
             match run(&names)? {
                 Ended::Passed => {}
-                Ended::Late => return Ok((played, Some(format!("{} (no end)", names.join(" "))))),
+                Ended::Late if program.ring == "lib" => {
+                    return Ok((played, Some(format!("{} (no end)", names.join(" ")))));
+                }
                 Ended::Failed(failed) if program.ring == "lib" => {
                     let test = failed
                         .first()
@@ -211,12 +213,11 @@ impl Player {
                     order.caught(file, function, &test);
                     return Ok((played, Some(test)));
                 }
-                Ended::Failed(failed) => {
+                ended @ (Ended::Failed(_) | Ended::Late) => {
                     // On a crowded machine a test fails that waits too long: what is caught is caught again, alone.
-                    let failed = if failed.is_empty() {
-                        names.iter().map(|name| (*name).to_owned()).collect()
-                    } else {
-                        failed
+                    let failed = match ended {
+                        Ended::Failed(failed) if !failed.is_empty() => failed,
+                        _ => names.iter().map(|name| (*name).to_owned()).collect(),
                     };
                     for test in failed.iter().take(3) {
                         if !matches!(run(&[test.as_str()])?, Ended::Passed) {
