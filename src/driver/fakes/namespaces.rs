@@ -29,6 +29,9 @@ pub(in crate::driver) struct FakeNamespaces {
     pub(in crate::driver) untold: Vec<Untold>,
     pub(in crate::driver) users: DeviceUses,
     pub(in crate::driver) pod_users: PodUsers,
+    /// What is found of the pod at a second look, if that is something else.
+    pub(in crate::driver) pod_users_later: Option<PodUsers>,
+    pub(in crate::driver) is_asked_again: Cell<bool>,
     pub(in crate::driver) ext_ids: BTreeMap<DeviceNumber, u64>,
     /// At how many tries a namespace does not open still.
     pub(in crate::driver) closed: RefCell<BTreeMap<u64, u32>>,
@@ -79,7 +82,8 @@ impl Census for FakeNamespaces {
     }
 
     fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
-        self.answer(self.pod_users.clone())
+        let later = self.pod_users_later.clone().filter(|_| self.is_asked_again.replace(true));
+        self.answer(later.unwrap_or_else(|| self.pod_users.clone()))
     }
 
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {

@@ -347,6 +347,9 @@ mod tests {
         assert!(is_among(&holder(9), &[holder(7), holder(9)]));
         assert!(!is_among(&holder(9), &[holder(7)]));
     }
+    /// A process that has ended when it is looked for again.
+    const ENDS: u32 = 10;
+
     /// What is asked of the folder of pod `a`, where these processes of it have the volume, and these namespaces.
     fn asked<T>(
         holders: &[u32],
@@ -357,13 +360,16 @@ mod tests {
         let of = |pid: &u32| Holder { process: process(*pid, Some("a")), places: places.clone() };
         let pod_users = PodUsers { holders: holders.iter().map(of).collect(), has_cgroup: true };
         let namespaces = namespaces.into();
-        let namespaces = FakeNamespaces { namespaces, pod_users, ..FakeNamespaces::default() };
+        let mut seen = FakeNamespaces { namespaces, pod_users, ..FakeNamespaces::default() };
+        if holders == [ENDS] {
+            seen.pod_users_later = Some(PodUsers::default());
+        }
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
         let (consumer, mounted) = (pod("a"), [DeviceNumber { major: 7, minor: 1 }]);
         let folder = Path::new("/root/pods/a/volumes/ours~disk/pv");
         let id = Some(&VolumeId::parse("v-1").unwrap());
         let one = ConsumerFolder { id, consumer: &consumer, folder, mounted: &mounted };
-        let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
+        let made_up = MadeUp { namespaces: seen, ..MadeUp::with(&cloud, &devices) };
         made_up.drive(|driver| ask(driver.unmounting.letting_go, &one))
     }
 
@@ -384,6 +390,7 @@ mod tests {
         assert_eq!(guard(&[], vec![]).unwrap(), []);
         assert_eq!(guard(&[7], vec![container(7)]).unwrap().len(), 1);
         assert_eq!(guard(&[], vec![container(7)]).unwrap(), [], "none of the pod has it");
+        assert_eq!(guard(&[ENDS], vec![]).unwrap(), [], "it has ended meanwhile");
         let error = guard(&[9], vec![container(7)]).unwrap_err();
         assert_eq!(error.kind, Kind::Guarded, "where that one lives is not known");
         assert!(error.cause.starts_with("pod a still runs: 9 "), "{error}");

@@ -37,11 +37,7 @@ impl Origin {
             Error::new(Kind::Host, "the mount of the new disk is not in the mount table")
         })?;
         let read_only = mount.is_super_read_only();
-        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-        let path = Path::new(&mount.source);
-        let is_path = path
-            .strip_prefix("/")
-            .is_ok_and(|path| path != Path::new("") && path.components().all(is_plain));
+        let is_path = is_path_of_a_node(Path::new(&mount.source));
         let source = if is_path { mount.source.clone() } else { format!("/dev/{}", mount.number) };
         Ok(Self {
             number: mount.number,
@@ -50,6 +46,13 @@ impl Origin {
             flags: if read_only { MsFlags::MS_RDONLY } else { MsFlags::empty() },
         })
     }
+}
+
+/// Whether a node can be made at that path: it leads down from the root, and nowhere else.
+fn is_path_of_a_node(path: &Path) -> bool {
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    path.strip_prefix("/")
+        .is_ok_and(|path| path != Path::new("") && path.components().all(is_plain))
 }
 
 /// Makes new mounts and sends them.
@@ -306,6 +309,22 @@ pub(in crate::host::remount) fn put_on(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_is_made_at_a_path_that_leads_down_from_the_root() {
+        for (source, is_one) in [
+            ("/dev/vdb", true),
+            ("/dev/incloud-disk/v-1", true),
+            ("/vdb", true),
+            ("/", false),
+            ("", false),
+            ("none", false),
+            ("dev/vdb", false),
+            ("/dev/../vdb", false),
+        ] {
+            assert_eq!(is_path_of_a_node(Path::new(source)), is_one, "{source}");
+        }
+    }
 
     #[test]
     fn twins_show_the_same_of_one_file_system_at_one_place() {

@@ -335,3 +335,16 @@ fn a_namespace_that_does_not_open_is_not_tried_for_each_of_its_parts() {
     let came = healed(namespaces, all.to_vec(), true, |_| {});
     assert_eq!((came.count("switch"), came.healed.left.len()), (1, 1));
 }
+
+#[test]
+fn what_is_replaced_in_a_namespace_is_finished_there_and_what_is_skipped_is_not() {
+    let one = |target: &str, outcome| Switched::new(&mount("254:16", target), outcome);
+    let skipped = ReplacementOutcome::Skipped("busy".to_owned());
+    let done = [one("/a", ReplacementOutcome::Switched), one("/b", skipped)];
+    let mut replacing = Replacing::default();
+    replacing.is_done(None, &done);
+    assert!(replacing.finished.is_empty());
+    replacing.is_done(Some(NamespaceId(5)), &done);
+    let finished = HashSet::from([Path::new("/a").to_path_buf()]);
+    assert_eq!(replacing.finished, [(NamespaceId(5), finished)].into());
+}
