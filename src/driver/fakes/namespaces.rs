@@ -13,7 +13,7 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, MountIntent, ReplacementOutcome, Switched};
 use crate::model::record::NamespaceSign;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -28,10 +28,8 @@ pub(in crate::driver) struct FakeNamespaces {
     pub(in crate::driver) namespaces: RefCell<Vec<NamespaceUse>>,
     pub(in crate::driver) untold: Vec<Untold>,
     pub(in crate::driver) users: DeviceUses,
-    pub(in crate::driver) pod_users: PodUsers,
-    /// What is found of the pod at a second look, if that is something else.
-    pub(in crate::driver) pod_users_later: Option<PodUsers>,
-    pub(in crate::driver) is_asked_again: Cell<bool>,
+    /// What is found of a pod, look by look; the last one holds on.
+    pub(in crate::driver) pod_users: RefCell<VecDeque<PodUsers>>,
     pub(in crate::driver) ext_ids: BTreeMap<DeviceNumber, u64>,
     /// At how many tries a namespace does not open still.
     pub(in crate::driver) closed: RefCell<BTreeMap<u64, u32>>,
@@ -82,8 +80,9 @@ impl Census for FakeNamespaces {
     }
 
     fn pod_users(&self, _: &ConsumerId, _: &[DeviceNumber], _: NamespaceId) -> Answer<PodUsers> {
-        let later = self.pod_users_later.clone().filter(|_| self.is_asked_again.replace(true));
-        self.answer(later.unwrap_or_else(|| self.pod_users.clone()))
+        let mut looks = self.pod_users.borrow_mut();
+        let now = if looks.len() > 1 { looks.pop_front() } else { looks.front().cloned() };
+        self.answer(now.unwrap_or_default())
     }
 
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {

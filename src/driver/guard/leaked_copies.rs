@@ -347,6 +347,7 @@ mod tests {
         all.add(views("/b"));
         assert_eq!(all.folders, ["/a".into(), "/b".into()].into());
     }
+
     /// What is asked where these namespaces have the volume's file system.
     fn asked<T>(namespaces: Vec<NamespaceUse>, ask: impl FnOnce(&LeakedCopies<'_>) -> T) -> T {
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());

@@ -293,6 +293,7 @@ mod tests {
     use crate::model::cgroup::Owner;
     use crate::model::mount::disk_users::{PodUsers, Process};
     use crate::model::mount::mountinfo::Mount;
+    use std::collections::VecDeque;
 
     fn pod(name: &str) -> ConsumerId {
         ConsumerId::parse(name).unwrap()
@@ -347,29 +348,29 @@ mod tests {
         assert!(is_among(&holder(9), &[holder(7), holder(9)]));
         assert!(!is_among(&holder(9), &[holder(7)]));
     }
-    /// A process that has ended when it is looked for again.
-    const ENDS: u32 = 10;
 
-    /// What is asked of the folder of pod `a`, where these processes of it have the volume, and these namespaces.
+    /// What is asked of the folder of pod `a`, where these processes of it have the volume, look by look, and these
+    /// namespaces.
     fn asked<T>(
-        holders: &[u32],
+        looks: &[&[u32]],
         namespaces: Vec<NamespaceUse>,
         ask: impl FnOnce(&LettingGo<'_>, &ConsumerFolder<'_>) -> T,
     ) -> T {
         let places = vec!["/data".into()];
         let of = |pid: &u32| Holder { process: process(*pid, Some("a")), places: places.clone() };
-        let pod_users = PodUsers { holders: holders.iter().map(of).collect(), has_cgroup: true };
+        let look = |holders: &&[u32]| {
+            let holders = holders.iter().map(of).collect();
+            PodUsers { holders, has_cgroup: true }
+        };
+        let pod_users = looks.iter().map(look).collect::<VecDeque<_>>().into();
         let namespaces = namespaces.into();
-        let mut seen = FakeNamespaces { namespaces, pod_users, ..FakeNamespaces::default() };
-        if holders == [ENDS] {
-            seen.pod_users_later = Some(PodUsers::default());
-        }
+        let namespaces = FakeNamespaces { namespaces, pod_users, ..FakeNamespaces::default() };
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
         let (consumer, mounted) = (pod("a"), [DeviceNumber { major: 7, minor: 1 }]);
         let folder = Path::new("/root/pods/a/volumes/ours~disk/pv");
         let id = Some(&VolumeId::parse("v-1").unwrap());
         let one = ConsumerFolder { id, consumer: &consumer, folder, mounted: &mounted };
-        let made_up = MadeUp { namespaces: seen, ..MadeUp::with(&cloud, &devices) };
+        let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
         made_up.drive(|driver| ask(driver.unmounting.letting_go, &one))
     }
 
@@ -383,15 +384,15 @@ mod tests {
 
     #[test]
     fn a_folder_is_let_go_of_while_a_container_keeps_its_own_mount() {
-        let guard = |holders: &[u32], namespaces| {
+        let guard = |looks: &[&[u32]], namespaces| {
             let no_mounts = MountTable::default();
-            asked(holders, namespaces, |letting_go, one| letting_go.guard_folder(one, &no_mounts))
+            asked(looks, namespaces, |letting_go, one| letting_go.guard_folder(one, &no_mounts))
         };
-        assert_eq!(guard(&[], vec![]).unwrap(), []);
-        assert_eq!(guard(&[7], vec![container(7)]).unwrap().len(), 1);
-        assert_eq!(guard(&[], vec![container(7)]).unwrap(), [], "none of the pod has it");
-        assert_eq!(guard(&[ENDS], vec![]).unwrap(), [], "it has ended meanwhile");
-        let error = guard(&[9], vec![container(7)]).unwrap_err();
+        assert_eq!(guard(&[&[]], vec![]).unwrap(), []);
+        assert_eq!(guard(&[&[7]], vec![container(7)]).unwrap().len(), 1);
+        assert_eq!(guard(&[&[]], vec![container(7)]).unwrap(), [], "none of the pod has it");
+        assert_eq!(guard(&[&[10], &[]], vec![]).unwrap(), [], "it has ended meanwhile");
+        let error = guard(&[&[9]], vec![container(7)]).unwrap_err();
         assert_eq!(error.kind, Kind::Guarded, "where that one lives is not known");
         assert!(error.cause.starts_with("pod a still runs: 9 "), "{error}");
     }
@@ -401,7 +402,7 @@ mod tests {
         let mount = Mount::of_a_test("7:1", "/data", "");
         let kept = [Kept { namespace: Some(NamespaceId(1)), mount }];
         let again = |holders: &[u32], namespaces, kept: &[Kept]| {
-            asked(holders, namespaces, |letting_go, one| letting_go.look_again(one, kept))
+            asked(&[holders], namespaces, |letting_go, one| letting_go.look_again(one, kept))
         };
         assert_eq!(again(&[7], vec![container(7)], &kept), Ok(true));
         assert_eq!(again(&[], vec![], &[]), Ok(false));

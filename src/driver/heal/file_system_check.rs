@@ -196,7 +196,6 @@ fn refuse_another_state(record: &VolumeRecord, disk: &Device, found: &FileSystem
 mod tests {
     use super::*;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
-    use crate::model::disk::contents::Maker;
     use crate::model::disk::device::{DeviceNumber, Proof};
     use crate::model::record::{DiskMoment, Staged};
 
@@ -226,15 +225,7 @@ mod tests {
     }
 
     fn found(mounts: Option<u16>) -> FileSystem {
-        FileSystem {
-            kind: FsType::Ext4,
-            uuid: "of-the-volume".to_owned(),
-            size: SIZE,
-            mounts,
-            wants_check: false,
-            asks_for_panic: false,
-            maker: Maker::Finished,
-        }
+        FileSystem { mounts, ..FileSystem::of_a_test("of-the-volume", SIZE) }
     }
 
     fn refusal(record: &VolumeRecord, disk: &Device, mounts: Option<u16>) -> Option<String> {
@@ -295,6 +286,7 @@ mod tests {
         let record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
         assert_eq!(refusal(&record, &disk(1, true), Some(9)), None);
     }
+
     /// What the check says of the volume's disk, that this machine remembers so.
     fn checked(
         cloud: &FakeCloud,

@@ -259,6 +259,7 @@ mod tests {
         let free = swept(&FakeDevices::default(), HealMode::Auto, 1, |_| None);
         assert_eq!(free, (Vec::new(), false));
     }
+
     /// What a look answers on a machine where the volume's map waits, and what is remembered of its wait.
     fn looked(
         devices: &FakeDevices,
@@ -311,6 +312,7 @@ mod tests {
         let (swept, wait) = looked(&devices, HealMode::Report, hangs);
         assert!(swept.is_hanging && wait.is_none());
     }
+
     #[test]
     fn the_superblock_of_a_map_that_works_is_noted_and_not_for_a_plan() {
         let noted = |mode| {

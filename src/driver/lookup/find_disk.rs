@@ -226,23 +226,26 @@ impl Disks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp, with_disks};
-    use crate::host::records::Records;
+    use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp};
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
     const TWO: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000002";
     const CUT: &str = "6f1c2d3e-4a5b-4c6d-8";
 
+    /// What is asked on a machine whose disks are these.
+    fn at<T>(cloud: &FakeCloud, devices: &FakeDevices, ask: impl FnOnce(&Disks<'_>) -> T) -> T {
+        MadeUp::with(cloud, devices).drive(|driver| ask(driver.known.disks))
+    }
+
     /// Asks for volume ONE on a machine that has also seen `seen`.
     fn ask(cloud: &FakeCloud, devices: &FakeDevices, seen: &[&str]) -> Result<Option<String>> {
-        let folder = tempfile::tempdir().unwrap();
-        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
-        for id in seen {
-            records.update(&VolumeId::parse(id).unwrap(), |r| r.was_mounted = true).unwrap();
-        }
-        let deadline = Deadline::after(Duration::from_secs(5));
-        let id = VolumeId::parse(ONE).unwrap();
-        let found = with_disks(cloud, devices, &records, deadline, |disks| disks.find_disk(&id))?;
+        let found = at(cloud, devices, |disks| {
+            for id in seen {
+                let id = VolumeId::parse(id).unwrap();
+                disks.records.update(&id, |record| record.was_mounted = true).unwrap();
+            }
+            disks.find_disk(&VolumeId::parse(ONE).unwrap())
+        })?;
         Ok(found.map(|disk| disk.kernel_name))
     }
 
@@ -305,6 +308,7 @@ mod tests {
         let ours = FakeCloud::default().with(ONE, 5, &["here"]).with(TWO, 5, &["there"]);
         assert_eq!(ask(&ours, &disks, &[TWO]).unwrap().as_deref(), Some("vdb"));
     }
+
     #[test]
     fn what_tells_disks_apart_is_a_size_that_one_of_them_and_one_volume_has() {
         let three = "6f1c2d3e-4a5b-4c6d-8e7f-000000000003";
@@ -320,11 +324,6 @@ mod tests {
         let one = FakeDevices::default().with("vdb", 5, CUT);
         let grown = FakeCloud::default().with(ONE, 7, &["here"]).with(TWO, 5, &["there"]);
         assert_eq!(ask(&grown, &one, &[TWO]).unwrap().as_deref(), Some("vdb"));
-    }
-
-    /// Asks about volume ONE on a machine whose disks are these.
-    fn at<T>(cloud: &FakeCloud, devices: &FakeDevices, ask: impl FnOnce(&Disks<'_>) -> T) -> T {
-        MadeUp::with(cloud, devices).drive(|driver| ask(driver.known.disks))
     }
 
     #[test]

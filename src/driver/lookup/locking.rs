@@ -135,6 +135,7 @@ mod tests {
         let of_a_file = LeftProcess { file: Some("/var/log/x".into()), ..left(None, None) };
         assert!(concerns(&of_a_file, &[]));
     }
+
     /// What is done with locks in this folder, on a machine with a disk of `v-1`.
     fn with<T>(folder: &Path, work: impl FnOnce(&Locking<'_>, &VolumeId) -> T) -> T {
         let (cloud, locks) = (FakeCloud::default(), Locks::in_folder(folder));

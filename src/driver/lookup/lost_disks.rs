@@ -68,6 +68,7 @@ mod tests {
         };
         assert_eq!(found(users_while_lost(&[number], |_| is_given.get(), given_meanwhile)), 0);
     }
+
     #[test]
     fn a_number_that_no_disk_has_is_lost_and_one_of_no_disk_is_not_asked_for() {
         let devices = FakeDevices::default().with("vda", 1, "v-1");

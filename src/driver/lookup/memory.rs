@@ -125,7 +125,7 @@ pub(in crate::driver) fn staged(
 mod tests {
     use super::*;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
-    use crate::model::disk::contents::{FileSystem, FsType, Maker};
+    use crate::model::disk::contents::FileSystem;
     use crate::model::mount::mountinfo::MountTable;
 
     fn id() -> VolumeId {
@@ -157,15 +157,8 @@ mod tests {
     }
 
     fn ext4() -> Contents {
-        Contents::FileSystem(FileSystem {
-            kind: FsType::Ext4,
-            uuid: "its-uuid".to_owned(),
-            size: 1,
-            mounts: Some(3),
-            wants_check: false,
-            asks_for_panic: false,
-            maker: Maker::Finished,
-        })
+        let found = FileSystem::of_a_test("its-uuid", 1);
+        Contents::FileSystem(FileSystem { mounts: Some(3), ..found })
     }
 
     #[test]

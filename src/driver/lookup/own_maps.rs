@@ -271,6 +271,7 @@ mod tests {
         assert_eq!(settled(loaded), ["settle"]);
         assert_eq!(settled(map(1, true, false, true)), Vec::<&str>::new());
     }
+
     #[test]
     fn maps_are_found_by_their_volumes() {
         let one = map(1, true, true, true);

@@ -189,6 +189,7 @@ mod tests {
         assert!(for_old_kernels(Some((5, 4))).contains(&"bigtime=0,inobtcount=0"));
         assert!(for_old_kernels(Some((3, 10))).contains(&"reflink=0"));
     }
+
     const UUID: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
 
     fn new(kind: FsType, options: &str, seed: Option<&str>) -> NewFileSystem {

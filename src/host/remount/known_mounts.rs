@@ -94,12 +94,10 @@ fn fields(state: &MountState) -> String {
 mod tests {
     use super::*;
     use crate::host::remount::namespace::Inside;
+    use crate::host::remount::tests::{apart, propagate, tmpfs};
     use crate::host::safe_path::Way;
     use crate::model::disk::device::DeviceNumber;
-    use nix::mount::{MntFlags, mount, umount2};
-    use nix::sched::{CloneFlags, unshare};
-    use std::path::Path;
-    use std::thread;
+    use nix::mount::{MntFlags, umount2};
 
     const LINE: &str = "40 20 7:0 /sub /data rw shared:5 master:6 - ext4 v rw";
 
@@ -137,41 +135,17 @@ mod tests {
         }
     }
 
-    /// Works in a mount namespace of its own, where a tmpfs stands at the folder.
-    fn beside(folder: &Path, work: impl FnOnce(&Inside) + Send) {
-        thread::scope(|scope| {
-            let done = scope.spawn(|| {
-                let inside = Inside::here(Way::OnFoot).unwrap();
-                unshare(CloneFlags::CLONE_NEWNS).unwrap();
-                propagate(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE);
-                tmpfs(folder);
-                work(&inside);
-            });
-            done.join().unwrap();
-        });
-    }
-
-    fn tmpfs(at: &Path) {
-        let none = None::<&str>;
-        mount(Some("none"), at, Some("tmpfs"), MsFlags::empty(), none).unwrap();
-    }
-
-    fn propagate(at: &Path, how: MsFlags) {
-        mount(None::<&str>, at, None::<&str>, how, None::<&str>).unwrap();
-    }
-
     fn ids(table: Option<MountTable>) -> Option<Vec<u32>> {
         table.map(|table| table.mounts().iter().map(|mount| mount.id).collect())
     }
 
     #[test]
     fn a_mount_is_known_by_itself_only_while_nothing_of_it_changes_and_nothing_stands_on_it() {
-        if !nix::unistd::geteuid().is_root() {
-            return;
-        }
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        beside(folder, |inside| {
+        apart(|| {
+            let inside = Inside::here(Way::OnFoot).unwrap();
+            tmpfs(folder);
             let nested = folder.join("nested");
             std::fs::create_dir(&nested).unwrap();
             let table = inside.table().unwrap();

@@ -64,7 +64,7 @@ pub(in crate::host::remount) fn copies<'t>(
     table.mounts().iter().filter(receives).filter_map(at).collect()
 }
 
-/// Takes a new mount off from beneath an old one, which then stands where it stood before.
+/// Takes a new mount off from beneath an old one, which then stands where it stood before; answers the table after it.
 ///
 /// An unmount that comes by propagation leaves what lies on the mount that it takes off. So the same place is
 /// unmounted in a scratch copy of the namespace, which only the ground here follows: that cannot be had where the
@@ -74,7 +74,7 @@ pub(in crate::host::remount) fn draw_out(
     table: &MountTable,
     old: &Mount,
     lower: &Mount,
-) -> Result<()> {
+) -> Result<MountTable> {
     let ground = ground(table, lower)
         .ok_or_else(|| Error::refused("the mount that it stands on cannot be seen from here"))?;
     if [ground, lower].into_iter().any(|one| Propagation::of(one).is_shared) {
@@ -95,10 +95,11 @@ pub(in crate::host::remount) fn draw_out(
     failpoints::step("heal.drawn");
     drawn.and(ground.restore(inside))?;
     // The kernel takes nothing off in which something is mounted, and does not tell.
-    if has(&inside.table()?, lower) {
+    let now = inside.table()?;
+    if has(&now, lower) {
         return Err(Error::refused("what is mounted in it keeps it there"));
     }
-    Ok(())
+    Ok(now)
 }
 
 /// Each mount of the new disk that lies on another one, with that one, if the lower one has come since: beneath one that

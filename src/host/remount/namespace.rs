@@ -321,104 +321,76 @@ pub(in crate::host::remount) fn number_of(place: impl AsFd) -> Result<DeviceNumb
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
-
-    /// Works in a mount namespace of its own, where nothing shares with the machine's.
-    fn apart(work: impl FnOnce(&Inside) + Send, way: Way) {
-        thread::scope(|scope| {
-            let done = scope.spawn(|| {
-                let inside = Inside::here(way).unwrap();
-                unshare(CloneFlags::CLONE_NEWNS).unwrap();
-                let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
-                mount(none, "/", none, private, none).unwrap();
-                work(&inside);
-            });
-            done.join().unwrap();
-        });
-    }
+    use crate::host::remount::tests::{apart, tmpfs};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn no_way_below_a_place_leads_into_another_mount() {
-        if !nix::unistd::geteuid().is_root() {
-            return;
-        }
         let folder = tempfile::tempdir().unwrap();
         let (one, nested) = (folder.path().join("one"), folder.path().join("nested"));
         for path in [&one, &nested] {
             std::fs::create_dir(path).unwrap();
         }
         for way in [Way::OnFoot, Way::InOneCall] {
-            let look = |inside: &Inside| {
-                let (none, tmpfs) = (None::<&str>, Some("tmpfs"));
-                mount(tmpfs, &nested, tmpfs, MsFlags::empty(), none).unwrap();
+            apart(|| {
+                let inside = Inside::here(way).unwrap();
+                tmpfs(&nested);
                 let base = inside.way.open(folder.path()).unwrap();
                 let below = |name: &str| inside.below(&base, Path::new(name)).map(drop);
                 assert_eq!(below("one"), Ok(()), "{way:?}");
                 assert_eq!(below("nested"), Err(rustix::io::Errno::XDEV), "{way:?}");
                 assert_eq!(below("none"), Err(rustix::io::Errno::NOENT), "{way:?}");
                 assert_eq!(below("one/../nested"), Err(rustix::io::Errno::XDEV), "{way:?}");
-            };
-            apart(look, way);
+            });
         }
     }
 
     #[test]
     fn the_machines_own_namespace_is_its_own_and_another_is_not() {
-        if !nix::unistd::geteuid().is_root() {
-            return;
-        }
         let own = File::open("/proc/self/ns/mnt").unwrap();
-        let work = move |inside: &Inside| {
+        apart(|| {
+            let inside = Inside::here(Way::OnFoot).unwrap();
             assert!(inside.is_own() && inside.is_of_our_users());
-            let own = own.try_clone().unwrap();
             let other = Inside::enter(Some(own), Way::OnFoot).unwrap();
             assert!(!other.is_own() && other.is_of_our_users());
-        };
-        apart(work, Way::OnFoot);
+        });
     }
 
     /// Before Linux 4.9 the kernel does not tell whose a namespace is.
     #[test]
     fn a_namespace_is_of_those_users_whose_processes_all_live_there() {
-        if !nix::unistd::geteuid().is_root() {
-            return;
-        }
         let users = std::fs::metadata("/proc/self/ns/user").unwrap().ino();
-        let look = |_: &Inside| {
+        apart(|| {
             let inside = Inside::here(Way::OnFoot).unwrap();
             assert!(
                 !inside.dwellers_are_of(users).unwrap(),
                 "no process lives here, only a thread"
             );
-            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            let mut child = Command::new("sleep").arg("60").spawn().unwrap();
             let told = [users, users + 1].map(|users| inside.dwellers_are_of(users).unwrap());
             child.kill().and_then(|()| child.wait()).unwrap();
             assert_eq!(told, [true, false]);
-        };
-        apart(look, Way::OnFoot);
+        });
     }
+
     #[test]
     fn a_namespace_that_a_user_made_is_not_of_our_users() {
-        if !nix::unistd::geteuid().is_root() {
-            return;
-        }
         let arguments = ["--user", "--map-root-user", "--mount", "sh", "-c", "echo; exec sleep 60"];
-        let mut command = std::process::Command::new("unshare");
-        let made = command.args(arguments).stdout(std::process::Stdio::piped()).spawn();
+        let made = Command::new("unshare").args(arguments).stdout(Stdio::piped()).spawn();
         let mut child = made.unwrap();
         let mut line = String::new();
         let output = child.stdout.take().unwrap();
         io::BufRead::read_line(&mut io::BufReader::new(output), &mut line).unwrap();
-        // Where the machine has no user namespaces there is nothing to tell apart.
-        if let Ok(theirs) = File::open(format!("/proc/{}/ns/mnt", child.id()))
-            && !line.is_empty()
-        {
-            let look = |_: &Inside| {
-                let inside = Inside::enter(Some(theirs), Way::OnFoot).unwrap();
-                assert!(!inside.is_of_our_users());
-            };
-            apart(look, Way::OnFoot);
+        let theirs = File::open(format!("/proc/{}/ns/mnt", child.id()));
+        let mut told = None;
+        // Where users can make no namespaces there is nothing to tell apart.
+        if !line.is_empty() {
+            apart(|| {
+                let inside = Inside::enter(Some(theirs.unwrap()), Way::OnFoot).unwrap();
+                told = Some(inside.is_of_our_users());
+            });
         }
         child.kill().and_then(|()| child.wait()).unwrap();
+        assert_ne!(told, Some(true));
     }
 }

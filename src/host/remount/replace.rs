@@ -295,8 +295,7 @@ impl<'a> NamespaceWork<'a> {
         }
         let why = format!("the new mount beneath it came without {}", listed(&lacking));
         let stays = |error: Error| Error::refused(format!("{why}: {}", error.cause)).hint(WAY_OUT);
-        draw_out(self.inside, &self.table, old, lower).map_err(stays)?;
-        self.table = self.inside.table()?;
+        self.table = draw_out(self.inside, &self.table, old, lower).map_err(stays)?;
         match self.lower(old) {
             Some(_) => Err(stays(Error::refused("it could not be taken off there"))),
             None => Ok(None),
@@ -526,6 +525,7 @@ mod tests {
         let [one, other] = ["/a", "/b"].map(|at| Mount::of_a_test("7:1", at, ""));
         assert_eq!(listed(&[&one, &other]), "what is mounted at /a, /b");
     }
+
     /// The work in this thread's namespace, by the method that tells by the whole table.
     fn work<'a>(machine: &Machine, inside: &'a Inside, stale: &'a [Mount]) -> NamespaceWork<'a> {
         let root = inside.way.open(&machine.folder.join("fresh")).unwrap();

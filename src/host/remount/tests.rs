@@ -31,29 +31,37 @@ pub(in crate::host::remount) struct Machine {
     old: DeviceNumber,
 }
 
-/// Works there; the kernel makes such a namespace for root alone.
-pub(in crate::host::remount) fn alone(work: impl FnOnce(&Machine) + Send) {
+/// Works in a mount namespace of its own, where nothing shares with the machine's. The kernel makes such ones for root
+/// alone.
+pub(in crate::host::remount) fn apart(work: impl FnOnce() + Send) {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
     thread::scope(|scope| {
         let done = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNS).unwrap();
             propagate(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE);
-            tmpfs(folder);
-            for name in ["ground", "old", "fresh", "other"] {
-                file_system(&folder.join(name), name);
-            }
-            let old = table().top_at(&folder.join("old")).unwrap().number;
-            work(&Machine { folder: folder.to_path_buf(), old });
+            work();
         });
         done.join().unwrap();
     });
 }
 
-fn tmpfs(at: &Path) {
+/// The same where file systems are.
+pub(in crate::host::remount) fn alone(work: impl FnOnce(&Machine) + Send) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    apart(|| {
+        tmpfs(folder);
+        for name in ["ground", "old", "fresh", "other"] {
+            file_system(&folder.join(name), name);
+        }
+        let old = table().top_at(&folder.join("old")).unwrap().number;
+        work(&Machine { folder: folder.to_path_buf(), old });
+    });
+}
+
+pub(in crate::host::remount) fn tmpfs(at: &Path) {
     mount(Some("none"), at, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
 }
 
@@ -65,7 +73,7 @@ fn file_system(at: &Path, name: &str) {
     fs::create_dir(at.join("sub")).unwrap();
 }
 
-fn propagate(at: &Path, how: MsFlags) {
+pub(in crate::host::remount) fn propagate(at: &Path, how: MsFlags) {
     mount(None::<&str>, at, None::<&str>, how, None::<&str>).unwrap();
 }
 

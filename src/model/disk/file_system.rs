@@ -70,6 +70,22 @@ pub struct FileSystem {
     pub maker: Maker,
 }
 
+#[cfg(test)]
+impl FileSystem {
+    /// A finished ext4 of this many bytes that counts no mounts, and asks for nothing.
+    pub(crate) fn of_a_test(uuid: &str, size: u64) -> Self {
+        Self {
+            kind: FsType::Ext4,
+            uuid: uuid.to_owned(),
+            size,
+            mounts: None,
+            wants_check: false,
+            asks_for_panic: false,
+            maker: Maker::Finished,
+        }
+    }
+}
+
 /// How far the program came that made a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Maker {

@@ -1,7 +1,6 @@
 use super::*;
 use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, with_disks};
 use crate::driver::lookup::memory;
-use crate::model::disk::file_system::Maker;
 use crate::model::record::{Staged, VolumeRecord};
 use crate::model::shield::own_map::OwnMap;
 
@@ -81,15 +80,7 @@ impl Scene {
 
     /// What a new mount of this kind is made through.
     fn cover(&self, kind: FsType, wish: (Option<ShieldMode>, bool)) -> Result<Option<MapOverDisk>> {
-        let found = FileSystem {
-            kind,
-            uuid: String::new(),
-            size: 1 << 30,
-            mounts: None,
-            wants_check: false,
-            asks_for_panic: false,
-            maker: Maker::Finished,
-        };
+        let found = FileSystem { kind, ..FileSystem::of_a_test("", 1 << 30) };
         self.with(|covering| covering.cover(&Self::id(), &self.disk(), &found, wish))
     }
 

@@ -68,15 +68,7 @@ fn a_file_system_is_finished_unless_it_may_be_the_one_that_was_being_made() {
         (Maker::Unfinished, "of-the-plan", false, false),
         (Maker::Unfinished, "other", false, false),
     ] {
-        let found = FileSystem {
-            kind: FsType::Ext4,
-            uuid: uuid.to_owned(),
-            size: 1 << 30,
-            mounts: None,
-            wants_check: false,
-            asks_for_panic: false,
-            maker,
-        };
+        let found = FileSystem { maker, ..FileSystem::of_a_test(uuid, SIZE) };
         let is_finished = [None, Some(&plan)].map(|plan| finished(&found, plan));
         assert_eq!(is_finished, [without, with], "{maker:?}, {uuid}");
     }
@@ -89,17 +81,7 @@ fn volume() -> Volume {
 }
 
 fn ext4(uuid: &str, maker: Maker) -> Contents {
-    let (uuid, kind, size) = (uuid.to_owned(), FsType::Ext4, SIZE);
-    let (mounts, wants_check, asks_for_panic) = (None, false, false);
-    Contents::FileSystem(FileSystem {
-        kind,
-        uuid,
-        size,
-        mounts,
-        wants_check,
-        asks_for_panic,
-        maker,
-    })
+    Contents::FileSystem(FileSystem { maker, ..FileSystem::of_a_test(uuid, SIZE) })
 }
 
 fn its_uuid() -> String {

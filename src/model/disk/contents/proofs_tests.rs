@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::model::disk::contents::ReadSample;
-use crate::model::disk::file_system::Maker;
 
 const SIZE: u64 = 1 << 20;
 
@@ -371,15 +370,7 @@ fn mark(shape: Shape, offset: u64) -> Signature {
 }
 
 fn found(kind: FsType, size: u64) -> FileSystem {
-    FileSystem {
-        kind,
-        uuid: String::new(),
-        size,
-        mounts: None,
-        wants_check: false,
-        asks_for_panic: false,
-        maker: Maker::Finished,
-    }
+    FileSystem { kind, ..FileSystem::of_a_test("", size) }
 }
 
 /// A file may hold any mark: so its place decides, and whether the file system is one.
