@@ -11,6 +11,8 @@ use crate::switch::kinds::{essence, must_become_the_same, propagate, tmpfs};
 use crate::switch::methods;
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::{MntFlags, MsFlags, umount2};
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
 #[test]
 fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
@@ -54,6 +56,61 @@ fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
         });
         assert_eq!(table_of(follower.pid()).at(&ours).count(), 0, "{method} {step}");
         follower.die();
+        volume.take_away_with(&pod, container);
+        umount2(root.as_str(), MntFlags::empty()).unwrap();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
+/// A container that has the volume twice, once `Bidirectional` and once `HostToContainer`: a peer of the machine's mount,
+/// and one that follows it. Both are on the new disk, and share and follow as before.
+#[test]
+fn a_container_with_a_peer_and_a_follower_has_both_as_before() {
+    needs!(pods, seams);
+    let methods = methods().into_iter().filter(|method| *method != Method::TuckByMount);
+    let steps = ["", "heal.own", "heal.attached", "heal.detached"];
+    for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
+        let node = Node::new();
+        let root = folders_that_share(&node);
+        let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
+        let ours = volume.pod(pod.uid());
+        let twice = Plan::outside().start();
+        let clone = || {
+            let how = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            open_tree(CWD, &ours, how).unwrap()
+        };
+        let (peer, follower) = (clone(), clone());
+        within(twice.pid(), || {
+            for (place, tree) in [("/peer", &peer), ("/follower", &follower)] {
+                std::fs::create_dir(place).unwrap();
+                let from_tree = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+                move_mount(tree, "", CWD, place, from_tree).unwrap();
+            }
+            propagate("/follower", MsFlags::MS_SLAVE);
+        });
+        drop((peer, follower));
+        let before = table_of(twice.pid());
+        let was = number_of(&volume.letter());
+        assert_eq!(before.of(was).count(), 2);
+        pull(&volume, &mut container);
+        let mut heal = node.command(volume.attach());
+        heal.env("INCLOUD_DISK_SWITCH", method.to_string());
+        if step.is_empty() {
+            let answer = Answer::of(heal);
+            assert_eq!(answer.json["status"], "Success", "{method}: {}", answer.json);
+            assert!(!node.log().contains("skipped"), "{method}: {}", node.log());
+        } else {
+            heal.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+            let (mut child, _output) = spawn(heal);
+            assert!(!child.wait().unwrap().success(), "it did not come to {step}");
+            node.must(volume.attach());
+        }
+        goes_on(&mut container, 3);
+        let numbers = [was, number_of(&volume.letter())];
+        let now = || essence(&table_of(twice.pid()), &numbers);
+        must_become_the_same(&essence(&before, &numbers), now, &format!("{method} {step}"));
+        assert_eq!(table_of(twice.pid()).of(was).count(), 0, "{method} {step}");
+        twice.die();
         volume.take_away_with(&pod, container);
         umount2(root.as_str(), MntFlags::empty()).unwrap();
         nothing_is_left(&node, &[&volume]);

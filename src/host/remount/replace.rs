@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_table_does_not_show_is_no_success() {
+    fn what_the_table_does_not_show_is_told() {
         alone(|machine| {
             let places = ["a", "b", "c"].map(|name| machine.place(name));
             for place in &places {
