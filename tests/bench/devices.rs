@@ -2,6 +2,7 @@
 
 use crate::Run;
 use crate::figures::Row;
+use crate::support::sysfs::{self as made_up, Bus};
 use crate::turns::{Took, Turns};
 use incloud_disk::host::Devices;
 use incloud_disk::host::devices::SysfsDevices;
@@ -110,17 +111,16 @@ fn searches(run: &mut Run, folder: &Path) {
         fs::create_dir_all(place).unwrap();
     }
     for n in 0..512 {
-        let disk = sysfs.join(format!("devices/vd{n}"));
-        fs::create_dir_all(&disk).unwrap();
         let serial = if n == 400 { ID[..20].to_owned() } else { format!("other-volume-{n}") };
         let number = format!("253:{n}");
-        for (file, text) in
-            [("serial", serial.as_str()), ("dev", &number), ("size", "2048"), ("ro", "0")]
-        {
-            fs::write(disk.join(file), text).unwrap();
-        }
-        symlink(&disk, sysfs.join(format!("block/vd{n}"))).unwrap();
-        symlink(&disk, sysfs.join("dev/block").join(number)).unwrap();
+        let name = format!("vd{n}");
+        let files: [(&str, &[u8]); 4] = [
+            ("serial", serial.as_bytes()),
+            ("dev", number.as_bytes()),
+            ("size", b"2048"),
+            ("ro", b"0"),
+        ];
+        made_up::disk(&sysfs, &name, Bus::usual(&name), &files).unwrap();
     }
     let mut loops = Vec::new();
     let mut image = PathBuf::new();

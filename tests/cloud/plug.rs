@@ -1,7 +1,8 @@
 //! A hypervisor whose disks are loop devices: what the cloud's hook plugs in and pulls out.
 
 use crate::server::hook::{Action, Call, Hook};
-use crate::support::server_disks::{Shown, bind, device, losetup};
+use crate::support::server_disks::{Shown, bind, device, losetup, serial};
+use crate::support::sysfs::Bus;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -20,6 +21,8 @@ pub struct Plug {
     last: Mutex<BTreeMap<String, String>>,
     /// By how many bytes disks are larger than their volumes; below zero what an encryption takes.
     pub larger_by: AtomicI64,
+    /// How its disks are connected, if not by virtio.
+    pub bus: Mutex<Option<Bus>>,
 }
 
 impl Plug {
@@ -30,6 +33,7 @@ impl Plug {
             base: base.to_path_buf(),
             last: Mutex::default(),
             larger_by: AtomicI64::new(0),
+            bus: Mutex::default(),
         })
     }
 
@@ -63,7 +67,8 @@ impl Plug {
         let before = last.get(&call.volume).map(String::as_str);
         let name = bind(&self.image(&call.volume), before)?;
         last.insert(call.volume.clone(), name.clone());
-        shown.show(&name, &call.volume)?;
+        let bus = self.bus.lock().unwrap().unwrap_or(Bus::usual(&name));
+        shown.show_as(&name, &name, bus, &[("serial", serial(&call.volume))])?;
         symlink(device(&name), shown.link(&call.volume))
     }
 

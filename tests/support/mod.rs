@@ -21,6 +21,7 @@ mod processes;
 pub mod refusals;
 pub mod seccomp;
 pub mod server_disks;
+pub mod sysfs;
 pub mod tracer;
 
 pub use failing_disk::{Counts, FailingDisk, private_mounts_and_fuse};

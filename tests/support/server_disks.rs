@@ -5,9 +5,9 @@
 //! are a root disk and another program's loop device. The driver is pointed to it by a seam.
 
 use super::output_of;
+use super::sysfs::{self, Bus};
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,10 +26,11 @@ impl Shown {
             fs::create_dir_all(shown.sysfs.join("dev/block")).expect("a sysfs");
             fs::create_dir(shown.sysfs.join("block")).expect("a sysfs");
             fs::create_dir_all(&shown.by_id).expect("udev's folder");
-            let root = [("dev", "252:0"), ("serial", "root-of-the-server")];
-            shown.disk("vda", &root).expect("a root disk");
-            let other = [("dev", "7:99"), ("loop/backing_file", "/another")];
-            shown.disk("loop99", &other).expect("another's disk");
+            let disk = |name, bus, files: &[(&str, &[u8])]| {
+                sysfs::disk(&shown.sysfs, name, bus, files).expect("a disk");
+            };
+            disk("vda", Bus::usual("vda"), &[("dev", b"252:0"), ("serial", b"root-of-the-server")]);
+            disk("loop99", Bus::Virtual, &[("dev", b"7:99"), ("loop/backing_file", b"/another")]);
         }
         shown
     }
@@ -47,40 +48,35 @@ impl Shown {
 
     /// A loop device shows as a volume's disk, with what the kernel knows of it.
     pub fn show(&self, name: &str, volume: &str) -> io::Result<()> {
+        self.show_as(name, name, Bus::usual(name), &[("serial", serial(volume))])
+    }
+
+    /// The same under another name, connected otherwise, and with these words of its own.
+    pub fn show_as(
+        &self,
+        name: &str,
+        as_name: &str,
+        bus: Bus,
+        claims: &[(&str, &str)],
+    ) -> io::Result<()> {
         const COPIED: [&str; 6] =
             ["dev", "size", "ro", "diskseq", "loop/backing_file", "queue/rotational"];
         let kernel = Path::new("/sys/block").join(name);
         let text_of = |file: &str| fs::read_to_string(kernel.join(file)).unwrap_or_default();
         let mut files: Vec<_> = COPIED.iter().map(|file| (*file, text_of(file))).collect();
-        files.push(("serial", serial(volume).to_owned()));
-        let files: Vec<_> = files.iter().map(|(file, text)| (*file, text.as_str())).collect();
-        self.disk(name, &files)
-    }
-
-    /// A disk with these files, all of it at once.
-    fn disk(&self, name: &str, files: &[(&str, &str)]) -> io::Result<()> {
-        let new = self.sysfs.join(name);
-        fs::create_dir_all(new.join("holders"))?;
-        for (file, text) in files {
-            let path = new.join(file);
-            fs::create_dir_all(path.parent().unwrap_or(&new))?;
-            fs::write(path, text)?;
-            if *file == "dev" {
-                let number = self.sysfs.join("dev/block").join(text.trim());
-                symlink(Path::new("../../block").join(name), number)?;
-            }
-        }
-        fs::rename(new, self.sysfs.join("block").join(name))
+        files.extend(claims.iter().map(|(file, text)| (*file, (*text).to_owned())));
+        let files: Vec<_> = files.iter().map(|(file, text)| (*file, text.as_bytes())).collect();
+        sysfs::disk(&self.sysfs, as_name, bus, &files).map(drop)
     }
 
     /// A disk goes, all of it at once.
     pub fn hide(&self, name: &str) -> io::Result<()> {
-        let folder = self.sysfs.join("block").join(name);
+        let known = self.sysfs.join("block").join(name);
+        let folder = fs::canonicalize(&known)?;
         let number = fs::read_to_string(folder.join("dev"))?;
-        let away = self.sysfs.join(name);
-        fs::rename(&folder, &away)?;
+        fs::remove_file(known)?;
         fs::remove_file(self.sysfs.join("dev/block").join(number.trim()))?;
-        fs::remove_dir_all(away)
+        fs::remove_dir_all(folder)
     }
 
     /// A disk notices that its image has grown.
