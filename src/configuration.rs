@@ -3,6 +3,7 @@
 mod toml_text;
 
 use crate::model::cloud::access::Written;
+use crate::model::disk::transport::Transports;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId};
 use crate::model::mount::after_heal::After;
@@ -22,6 +23,8 @@ pub struct Config {
     pub openstack: Written,
     /// How volumes are attached.
     pub attach: AttachConfig,
+    /// Which disks may be volumes.
+    pub disks: DisksConfig,
     /// The embedded local cloud.
     pub local: LocalConfig,
     /// This machine.
@@ -86,6 +89,14 @@ impl CloudKind {
 pub struct AttachConfig {
     /// From which servers a volume may be taken.
     pub takeover: Takeover,
+}
+
+/// `[disks]`
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DisksConfig {
+    /// How a disk may be connected whose serial makes it a volume's.
+    pub transports: Transports,
 }
 
 /// `[local]`
@@ -278,6 +289,7 @@ impl Config {
             return Err("shield.mode \"on\" needs heal.mode \"auto\"".to_owned());
         }
         self.openstack.check()?;
+        self.disks.transports.check()?;
         if self.log.max_files == 0 {
             return Err("log.max_files must be at least 1".to_owned());
         }
@@ -347,6 +359,9 @@ mod tests {
             ("[shield]\nmode = \"on\"\n[heal]\nmode = \"report\"", "needs heal.mode"),
             ("[metrics]\ntextfile = \"/x/disk.txt\"", "metrics.textfile"),
             ("[metrics]\ntextfile = \"disk.prom\"", "metrics.textfile"),
+            ("[disks]\ntransports = [\"virtio-blk\", \"iscsi\"]", "disks.transports: iscsi"),
+            ("[disks]\ntransports = []", "disks.transports"),
+            ("[disks]\ntransports = [\"\"]", "disks.transports"),
             ("kind = ", "line 1"),
         ] {
             let error = Config::parse(text, "f").unwrap_err();

@@ -107,7 +107,7 @@ fn with_driver_that_counts<T>(
 ) -> Result<T> {
     let config = setting.config;
     let this_node = this_node(config)?;
-    let devices = SysfsDevices::default();
+    let devices = SysfsDevices::default().allowing(&config.disks.transports);
     let cloud = cloud(setting, &this_node, &devices)?;
     let ports = Ports {
         cloud: cloud.as_ref(),

@@ -73,7 +73,7 @@ pub struct StatusArguments {
 /// What an installation asks of the doctor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DoctorPart {
-    /// The configuration as it is written; the cloud is not asked
+    /// The configuration as it is written, and which disks it leaves unused; the cloud is not asked
     Configuration,
     /// What a driver needs that takes the place of another maker's while volumes are mounted
     Takeover,

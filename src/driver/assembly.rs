@@ -131,7 +131,8 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let (answers, pace) = (is_remote.then_some(answers), is_remote.then_some(pace));
     let attachments = Attachments { cloud, answers, pace, deadline };
     let locking = Locking { cloud, devices, locks, operation, deadline };
-    let disks = Disks { cloud, devices, records, this_node, deadline, attachments: &attachments };
+    let disks =
+        Disks { cloud, devices, mounts, records, this_node, deadline, attachments: &attachments };
     let own_maps = OwnMaps { maps, deadline };
     let numbers =
         DiskNumbers { cloud, devices, mounts, records, census, disks: &disks, own_maps: &own_maps };

@@ -35,7 +35,8 @@ pub(super) fn with_disks<T>(
 ) -> T {
     let attachments = &Attachments { cloud, answers: None, pace: None, deadline };
     let this_node = &NodeName::parse("here").unwrap();
-    work(&Disks { cloud, devices, records, this_node, deadline, attachments })
+    let mounts = &FakeMounts::default();
+    work(&Disks { cloud, devices, mounts, records, this_node, deadline, attachments })
 }
 
 /// Where nothing is made up.

@@ -97,8 +97,18 @@ pub trait Events {
 pub trait Devices {
     /// Whether it is certain that no disk can be seen from here: a container may have no sysfs.
     fn are_out_of_sight(&self) -> bool;
-    /// Every disk that shows this identity now.
-    fn search(&self, wanted: &Identity) -> Result<Vec<Device>>;
+    /// Every disk that shows this identity now, however it is connected.
+    fn claimants(&self, wanted: &Identity) -> Result<Vec<Device>>;
+    /// Those of them whose transport is allowed: the others prove nothing with what they show.
+    fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+        let mut found = self.claimants(wanted)?;
+        found.retain(Device::is_allowed);
+        Ok(found)
+    }
+    /// Every disk that shows a serial on a transport that is not allowed.
+    fn strangers(&self) -> Result<Vec<(Device, Vec<Shown>)>> {
+        Ok(Vec::new())
+    }
     /// Until what this answers ends, all searches are of one moment: for those who tell of many volumes, and
     /// do nothing to a disk.
     fn one_moment(&self) -> Box<dyn Any> {

@@ -6,6 +6,7 @@
 
 use super::disk::device::DeviceNumber;
 use super::disk::journal::sights::JournalMark;
+use super::disk::transport::Transport;
 use super::face::FaceName;
 use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::folders_let_go::LetGoes;
@@ -645,6 +646,9 @@ pub struct Staged {
     /// be as it was left.
     #[serde(default, rename = "first_transaction", skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalMark>,
+    /// How the disk was connected, where its serial proved it. A heal accepts the same again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
 }
 
 #[cfg(test)]

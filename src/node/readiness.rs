@@ -142,6 +142,13 @@ fn look(
     })
 }
 
+/// Says which disks the new driver would not use: a volume that is on one of them cannot be mounted again.
+fn tell_transports(site: &Site, found: &[ToldFinding]) {
+    for one in found.iter().filter(|one| one.check == "transports") {
+        site.console.warn(one.told().trim());
+    }
+}
+
 /// Refuses a driver that is not ready for what it is to take over, before anything is changed.
 pub fn must_be_ready(
     site: &Site,
@@ -167,6 +174,7 @@ pub fn must_be_ready(
             vec![ToldFinding::error("doctor", found, "take a newer driver".to_owned())]
         }
     };
+    tell_transports(site, &found);
     let wrong: Vec<_> = found.iter().filter(|one| one.is_error()).map(ToldFinding::told).collect();
     if wrong.is_empty() {
         return Ok(());
@@ -208,6 +216,7 @@ fn must_take_over(
             "take a newer one".to_owned(),
         )],
     };
+    tell_transports(site, &missing);
     missing.retain(ToldFinding::is_error);
     if !plan.is_named
         && plan.text.is_some()

@@ -35,6 +35,7 @@ mod formats;
 mod grow;
 mod hard_hours;
 mod hostile;
+mod impostors;
 mod life;
 mod limits;
 mod login;

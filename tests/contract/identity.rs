@@ -1,5 +1,6 @@
 //! Finding a disk by its serial, in made-up trees of sysfs: neither root nor udev nor `/dev/disk`.
 
+use crate::support::sysfs::{self, Bus, FIBRE_CHANNEL, ISCSI, UNLISTED, USB};
 use crate::support::{Node, options};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,15 +28,13 @@ impl Machine {
     }
 
     fn disk(&self, name: &str, number: &str, files: &[(&str, &[u8])]) {
-        let folder = self.sysfs.join("block").join(name);
+        self.disk_on(Bus::usual(name), name, number, files);
+    }
+
+    fn disk_on(&self, bus: Bus, name: &str, number: &str, files: &[(&str, &[u8])]) {
         let facts: [(&str, &[u8]); 3] =
             [("dev", number.as_bytes()), ("size", b"2048"), ("ro", b"0")];
-        for (file, bytes) in facts.iter().chain(files) {
-            let path = folder.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, bytes).unwrap();
-        }
-        std::os::unix::fs::symlink(&folder, self.sysfs.join("dev/block").join(number)).unwrap();
+        sysfs::disk(&self.sysfs, name, bus, &[&facts, files].concat()).unwrap();
     }
 
     fn link(&self, name: &str, target: impl AsRef<Path>) {
@@ -144,4 +143,84 @@ fn a_disk_that_comes_late_is_noticed() {
         });
         assert_eq!(machine.wait(ONE, ""), (true, "/dev/vdb".to_owned()));
     });
+}
+
+/// Neither with the whole id nor with its beginning, in whichever file: the target of such
+/// a disk chooses all of them.
+#[test]
+fn a_disk_on_a_transport_that_is_not_the_clouds_neither_wins_nor_blocks() {
+    let page = |id: &str| [&b"\0\x80\0\x24"[..], id.as_bytes()].concat();
+    let (whole, cut) = (page(ONE), page(&ONE[..20]));
+    let claims: [&[(&str, &[u8])]; 3] = [
+        &[("device/vpd_pg80", &whole)],
+        &[("device/vpd_pg80", &cut)],
+        &[("device/vpd_pg80", b"\0\x80\0\x05other"), ("device/wwid", ONE.as_bytes())],
+    ];
+    for bus in [ISCSI, FIBRE_CHANNEL, USB, UNLISTED] {
+        for files in claims {
+            let machine = Machine::new();
+            machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
+            machine.disk_on(bus, "sda", "8:0", files);
+            assert_eq!(machine.wait(ONE, "/dev/sda"), (true, "/dev/vdb".to_owned()), "{bus:?}");
+        }
+    }
+    let nvme: [(&str, &[u8]); 1] = [("wwid", b"uuid.6f1c2d3e-4a5b-4c6d-8e7f-000000000001")];
+    for controllers in [&["tcp"][..], &["pcie", "tcp"]] {
+        let machine = Machine::new();
+        machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
+        machine.disk_on(Bus::Nvme(controllers), "nvme1n1", "259:1", &nvme);
+        assert_eq!(machine.wait(ONE, ""), (true, "/dev/vdb".to_owned()), "{controllers:?}");
+    }
+    // A virtio disk that a program of this machine serves.
+    let machine = Machine::new();
+    machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
+    let served = Bus::Virtio("virtio_vdpa");
+    machine.disk_on(served, "vdc", "253:32", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
+    assert_eq!(machine.wait(ONE, ""), (true, "/dev/vdb".to_owned()));
+}
+
+#[test]
+fn a_map_or_a_raid_that_shows_a_serial_is_no_volume() {
+    let machine = Machine::new();
+    for (name, number) in [("dm-0", "253:0"), ("md0", "9:0")] {
+        let files: [(&str, &[u8]); 2] = [("serial", ONE.as_bytes()), ("wwid", ONE.as_bytes())];
+        machine.disk_on(Bus::Virtual, name, number, &files);
+    }
+    let (found, message) = machine.wait(ONE, "");
+    assert!(!found && message.contains("appeared within"), "{message}");
+}
+
+#[test]
+fn a_disk_of_another_transport_alone_is_refused_with_the_key_or_named() {
+    for (bus, transport) in [(USB, "usb"), (UNLISTED, "scsi-scsi_debug")] {
+        let machine = Machine::new();
+        machine.disk_on(bus, "sda", "8:0", &[("device/wwid", ONE.as_bytes())]);
+        let (found, message) = machine.wait(ONE, "");
+        let words = ["sda", "disks.transports", &format!("{transport:?}")];
+        assert!(!found && words.iter().all(|word| message.contains(word)), "{message}");
+        // What the message names ends it.
+        let text = fs::read_to_string(machine.node.config_path()).unwrap();
+        let key = format!("disks.transports = [\"virtio-blk\", {transport:?}]\n");
+        fs::write(machine.node.config_path(), key + &text).unwrap();
+        assert_eq!(machine.wait(ONE, ""), (true, "/dev/sda".to_owned()), "{transport}");
+    }
+    let machine = Machine::new();
+    machine.disk_on(ISCSI, "sda", "8:0", &[("device/wwid", ONE.as_bytes())]);
+    let (found, message) = machine.wait(ONE, "");
+    assert!(!found && message.contains("sda (8:0, iscsi)"), "{message}");
+}
+
+#[test]
+fn the_doctor_names_disks_that_look_like_volumes_on_other_transports() {
+    let machine = Machine::new();
+    machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
+    machine.disk_on(UNLISTED, "sda", "8:0", &[("device/wwid", ONE.as_bytes())]);
+    machine.disk_on(ISCSI, "sdb", "8:16", &[("device/wwid", TWO.as_bytes())]);
+    machine.disk_on(USB, "sdc", "8:32", &[("device/wwid", b"a-stick-of-somebody")]);
+    let mut command = machine.node.command(["doctor", "--only", "configuration"]);
+    command.env("INCLOUD_DISK_SYSFS", &machine.sysfs);
+    let told = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(told.contains("sda (8:0)") && told.contains("\"scsi-scsi_debug\""), "{told}");
+    assert!(told.contains("sdb (8:16)") && told.contains("configuration allows iscsi"), "{told}");
+    assert!(!told.contains("vdb") && !told.contains("sdc"), "{told}");
 }

@@ -4,6 +4,7 @@
 use crate::machine::text_of;
 use crate::node::Scene;
 use crate::support::old_kernel::on_an_old_kernel;
+use crate::support::sysfs::{self as made_up, Bus, ISCSI, UNLISTED};
 use crate::support::{DISK, copy_program, detach_loops_below, private_mounts, write_program};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
@@ -510,4 +511,47 @@ fn what_is_no_configuration_is_refused() {
     assert!(status == 0 && said.contains("others may write"), "{said}");
     assert_eq!(fs::metadata(node.config()).unwrap().mode() & 0o777, 0o600);
     assert!(!node.config().is_symlink());
+}
+
+/// A volume on such a disk is mounted now, and could not be mounted again: a person learns that before.
+#[test]
+fn disks_that_the_new_driver_would_not_use_are_named_before_it_is_installed() {
+    if !private_mounts("disks_that_the_new_driver_would_not_use_are_named_before_it_is_installed") {
+        return;
+    }
+    let mut node = Node::new();
+    let sysfs = node.root().join("made-up");
+    let id = b"6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+    for (name, number, bus) in [
+        ("sda", &b"8:0"[..], UNLISTED),
+        ("sdb", b"8:16", ISCSI),
+        ("sdc", b"8:32", Bus::usual("sdc")),
+    ] {
+        let files: [(&str, &[u8]); 4] =
+            [("dev", number), ("size", b"2048"), ("ro", b"0"), ("device/wwid", id)];
+        made_up::disk(&sysfs, name, bus, &files).unwrap();
+    }
+    let place = node.root().join("sys");
+    mount(Some(&sysfs), &place, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+    node.places.push(place);
+    let brought = node.root().parent().unwrap().join("brought.toml");
+    let text = "[cloud]\nkind = \"openstack\"\n[openstack]\nauth_url = \"http://127.0.0.1:1/v3\"\n\
+                username = \"disk\"\npassword = \"p\"\nuser_domain_name = \"d\"\nproject_id = \"x\"\n";
+    fs::write(&brought, text).unwrap();
+    fs::set_permissions(&brought, fs::Permissions::from_mode(0o600)).unwrap();
+    let words = ["--config", brought.to_str().unwrap(), "--dry-run"];
+    let names_them = |said: &str| {
+        assert!(said.contains("transports: sda (8:0)"), "{said}");
+        assert!(said.contains("\"scsi-scsi_debug\" to disks.transports"), "{said}");
+        assert!(said.contains("transports: sdb (8:16)") && said.contains("iscsi"), "{said}");
+        assert!(!said.contains("sdc"), "{said}");
+    };
+    let (status, said) = node.install(&words);
+    assert_eq!(status, 1, "the cloud does not answer: {said}");
+    names_them(&said);
+    // The same where there is no other maker's driver, and no cloud is asked.
+    fs::remove_file(node.scene.driver()).unwrap();
+    let (status, said) = node.install(&words);
+    assert_eq!(status, 0, "{said}");
+    names_them(&said);
 }

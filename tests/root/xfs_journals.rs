@@ -69,6 +69,7 @@ impl Xfs {
             read_only: false,
             sequence: None,
             proof: Proof::Whole,
+            connection: None,
         };
         Self { image: image.to_owned(), device, place }
     }

@@ -1,8 +1,11 @@
 //! Disks that are made up.
 
 use crate::host::{Devices, Events, Held};
-use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
+use crate::model::disk::device::{
+    Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown,
+};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
+use crate::model::disk::transport::{Admission, Transport};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::staleness::Presence;
@@ -35,8 +38,18 @@ impl FakeDevices {
             read_only: false,
             sequence: Some(u64::from(minor)),
             proof: Proof::Cut,
+            connection: None,
         };
         self.disks.push((device, Shown::Serial { file: "serial", text: serial.to_owned() }));
+        self
+    }
+}
+
+impl FakeDevices {
+    /// The last disk has this transport.
+    pub(in crate::driver) fn on(mut self, transport: &str, admission: Admission) -> Self {
+        let transport = Transport::named(transport);
+        self.disks.last_mut().unwrap().0.connection = Some(Connection { transport, admission });
         self
     }
 }
@@ -59,7 +72,7 @@ impl Devices for FakeDevices {
         self.is_out_of_sight
     }
 
-    fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+    fn claimants(&self, wanted: &Identity) -> Result<Vec<Device>> {
         if let Some(why) = self.unread {
             return Err(Error::new(Kind::Host, why));
         }

@@ -204,7 +204,15 @@ mod tests {
     fn disk(size: u64, read_only: bool) -> Device {
         let number = DeviceNumber { major: 254, minor: 32 };
         let kernel_name = "vdc".to_owned();
-        Device { kernel_name, number, size, read_only, sequence: None, proof: Proof::Whole }
+        Device {
+            kernel_name,
+            number,
+            size,
+            read_only,
+            sequence: None,
+            proof: Proof::Whole,
+            connection: None,
+        }
     }
 
     /// A volume that was mounted with this count, and may have been written to.
@@ -220,6 +228,7 @@ mod tests {
             mounts,
             untouched,
             journal: None,
+            transport: None,
         });
         record
     }

@@ -326,6 +326,9 @@ impl Healing<'_> {
     fn remember_healed(&self, id: &VolumeId, disk: &Device, uuid: &str) {
         let noted = self.records.update(id, |record| {
             record.is_healed(moment(disk), uuid.to_owned(), record.healing);
+            if let Some(staged) = &mut record.staged {
+                staged.transport = disk.transport().cloned();
+            }
             record.seen = Some(now());
         });
         if let Err(error) = noted {

@@ -7,11 +7,12 @@ use crate::driver::heal::diagnosis::HealOccasion;
 use crate::driver::heal::outcome::Healed;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::own_maps::OwnMaps;
+use crate::driver::operation::moment;
 use crate::host::clock::Deadline;
 use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
 use crate::host::{Devices, Mounts, device_nodes};
-use crate::model::disk::device::DeviceNumber;
+use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
@@ -102,6 +103,7 @@ impl Sweep<'_> {
             let done = lock.and_then(|_lock| {
                 if mode == HealMode::Auto {
                     self.healing.returned.note_superblock(&id);
+                    self.note_transport(&id);
                 }
                 self.healing.look_after(&id, mode, HealOccasion::Sweep)
             });
@@ -118,6 +120,27 @@ impl Sweep<'_> {
             }
         }
         swept
+    }
+
+    /// Notes how the disk of a mount is connected that an earlier version made: once that disk is lost
+    /// nothing else says whether another on the same transport may take its place.
+    fn note_transport(&self, id: &VolumeId) {
+        let wanted = self.cloud.identity(id);
+        let Some(staged) = self.records.load(id).staged else { return };
+        if staged.transport.is_some() || !matches!(wanted, Identity::Serial(_)) {
+            return;
+        }
+        let disks = self.devices.claimants(&wanted).unwrap_or_default();
+        let disk = disks.iter().find(|disk| moment(disk).is_of(&staged.disk));
+        let Some(transport) = disk.and_then(Device::transport) else { return };
+        let noted = self.records.update(id, |record| {
+            if let Some(staged) = &mut record.staged {
+                staged.transport = Some(transport.clone());
+            }
+        });
+        if let Err(error) = noted {
+            tracing::debug!(volume = %id, %error, "its disk's transport is not remembered");
+        }
     }
 
     /// The timer asks each minute: why it fails or waits is news once, until that changes.
@@ -174,7 +197,6 @@ mod tests {
     use crate::driver::Driver;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::driver::lookup::memory::staged;
-    use crate::driver::operation::moment;
     use crate::host::left_behind::{self, LeftProcess};
     use crate::host::locks::Lock;
     use crate::model::disk::journal::sights::JournalMark;

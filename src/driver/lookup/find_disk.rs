@@ -3,16 +3,21 @@
 //! virtio shows 20 characters of a serial, and a volume's id has 36: two volumes can look alike.
 //! Then the whole id decides where a bus shows it, else the cloud's list of what is attached here
 //! together with the sizes; what is still not certain is refused, with all names.
+//!
+//! A disk proves nothing with its serial unless its transport is one of the cloud's: on others the
+//! target chooses the serial. Such a disk can neither take a volume's place nor block it.
 
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::lookup::attachment_view::Attachments;
-use crate::driver::operation::Volume;
+use crate::driver::operation::{Volume, moment};
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::host::{Devices, Held};
+use crate::host::{Devices, Held, Mounts, device_nodes};
 use crate::model::disk::device::{Device, Identity, Proof};
+use crate::model::disk::transport::Admission;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, VolumeId};
+use crate::model::record::Staged;
 use crate::model::text::shown;
 use std::path::Path;
 use std::time::Duration;
@@ -24,10 +29,15 @@ const ASK_EVERY: Duration = Duration::from_secs(20);
 /// The net beneath the events: how long a look is at most put off.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How long the volume's own disk may still come before a disk of another transport is the reason
+/// that is given.
+const STRANGER_AFTER: Duration = Duration::from_secs(10);
+
 /// The disks of volumes on this machine.
 pub(in crate::driver) struct Disks<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
+    pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) deadline: Deadline,
@@ -37,27 +47,76 @@ pub(in crate::driver) struct Disks<'a> {
 impl Disks<'_> {
     /// The volume's disk, if this machine sees it now.
     pub(in crate::driver) fn find_disk(&self, id: &VolumeId) -> Result<Option<Device>> {
+        Ok(self.find_among(id)?.0)
+    }
+
+    /// The same, and the disks that claim to be it on other transports.
+    fn find_among(&self, id: &VolumeId) -> Result<(Option<Device>, Vec<Device>)> {
         let wanted = self.cloud.identity(id);
-        let mut found = self.devices.search(&wanted)?;
+        let (mut found, mut strangers) = self.claimants(&wanted)?;
+        // The very disk that is mounted comes before one that may have come back for it.
+        for is_its in [Self::is_mounted_from, Self::may_have_come_back] {
+            if found.is_empty() && !strangers.is_empty() {
+                (found, strangers) = strangers.into_iter().partition(|disk| is_its(self, id, disk));
+            }
+        }
         if found.iter().any(|disk| disk.proof == Proof::Whole) {
             found.retain(|disk| disk.proof == Proof::Whole);
         }
-        match found.as_slice() {
-            [] => Ok(None),
-            [one] if one.proof == Proof::Whole => Ok(found.pop()),
-            [_] if self.records.others_with_serial(id).is_empty() => Ok(found.pop()),
-            [_, ..] if found[0].proof == Proof::Whole => Err(wanted.shown_by_several(&found)),
-            _ => self.tell_apart(id, &wanted, &found).map(Some),
-        }
+        let disk = match found.as_slice() {
+            [] => None,
+            [one] if one.proof == Proof::Whole => found.pop(),
+            [_] if self.records.others_with_serial(id).is_empty() => found.pop(),
+            [_, ..] if found[0].proof == Proof::Whole => {
+                return Err(wanted.shown_by_several(&found));
+            }
+            _ => Some(self.tell_apart(id, &wanted, &found)?),
+        };
+        Ok((disk, strangers))
     }
 
     /// The volume's disk; missing is an error here.
     pub(in crate::driver) fn disk(&self, id: &VolumeId) -> Result<Device> {
-        self.find_disk(id)?.ok_or_else(|| {
-            let wanted = self.cloud.identity(id);
-            Error::new(Kind::Missing, format!("no disk of this machine shows {wanted}"))
-                .hint("is the volume attached to this machine?")
-        })
+        if let Some(disk) = self.find_disk(id)? {
+            return Ok(disk);
+        }
+        self.refuse_strangers(id)?;
+        let wanted = self.cloud.identity(id);
+        let (_, strangers) = self.claimants(&wanted)?;
+        let cause = format!("no disk of this machine shows {wanted}{}", ignored(&strangers));
+        Err(Error::new(Kind::Missing, cause).hint("is the volume attached to this machine?"))
+    }
+
+    /// The disks that show the identity: those whose transport is allowed, and the others.
+    fn claimants(&self, wanted: &Identity) -> Result<(Vec<Device>, Vec<Device>)> {
+        Ok(self.devices.claimants(wanted)?.into_iter().partition(Device::is_allowed))
+    }
+
+    /// Whether this machine mounted the volume from this very disk, and may have it mounted still: what an
+    /// earlier version or another configuration mounted must still be guarded and unmounted.
+    fn is_mounted_from(&self, id: &VolumeId, disk: &Device) -> bool {
+        let (record, now) = (self.records.load(id), moment(disk));
+        let staged = record.staged.as_ref().map(|staged| &staged.disk);
+        record.former.iter().chain(staged).any(|one| one.is_of(&now))
+            || self.mounts.table().is_ok_and(|table| {
+                table.of(disk.number).any(|one| device_nodes::owner_of(one).as_ref() == Some(id))
+            })
+    }
+
+    /// Whether the disk has the transport from which the volume is mounted: then its mounts are healed
+    /// by it.
+    fn may_have_come_back(&self, id: &VolumeId, disk: &Device) -> bool {
+        let staged = self.records.load(id).staged;
+        let is_now = |staged: &Staged| staged.disk.boot == moment(disk).boot;
+        let transport = staged.filter(is_now).and_then(|staged| staged.transport);
+        transport.is_some() && transport.as_ref() == disk.transport()
+    }
+
+    /// An error if a disk claims to be the volume's on a transport that the configuration could allow.
+    fn refuse_strangers(&self, id: &VolumeId) -> Result<()> {
+        let (_, others) = self.claimants(&self.cloud.identity(id))?;
+        let one = others.iter().find(|disk| disk.admission() == Admission::NotConfigured);
+        one.map_or(Ok(()), |disk| Err(stranger(id, disk)))
     }
 
     /// Holds the disk while something is done to it, so that its number cannot go to another.
@@ -141,10 +200,13 @@ impl Disks<'_> {
     ) -> Result<Device> {
         let mut events = None;
         let mut ask = Deadline::after(ASK_AFTER);
+        let stranger = Deadline::after(STRANGER_AFTER);
         loop {
-            if let Some(disk) = self.find_disk(&volume.id)?
-                && disk.size > 0
-            {
+            let (disk, strangers) = self.find_among(&volume.id)?;
+            if let Some(disk) = disk.filter(|disk| disk.size > 0) {
+                if !strangers.is_empty() {
+                    tracing::warn!(volume = %volume.id, "other disks show the volume's serial{}", ignored(&strangers));
+                }
                 tracing::info!(volume = %volume.id, disk = %disk.kernel_name, number = %disk.number, "its disk");
                 return Ok(disk);
             }
@@ -159,6 +221,9 @@ impl Disks<'_> {
                 self.say_if_not_attached(volume)?;
             }
             let left = deadline.remaining();
+            if left.is_zero() || stranger.over() {
+                self.refuse_strangers(&volume.id)?;
+            }
             if left.is_zero() {
                 return Err(self.never_came(volume, deadline));
             }
@@ -172,6 +237,7 @@ impl Disks<'_> {
     fn never_came(&self, volume: &Volume, deadline: Deadline) -> Error {
         let wanted = self.cloud.identity(&volume.id);
         self.report_links(&volume.id);
+        let (_, strangers) = self.claimants(&wanted).unwrap_or_default();
         let known = self.devices.udev_says(&wanted);
         let udev = match known.as_slice() {
             [] => String::new(),
@@ -180,7 +246,10 @@ impl Disks<'_> {
         let seconds = deadline.total().as_secs();
         Error::new(
             Kind::Timeout,
-            format!("no disk with {wanted} appeared within {seconds} s{udev}"),
+            format!(
+                "no disk with {wanted} appeared within {seconds} s{udev}{}",
+                ignored(&strangers)
+            ),
         )
         .hint("is the volume attached to this machine, and does the kernel's log show the disk?")
     }
@@ -223,10 +292,58 @@ impl Disks<'_> {
     }
 }
 
+/// Disks that are passed over, in words for a message.
+fn ignored(strangers: &[Device]) -> String {
+    let names: Vec<_> = strangers.iter().map(connected).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!(
+            " (ignored, because such a disk chooses its serial itself: {})",
+            names.join(", ")
+        ),
+    }
+}
+
+/// A disk, its number and how it is connected.
+fn connected(disk: &Device) -> String {
+    let transport = disk.transport().map(|transport| format!(", {transport}")).unwrap_or_default();
+    format!("{} ({}{transport})", disk.kernel_name, disk.number)
+}
+
+/// An error if the disk must not be used for anything new: it was found only because the volume is
+/// mounted from it already.
+pub(in crate::driver) fn must_be_allowed(id: &VolumeId, disk: &Device) -> Result<()> {
+    if disk.is_allowed() { Ok(()) } else { Err(stranger(id, disk)) }
+}
+
+/// The refusal of a disk whose transport is not allowed.
+fn stranger(id: &VolumeId, disk: &Device) -> Error {
+    let Some(transport) = disk.transport() else {
+        return Error::new(Kind::Bug, format!("{} has no transport", disk.kernel_name));
+    };
+    let name = &disk.kernel_name;
+    if disk.admission() == Admission::Never {
+        return Error::refused(format!(
+            "refusing to use {name} for volume {id}: it is connected by {transport}, where the hypervisor \
+             does not choose the serial"
+        ))
+        .hint("no configuration allows that; detach the disk, and attach the volume through the cloud");
+    }
+    Error::refused(format!(
+        "refusing to use {name} for volume {id}: it shows the volume's serial, but its transport {transport} \
+         is not in disks.transports"
+    ))
+    .hint(format!(
+        "if your cloud attaches disks this way, add \"{transport}\" to disks.transports in the configuration; \
+         otherwise find out who connected {name}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp};
+    use crate::model::disk::transport::Transport;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
     const TWO: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000002";
@@ -272,6 +389,68 @@ mod tests {
         let disks =
             FakeDevices::default().with("sda", 5, TWO).with("sdb", 5, ONE).with("vdb", 5, CUT);
         assert_eq!(ask(&down, &disks, &[TWO]).unwrap().as_deref(), Some("sdb"));
+    }
+
+    #[test]
+    fn a_disk_of_another_transport_neither_wins_nor_blocks() {
+        let down = || FakeCloud { is_down: true.into(), ..FakeCloud::default() };
+        for (admission, serial) in [
+            (Admission::Never, ONE),
+            (Admission::Never, CUT),
+            (Admission::NotConfigured, ONE),
+            (Admission::NotConfigured, CUT),
+        ] {
+            let disks = FakeDevices::default().with("sda", 5, serial).on("a-network", admission);
+            assert_eq!(ask(&down(), &disks, &[]).unwrap(), None, "{admission:?} {serial}");
+            let disks = disks.with("vdb", 5, CUT);
+            let found = ask(&down(), &disks, &[]).unwrap();
+            assert_eq!(found.as_deref(), Some("vdb"), "{admission:?} {serial}");
+        }
+    }
+
+    #[test]
+    fn a_disk_of_another_transport_is_named_where_a_disk_is_missing() {
+        let missing = |admission| {
+            let disks = FakeDevices::default().with("sda", 5, ONE).on("a-network", admission);
+            let id = VolumeId::parse(ONE).unwrap();
+            at(&FakeCloud::default(), &disks, |disks| disks.disk(&id)).unwrap_err()
+        };
+        let error = missing(Admission::NotConfigured);
+        assert_eq!(error.kind, Kind::Refused);
+        let hint = error.hint.unwrap();
+        assert!(hint.contains("\"a-network\"") && hint.contains("disks.transports"), "{hint}");
+        let error = missing(Admission::Never);
+        assert_eq!(error.kind, Kind::Missing);
+        assert!(error.cause.contains("ignored") && error.cause.contains("sda"), "{error}");
+    }
+
+    #[test]
+    fn a_disk_that_the_volume_is_mounted_from_is_found_whatever_its_transport() {
+        let network =
+            || FakeDevices::default().with("sda", 5, ONE).on("a-network", Admission::Never);
+        let id = VolumeId::parse(ONE).unwrap();
+        let found = |devices: &FakeDevices, mounted: &Device, transport: Option<&str>| {
+            at(&FakeCloud::default(), devices, |disks| {
+                let mut staged =
+                    crate::driver::lookup::memory::staged("/s".as_ref(), &moment(mounted), "", "");
+                staged.transport = transport.map(Transport::named);
+                disks.records.update(&id, |record| record.is_staged(staged)).unwrap();
+                disks.find_disk(&id).unwrap()
+            })
+        };
+        let (same, again) = (network(), network());
+        let disk = &same.disks[0].0;
+        let seen = found(&same, disk, None).unwrap();
+        assert!(must_be_allowed(&id, &seen).unwrap_err().cause.contains("a-network"));
+        // It came back: only on the transport that is on record.
+        let former =
+            &Device { sequence: Some(99), number: "8:99".parse().unwrap(), ..disk.clone() };
+        assert_eq!(found(&again, former, None), None);
+        assert_eq!(found(&again, former, Some("another")), None);
+        assert!(found(&again, former, Some("a-network")).is_some());
+        // The volume's own disk comes first all the same.
+        let both = network().with("vdb", 5, CUT);
+        assert_eq!(found(&both, disk, Some("a-network")).unwrap().kernel_name, "vdb");
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl Memory<'_> {
         let mut staged = staged(&mount.target, &now, &mount.fs_type, &uuid);
         // It was counted when it was made.
         staged.mounts = mounts;
+        staged.transport = disk.transport().cloned();
         // After an error the kernel lets a file system refuse writes whose mount allows them.
         staged.untouched = mount.is_read_only() && mount.is_super_read_only();
         self.remember_or_say(id, staged);
@@ -118,6 +119,7 @@ pub(in crate::driver) fn staged(
         mounts: None,
         untouched: false,
         journal: None,
+        transport: None,
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::recovery::Recovery;
-use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::find_disk::{Disks, must_be_allowed};
 use crate::driver::lookup::locking::Locking;
 use crate::driver::mount::format_consent::FormatConsent;
 use crate::driver::operation::{Volume, moment};
@@ -146,6 +146,7 @@ impl Formatter<'_> {
         self.recovery.end_leftovers(&volume.id);
         let before = self.what_is_on(volume)?;
         let disk = &before.disk;
+        must_be_allowed(&volume.id, disk)?;
         self.file_systems.await_check(&volume.id, disk, self.deadline)?;
         let _held = self.disks.hold(&volume.id, disk)?;
         if let Some(reason) = self.devices.objection(disk)? {

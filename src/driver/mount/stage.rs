@@ -10,7 +10,7 @@ use crate::driver::heal::covering::{Covering, MapOverDisk};
 use crate::driver::heal::file_system_check::FileSystemCheck;
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::lookup::find_disk::Disks;
+use crate::driver::lookup::find_disk::{Disks, must_be_allowed};
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::{Memory, staged};
 use crate::driver::lookup::own_maps::OwnMaps;
@@ -117,6 +117,7 @@ impl Staging<'_> {
             self.mark_proven(&volume.id, &disk, None, options.untouched)?;
             return Ok(Outcome::Already);
         }
+        must_be_allowed(&volume.id, &disk)?;
         self.disks.report_hint(&volume.id, hint, &disk);
         failpoints::step("stage.found");
         let _held = self.disks.hold(&volume.id, &disk)?;
@@ -136,6 +137,7 @@ impl Staging<'_> {
         self.report_hidden(&volume.id, &folder);
         self.disks.prove_again(&volume.id, &disk)?;
         let wish = (options.shield, options.untouched);
+        let transport = disk.transport().cloned();
         let covered = self.covering.cover(&volume.id, &disk, &found, wish)?;
         let (disk, _held_map) = match &covered {
             Some(MapOverDisk { map, .. }) => (map.clone(), Some(self.disks.hold(&volume.id, map)?)),
@@ -147,6 +149,7 @@ impl Staging<'_> {
         staged.options = options.mount_options.to_string();
         staged.untouched = options.untouched;
         staged.mounts = mounts;
+        staged.transport = transport;
         staged.journal = covered.and_then(|covered| self.covering.journal(&volume.id, &covered));
         if let Err(error) = self.memory.remember_staged(&volume.id, staged) {
             // The orchestrator would skip the next try, for the folder is a mount point now.

@@ -9,6 +9,7 @@ mod events;
 pub mod garbage;
 mod links;
 mod sysfs;
+mod transport;
 #[cfg(feature = "udev")]
 mod udev;
 
@@ -16,8 +17,11 @@ use self::events::DiskEvents;
 use self::sysfs::{DiskFolder, Sysfs};
 use super::{Devices, Events, Held, device_mapper, device_nodes, kernel, mount_tables};
 use crate::failpoints;
-use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown};
+use crate::model::disk::device::{
+    Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown,
+};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
+use crate::model::disk::transport::{Admission, Transports};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
@@ -32,6 +36,7 @@ use std::path::{Path, PathBuf};
 pub struct SysfsDevices {
     sysfs: Sysfs,
     by_id: PathBuf,
+    transports: Transports,
 }
 
 impl Default for SysfsDevices {
@@ -62,7 +67,20 @@ impl SysfsDevices {
     /// Devices below other roots than `/sys` and `/dev/disk/by-id`, for tests.
     #[must_use]
     pub fn at(sysfs: PathBuf, by_id: PathBuf) -> Self {
-        Self { sysfs: Sysfs::at(sysfs), by_id }
+        Self { sysfs: Sysfs::at(sysfs), by_id, transports: Transports::default() }
+    }
+
+    /// The same with the transports that the configuration allows.
+    #[must_use]
+    pub fn allowing(self, transports: &Transports) -> Self {
+        Self { transports: transports.clone(), ..self }
+    }
+
+    /// How a disk is connected, and whether a volume's disk may be.
+    fn connection(&self, folder: &DiskFolder) -> Result<Connection> {
+        let transport = folder.transport()?;
+        let admission = self.transports.admission(&transport);
+        Ok(Connection { transport, admission })
     }
 
     /// The links that could be there for a volume.
@@ -96,6 +114,12 @@ impl SysfsDevices {
         if folder.sequence()? != device.sequence {
             return Err(changed("it was exchanged: the kernel counts it as a new disk".to_owned()));
         }
+        if let Some(then) = device.transport() {
+            let now = folder.transport()?;
+            if now != *then {
+                return Err(changed(format!("it was connected by {then}, and is by {now} now")));
+            }
+        }
         Ok(())
     }
 }
@@ -117,9 +141,31 @@ impl Devices for SysfsDevices {
         self.sysfs.has_no_disks()
     }
 
-    fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+    fn claimants(&self, wanted: &Identity) -> Result<Vec<Device>> {
         failpoints::effect("devices.search")?;
-        self.sysfs.search(wanted)
+        let mut found = Vec::new();
+        for (folder, proof) in self.sysfs.search(wanted)? {
+            let Some(mut disk) = folder.facts(&folder.kernel_name(), proof)? else { continue };
+            if matches!(wanted, Identity::Serial(_)) {
+                disk.connection = Some(self.connection(&folder)?);
+            }
+            found.push(disk);
+        }
+        Ok(found)
+    }
+
+    fn strangers(&self) -> Result<Vec<(Device, Vec<Shown>)>> {
+        let mut found = Vec::new();
+        for (folder, shown) in self.sysfs.disks_with_serials()? {
+            let connection = self.connection(&folder)?;
+            if connection.admission == Admission::Allowed {
+                continue;
+            }
+            if let Some(disk) = folder.facts(&folder.kernel_name(), Proof::Cut)? {
+                found.push((Device { connection: Some(connection), ..disk }, shown));
+            }
+        }
+        Ok(found)
     }
 
     fn one_moment(&self) -> Box<dyn Any> {
@@ -318,7 +364,7 @@ mod tests {
     use super::*;
 
     fn disk(root: &Path, name: &str, number: &str, files: &[(&str, &str)]) {
-        let folder = root.join("block").join(name);
+        let folder = connected(root, name);
         let facts = [("dev", number), ("size", "2048\n"), ("ro", "0\n"), ("diskseq", "7\n")];
         for (file, contents) in facts.iter().chain(files) {
             let path = folder.join(file);
@@ -328,6 +374,40 @@ mod tests {
         fs::create_dir_all(root.join("dev/block")).unwrap();
         let link = root.join("dev/block").join(number);
         let _ = std::os::unix::fs::symlink(&folder, link);
+    }
+
+    /// The folder of a disk that is connected as a hypervisor's disk of that name is.
+    fn connected(root: &Path, name: &str) -> PathBuf {
+        let link = |target: &str, link: PathBuf| {
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            let _ = std::os::unix::fs::symlink(target, link);
+        };
+        let device = root.join("devices/pci0000:00/0000:00:05.0");
+        let folder = match name.get(..2) {
+            Some("sd") => {
+                let host = device.join("virtio1/host0");
+                fs::create_dir_all(host.join("scsi_host/host0")).unwrap();
+                fs::write(host.join("scsi_host/host0/proc_name"), "virtio_scsi\n").unwrap();
+                host.join("target0:0:0/0:0:0:0/block").join(name)
+            }
+            Some("nv") => {
+                let folder = device.join("nvme/nvme0").join(name);
+                fs::create_dir_all(folder.join("device")).unwrap();
+                fs::write(folder.join("device/transport"), "pcie\n").unwrap();
+                folder
+            }
+            Some("vd") => {
+                let folder = device.join("virtio1/block").join(name);
+                link("/drivers/virtio-pci", device.join("driver"));
+                link("/drivers/virtio_blk", folder.join("device/driver"));
+                folder
+            }
+            _ => root.join("devices/virtual/block").join(name),
+        };
+        fs::create_dir_all(&folder).unwrap();
+        let known = root.join("block").join(name);
+        link(folder.to_str().unwrap(), known.clone());
+        fs::canonicalize(known).unwrap()
     }
 
     fn devices(root: &Path) -> SysfsDevices {
@@ -375,12 +455,75 @@ mod tests {
         assert_eq!(devices.shown_by("7:4".parse().unwrap()).unwrap(), Some(vec![]));
     }
 
+    /// What a disk shows is believed on some transports alone; on which it is, the kernel's names tell.
+    #[test]
+    fn a_serial_on_another_transport_is_a_claim_and_no_more() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdb", "253:16", &[("serial", &ID[..20])]);
+        for (number, (name, path, file, transport)) in [
+            ("sda", "platform/host4/session2/target4:0:0/4:0:0:0/block", "device/wwid", "iscsi"),
+            ("sdb", "pci0000:00/usb1/1-2/host6/target6:0:0/6:0:0:0/block", "device/wwid", "usb"),
+            ("vdc", "virtual/vduse/x/virtio7/block", "serial", "virtual"),
+            ("nvme1n1", "virtual/nvme-fabrics/ctl/nvme1", "wwid", "unknown"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let folder = root.path().join("devices").join(path).join(name);
+            fs::create_dir_all(&folder).unwrap();
+            std::os::unix::fs::symlink(&folder, root.path().join("block").join(name)).unwrap();
+            let text = format!("uuid.{ID}\n");
+            disk(root.path(), name, &format!("99:{number}"), &[(file, text.as_str())]);
+            let devices = devices(root.path());
+            assert_eq!(only(&devices, &serial(ID)).kernel_name, "vdb", "{name}");
+            let all = devices.claimants(&serial(ID)).unwrap();
+            let one = all.iter().find(|disk| disk.kernel_name == name).unwrap();
+            assert_eq!(one.transport().unwrap().to_string(), transport, "{name}");
+            assert_eq!(one.proof, Proof::Whole);
+            let strangers = devices.strangers().unwrap();
+            assert!(
+                strangers.iter().any(|(disk, _)| disk.number == one.number),
+                "{name}: {strangers:?}"
+            );
+            assert!(strangers.iter().all(|(disk, _)| disk.kernel_name != "vdb"));
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_connected_otherwise_by_now_is_another_disk() {
+        let root = tempfile::tempdir().unwrap();
+        disk(root.path(), "vdb", "253:16", &[("serial", "v1")]);
+        let (devices, wanted) = (devices(root.path()), serial("v1"));
+        let found = only(&devices, &wanted);
+        fs::remove_file(root.path().join("devices/pci0000:00/0000:00:05.0/driver")).unwrap();
+        let error = devices.check(&wanted, &found).unwrap_err();
+        assert!(error.cause.contains("was connected by virtio-blk"), "{error}");
+    }
+
+    #[test]
+    fn an_nvme_disk_of_several_controllers_is_told_by_all_of_them() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1");
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(root.path().join("block")).unwrap();
+        std::os::unix::fs::symlink(&folder, root.path().join("block/nvme0n1")).unwrap();
+        let pcie = [("wwid", ID), ("device/nvme0/transport", "pcie\n")];
+        disk(root.path(), "nvme0n1", "259:0", &pcie);
+        let devices = devices(root.path());
+        assert_eq!(only(&devices, &serial(ID)).transport().unwrap().to_string(), "nvme-pcie");
+        fs::create_dir(folder.join("device/nvme3")).unwrap();
+        fs::write(folder.join("device/nvme3/transport"), "tcp\n").unwrap();
+        assert_eq!(devices.search(&serial(ID)).unwrap(), []);
+    }
+
     #[test]
     fn a_loop_device_shows_its_file_and_its_serial_if_it_has_one() {
         let root = tempfile::tempdir().unwrap();
         disk(root.path(), "loop3", "7:3", &[("loop/backing_file", "/i/a\n"), ("serial", "v1")]);
         disk(root.path(), "loop4", "7:4", &[("loop/backing_file", "/i/v1\n")]);
         let devices = devices(root.path());
+        assert_eq!(devices.search(&serial("v1")).unwrap(), [], "only where it is configured");
+        let devices = devices.allowing(&serde_json::from_str("[\"loop\"]").unwrap());
         let found = only(&devices, &serial("v1"));
         assert_eq!(found.kernel_name, "loop3");
         devices.check(&serial("v1"), &found).unwrap();

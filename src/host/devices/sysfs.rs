@@ -89,7 +89,7 @@ impl Sysfs {
 
     /// Every whole disk that shows the identity. One that is under the volume's own map is used through
     /// that, and not otherwise.
-    pub(super) fn search(&self, wanted: &Identity) -> Result<Vec<Device>> {
+    pub(super) fn search(&self, wanted: &Identity) -> Result<Vec<(DiskFolder, Proof)>> {
         let mut found = Vec::new();
         for (name, shown) in self.disks(wanted)?.iter() {
             let Some(proof) = wanted.proven_by(shown) else { continue };
@@ -101,7 +101,16 @@ impl Sysfs {
                     folder = over;
                 }
             }
-            found.extend(folder.facts(&folder.kernel_name(), proof)?);
+            found.push((folder, proof));
+        }
+        Ok(found)
+    }
+
+    /// Every disk of this machine that shows a serial.
+    pub(super) fn disks_with_serials(&self) -> Result<Vec<(DiskFolder, Vec<Shown>)>> {
+        let mut found = Vec::new();
+        for (name, shown) in self.disks_that_show(None, serial_files)? {
+            found.extend(self.disk(&name)?.map(|folder| (folder, shown)));
         }
         Ok(found)
     }
@@ -136,31 +145,35 @@ impl Sysfs {
             }
             moment.users > 0
         };
-        let disks = Rc::new(self.disks_now(wanted)?);
+        let files_of = |name: &str| kind_of(name, wanted);
+        let disks = Rc::new(self.disks_that_show(self.used_loops(wanted).as_ref(), files_of)?);
         if is_asked_for {
             self.moment.borrow_mut().seen.insert(kind, Rc::clone(&disks));
         }
         Ok(disks)
     }
 
-    /// The disks that could show the identity, and what they show.
-    fn disks_now(&self, wanted: &Identity) -> Result<Disks> {
+    /// The disks that have any of these files, and what they show in them.
+    fn disks_that_show(
+        &self,
+        used: Option<&BTreeSet<String>>,
+        files_of: impl Fn(&str) -> &'static [&'static str],
+    ) -> Result<Disks> {
         let block = self.root.join("block");
         let io = |error: std::io::Error| {
             Error::io(format!("look for this machine's disks in {}", block.display()), &error)
                 .hint("they can be seen only beside their kernel, where sysfs is mounted")
         };
         let all = File::open(&block).map_err(io)?;
-        let used = self.used_loops(wanted);
         let mut found = Vec::new();
         for entry in fs::read_dir(&block).map_err(io)? {
             let entry = entry.map_err(io)?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            if used.as_ref().is_some_and(|used| name.starts_with("loop") && !used.contains(name)) {
+            if used.is_some_and(|used| name.starts_with("loop") && !used.contains(name)) {
                 continue;
             }
-            let shown = shown(all.as_fd(), name, kind_of(name, wanted))?;
+            let shown = shown(all.as_fd(), name, files_of(name))?;
             if !shown.is_empty() {
                 found.push((name.to_owned(), shown));
             }
@@ -202,7 +215,7 @@ impl Sysfs {
 impl DiskFolder {
     /// Nothing if there is no such disk. That it could not be looked for is an error: a
     /// caller that takes a disk for gone gives its mounts up.
-    fn open(sysfs: &Path, path: &Path) -> Result<Option<Self>> {
+    pub(super) fn open(sysfs: &Path, path: &Path) -> Result<Option<Self>> {
         let failed =
             |error: &std::io::Error| Error::io(format!("look at {}", path.display()), error);
         let descriptor = match File::open(path) {
@@ -228,6 +241,11 @@ impl DiskFolder {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The tree that it is in.
+    pub(super) fn sysfs(&self) -> &Path {
+        &self.sysfs
     }
 
     /// What it is as a map of ours; nothing if it is none.
@@ -293,7 +311,8 @@ impl DiskFolder {
             return Ok(None);
         };
         let (kernel_name, read_only) = (kernel_name.to_owned(), read_only == "1");
-        Ok(Some(Device { kernel_name, number, size, read_only, sequence, proof }))
+        let connection = None;
+        Ok(Some(Device { kernel_name, number, size, read_only, sequence, proof, connection }))
     }
 
     /// The state of a disk that the kernel has, and gives no work to, and what ends that.
@@ -486,7 +505,7 @@ fn is_asked_of_the_disk(path: &str) -> bool {
     path == "serial" || path.ends_with("/serial") && !path.ends_with("device/serial")
 }
 
-fn unread(path: &Path, errno: Errno) -> Error {
+pub(super) fn unread(path: &Path, errno: Errno) -> Error {
     Error::io(format!("read {}", path.display()), &errno.into())
         .hint("whether the disk is there cannot be told without it")
 }

@@ -100,6 +100,7 @@ mod tests {
             read_only: false,
             sequence: None,
             proof: Proof::Whole,
+            connection: None,
         };
         let places = [(0, 4096), (4096, 2 * LONG), (LONG, 12 << 10), (2 * LONG, 4 * LONG + 512)];
         let mut reader = PlaceReader::of(&disk, &device, &places);

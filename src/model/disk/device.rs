@@ -1,5 +1,6 @@
 //! Block devices as facts: a number, a size, and what proves whose disk it is.
 
+use super::transport::{Admission, Transport};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use serde::{Deserialize, Serialize};
@@ -184,6 +185,17 @@ pub struct Device {
     pub sequence: Option<u64>,
     /// How well it was proven.
     pub proof: Proof,
+    /// How it is connected, where its serial is what proves it.
+    pub connection: Option<Connection>,
+}
+
+/// A disk's transport, and what the configuration says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// The transport.
+    pub transport: Transport,
+    /// What a disk of it may be.
+    pub admission: Admission,
 }
 
 impl Device {
@@ -191,6 +203,24 @@ impl Device {
     #[must_use]
     pub fn kernel_node(&self) -> PathBuf {
         Path::new("/dev").join(&self.kernel_name)
+    }
+
+    /// Whether a disk that is connected this way may be a volume's.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.admission() == Admission::Allowed
+    }
+
+    /// What a disk that is connected this way may be.
+    #[must_use]
+    pub fn admission(&self) -> Admission {
+        self.connection.as_ref().map_or(Admission::Allowed, |connection| connection.admission)
+    }
+
+    /// How it is connected, where that is known.
+    #[must_use]
+    pub fn transport(&self) -> Option<&Transport> {
+        self.connection.as_ref().map(|connection| &connection.transport)
     }
 }
 

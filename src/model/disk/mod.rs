@@ -6,3 +6,4 @@ pub mod exclusive_open;
 pub mod file_system;
 pub mod formatting;
 pub mod journal;
+pub mod transport;

@@ -176,6 +176,7 @@ fn staged(disk: &DiskMoment) -> Staged {
         mounts: None,
         untouched: false,
         journal: None,
+        transport: None,
     }
 }
 

@@ -6,6 +6,7 @@ mod kubelet;
 mod machine;
 mod shield;
 mod takeover;
+mod transports;
 mod written;
 
 use super::configured::Configured;
@@ -59,6 +60,7 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
     let mut all = vec![written::configuration(configured)];
     all.extend(kubelet::look(&all_kubelets, configured));
     all.extend(machine::look(&system));
+    all.extend(transports::look(&configured.config));
     all.extend(files::look(configured, running));
     let root = match (&configured.config.paths.kubelet_root, running) {
         (Some(root), _) => root.clone(),

@@ -1,6 +1,7 @@
 //! The configuration as it is written: whether it can be read, names a cloud, and says how to log in there. The
-//! cloud is not asked.
+//! cloud is not asked. Also which disks of this machine it leaves unused.
 
+use super::transports;
 use crate::cloud::openstack;
 use crate::configuration::CloudKind;
 use crate::model::error::Error;
@@ -53,5 +54,6 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
             }
         }
     }
+    found.extend(transports::look(&configured.config));
     found
 }

@@ -156,7 +156,15 @@ fn a_containers_files_are_told() {
 
 fn device_of(volume: &Volume) -> Device {
     let (kernel_name, number) = (volume.letter(), number_of(&volume.letter()));
-    Device { kernel_name, number, size: 0, read_only: false, sequence: None, proof: Proof::Whole }
+    Device {
+        kernel_name,
+        number,
+        size: 0,
+        read_only: false,
+        sequence: None,
+        proof: Proof::Whole,
+        connection: None,
+    }
 }
 
 fn is_free(volume: &Volume) -> bool {

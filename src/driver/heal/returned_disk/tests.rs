@@ -293,6 +293,7 @@ impl Back {
         let over = moment(&devices.disks[0].0);
         record.is_staged(Staged {
             journal: Some(JournalMark::FirstTransaction(101)),
+            transport: None,
             ..staged("/g".as_ref(), &over, "ext4", &sights.uuid())
         });
         Self { devices, record, sights }

@@ -43,6 +43,7 @@ fn of(own: &[String], elsewhere: &[String], kind: &str, told: Option<u64>) -> Be
         mounts: None,
         untouched: false,
         journal: None,
+        transport: None,
     });
     let id = VolumeId::parse("v1").unwrap();
     let all = (&own.iter().collect::<Vec<_>>()[..], &elsewhere.iter().collect::<Vec<_>>()[..]);

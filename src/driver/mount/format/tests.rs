@@ -29,6 +29,7 @@ fn disk(sequence: Option<u64>) -> Device {
         read_only: false,
         sequence,
         proof: Proof::Whole,
+        connection: None,
     }
 }
 
