@@ -156,7 +156,8 @@ Examples:
 const FORMAT: &str = "\
 Examples:
   disk format pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44
-  disk format 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --fs-type xfs --yes";
+  disk format 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --fs-type xfs --yes
+  disk format pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --keep 0b5c3f0e-9a7d-4f5e-8d4b-1f2a3b4c5d6e";
 
 /// What people can ask for.
 #[derive(Debug, Subcommand)]
@@ -242,6 +243,9 @@ pub enum Verb {
         /// Do it; without this nothing is changed
         #[arg(long)]
         yes: bool,
+        /// Accept the file system that is there at the next mount
+        #[arg(long, value_name = "UUID", conflicts_with = "yes")]
+        keep: Option<String>,
     },
 }
 

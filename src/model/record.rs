@@ -23,10 +23,11 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 20] = [
+pub const OF_THE_BOOT: [&str; 21] = [
     "seen",
     "staged",
     "unstaged",
+    "file_system",
     "former",
     "tenure",
     "mark_asked_at",
@@ -74,6 +75,10 @@ pub struct VolumeRecord {
     /// The last one, once it was taken off: a mount that still stands on its disk is healed by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstaged: Option<Staged>,
+    /// The file system that was mounted last, or that a person accepted since. Unlike what is staged it
+    /// outlives the unmount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<LastFileSystem>,
     /// The disks of this boot that the volume was mounted from: their mounts may live on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<DiskMoment>,
@@ -293,6 +298,7 @@ impl VolumeRecord {
         self.formatting = None;
         self.healing = None;
         self.healing_from = None;
+        self.saw_file_system(&staged);
         self.staged = Some(staged);
         self.unstaged = None;
         // The kernel gives the number of a mount that went to the next one.
@@ -306,6 +312,16 @@ impl VolumeRecord {
         self.former.push(disk);
         let surplus = self.former.len().saturating_sub(MOST_FORMER);
         self.former.drain(..surplus);
+    }
+
+    /// Remembers which file system is mounted; of one that is known already also in which attachment.
+    fn saw_file_system(&mut self, staged: &Staged) {
+        let Staged { uuid, disk, .. } = staged;
+        let before = self.file_system.take();
+        let same = before.filter(|last| last.uuid == *uuid && last.disk.is_of(disk));
+        let attachment = same.and_then(|last| last.attachment);
+        let (uuid, disk) = (uuid.clone(), disk.clone());
+        self.file_system = (!uuid.is_empty()).then_some(LastFileSystem { uuid, disk, attachment });
     }
 
     /// The numbers of the disks that it was mounted from since this boot.
@@ -417,6 +433,7 @@ impl VolumeRecord {
             staged: None,
             seen: None,
             unstaged: None,
+            file_system: None,
             former: Vec::new(),
             tenure: None,
             healing: None,
@@ -649,6 +666,30 @@ pub struct Staged {
     /// How the disk was connected, where its serial proved it. A heal accepts the same again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
+}
+
+/// A file system that was mounted, and in which attachment of the volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastFileSystem {
+    /// Its UUID.
+    pub uuid: String,
+    /// The disk that it was on.
+    pub disk: DiskMoment,
+    /// The cloud's own mark of the attachment, where it was asked: a later attachment has another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<String>,
+}
+
+impl LastFileSystem {
+    /// Whether a mount now is one in the same attachment: by the cloud's word where both are known, else
+    /// by the disk, which is the same plug-in then.
+    #[must_use]
+    pub fn is_same_attachment(&self, attachment: Option<&str>, disk: &DiskMoment) -> bool {
+        match (self.attachment.as_deref(), attachment) {
+            (Some(then), Some(now)) => then == now,
+            _ => self.disk.is_of(disk),
+        }
+    }
 }
 
 #[cfg(test)]

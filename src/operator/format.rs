@@ -13,6 +13,7 @@ pub(super) struct FormatRequest {
     pub(super) fs_type: String,
     pub(super) mkfs_options: String,
     pub(super) yes: bool,
+    pub(super) keep: Option<String>,
 }
 
 pub(super) fn run(driver: &Driver<'_>, id: &VolumeId, request: &FormatRequest) -> Result<String> {
@@ -20,6 +21,13 @@ pub(super) fn run(driver: &Driver<'_>, id: &VolumeId, request: &FormatRequest) -
     let options = MkfsOptions::parse(&request.mkfs_options)?;
     options.words(kind)?;
     let volume = Volume::new(id.clone(), None);
+    if let Some(uuid) = &request.keep {
+        let before = driver.formatter.keep(&volume, uuid)?;
+        return Ok(format!(
+            "{}kept    file system {uuid}: the next mount accepts it\n",
+            shown(&volume, &before)
+        ));
+    }
     if request.yes {
         let before = driver.formatter.format_for_good(&volume, kind, &options)?;
         return Ok(format!("{}made    a new {kind}\n", shown(&volume, &before)));

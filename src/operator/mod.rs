@@ -142,9 +142,10 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
             stage.say(&text);
             return Ok(status);
         }
-        Verb::Format { volume, fs_type, mkfs_options, yes } => {
-            let request = format::FormatRequest { fs_type, mkfs_options, yes };
-            recorded(("format", !yes), &volume, |driver, id| format::run(driver, id, &request))?
+        Verb::Format { volume, fs_type, mkfs_options, yes, keep } => {
+            let looks = !yes && keep.is_none();
+            let request = format::FormatRequest { fs_type, mkfs_options, yes, keep };
+            recorded(("format", looks), &volume, |driver, id| format::run(driver, id, &request))?
         }
     };
     stage.say(&text);

@@ -1,4 +1,5 @@
-//! Disks that someone else put in the place of a volume's: a second disk that claims the volume's serial.
+//! Disks and file systems that someone else put in the place of a volume's: a second disk that claims the
+//! volume's serial, and another file system on the disk.
 
 use crate::files;
 use crate::life::{Life, PODS};
@@ -169,4 +170,65 @@ fn what_is_mounted_from_a_disk_of_another_transport_comes_to_its_end() {
         here.detach();
         assert!(life.attached_to().is_empty());
     }
+}
+
+/// The file system changes while the volume stays attached: nobody but this driver makes one then.
+#[test]
+fn another_file_system_in_the_same_attachment_is_refused_until_a_person_accepts_it() {
+    needs!(mounts, seams);
+    let life = Life::new("ext4");
+    let here = &life.here;
+    written(&life);
+    let uuid = "0b5c3f0e-9a7d-4f5e-8d4b-1f2a3b4c5d6e";
+    mkfs(&device(&here.letter()), &["-U", uuid]);
+    let message = here.stage_fails();
+    let command = format!("disk format {} --keep {uuid}", life.volume);
+    assert!(message.contains("has not been detached since"), "{message}");
+    assert!(message.contains(&command), "{message}");
+    let keep = |uuid: &str| here.verb(&["format", &life.volume, "--keep", uuid]);
+    let (is_done, told) = keep("0b5c3f0e-9a7d-4f5e-8d4b-000000000000");
+    assert!(!is_done && told.contains(uuid), "{told}");
+    here.stage_fails();
+    let (is_done, told) = keep(uuid);
+    assert!(is_done, "{told}");
+    here.stage();
+    here.unstage();
+    // That word was for this file system alone.
+    mkfs(&device(&here.letter()), &[]);
+    let message = here.stage_fails();
+    assert!(message.contains(uuid) && message.contains("--keep"), "{message}");
+    // Attached anew, it may have got any file system meanwhile.
+    here.detach();
+    here.bring_disk();
+    here.stage();
+    here.unstage();
+    here.detach();
+}
+
+/// A disk of an allowed transport that takes the place of the volume's without the cloud's doing.
+#[test]
+fn another_disk_in_the_same_attachment_is_refused_by_its_file_system() {
+    needs!(mounts, seams);
+    let life = Life::new("ext4");
+    let here = &life.here;
+    written(&life);
+    let own = here.letter();
+    let impostor = Impostor::new(&life);
+    here.shown.hide(&own).unwrap();
+    let link = here.shown.link(&life.volume);
+    fs::remove_file(&link).unwrap();
+    impostor.plug_in(&life, Bus::usual("vdx"), &[("serial", serial(&life.volume))]);
+    std::os::unix::fs::symlink(device(&impostor.name), &link).unwrap();
+    let message = here.stage_fails();
+    assert!(message.contains("has not been detached since"), "{message}");
+    impostor.was_left_alone();
+    // The volume's own disk is back.
+    impostor.pull_out(&life);
+    here.shown.show(&own, &life.volume).unwrap();
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(device(&own), &link).unwrap();
+    here.stage();
+    assert_eq!(files::read(here.global().join("data")).unwrap(), VICTIMS);
+    here.unstage();
+    here.detach();
 }

@@ -47,10 +47,19 @@ impl Memory<'_> {
         }
     }
 
-    pub(in crate::driver) fn remember_staged(&self, id: &VolumeId, staged: Staged) -> Result<()> {
+    /// `attachment` is the cloud's mark of the volume's attachment, where it was asked.
+    pub(in crate::driver) fn remember_staged(
+        &self,
+        id: &VolumeId,
+        staged: Staged,
+        attachment: Option<String>,
+    ) -> Result<()> {
         let (folder, face) = (staged.folder.clone(), self.face_of(&staged.folder));
         self.records.update(id, |record| {
             record.is_staged(staged);
+            if let Some(file_system) = &mut record.file_system {
+                file_system.attachment = attachment.or(file_system.attachment.take());
+            }
             record.faces.insert(folder, face);
             record.seen = Some(now());
         })
@@ -98,7 +107,7 @@ impl Memory<'_> {
     }
 
     fn remember_or_say(&self, id: &VolumeId, staged: Staged) {
-        if let Err(error) = self.remember_staged(id, staged) {
+        if let Err(error) = self.remember_staged(id, staged, None) {
             tracing::warn!(volume = %id, %error, "the mount is not remembered");
         }
     }

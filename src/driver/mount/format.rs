@@ -22,6 +22,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mount::mount_options::MkfsOptions;
 use crate::model::record::{Formatting, VolumeRecord};
+use crate::model::text::shown;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::time::Duration;
 
@@ -134,6 +135,33 @@ impl Formatter<'_> {
         Ok(OnDisk { disk, contents, was_mounted, objections })
     }
 
+    /// Accepts the file system with this UUID, which is on the disk, for the volume's next mount: a person
+    /// says that it is the right one although another was mounted in the same attachment.
+    pub fn keep(&self, volume: &Volume, uuid: &str) -> Result<OnDisk> {
+        let _lock = self.locking.lock(&volume.id)?;
+        let before = self.what_is_on(volume)?;
+        must_be_allowed(&volume.id, &before.disk)?;
+        let DiskHolds::FileSystem(found) = self.found_on(volume, &before.disk)? else {
+            return Err(not_ours(volume, &before.disk, &before.contents));
+        };
+        if found.uuid != uuid {
+            return Err(Error::refused(format!(
+                "refusing to accept file system {} of {}: {} is on it",
+                shown(uuid),
+                before.disk.kernel_name,
+                found.uuid
+            ))
+            .hint(format!("disk format {} shows what is on the disk", volume.id)));
+        }
+        tracing::warn!(volume = %volume.id, disk = %before.disk.kernel_name, uuid, "accepted by a person: another file system than at the last mount");
+        self.records.update(&volume.id, |record| {
+            if let Some(last) = &mut record.file_system {
+                last.uuid.clone_from(&found.uuid);
+            }
+        })?;
+        Ok(before)
+    }
+
     /// Loses all that is on the disk and makes a file system, because a person said so. Whose disk
     /// it is, and that it is not in use, is proven as ever. Answers what was there before.
     pub fn format_for_good(
@@ -168,6 +196,7 @@ impl Formatter<'_> {
             record.was_mounted = false;
             record.staged = None;
             record.unstaged = None;
+            record.file_system = None;
         })?;
         failpoints::step("format.intent");
         self.disks.prove_again(&volume.id, disk)?;

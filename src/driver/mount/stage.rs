@@ -28,6 +28,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::layout::StageTarget;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
 use crate::model::policy::ShieldMode;
+use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::shown;
 use std::path::Path;
@@ -130,7 +131,8 @@ impl Staging<'_> {
         }
         let seen =
             if options.untouched { None } else { self.sole_writer.sole_writer(&volume.id)? };
-        let found = self.file_system_on(volume, &disk, options)?;
+        let attachment = seen.as_ref().and_then(mark_of_attachment);
+        let found = self.file_system_on(volume, &disk, options, attachment.as_deref())?;
         options.mount_options.check(found.kind)?;
         failpoints::step("stage.looked");
         self.mounts.make_folder(&folder)?;
@@ -151,7 +153,7 @@ impl Staging<'_> {
         staged.mounts = mounts;
         staged.transport = transport;
         staged.journal = covered.and_then(|covered| self.covering.journal(&volume.id, &covered));
-        if let Err(error) = self.memory.remember_staged(&volume.id, staged) {
+        if let Err(error) = self.memory.remember_staged(&volume.id, staged, attachment) {
             // The orchestrator would skip the next try, for the folder is a mount point now.
             return Err(self.places.undo_mount(&folder, disk.number, error));
         }
@@ -194,6 +196,7 @@ impl Staging<'_> {
         volume: &Volume,
         disk: &Device,
         options: &StageOptions,
+        attachment: Option<&str>,
     ) -> Result<FileSystem> {
         let wished = options.file_system;
         if let Some(verdict) = self.file_systems.await_check(&volume.id, disk, self.deadline)? {
@@ -232,6 +235,12 @@ impl Staging<'_> {
             .hint("ask for the file system that is there, or for none; a disk with data is never formatted"));
         }
         refuse_rivals_file_system(&volume.id, disk, &found)?;
+        refuse_changed_file_system(
+            &self.memory.records.load(&volume.id),
+            disk,
+            &found,
+            attachment,
+        )?;
         if found.uuid != file_system_uuid(&volume.id) {
             // Made elsewhere, or restored from a copy: nothing wrong, but worth knowing.
             tracing::info!(volume = %volume.id, uuid = found.uuid, "the file system was not made by this driver for this volume");
@@ -330,6 +339,39 @@ impl StageOptions {
         })?;
         Ok(Self { file_system: Some(kind), ..Self::default() })
     }
+}
+
+/// What tells an attachment from a later one of the same volume to the same server.
+fn mark_of_attachment(volume: &CloudVolume) -> Option<String> {
+    let one = volume.attachments.first()?;
+    one.id.clone().or_else(|| one.since.clone())
+}
+
+/// While a volume stays attached only this driver makes file systems on it. Another UUID than that of
+/// the last mount means that the disk is another one, or that someone else wrote a file system to it.
+fn refuse_changed_file_system(
+    record: &VolumeRecord,
+    disk: &Device,
+    found: &FileSystem,
+    attachment: Option<&str>,
+) -> Result<()> {
+    let (id, uuid) = (&record.volume, &found.uuid);
+    let Some(last) = record.file_system.as_ref().filter(|last| last.uuid != *uuid) else {
+        return Ok(());
+    };
+    if !last.is_same_attachment(attachment, &moment(disk)) {
+        tracing::warn!(volume = %id, uuid, last = last.uuid, "another file system than at the last mount here; the volume was attached anew since");
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "refusing to mount {} for volume {id}: its file system is {uuid}, but {} was mounted from here before, \
+         and the volume has not been detached since",
+        disk.kernel_name, last.uuid
+    ))
+    .hint(format!(
+        "find out whether this is the volume's disk and who changed it; if this file system is the right one: \
+         disk format {id} --keep {uuid}"
+    )))
 }
 
 /// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one

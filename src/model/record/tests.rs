@@ -2,6 +2,26 @@ use super::*;
 use crate::model::face::OF_TESTS;
 
 #[test]
+fn an_attachment_is_the_same_by_the_clouds_word_else_by_the_disk() {
+    let disk = DiskMoment::of_a_test(1, "boot");
+    let other = DiskMoment::of_a_test(2, "boot");
+    let with = |attachment: Option<&str>| LastFileSystem {
+        uuid: "uuid".to_owned(),
+        disk: disk.clone(),
+        attachment: attachment.map(str::to_owned),
+    };
+    for (then, now, of, is_same) in [
+        (Some("a"), Some("a"), &other, true),
+        (Some("a"), Some("b"), &disk, false),
+        (None, Some("b"), &disk, true),
+        (Some("a"), None, &disk, true),
+        (None, None, &other, false),
+    ] {
+        assert_eq!(with(then).is_same_attachment(now, of), is_same, "{then:?} {now:?}");
+    }
+}
+
+#[test]
 fn a_newer_record_is_read_and_its_keys_survive() {
     let text = r#"{"format": 9, "volume": "v1", "was_mounted": true, "colour": {"a": [1]}}"#;
     let record: VolumeRecord = serde_json::from_str(text).unwrap();
