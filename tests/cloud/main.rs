@@ -26,6 +26,7 @@ mod machine;
 mod names;
 mod plug;
 mod scene;
+mod two_servers;
 
 mod attach;
 mod canaries;

@@ -3,15 +3,15 @@
 
 use crate::adoption::forget;
 use crate::checks::{
-    eventually, layers_at, nothing_is_left, number_of, only_mount_at, table,
-    the_dead_disk_is_let_go,
+    layers_at, nothing_is_left, number_of, only_mount_at, table, the_dead_disk_is_let_go,
 };
 use crate::crash::kill_at;
 use crate::files;
 use crate::holders::run;
 use crate::scene::{Scene, scene};
+pub use crate::scene::{goes_on, pull, still_fails};
 use crate::support::disks::table_of;
-use crate::support::pods::{Container, Naming, Order, Plan, Report};
+use crate::support::pods::{Naming, Order, Plan};
 use crate::support::tracer::{self, CAN_FORBID, Fate};
 use crate::support::{DISK, Node, loop_devices_below, output_of, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
@@ -23,15 +23,6 @@ use nix::mount::MsFlags;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-
-/// The disk goes without a warning, and every write fails from then on.
-pub fn pull(volume: &Volume, container: &mut Container) -> String {
-    let old = volume.letter();
-    volume.node.verb(&["local", "yank", &volume.id]).unwrap();
-    let before = container.report().errors;
-    eventually("the container's writes fail", || container.report().errors > before + 3);
-    old
-}
 
 /// kubelet's folders as they are on a real machine, where what is mounted in one comes to what follows it; answers
 /// their root, which is to be unmounted.
@@ -48,26 +39,6 @@ pub fn with_a_folder(volume: &Path) -> PathBuf {
     std::fs::create_dir(&nested).unwrap();
     with_files(|| nix::unistd::syncfs(std::fs::File::open(volume).unwrap()).unwrap());
     nested
-}
-
-/// It is as before: no write succeeds.
-#[track_caller]
-pub fn still_fails(container: &mut Container) {
-    let before = container.report();
-    eventually("writes fail", || container.report().errors > before.errors + 3);
-    assert_eq!(container.report().writes, before.writes, "a write succeeded");
-}
-
-/// Its writes succeed again, and none fails any more.
-#[track_caller]
-pub fn goes_on(container: &mut Container, count: u64) -> Report {
-    let before = container.report();
-    eventually("the container's writes go on", || {
-        container.report().writes >= before.writes + count
-    });
-    let after = container.report();
-    assert_eq!(after.errors, before.errors, "a write failed after the heal");
-    after
 }
 
 #[test]

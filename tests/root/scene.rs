@@ -1,10 +1,11 @@
 //! Where most tests of the guard and of the heal begin: a volume in a pod whose container has it.
 //! `scene()` is the usual one; a test says what is different in its own.
 
+use crate::checks::eventually;
 use crate::files;
 use crate::holders::run;
 use crate::support::Node;
-use crate::support::pods::{Container, Naming, Pod};
+use crate::support::pods::{Container, Naming, Pod, Report};
 use crate::volume::{Volume, make_folder};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -159,4 +160,33 @@ pub fn publish(volume: &Volume, pod: &Pod, name: &str) -> PathBuf {
     call[2] = call[2].replace("orders-0", name);
     volume.node.must(call);
     folder
+}
+
+/// The disk goes without a warning, and every write fails from then on.
+pub fn pull(volume: &Volume, container: &mut Container) -> String {
+    let old = volume.letter();
+    volume.node.verb(&["local", "yank", &volume.id]).unwrap();
+    let before = container.report().errors;
+    eventually("the container's writes fail", || container.report().errors > before + 3);
+    old
+}
+
+/// It is as before: no write succeeds.
+#[track_caller]
+pub fn still_fails(container: &mut Container) {
+    let before = container.report();
+    eventually("writes fail", || container.report().errors > before.errors + 3);
+    assert_eq!(container.report().writes, before.writes, "a write succeeded");
+}
+
+/// Its writes succeed again, and none fails any more.
+#[track_caller]
+pub fn goes_on(container: &mut Container, count: u64) -> Report {
+    let before = container.report();
+    eventually("the container's writes go on", || {
+        container.report().writes >= before.writes + count
+    });
+    let after = container.report();
+    assert_eq!(after.errors, before.errors, "a write failed after the heal");
+    after
 }
