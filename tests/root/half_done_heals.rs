@@ -1,12 +1,12 @@
 //! Heals that came half way, and tenants that would keep a volume dead.
 
 use crate::checks::{number_of, only_mount_at, the_dead_disk_is_let_go};
-use crate::crash::kill_at;
+use crate::crash::{interrupted_at, kill_at};
 use crate::heal::{goes_on, pull};
 use crate::holders::{run, with_descriptors};
 use crate::scene::scene;
 use crate::support::disks::{table_of, within};
-use crate::support::pods::{Container, Plan, Pod};
+use crate::support::pods::{Container, Order, Plan, Pod};
 use crate::support::{Node, output_of, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::volume::Volume;
@@ -118,6 +118,29 @@ fn heals_killed_one_after_the_other_are_no_other_machines_mounts() {
     kill_at(&node, &volume.attach(), "heal.checked");
     node.must(volume.attach());
     all_go_on(&volume, &mut running, "after a check alone");
+    take_down(&volume, running);
+}
+
+/// A process has the disk open exclusively, as one that was killed has for a moment longer, and has closed it by the time
+/// of the mount.
+#[test]
+fn a_disk_that_was_in_use_just_before_its_mount_was_not_mounted_elsewhere() {
+    needs!(pods, seams);
+    let (node, volume, mut running) = scene().start_in(1);
+    let mut alone = Plan::outside().seeing(Path::new("/dev"), "/dev").start();
+    for round in ["a heal after a mount", "a heal after a heal"] {
+        node.configure("[heal]\nmode = \"off\"");
+        pull(&volume, &mut running[0].1);
+        node.must(volume.attach());
+        node.configure("");
+        alone.must(&Order::OpenAlone { path: format!("/dev/{}", volume.letter()).into() });
+        let answer = interrupted_at(&node, volume.attach(), "mounts.mount", || {
+            alone.must(&Order::LetGo);
+        });
+        assert_eq!(answer.json["status"], "Success", "{round}: {}", answer.text);
+        all_go_on(&volume, &mut running, round);
+    }
+    alone.die();
     take_down(&volume, running);
 }
 

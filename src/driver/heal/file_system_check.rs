@@ -133,19 +133,33 @@ impl FileSystemCheck<'_> {
         }
     }
 
-    /// What an ext file system will count when it is mounted now: one more, if it may write, and if
-    /// this is no further mount of what is mounted already.
+    /// What an ext file system counts after a mount that expected this count. A disk that was in use before the mount
+    /// was mounted already, and then the file system does not count this mount; or a process had it open exclusively
+    /// and closed it in time. Only the superblock shows which.
     pub(in crate::driver) fn mounts_counted(
         &self,
-        found: &FileSystem,
+        expected: Option<u16>,
         disk: &Device,
-        untouched: bool,
-    ) -> Result<Option<u16>> {
-        let Some(before) = found.mounts else { return Ok(None) };
-        let may_write = !untouched && !disk.read_only;
-        let counts = may_write && self.disks.is_free(disk)?;
-        Ok(Some(before.saturating_add(u16::from(counts))))
+        was_free: bool,
+    ) -> Option<u16> {
+        if was_free || expected.is_none() {
+            return expected;
+        }
+        match self.file_systems.look(disk, self.deadline) {
+            Ok(Contents::FileSystem(now)) => now.mounts,
+            _ => expected,
+        }
     }
+}
+
+/// What an ext file system counts once it is mounted from a free disk: one more, if the mount may write.
+pub(in crate::driver) fn next_count(
+    found: &FileSystem,
+    disk: &Device,
+    untouched: bool,
+) -> Option<u16> {
+    let counts = !untouched && !disk.read_only;
+    found.mounts.map(|before| before.saturating_add(u16::from(counts)))
 }
 
 /// How another machine had the volume since it was mounted here, by what the cloud has noted: whose mark stands, and how
@@ -352,20 +366,32 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_may_write_to_a_free_disk_is_counted_by_the_file_system() {
+    fn a_mount_that_may_write_is_counted_by_the_file_system() {
+        let next =
+            |untouched, read_only| next_count(&found(Some(7)), &disk(SIZE, read_only), untouched);
+        assert_eq!([next(false, false), next(true, false)], [Some(8), Some(7)]);
+        assert_eq!(
+            [next(false, true), next_count(&found(None), &disk(SIZE, false), false)],
+            [Some(7), None]
+        );
+    }
+
+    #[test]
+    fn the_count_after_a_mount_of_a_disk_in_use_is_what_the_superblock_shows() {
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
-        let counted = |is_free: bool, untouched, read_only| {
-            devices.used.set(if is_free { 0 } else { u32::MAX });
-            MadeUp::with(&cloud, &devices).drive(|driver| {
-                let check = driver.staging.check;
-                check.mounts_counted(&found(Some(7)), &disk(SIZE, read_only), untouched).unwrap()
-            })
-        };
-        assert_eq!(counted(true, false, false), Some(8));
-        for (is_free, untouched, read_only) in
-            [(false, false, false), (true, true, false), (true, false, true)]
-        {
-            assert_eq!(counted(is_free, untouched, read_only), Some(7));
+        for shown in [7, 8] {
+            let counted = |expected, was_free| {
+                let file_systems = FakeFileSystems {
+                    holds: Some(Contents::FileSystem(found(Some(shown)))).into(),
+                    ..FakeFileSystems::default()
+                };
+                MadeUp { file_systems, ..MadeUp::with(&cloud, &devices) }.drive(|driver| {
+                    driver.staging.check.mounts_counted(expected, &disk(SIZE, false), was_free)
+                })
+            };
+            assert_eq!(counted(Some(8), true), Some(8));
+            assert_eq!(counted(Some(8), false), Some(shown));
+            assert_eq!(counted(None, false), None);
         }
     }
 }

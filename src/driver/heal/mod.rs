@@ -23,7 +23,7 @@ pub(in crate::driver) mod time_shares;
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion};
-use crate::driver::heal::file_system_check::FileSystemCheck;
+use crate::driver::heal::file_system_check::{FileSystemCheck, next_count};
 use crate::driver::heal::notify::Notification;
 use crate::driver::heal::outcome::{
     Healed, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure, why_as_before,
@@ -230,8 +230,8 @@ impl Healing<'_> {
         let _held = self.disks.hold(id, disk)?;
         self.marks.doubt_mark(id);
         let scratch = self.scratch(id)?;
-        let aside = match self.mount_aside(id, disk, &found, &scratch) {
-            Ok(aside) => aside,
+        let (aside, counts) = match self.mount_aside(id, disk, &found, &scratch) {
+            Ok(mounted) => mounted,
             Err(error) => {
                 self.recovery.end_leftovers(id);
                 return Err(error);
@@ -255,7 +255,7 @@ impl Healing<'_> {
             tracing::warn!(volume = %id, "may be lost: {lost}");
             healed.lost = Some(lost);
         }
-        self.remember_healed(id, disk, &found.uuid);
+        self.remember_healed(id, disk, &found.uuid, counts);
         // Who holds what is read process by process: not where the time is over.
         let users = if shares.until.over() {
             Answer::CannotTell("no time was left to look".to_owned())
@@ -276,23 +276,25 @@ impl Healing<'_> {
         Ok(healed)
     }
 
-    /// Mounts the new disk out of sight; nothing of the old one is touched yet.
+    /// Mounts the new disk out of sight; nothing of the old one is touched yet. Answers also what the file system
+    /// counts now.
     fn mount_aside(
         &self,
         id: &VolumeId,
         disk: &Device,
         found: &FileSystem,
         scratch: &Path,
-    ) -> Result<Mount> {
+    ) -> Result<(Mount, Option<u16>)> {
         let record = self.records.load(id);
         let staged = record.mounted_as();
         let options = staged.map(|staged| MountOptions::parse(&staged.options));
         let options = options.transpose()?.unwrap_or_default();
         let untouched = staged.is_some_and(|staged| staged.untouched);
         // A heal that is killed from here on has mounted the file system once more, or has not.
-        let counts = self.check.mounts_counted(found, disk, untouched)?;
+        let expected = next_count(found, disk, untouched);
+        let was_free = expected.is_none() || self.disks.is_free(disk)?;
         self.records.update(id, |record| {
-            record.will_be_healed_by(moment(disk), found.mounts, counts);
+            record.will_be_healed_by(moment(disk), found.mounts, expected);
         })?;
         self.disks.prove_again(id, disk)?;
         self.mounts.mount(&MountRequest {
@@ -311,7 +313,9 @@ impl Healing<'_> {
             self.disks.prove_again(id, disk)?;
             Ok(mount)
         });
-        verified.map_err(|error| self.places.undo_mount(scratch, disk.number, error))
+        let mount =
+            verified.map_err(|error| self.places.undo_mount(scratch, disk.number, error))?;
+        Ok((mount, self.check.mounts_counted(expected, disk, was_free)))
     }
 
     /// The folder for the moment of a heal. What is mounted there comes into no other namespace:
@@ -323,9 +327,9 @@ impl Healing<'_> {
         Ok(folder)
     }
 
-    fn remember_healed(&self, id: &VolumeId, disk: &Device, uuid: &str) {
+    fn remember_healed(&self, id: &VolumeId, disk: &Device, uuid: &str, counts: Option<u16>) {
         let noted = self.records.update(id, |record| {
-            record.is_healed(moment(disk), uuid.to_owned(), record.healing);
+            record.is_healed(moment(disk), uuid.to_owned(), counts);
             if let Some(staged) = &mut record.staged {
                 staged.transport = disk.transport().cloned();
             }

@@ -7,7 +7,7 @@ use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::Healing;
 use crate::driver::heal::covering::{Covering, MapOverDisk};
-use crate::driver::heal::file_system_check::FileSystemCheck;
+use crate::driver::heal::file_system_check::{FileSystemCheck, next_count};
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::{Disks, must_be_allowed};
@@ -145,12 +145,13 @@ impl Staging<'_> {
             Some(MapOverDisk { map, .. }) => (map.clone(), Some(self.disks.hold(&volume.id, map)?)),
             None => (disk, None),
         };
-        let mounts = self.check.mounts_counted(&found, &disk, options.untouched)?;
+        let expected = next_count(&found, &disk, options.untouched);
+        let was_free = expected.is_none() || self.disks.is_free(&disk)?;
         self.mount_verified(volume, &disk, &found, options, &folder)?;
         let mut staged = staged(&folder, &moment(&disk), found.kind.name(), &found.uuid);
         staged.options = options.mount_options.to_string();
         staged.untouched = options.untouched;
-        staged.mounts = mounts;
+        staged.mounts = self.check.mounts_counted(expected, &disk, was_free);
         staged.transport = transport;
         staged.journal = covered.and_then(|covered| self.covering.journal(&volume.id, &covered));
         if let Err(error) = self.memory.remember_staged(&volume.id, staged, attachment) {
