@@ -55,6 +55,9 @@ disk: a FlexVolume driver for cloud block disks
   sudo ./install.sh test fleet [ansible|cloud-init]
                             the Ansible play and the cloud-init snippet of the examples, by the real
                             programs, on nine hosts of namespaces
+  sudo ./install.sh test versions
+                            the previous version, built from the git history, and this one in turn
+                            on the same node: an upgrade and a rollback at any moment
   sudo ./install.sh test in-use
                             all tests on a machine on which the driver has volumes, made for this
   ./install.sh test release two builds of a release and an image, which must be the same bytes

@@ -76,15 +76,17 @@ impl Scene {
 
 /// Points a node at the cloud, with user and password.
 pub fn configure(node: &Node, cloud: &Server, more: &str) {
-    let text = fs::read_to_string(node.config_path()).unwrap();
-    let own: Vec<&str> = text
-        .lines()
-        .filter(|line| {
-            let ours = ["cloud.kind", "local.dir", "openstack."];
-            !ours.iter().any(|key| line.starts_with(key))
-        })
-        .collect();
-    fs::write(node.config_path(), access(cloud) + more + "\n" + &own.join("\n")).unwrap();
+    for path in node.config_paths() {
+        let text = fs::read_to_string(path).unwrap();
+        let own: Vec<&str> = text
+            .lines()
+            .filter(|line| {
+                let ours = ["cloud.kind", "local.dir", "openstack."];
+                !ours.iter().any(|key| line.starts_with(key))
+            })
+            .collect();
+        fs::write(path, access(cloud) + more + "\n" + &own.join("\n")).unwrap();
+    }
 }
 
 /// The lines of a configuration that say where the cloud is and who we are.

@@ -27,11 +27,16 @@ pub struct Life {
 impl Life {
     pub fn new(fs_type: &'static str) -> Self {
         let node = Node::new();
+        let neighbour = node.neighbour("node-b");
+        Self::on(node, neighbour, fs_type)
+    }
+
+    /// On these nodes, `node-a` and `node-b`.
+    pub fn on(node: Node, neighbour: Node, fs_type: &'static str) -> Self {
         let plug = Plug::below(&node.base());
         let world = World::demo().hook(plug.hook());
         let cloud = Server::start(world.server("node-a").server("node-b").volume("data", 1));
         let volume = cloud.world().volume_id("data");
-        let neighbour = node.neighbour("node-b");
         let machine = |node| Machine::of(node, &cloud, &plug, &volume, fs_type);
         let (here, there) = (machine(node), machine(neighbour));
         Self { cloud, plug, here, there, volume }

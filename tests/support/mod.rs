@@ -44,6 +44,15 @@ pub struct Node {
     /// Its name.
     pub name: String,
     dir: std::sync::Arc<Scene>,
+    /// Answer its calls in turn; all but the tests of two versions have one.
+    drivers: Vec<Driver>,
+    calls: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+/// A build of the driver, and the configuration that it reads.
+#[derive(Debug, Clone)]
+struct Driver {
+    program: PathBuf,
     config: PathBuf,
 }
 
@@ -115,9 +124,24 @@ impl Node {
 
     fn in_scene(dir: std::sync::Arc<Scene>, name: &str) -> Self {
         let config = dir.dir.path().join(format!("{name}.toml"));
-        let node = Self { name: name.to_owned(), dir, config };
+        let drivers = vec![Driver { program: DISK.into(), config }];
+        let node = Self { name: name.to_owned(), dir, drivers, calls: std::sync::Arc::default() };
         node.configure("");
         fs::create_dir_all(node.kubelet_root()).expect("kubelet's root");
+        node
+    }
+
+    /// The same node, whose calls these builds answer in turn: each is the name of its configuration file,
+    /// and the program.
+    #[must_use]
+    pub fn driven_by<'a>(&self, builds: impl IntoIterator<Item = (&'a str, &'a Path)>) -> Self {
+        let driver = |(name, program): (&str, &Path)| {
+            let config = self.dir.dir.path().join(format!("{}.{name}.toml", self.name));
+            Driver { program: program.to_owned(), config }
+        };
+        let drivers = builds.into_iter().map(driver).collect();
+        let node = Self { drivers, calls: std::sync::Arc::default(), ..self.clone() };
+        node.configure("");
         node
     }
 
@@ -133,7 +157,9 @@ impl Node {
             own.join("run"),
             own.join("log"),
         );
-        fs::write(&self.config, text).expect("the configuration");
+        for config in self.config_paths() {
+            fs::write(config, &text).expect("the configuration");
+        }
     }
 
     /// The scene's folder, shared by all nodes of it.
@@ -151,7 +177,17 @@ impl Node {
     }
 
     pub fn config_path(&self) -> &Path {
-        &self.config
+        &self.drivers[0].config
+    }
+
+    /// How many calls were made, verbs included.
+    pub fn calls_made(&self) -> usize {
+        self.calls.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// One for each of its drivers.
+    pub fn config_paths(&self) -> impl Iterator<Item = &Path> {
+        self.drivers.iter().map(|driver| driver.config.as_path())
     }
 
     /// kubelet's global folder of a volume; not made.
@@ -195,8 +231,10 @@ impl Node {
 
     /// The command of a call, with both streams in one pipe as kubelet has them.
     pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        let mut command = Command::new(DISK);
-        command.args(arguments).env("INCLOUD_DISK_CONFIG", &self.config).stdin(Stdio::null());
+        let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let driver = &self.drivers[call % self.drivers.len()];
+        let mut command = Command::new(&driver.program);
+        command.args(arguments).env("INCLOUD_DISK_CONFIG", &driver.config).stdin(Stdio::null());
         command
     }
 
