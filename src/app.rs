@@ -229,6 +229,7 @@ pub fn setting<'a>(
         faces: FACES,
         config,
         origin,
+        trouble: None,
         operation,
         region: None,
         deadline,
@@ -377,7 +378,11 @@ pub fn load_config() -> Result<(Config, Option<PathBuf>)> {
                     .hint(format!("{VARIABLE} names it")));
             }
             Ok(None) => {}
-            Err(error) => return Err(Error { kind: Kind::Config, ..error }),
+            Err(error) => {
+                let error = Error { kind: Kind::Config, ..error };
+                let is_for_root = error.is_denied() && !machine::is_root();
+                return Err(if is_for_root { error.hint("run it with sudo") } else { error });
+            }
         }
     }
     Ok((Config::default(), None))

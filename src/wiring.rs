@@ -45,6 +45,8 @@ pub struct Setting<'a> {
     pub config: &'a Config,
     /// The file that it came from.
     pub origin: Option<&'a Path>,
+    /// Why it could not be read, where the defaults stand in for it.
+    pub trouble: Option<&'a Error>,
     /// The faces of the driver.
     pub faces: Faces,
     /// The one that calls.
@@ -159,7 +161,10 @@ fn cloud<'a>(
     this_node: &NodeName,
     devices: &'a dyn Devices,
 ) -> Result<Box<dyn Cloud + 'a>> {
-    let Setting { config, origin, region, .. } = *setting;
+    let Setting { config, origin, trouble, region, .. } = *setting;
+    if let Some(trouble) = trouble {
+        return Ok(Box::new(Unconfigured { reason: trouble.clone(), is_kind_known: false }));
+    }
     let reason = match (config.cloud.kind, origin) {
         (Some(CloudKind::Local), _) if region.is_some() => {
             return Err(Error::bad_call("the option region is set, but the local cloud has none"));
@@ -191,5 +196,5 @@ fn cloud<'a>(
             "write [cloud] kind = \"local\" or \"openstack\" into {ETC}, or into {BESIDE} beside the driver"
         )),
     };
-    Ok(Box::new(Unconfigured { reason }))
+    Ok(Box::new(Unconfigured { reason, is_kind_known: config.cloud.kind.is_some() }))
 }

@@ -77,6 +77,12 @@ pub trait Cloud {
     /// What the volume's disk shows on the machine it is attached to. No request is made.
     fn identity(&self, id: &VolumeId) -> Identity;
 
+    /// Why [`Self::identity`] is a guess: it is not known which cloud the volumes are from. A report must not
+    /// judge a disk by a guess.
+    fn identity_doubt(&self) -> Option<&Error> {
+        None
+    }
+
     /// The volume; `None` only when the cloud says for certain that it does not exist.
     fn volume(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<CloudVolume>>;
 

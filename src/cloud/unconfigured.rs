@@ -12,6 +12,8 @@ use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 pub struct Unconfigured {
     /// What every request answers.
     pub reason: Error,
+    /// Whether the configuration says which cloud the volumes are from: then it is known what their disks show.
+    pub is_kind_known: bool,
 }
 
 impl Unconfigured {
@@ -27,6 +29,10 @@ impl Cloud for Unconfigured {
 
     fn identity(&self, id: &VolumeId) -> Identity {
         Identity::Serial(id.clone())
+    }
+
+    fn identity_doubt(&self) -> Option<&Error> {
+        (!self.is_kind_known).then_some(&self.reason)
     }
 
     fn volume(&self, _: &VolumeId, _: Deadline) -> Result<Option<CloudVolume>> {

@@ -464,8 +464,10 @@ pub trait Processes {
 
 /// Mounts that take another's place while it is used, in any mount namespace.
 pub trait Remounts {
-    /// The best method that this kernel has.
+    /// The best method that this kernel has; the worst where this process may not try any.
     fn method(&self) -> Method;
+    /// Why this process may not try what the kernel can do.
+    fn obstacle(&self) -> Option<String>;
     /// Puts a mount of the new file system in the place of each old one, with everything that the
     /// old one was: its folder, its flags, its propagation, what is mounted in it. One answer for
     /// each old mount, in no order. An error means that nothing was changed, except when the time

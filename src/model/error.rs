@@ -102,6 +102,12 @@ impl Error {
         Self::new(Kind::Host, format!("{doing}: {}", errno_text(error)))
     }
 
+    /// Whether the caller's user may not do what was tried. Another user may: nothing was found out.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        DENIED.iter().any(|words| self.cause.ends_with(words))
+    }
+
     /// A malformed call.
     pub fn bad_call(cause: impl Into<String>) -> Self {
         Self::new(Kind::BadCall, cause)
@@ -120,6 +126,9 @@ fn in_one_line(text: String) -> String {
         Cow::Owned(shown) => shown,
     }
 }
+
+/// How `errno_text` words `EACCES` and `EPERM`.
+const DENIED: [&str; 2] = ["permission denied", "operation not permitted"];
 
 /// `No such file or directory (os error 2)` without the tail.
 pub(crate) fn errno_text(error: &std::io::Error) -> String {
@@ -166,5 +175,8 @@ mod tests {
     fn a_system_error_loses_its_number() {
         let error = Error::io("open /nowhere", &std::io::Error::from_raw_os_error(2));
         assert_eq!(error.cause, "open /nowhere: no such file or directory");
+        assert!(!error.is_denied());
+        let denied = std::io::Error::from_raw_os_error(nix::libc::EACCES);
+        assert!(Error::io("open /x", &denied).is_denied());
     }
 }

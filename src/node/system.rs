@@ -157,10 +157,11 @@ pub fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Whose a file is, and its permissions: nothing if it is not there.
-#[must_use]
-pub fn rights(path: &Path) -> Option<(u32, u32)> {
-    fs::metadata(path).ok().map(|found| (found.uid(), found.mode() & 0o7777))
+/// Whose a file is, and its permissions.
+pub fn rights(path: &Path) -> Result<(u32, u32)> {
+    let found = fs::metadata(path)
+        .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
+    Ok((found.uid(), found.mode() & 0o7777))
 }
 
 /// Room on the file system of a path, or of the nearest folder above it that is there.

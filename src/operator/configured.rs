@@ -6,7 +6,7 @@ use crate::driver::Driver;
 use crate::host::clock::Deadline;
 use crate::host::machine;
 use crate::model::error::{Error, Result};
-use crate::wiring;
+use crate::wiring::{self, Setting};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,11 +30,16 @@ impl Configured {
         }
     }
 
+    /// Whether only root may read it.
+    pub(super) fn is_hidden(&self) -> bool {
+        !machine::is_root() && self.trouble.as_ref().is_some_and(Error::is_denied)
+    }
+
     /// What that hides, in words; an error if it is not only a matter of rights.
     pub(super) fn unseen(&self) -> Result<Vec<String>> {
         let mut unseen = Vec::new();
         match &self.trouble {
-            Some(error) if !machine::is_root() && error.cause.ends_with("permission denied") => {
+            Some(error) if self.is_hidden() => {
                 unseen
                     .push(format!("the configuration, so the defaults are taken: {}", error.cause));
             }
@@ -64,7 +69,10 @@ impl Configured {
         work: impl FnOnce(&Driver<'_>) -> Result<T>,
     ) -> Result<T> {
         let deadline = Deadline::after(patience);
-        let setting = app::setting(&self.config, self.origin.as_deref(), verb, deadline);
+        let setting = Setting {
+            trouble: self.trouble.as_ref(),
+            ..app::setting(&self.config, self.origin.as_deref(), verb, deadline)
+        };
         wiring::with_driver(&setting, work)
     }
 }

@@ -152,7 +152,9 @@ fn cloud(page: &mut Page, facts: &VolumeFacts) {
 
 fn disk(page: &mut Page, facts: &VolumeFacts) {
     page.head("Disk", "sysfs, on every disk of this machine");
-    page.plain("must show", &facts.identity);
+    if !facts.identity.is_empty() {
+        page.plain("must show", &facts.identity);
+    }
     match &facts.disk {
         DiskFact::Proven(disk) => {
             let proof = if disk.shows_whole_id {
@@ -176,7 +178,7 @@ fn disk(page: &mut Page, facts: &VolumeFacts) {
         }
         DiskFact::None => page.plain("is", "not here: no disk shows that"),
         DiskFact::Ambiguous { why, .. } => page.plain("is", &format!("not certain: {why}")),
-        DiskFact::Unseen { why } => page.plain("is", &format!("unknown: {why}")),
+        DiskFact::Unseen { why, .. } => page.plain("is", &format!("unknown: {why}")),
     }
     if let Some(map) = &facts.map {
         let on = map.path.map(|path| format!(", on {path}")).unwrap_or_default();
@@ -304,8 +306,10 @@ fn mount_text(mount: &MountFact) -> String {
 fn memory(page: &mut Page, facts: &VolumeFacts) {
     let record = &facts.record;
     page.head("Memory", &record.file.display().to_string());
-    if !record.is_there {
-        page.plain("none", "");
+    match &record.unseen {
+        Some(why) => page.plain("not seen", why),
+        None if !record.is_there => page.plain("none", ""),
+        None => {}
     }
     if let Some(staged) = &record.staged {
         let from = record.staged_from.map(|number| format!(" from {number}")).unwrap_or_default();
@@ -324,8 +328,11 @@ fn memory(page: &mut Page, facts: &VolumeFacts) {
     if record.refusals > 0 {
         page.plain("refusals", &format!("{} since the machine was started", record.refusals));
     }
-    let lock = facts.lock.as_deref();
-    page.plain("lock", lock.unwrap_or("free: no call works on it now"));
+    let free = match &record.unseen {
+        Some(_) => "not seen",
+        None => "free: no call works on it now",
+    };
+    page.plain("lock", facts.lock.as_deref().unwrap_or(free));
 }
 
 struct Page {

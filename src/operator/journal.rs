@@ -199,8 +199,11 @@ fn with_looks<'a>(paths: &Paths, files: impl Iterator<Item = &'a log::File>) -> 
 
 fn files_since(folder: &Path, since: Option<Millis>) -> Result<Vec<log::File>> {
     let mut files = log::files(folder).map_err(|error| {
-        Error::io(format!("read the log in {}", folder.display()), &error)
-            .hint("it is written by calls; paths.log_dir says where")
+        let error = Error::io(format!("read the log in {}", folder.display()), &error);
+        if error.is_denied() {
+            return error;
+        }
+        error.hint("it is written by calls; paths.log_dir says where")
     })?;
     if let Some(since) = since {
         let first = timestamp::day(since);

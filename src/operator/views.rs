@@ -8,7 +8,8 @@ use crate::cli::TypedVolume;
 use crate::cli::generate;
 use crate::cli::views::{Looking, StatusArguments, VolumeChoice};
 use crate::driver::Driver;
-use crate::model::error::Result;
+use crate::host::machine;
+use crate::model::error::{Error, Result};
 use std::time::Duration;
 
 /// Does what the verb says; answers the exit status.
@@ -48,12 +49,22 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
         }),
         Looking::History(arguments) => {
             configured.unseen()?;
+            if let Some(trouble) = &configured.trouble {
+                // The log would be looked for in the wrong place.
+                return Err(trouble.clone());
+            }
             let names = arguments.volume.as_ref().map(|TypedVolume(typed)| {
                 configured.with_driver("history", |driver| {
                     naming::names_in_the_log(driver, typed, &configured.config)
                 })
             });
-            history::run(arguments, names.transpose()?, &configured.config, stage)
+            let done = history::run(arguments, names.transpose()?, &configured.config, stage);
+            let is_hidden = |error: &Error| error.is_denied() && !machine::is_root();
+            done.map_err(
+                |error| {
+                    if is_hidden(&error) { error.hint("run it with sudo") } else { error }
+                },
+            )
         }
         Looking::Doctor { json, only } => doctor::run(&configured, *json, *only, stage),
         Looking::Report(arguments) => report::run(arguments, configured, stage),

@@ -46,6 +46,7 @@ fn call<T>(node: &Node, work: impl FnOnce(&Driver<'_>) -> Result<T>) -> Result<T
     let setting = Setting {
         config: &config,
         origin: Some(path),
+        trouble: None,
         faces: Faces(&[FACE, SECOND]),
         face: &SECOND,
         operation: "second",

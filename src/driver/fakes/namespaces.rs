@@ -168,6 +168,10 @@ impl Remounts for FakeNamespaces {
         Method::Beneath
     }
 
+    fn obstacle(&self) -> Option<String> {
+        None
+    }
+
     fn switch(&self, request: &SwitchRequest<'_>) -> Result<Vec<Switched>> {
         self.note("switch", request.namespace, request.stale.len());
         let number = behind(request.namespace);

@@ -151,7 +151,8 @@ impl Usage<'_> {
     fn absences(&self, records: &[VolumeRecord], before: &Gauges, now: &Gauges) -> Vec<Absence> {
         let is_absent = |record: &&VolumeRecord| {
             let found = || self.devices.search(&self.cloud.identity(&record.volume));
-            now.stale.contains_key(record.volume.as_str())
+            self.cloud.identity_doubt().is_none()
+                && now.stale.contains_key(record.volume.as_str())
                 && found().is_ok_and(|found| found.is_empty())
         };
         let absence = |record: &VolumeRecord| {

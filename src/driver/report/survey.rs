@@ -140,7 +140,9 @@ impl Surveying<'_> {
     fn survey_with(&self, mut cloud: CloudLook, also: &[VolumeId]) -> Survey {
         let mut unseen = Vec::new();
         let mut note = |error: Error, what: &str| unseen.push(format!("{what}: {}", error.cause));
-        let mut unseen_records = None;
+        // Without the configuration it is not known where the records are.
+        let hidden = self.cloud.identity_doubt().filter(|doubt| doubt.is_denied());
+        let mut unseen_records = hidden.map(|doubt| doubt.cause.clone());
         let records = self.records.list().unwrap_or_else(|error| {
             unseen_records = Some(error.cause.clone());
             note(error, "what this machine remembers");
@@ -278,6 +280,10 @@ impl Surveying<'_> {
     }
 
     fn disk_fact(&self, id: &VolumeId) -> DiskFact {
+        if let Some(doubt) = self.cloud.identity_doubt() {
+            let check = doubt.hint.clone().filter(|_| !doubt.is_denied());
+            return DiskFact::Unseen { why: doubt.cause.clone(), check };
+        }
         match self.disks.find_disk(id) {
             Ok(Some(disk)) => {
                 let shown = self.devices.shown_by(disk.number).ok().flatten().unwrap_or_default();
@@ -289,8 +295,43 @@ impl Surveying<'_> {
                 let among = shown.iter().map(|disk| disk.number).collect();
                 DiskFact::Ambiguous { why: error.cause, among }
             }
-            Err(error) => DiskFact::Unseen { why: error.cause },
+            Err(error) => DiskFact::Unseen { why: error.cause, check: None },
         }
+    }
+
+    /// Whether the volume is rather another cloud's than missing: the disk that is mounted as the volume
+    /// names it, and the configured cloud does not know it. That is a wrong configuration, not a wrong disk.
+    fn of_another_cloud(
+        &self,
+        id: &VolumeId,
+        disk: &DiskFact,
+        cloud: &CloudFact,
+        numbers: &BTreeSet<DeviceNumber>,
+    ) -> Option<DiskFact> {
+        if *disk != DiskFact::None || matches!(cloud, CloudFact::Known(_)) {
+            return None;
+        }
+        let wanted = self.cloud.identity(id);
+        let mark = |number: &DeviceNumber| {
+            let shown = self.devices.shown_by(*number).ok().flatten()?;
+            // The volume's own mark: its disk came between two looks.
+            if wanted.proven_by(&shown).is_some() {
+                return None;
+            }
+            Some((*number, shown.into_iter().find(|shown| shown.names(id))?))
+        };
+        let (number, shown) = numbers.iter().find_map(mark)?;
+        Some(DiskFact::Unseen {
+            why: format!(
+                "the mounted disk {number} shows {shown}, which names this volume, but the \
+                 configured cloud does not know the volume and marks its disks differently"
+            ),
+            check: Some(
+                "check cloud.kind in the configuration (and local.dir, for the local cloud); the \
+                 disk and its pods need nothing"
+                    .to_owned(),
+            ),
+        })
     }
 
     /// The volume of a mount in one of the orchestrator's folders, if it can be told.
@@ -342,7 +383,8 @@ impl Surveying<'_> {
                 // What another disk shows by now has been given away. So was a number of which another
                 // file system is mounted: that disk may be gone as well.
                 let presence = self.devices.presence(number, &wanted);
-                let is_given_away = matches!(presence, Ok(Presence::Other(_)))
+                let is_other = matches!(presence, Ok(Presence::Other(_)));
+                let is_given_away = is_other && self.cloud.identity_doubt().is_none()
                     || self.numbers.belonging(&record.volume, number, table, elsewhere, record)
                         == Belonging::Disproven;
                 if !is_given_away {
@@ -368,11 +410,19 @@ impl Surveying<'_> {
         let record = context.records.iter().find(|record| Some(&record.volume) == id);
         let disk = id.and_then(|id| disks.get(id).cloned()).unwrap_or_else(|| DiskFact::Unseen {
             why: "which volume it is could not be told".to_owned(),
+            check: None,
         });
         let cloud = match id {
             Some(id) => self.cloud_fact(id, cloud),
             None => CloudFact::Unknown { why: "its id is not known".to_owned() },
         };
+        let numbers = context.disks_of(owner);
+        let is_here = context.table.mounts().iter().any(|mount| numbers.contains(&mount.disk));
+        // A cloud that answers that it knows no such volume may be right about other namespaces.
+        let disk = id
+            .filter(|_| is_here || cloud != CloudFact::Missing)
+            .and_then(|id| self.of_another_cloud(id, &disk, &cloud, &numbers))
+            .unwrap_or(disk);
         let mounts = self.mount_facts(owner, context, record, &disk);
         let name = match owner {
             Owner::Name(name) => Some(name.clone()),
@@ -380,7 +430,8 @@ impl Surveying<'_> {
                 name_of(self.faces, record, &cloud, &mounts).filter(|name| !name.is(id))
             }
         };
-        let wanted = id.map(|id| self.cloud.identity(id));
+        let wanted = id.filter(|_| self.cloud.identity_doubt().is_none());
+        let wanted = wanted.map(|id| self.cloud.identity(id));
         let links = match (id, &wanted) {
             (Some(id), Some(wanted)) => self.devices.links(wanted, &self.cloud.link(id)),
             _ => Vec::new(),
@@ -547,6 +598,14 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The disks under a volume's mounts, in every namespace.
+    fn disks_of(&self, owner: &Owner) -> BTreeSet<DeviceNumber> {
+        let elsewhere = self.elsewhere.iter().flat_map(|one| &one.mounts);
+        let all = self.table.mounts().iter().chain(elsewhere);
+        let its = all.filter(|mount| self.owners.get(&mount.number) == Some(owner));
+        its.map(|mount| self.disk_under(mount)).collect()
+    }
+
     /// The disk under a mount. In other namespaces a btrfs is not asked for it; but its number is
     /// the same here.
     fn disk_under(&self, mount: &Mount) -> DeviceNumber {

@@ -54,6 +54,10 @@ impl Remounts for KernelRemounts {
         self.method.or_else(wished).unwrap_or_else(probe::best)
     }
 
+    fn obstacle(&self) -> Option<String> {
+        probe::obstacle()
+    }
+
     fn switch(&self, request: &SwitchRequest<'_>) -> Result<Vec<Switched>> {
         let method = self.method();
         let namespace = copied(request.namespace)?;

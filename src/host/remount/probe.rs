@@ -27,21 +27,30 @@ const STAGE: &str = "/proc";
 pub(in crate::host::remount) fn best() -> Method {
     static BEST: OnceLock<Method> = OnceLock::new();
     *BEST.get_or_init(|| {
-        let method = alone(by_newer_calls).or_else(|| alone(by_mount)).unwrap_or(Method::Stack);
+        let method = tried(by_newer_calls).or_else(|| tried(by_mount)).unwrap_or(Method::Stack);
         tracing::debug!(%method, "how this kernel can replace a mount");
         method
     })
 }
 
+/// Why nothing can be tried here. Without the right to mount every attempt fails, whatever the kernel can do.
+pub(in crate::host::remount) fn obstacle() -> Option<String> {
+    alone(|| Ok(()))?.err().map(|error| error.cause)
+}
+
 /// Tries in a namespace of its own, which ends with the thread.
-fn alone(attempt: fn() -> Result<Method>) -> Option<Method> {
+fn alone<T: Send + 'static>(attempt: fn() -> Result<T>) -> Option<Result<T>> {
     let trying = move || {
         unshare(CloneFlags::CLONE_NEWNS).map_err(|errno| failed("leave the namespace", errno))?;
         propagate(Path::new(STAGE), MsFlags::MS_PRIVATE)?;
         attempt()
     };
     late::may_hang();
-    let tried = thread::Builder::new().spawn(trying).ok()?.join().ok()?;
+    thread::Builder::new().spawn(trying).ok()?.join().ok()
+}
+
+fn tried(attempt: fn() -> Result<Method>) -> Option<Method> {
+    let tried = alone(attempt)?;
     tried.inspect_err(|error| tracing::debug!(%error, "a way to replace mounts is not there")).ok()
 }
 
@@ -145,7 +154,7 @@ mod tests {
         if !nix::unistd::geteuid().is_root() || version < (5, 12) {
             return;
         }
-        let found = alone(by_newer_calls);
+        let found = tried(by_newer_calls);
         let is_newest = found == Some(Method::Beneath);
         assert!(is_newest || (version < (6, 5) && found == Some(Method::Tuck)), "{found:?}");
     }
@@ -154,7 +163,7 @@ mod tests {
     #[test]
     fn the_older_method_is_found_by_trying() {
         if nix::unistd::geteuid().is_root() {
-            assert_eq!(alone(by_mount), Some(Method::TuckByMount));
+            assert_eq!(tried(by_mount), Some(Method::TuckByMount));
         }
     }
 }

@@ -131,6 +131,21 @@ impl Identity {
     }
 }
 
+impl Shown {
+    /// Whether a cloud of any kind gives the disk of this volume this mark: its serial, or an image of that name.
+    #[must_use]
+    pub fn names(&self, id: &VolumeId) -> bool {
+        match self {
+            Shown::Serial { text, .. } => serial_proof(id, text).is_some(),
+            Shown::BackingFile(path) => {
+                path.extension().is_some_and(|end| end == "img")
+                    && path.file_stem().is_some_and(|stem| stem == id.as_str())
+            }
+            Shown::LongBackingFile => false,
+        }
+    }
+}
+
 /// A serial is the id itself, its first 20 characters, or (in world-wide names) the id's
 /// hexadecimal digits; identifiers of SCSI page 0x83 and `wwid` carry maker and model before it.
 fn serial_proof(id: &VolumeId, text: &str) -> Option<Proof> {
@@ -303,6 +318,16 @@ mod tests {
         for other in ["/c/v.img (deleted)", "/c/v.img2", "/d/v.img", "v.img"] {
             assert_eq!(wanted.proven_by(&[Shown::BackingFile(other.into())]), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_mark_names_its_volume_whichever_cloud_gave_it() {
+        let id = VolumeId::parse(ID).unwrap();
+        let image = |path: String| Shown::BackingFile(path.into()).names(&id);
+        assert!(shown(ID).names(&id) && shown(&ID[..20]).names(&id));
+        assert!(image(format!("/c/volumes/{ID}.img")));
+        assert!(!image(format!("/c/volumes/{ID}.img (deleted)")) && !image(format!("/c/{ID}")));
+        assert!(!shown("x").names(&id) && !Shown::LongBackingFile.names(&id));
     }
 
     #[test]

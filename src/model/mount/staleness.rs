@@ -118,8 +118,9 @@ impl MountVerdict {
                 ))
             }
             Self::Foreign(_) => Some(format!(
-                "nothing was touched; find out what {number} is (lsblk, the kernel's log), and \
-                 restart the pods that use the volume"
+                "nothing was touched; check that cloud.kind names the cloud of this volume, and \
+                 what {number} is (lsblk, the kernel's log); restart the pods only if it is another \
+                 volume's disk"
             )),
             Self::Ambiguous => Some(
                 "one file system on two disks is destroyed: detach the one that does not belong to \

@@ -67,10 +67,13 @@ pub enum DiskFact {
         /// The disks that show the identity.
         among: Vec<DeviceNumber>,
     },
-    /// This process could not look.
+    /// It could not be determined.
     Unseen {
         /// Why.
         why: String,
+        /// What to check; nothing where another user sees more.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        check: Option<String>,
     },
 }
 

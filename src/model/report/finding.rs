@@ -12,6 +12,8 @@ pub enum Level {
     Ok,
     /// Something works less well than it could, or will not for long.
     Warning,
+    /// It could not be checked by this user.
+    Skipped,
     /// Calls will fail.
     Error,
 }
@@ -23,6 +25,7 @@ impl Level {
         match self {
             Self::Ok => 0,
             Self::Warning => 1,
+            Self::Skipped => 3,
             Self::Error => 2,
         }
     }
@@ -33,6 +36,7 @@ impl fmt::Display for Level {
         f.pad(match self {
             Self::Ok => "ok",
             Self::Warning => "warning",
+            Self::Skipped => "skipped",
             Self::Error => "error",
         })
     }
@@ -67,6 +71,12 @@ impl Finding {
         Self { check, level: Level::Error, found: found.into(), fix: Some(fix.into()) }
     }
 
+    /// Only root can check it.
+    pub fn skipped(check: &'static str, why: impl Into<String>) -> Self {
+        let fix = Some("run: sudo disk doctor".to_owned());
+        Self { check, level: Level::Skipped, found: why.into(), fix }
+    }
+
     /// It could not be looked at.
     #[must_use]
     pub fn not_looked_at(check: &'static str, why: Error) -> Self {
@@ -90,6 +100,9 @@ mod tests {
         let (good, bad) = (Finding::ok("a", "b"), Finding::error("a", "b", "c"));
         assert_eq!(worst(&[]).status(), 0);
         assert_eq!(worst(&[good.clone(), Finding::warning("a", "b", "c")]).status(), 1);
-        assert_eq!(worst(&[bad, good]).status(), 2);
+        let skipped = Finding::skipped("a", "b");
+        assert_eq!(worst(&[good.clone(), skipped.clone()]).status(), 3);
+        assert_eq!(worst(&[skipped, Finding::warning("a", "b", "c")]).status(), 3);
+        assert_eq!(worst(&[bad, Finding::skipped("a", "b"), good]).status(), 2);
     }
 }

@@ -272,9 +272,14 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
         _ => Some(Ruling {
             health: Health::Dead,
             consequence: "Reads and writes fail: the disk is gone.".to_owned(),
-            because: format!(
-                "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there"
-            ),
+            because: match &facts.disk {
+                DiskFact::Unseen { why, .. } => {
+                    format!("{stands}; whether the disk is back could not be seen: {why}")
+                }
+                _ => format!(
+                    "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there"
+                ),
+            },
             next: format!(
                 "attach it to this node again, in the cloud's console if the cluster does not; {}. If another node has it, detach it there first. Why it went is in its history",
                 if is_btrfs {
@@ -377,9 +382,18 @@ fn command_that_restarts(pod: &str) -> String {
 /// Nothing wrong was seen, and what would show it could not be seen.
 fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
     let id = name_of(facts);
+    if let DiskFact::Unseen { why, check: Some(check) } = &facts.disk {
+        return Some(Ruling {
+            health: Health::Unknown,
+            consequence: format!("Whether it is well cannot be determined: {why}."),
+            because: format!("its disk could not be identified: {why}"),
+            next: check.clone(),
+            command: None,
+        });
+    }
     let is_elsewhere = matches!(&facts.disk, DiskFact::None) && facts.mounts.is_empty();
     let (what, why, command) = match (&facts.disk, &facts.unseen_mounts, &facts.cloud) {
-        (DiskFact::Unseen { why }, _, _) => ("its disk", why, "sudo disk explain"),
+        (DiskFact::Unseen { why, .. }, _, _) => ("its disk", why, "sudo disk explain"),
         (_, Some(why), _) => ("who has it mounted, and who uses it,", why, "sudo disk explain"),
         (_, None, CloudFact::Unknown { why }) if is_elsewhere => {
             ("where it is", why, "disk explain")
@@ -397,7 +411,7 @@ fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
         next: if command == "disk explain" {
             "ask again when the cloud answers; disk doctor says what keeps it from that".to_owned()
         } else {
-            "look as root".to_owned()
+            "run it as root".to_owned()
         },
         command: Some(format!("{command} {id}")),
     })
@@ -544,7 +558,7 @@ fn as_it_should_be(facts: &VolumeFacts) -> String {
             several(count(Role::Pod), "pod's", "pods'"),
             several(count(Role::Container), "container's", "containers'"),
         ),
-        (DiskFact::Unseen { why }, _) => format!("as far as can be seen: {why}"),
+        (DiskFact::Unseen { why, .. }, _) => format!("as far as can be seen: {why}"),
         (_, 0) => "no disk of it is here, and nothing is mounted".to_owned(),
         (_, _) => "nothing wrong was seen, but its disk could not be told".to_owned(),
     }

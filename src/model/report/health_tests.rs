@@ -232,7 +232,7 @@ fn every_verdict_of_the_heal_has_its_health() {
         let heals = matches!(health, Health::Stale | Health::Dead);
         assert_eq!(heals, verdict.is_dead(), "{verdict:?}");
     }
-    assert_eq!(DiskFact::Unseen { why: String::new() }.here(), None::<Here>);
+    assert_eq!(DiskFact::Unseen { why: String::new(), check: None }.here(), None::<Here>);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Whether the cloud answers, knows this machine, and has the same time.
 
+use super::for_root::is_for_root;
 use crate::driver::Driver;
 use crate::model::error::Kind;
 use crate::model::report::finding::{Finding, Level};
@@ -52,6 +53,7 @@ fn answer(driver: &Driver<'_>) -> Finding {
             format!("{kind} answers, and knows no server for node {}", driver.ports.this_node),
             "set node.server_id in the configuration to this machine's id in the cloud",
         ),
+        Err(error) if is_for_root(&error) => Finding::skipped(CHECK, error.cause),
         Err(error) => {
             let fix = error.hint.unwrap_or_else(|| match error.kind {
                 Kind::Config => "put the configuration right".to_owned(),

@@ -1,8 +1,10 @@
 //! The driver's own files: who may read what, and whether there is room.
 
+use super::for_root::is_for_root;
 use crate::configuration::CloudKind;
 use crate::host::machine;
 use crate::log;
+use crate::model::error::Error;
 use crate::model::report::finding::Finding;
 use crate::model::text::several;
 use crate::node::kubelet::Kubelet;
@@ -36,12 +38,15 @@ pub(super) fn credentials(configured: &Configured) -> Vec<Finding> {
     let mut found = Vec::new();
     for path in &files {
         match system::rights(path) {
-            None => found.push(Finding::error(
+            Err(error) if is_for_root(&error) => {
+                found.push(Finding::skipped(CHECK, error.cause));
+            }
+            Err(error) => found.push(Finding::error(
                 CHECK,
-                format!("{} is not there, or its folder is closed to this user", path.display()),
+                error.cause,
                 "the configuration names it: put it there",
             )),
-            Some((owner, mode)) => found.extend(rights(path, owner, mode, has_secrets)),
+            Ok((owner, mode)) => found.extend(rights(path, owner, mode, has_secrets)),
         }
     }
     if found.is_empty() && has_secrets {
@@ -105,11 +110,13 @@ fn log_folder(configured: &Configured, kubelet: Option<&Kubelet>) -> Finding {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Finding::ok(CHECK, format!("{} is made by the first call", folder.display()))
         }
-        Err(error) => Finding::warning(
-            CHECK,
-            format!("{} cannot be read: {error}", folder.display()),
-            "run this as root; if that does not help, calls go on without a log",
-        ),
+        Err(error) => {
+            let error = Error::io(format!("read {}", folder.display()), &error);
+            if is_for_root(&error) {
+                return Finding::skipped(CHECK, error.cause);
+            }
+            Finding::warning(CHECK, error.cause, "calls go on without a log")
+        }
     }
 }
 
@@ -118,9 +125,8 @@ fn space(what: &str, folder: &Path) -> Finding {
     let name = format!("{} ({what})", folder.display());
     match system::room_at(folder) {
         Ok(room) => room_finding(&name, room),
-        Err(error) => {
-            Finding::warning(CHECK, format!("{name}: {}", error.cause), "run this as root")
-        }
+        Err(error) if is_for_root(&error) => Finding::skipped(CHECK, error.cause),
+        Err(error) => Finding::warning(CHECK, format!("{name}: {}", error.cause), "see the cause"),
     }
 }
 

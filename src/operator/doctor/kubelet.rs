@@ -1,7 +1,9 @@
 //! Whether kubelet will find this driver, and nothing that it takes for another one.
 
-use crate::host::files;
-use crate::model::report::finding::Finding;
+use super::for_root::is_for_root;
+use crate::host::{files, machine};
+use crate::model::error::{Error, Kind};
+use crate::model::report::finding::{Finding, Level};
 use crate::node::durable;
 use crate::node::kubelet::{Kubelet, USUAL_PLUGIN_DIR, ours};
 use crate::node::system;
@@ -25,14 +27,24 @@ pub(super) fn look(all: &[Kubelet], configured: &Configured) -> Vec<Finding> {
     };
     let mut found = vec![told(kubelet)];
     found.extend(several(all, kubelet));
-    found.extend(plugins(&kubelet.plugin_dir, &kubelet.plugin_dir_from.to_string()));
-    found.push(root(kubelet, configured));
+    // Where its configuration is hidden from this user, what it may say of its folders is not known.
+    let is_told = found.iter().all(|one| one.level != Level::Skipped);
+    if is_told {
+        found.extend(plugins(&kubelet.plugin_dir, &kubelet.plugin_dir_from.to_string()));
+    }
+    if is_told && !configured.is_hidden() {
+        found.push(root(kubelet, configured));
+    }
     found.extend(namespace(kubelet));
     found
 }
 
 fn told(kubelet: &Kubelet) -> Finding {
     if let Some((path, Some(why))) = &kubelet.config {
+        let error = Error::new(Kind::Host, format!("read {}: {why}", path.display()));
+        if is_for_root(&error) {
+            return Finding::skipped("kubelet", error.cause);
+        }
         return Finding::warning(
             "kubelet",
             format!(
@@ -40,7 +52,7 @@ fn told(kubelet: &Kubelet) -> Finding {
                 kubelet.pid,
                 path.display()
             ),
-            "run this as root; if it is broken, mend it: kubelet does not start again with it",
+            "mend it: kubelet does not start again with it",
         );
     }
     let who = if kubelet.is_attached_by_controller {
@@ -79,6 +91,12 @@ fn plugins(folder: &Path, from: &str) -> Vec<Finding> {
     const CHECK: &str = "plugin folder";
     let driver = folder.join(FOLDER).join("disk");
     let place = format!("{} ({from})", folder.display());
+    if let Err(error) = driver.metadata() {
+        let error = Error::io(format!("look at {}", driver.display()), &error);
+        if is_for_root(&error) {
+            return vec![Finding::skipped(CHECK, error.cause)];
+        }
+    }
     if !system::is_executable(&driver) {
         return vec![Finding::error(
             CHECK,
@@ -110,7 +128,8 @@ fn plugins(folder: &Path, from: &str) -> Vec<Finding> {
             format!("kubelet takes {} for drivers, and they have no program", broken.join(", ")),
             "remove them, or put their drivers there: before Kubernetes 1.24 one broken driver keeps kubelet from seeing the others",
         )),
-        Err(error) => found.push(Finding::warning(CHECK, error.cause, "run this as root")),
+        Err(error) if is_for_root(&error) => found.push(Finding::skipped(CHECK, error.cause)),
+        Err(error) => found.push(Finding::warning(CHECK, error.cause, "mend that folder")),
     }
     found
 }
@@ -164,10 +183,13 @@ fn namespace(kubelet: &Kubelet) -> Option<Finding> {
             "kubelet lives in another mount namespace than this shell: what is shown here is not what its calls see",
             format!("nsenter --target {} --mount -- disk doctor", kubelet.pid),
         )),
+        None if !machine::is_root() => {
+            Some(Finding::skipped(CHECK, "only root can see whether kubelet has the same mounts"))
+        }
         None => Some(Finding::warning(
             CHECK,
             "whether kubelet sees the same mounts cannot be seen",
-            "run this as root",
+            "run the driver with CAP_SYS_PTRACE",
         )),
     }
 }

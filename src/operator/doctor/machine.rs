@@ -1,7 +1,9 @@
 //! The machine: tools, udev and systemd, the kernel, and what can be seen from here.
 
+use super::for_root::is_for_root;
 use crate::driver::Driver;
 use crate::host::machine;
+use crate::model::error::Error;
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::replacement::{Method, Propagation};
 use crate::model::report::finding::Finding;
@@ -12,9 +14,8 @@ pub(super) fn look(system: &System) -> Vec<Finding> {
     vec![tools(), udev(system), units(system)]
 }
 
-/// `root` is kubelet's.
-pub(super) fn by_driver(driver: &Driver<'_>, root: &Path) -> Vec<Finding> {
-    vec![kernel(driver.ports.remounts.method()), sight(driver), propagation(driver, root)]
+pub(super) fn by_driver(driver: &Driver<'_>) -> Vec<Finding> {
+    vec![kernel(driver), sight(driver)]
 }
 
 /// What is run, and the package that has it: without the first ones no volume can be made or checked.
@@ -130,10 +131,20 @@ fn has_ending(name: &str, ending: &str) -> bool {
     Path::new(name).extension().is_some_and(|found| found == ending)
 }
 
-fn kernel(method: Method) -> Finding {
+fn kernel(driver: &Driver<'_>) -> Finding {
     const CHECK: &str = "kernel";
     let release = system::kernel_release();
+    let remounts = driver.ports.remounts;
+    let method = remounts.method();
     match method {
+        Method::Stack if let Some(why) = remounts.obstacle() => {
+            let found = format!("whether Linux {release} can replace mounts needs a try: {why}");
+            if machine::is_root() {
+                let fix = "run the driver with CAP_SYS_ADMIN: without it no volume can be mounted";
+                return Finding::error(CHECK, found, fix);
+            }
+            Finding::skipped(CHECK, found)
+        }
         Method::Beneath | Method::Tuck | Method::TuckRemounted | Method::TuckByMount => {
             Finding::ok(
                 CHECK,
@@ -155,10 +166,11 @@ fn kernel(method: Method) -> Finding {
 pub(super) fn sight(driver: &Driver<'_>) -> Finding {
     const CHECK: &str = "sight";
     match driver.ports.census.sight() {
-        Answer::Told(()) => Finding::ok(CHECK, "every process of this machine can be seen"),
-        Answer::CannotTell(why) if !machine::is_root() => {
-            Finding::warning(CHECK, format!("not as this user: {why}"), "run this as root")
+        // The files and mounts of other users' processes are hidden, even where the processes are not.
+        _ if !machine::is_root() => {
+            Finding::skipped(CHECK, "what processes of other users hold only root can see")
         }
+        Answer::Told(()) => Finding::ok(CHECK, "every process of this machine can be seen"),
         Answer::CannotTell(why) => Finding::error(
             CHECK,
             format!("who uses a volume cannot be told from here, so unmount is refused: {why}"),
@@ -167,15 +179,20 @@ pub(super) fn sight(driver: &Driver<'_>) -> Finding {
     }
 }
 
-fn propagation(driver: &Driver<'_>, root: &Path) -> Finding {
+/// `root` is kubelet's.
+pub(super) fn propagation(driver: &Driver<'_>, root: &Path) -> Finding {
     const CHECK: &str = "propagation";
     let table = match driver.ports.mounts.table() {
         Ok(table) => table,
         Err(error) => return Finding::error(CHECK, error.cause, "is /proc mounted?"),
     };
-    let leads_to = std::fs::canonicalize(root)
-        .ok()
-        .and_then(|real| driver.ports.mounts.leads_to(&real).ok()?);
+    let real = std::fs::canonicalize(root);
+    if let Err(error) = &real
+        && is_for_root(&Error::io(root.display(), error))
+    {
+        return Finding::skipped(CHECK, format!("only root may enter {}", root.display()));
+    }
+    let leads_to = real.ok().and_then(|real| driver.ports.mounts.leads_to(&real).ok()?);
     let Some(mount) = table.mounts().iter().find(|mount| Some(mount.id) == leads_to) else {
         return Finding::warning(
             CHECK,

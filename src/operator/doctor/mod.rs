@@ -2,6 +2,7 @@
 
 mod cloud;
 mod files;
+mod for_root;
 mod kubelet;
 mod machine;
 mod shield;
@@ -9,12 +10,14 @@ mod takeover;
 mod transports;
 mod written;
 
+use self::for_root::not_looked_at;
 use super::configured::Configured;
 use super::status;
 use super::terminal::{Paint, Stage, hanging};
 use crate::cli::views::DoctorPart;
 use crate::cloud::Trouble;
 use crate::driver::Driver;
+use crate::host::machine as host;
 use crate::model::error::Result;
 use crate::model::report::finding::{Finding, Level, worst};
 use crate::model::report::health::Health;
@@ -60,30 +63,45 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
     let mut all = vec![written::configuration(configured)];
     all.extend(kubelet::look(&all_kubelets, configured));
     all.extend(machine::look(&system));
-    all.extend(transports::look(&configured.config));
-    all.extend(files::look(configured, running));
+    let is_hidden = configured.is_hidden();
+    if is_hidden {
+        let why = "depends on the configuration, which only root may read";
+        all.extend(OF_THE_CONFIGURATION.map(|check| Finding::skipped(check, why)));
+    } else {
+        all.extend(transports::look(&configured.config));
+        all.extend(files::look(configured, running));
+    }
     let root = match (&configured.config.paths.kubelet_root, running) {
         (Some(root), _) => root.clone(),
         (None, Some(kubelet)) => kubelet.root_dir.clone(),
         (None, None) => USUAL_ROOT.into(),
     };
     let by_driver = configured.with_driver("doctor", |driver| {
-        Ok([
-            machine::by_driver(driver, &root),
-            cloud::look(driver),
-            volumes(driver, configured),
-            marks(driver, running).into_iter().collect(),
-            shield::maps(driver, &system).into_iter().collect(),
-            shield::shield(driver, &system),
-        ]
-        .concat())
+        let mut found = machine::by_driver(driver);
+        if !is_hidden {
+            found.push(machine::propagation(driver, &root));
+            found.extend(cloud::look(driver));
+        }
+        found.extend(volumes(driver, configured));
+        if !is_hidden {
+            found.extend(marks(driver, running));
+        }
+        found.extend(shield::maps(driver, &system));
+        if !is_hidden {
+            found.extend(shield::shield(driver, &system));
+        }
+        Ok(found)
     });
     match by_driver {
         Ok(more) => all.extend(more),
-        Err(error) => all.push(Finding::not_looked_at("driver", error)),
+        Err(error) => all.push(not_looked_at("driver", error)),
     }
     all
 }
+
+/// Checks that would look in the wrong place where the configuration cannot be read.
+const OF_THE_CONFIGURATION: [&str; 5] =
+    ["credentials", "log", "free space", "propagation", "cloud"];
 
 /// The volumes that are not well: by the same verdict as everywhere.
 fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
@@ -103,11 +121,18 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
         match row.verdict.health {
             Health::Ok => None,
             health if health.harms() => Some(Finding::error(CHECK, found, fix)),
+            Health::Unknown if !host::is_root() => Some(Finding::skipped(CHECK, found)),
             _ => Some(Finding::warning(CHECK, found, fix)),
         }
     };
     let mut found: Vec<_> = status.volumes.iter().filter_map(finding).collect();
-    if found.is_empty() {
+    if found.is_empty()
+        && let Some(first) = status.unseen.first()
+        && !host::is_root()
+    {
+        let why = format!("volumes may be here that only root can see: {first}");
+        found.push(Finding::skipped(CHECK, why));
+    } else if found.is_empty() {
         let count = several(status.volumes.len(), "volume is", "volumes are");
         found.push(Finding::ok(
             CHECK,
@@ -166,7 +191,7 @@ pub(super) fn text(findings: &[Finding], paint: Paint) -> String {
     for finding in findings {
         let colour = |line: &str| match finding.level {
             Level::Ok => paint.good(line),
-            Level::Warning => paint.doubtful(line),
+            Level::Warning | Level::Skipped => paint.doubtful(line),
             Level::Error => paint.bad(line),
         };
         let begin = format!("{:<8} {:<14} ", finding.level, finding.check);
@@ -178,8 +203,12 @@ pub(super) fn text(findings: &[Finding], paint: Paint) -> String {
         }
     }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let skipped = match count(Level::Skipped) {
+        0 => String::new(),
+        skipped => format!(", {skipped} skipped: run sudo disk doctor"),
+    };
     text + &format!(
-        "\n{}, {}, {} in order\n",
+        "\n{}, {}, {} in order{skipped}\n",
         several(count(Level::Error), "error", "errors"),
         several(count(Level::Warning), "warning", "warnings"),
         count(Level::Ok),
@@ -201,8 +230,10 @@ mod tests {
         let text = text(&findings, Paint { is_on: false });
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(
-            text.contains("fix: set it") && text.contains("1 error, 1 warning, 1 in order"),
+            text.contains("fix: set it") && text.contains("1 error, 1 warning, 1 in order\n"),
             "{text}"
         );
+        let skipped = super::text(&[Finding::skipped("sight", "x")], Paint { is_on: false });
+        assert!(skipped.contains("0 in order, 1 skipped"), "{skipped}");
     }
 }

@@ -1,5 +1,6 @@
 //! Maps of the driver's own: which volumes have one, and what of this machine is in their way.
 
+use super::for_root::not_looked_at;
 use crate::driver::Driver;
 use crate::model::policy::ShieldMode;
 use crate::model::report::finding::Finding;
@@ -12,7 +13,7 @@ pub(super) fn maps(driver: &Driver<'_>, system: &System) -> Option<Finding> {
     let volumes = match driver.ports.maps.volumes() {
         Ok(volumes) if volumes.is_empty() => return None,
         Ok(volumes) => volumes,
-        Err(error) => return Some(Finding::not_looked_at(CHECK, error)),
+        Err(error) => return Some(not_looked_at(CHECK, error)),
     };
     let names: Vec<_> = volumes.iter().map(ToString::to_string).collect();
     let does_panic = system.panics_at_hung_tasks();

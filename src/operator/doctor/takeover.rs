@@ -1,6 +1,7 @@
 //! What a driver needs before it takes the place of another maker's: what is written, the cloud, and each
 //! volume that is mounted now. Until then the old driver is the better one.
 
+use super::for_root::not_looked_at;
 use super::{cloud, files, kubelet, machine, written};
 use crate::driver::Driver;
 use crate::model::report::facts::{CloudFact, MountFact, MountedOn, Role};
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// All of it.
 pub(super) fn look(configured: &Configured) -> Vec<Finding> {
     let mut found = written::look(configured);
-    if found.iter().any(|one| one.level == Level::Error) {
+    if found.iter().any(|one| one.level >= Level::Skipped) {
         return found;
     }
     found.extend(files::credentials(configured));
@@ -26,7 +27,7 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
     let seen = configured.with_patient_driver("doctor", PATIENCE, |driver| {
         let mut found = cloud::look(driver);
         // A cloud that says nothing says nothing of each volume: once is enough.
-        if found.iter().all(|one| one.level != Level::Error) {
+        if found.iter().all(|one| one.level < Level::Skipped) {
             found.extend(mounted(driver, configured));
         }
         found.push(machine::sight(driver));
@@ -34,7 +35,7 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
     });
     match seen {
         Ok(more) => found.extend(more),
-        Err(error) => found.push(Finding::not_looked_at("driver", error)),
+        Err(error) => found.push(not_looked_at("driver", error)),
     }
     found
 }

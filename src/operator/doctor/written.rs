@@ -12,6 +12,7 @@ use crate::operator::configured::Configured;
 pub(super) fn configuration(configured: &Configured) -> Finding {
     const CHECK: &str = "configuration";
     match (&configured.trouble, &configured.origin) {
+        (Some(error), _) if configured.is_hidden() => Finding::skipped(CHECK, error.cause.clone()),
         (Some(error), _) => Finding::error(
             CHECK,
             error.cause.clone(),

@@ -8,6 +8,7 @@ mod naming;
 mod on_node;
 mod report;
 mod transcripts;
+mod unseen;
 
 use crate::checks::nothing_is_left;
 use crate::scene::{Scene, scene};
@@ -285,7 +286,7 @@ fn what_the_predecessor_mounted_is_shown() {
     has(&text, &[&volume.pv[..12], "DEAD"]);
     has(
         &said(&node, &["explain", &volume.pv]).0,
-        &["verdict dead: 2 mounts stand on a disk that is gone"],
+        &["verdict dead: 2 mounts stand on the disk that is gone"],
     );
 }
 
@@ -360,7 +361,7 @@ fn without_root_it_is_said_what_was_not_seen() {
     assert_eq!(status, Some(0), "{text}");
     has(&text, &["Not seen: the configuration, so the defaults are taken"]);
     let (text, status) = as_a_user(&["doctor"]);
-    assert_eq!(status, Some(2), "{text}");
+    assert!(matches!(status, Some(2 | 3)), "{text}");
     volume.take_away_with(&pod, container);
 }
 
