@@ -225,6 +225,14 @@ pub trait FileSystems {
         plan: &NewFileSystem,
         deadline: Deadline,
     ) -> Result<Option<String>>;
+    /// What a mkfs of this plan makes of a blank disk, tried in memory; nothing where that is not tried, or did
+    /// not succeed. The disk is not touched.
+    fn rehearse(
+        &self,
+        size: u64,
+        plan: &NewFileSystem,
+        deadline: Deadline,
+    ) -> Result<Option<Contents>>;
     /// Overwrites the marks of whatever stands on the disk.
     fn wipe(&self, device: &Device) -> Result<()>;
     /// Makes a file system. `again` allows to overwrite our own unfinished one.

@@ -19,7 +19,7 @@ pub(super) struct FormatRequest {
 pub(super) fn run(driver: &Driver<'_>, id: &VolumeId, request: &FormatRequest) -> Result<String> {
     let kind = StageOptions::for_file_system(&request.fs_type)?.file_system.unwrap_or_default();
     let options = MkfsOptions::parse(&request.mkfs_options)?;
-    options.words(kind)?;
+    options.check_new(kind)?;
     let volume = Volume::new(id.clone(), None);
     if let Some(uuid) = &request.keep {
         let before = driver.formatter.keep(&volume, uuid)?;

@@ -71,6 +71,46 @@ fn a_new_file_system_has_the_options_of_its_volume() {
     assert!(!told.contains("has_journal"), "{told}");
 }
 
+/// At 7ba4fed the disk got the external journal of an ext file system, "mkfs said success, but loop8 shows
+/// Foreign(...)", and was foreign from then on.
+#[test]
+fn options_that_make_another_thing_than_was_asked_for_are_refused_and_write_nothing() {
+    needs!(mounts);
+    for (kind, options) in [
+        ("ext4", "-O journal_dev"),
+        ("ext4", "-m 1 -O journal_dev"),
+        ("ext4", "-O none"),
+        ("ext4", "-T ext2 -O none,large_file"),
+        ("ext3", "-O extent"),
+        ("ext3", "-I 256 -O 64bit,extent"),
+    ] {
+        let (node, volume) = Volume::on_a_node(kind, "64M");
+        node.must(volume.attach());
+        make_folder(&volume.global());
+        let before = crate::checks::digest(&volume.image());
+        for _again in 0..2 {
+            let message = node.fails(with(volume.stage(), "mkfsOptions", options));
+            for words in [&format!("mkfs.{kind} with {options}")[..9], "makes ", "is asked for"] {
+                assert!(message.contains(words), "{options}: {message}");
+            }
+            assert!(!message.contains("Foreign(") && !message.contains("{ "), "{message}");
+        }
+        let words = ["format", &volume.id, "--fs-type", kind, "--mkfs-options", options, "--yes"];
+        let message = node.verb(&words).unwrap_err();
+        assert!(message.contains("is asked for"), "{options}: {message}");
+        assert_eq!(crate::checks::digest(&volume.image()), before, "{options}");
+        assert_eq!(volume.record()["formatting"], serde_json::Value::Null, "{options}");
+        // What the message says ends it.
+        node.must(volume.stage());
+        assert_eq!(only_mount_at(&volume.global()).fs_type, kind);
+        node.must(volume.unstage());
+        // It has its file system now, and is mounted whatever the PersistentVolume says.
+        node.must(with(volume.stage(), "mkfsOptions", options));
+        volume.take_away();
+        nothing_is_left(&node, &[&volume]);
+    }
+}
+
 #[test]
 fn a_shared_volume_is_mounted_without_a_write_to_its_disk() {
     needs!(mounts);

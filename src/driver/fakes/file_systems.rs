@@ -35,6 +35,10 @@ impl FileSystems for FakeFileSystems {
         Ok(self.stranger.clone())
     }
 
+    fn rehearse(&self, _: u64, _: &NewFileSystem, _: Deadline) -> Result<Option<Contents>> {
+        Ok(None)
+    }
+
     fn wipe(&self, _: &Device) -> Result<()> {
         nothing()
     }

@@ -181,6 +181,8 @@ impl Formatter<'_> {
             return Err(Error::refused(reason)
                 .hint("only whole disks that nothing else uses are formatted"));
         }
+        let plan = Formatting { by_person: true, ..plan(volume, disk, kind, options)? };
+        self.rehearse(disk, &plan, options)?;
         let consent = self.consent.consent(&volume.id, disk, FormatRequester::Person)?;
         self.wait_free(disk)?;
         let (name, contents) = (&disk.kernel_name, &before.contents);
@@ -189,7 +191,6 @@ impl Formatter<'_> {
             tracing::warn!(volume = %volume.id, disk = %name, objection = objection.cause, "overridden by a person");
         }
         self.consent.note_begin(&volume.id, &consent)?;
-        let plan = Formatting { by_person: true, ..plan(volume, disk, kind, options)? };
         // From here on a killed call is an unfinished format, which the next mount finishes.
         self.records.update(&volume.id, |record| {
             record.formatting = Some(plan.clone());
@@ -222,8 +223,23 @@ impl Formatter<'_> {
         if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
             return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
         }
+        let plan = plan(volume, disk, kind, options)?;
+        self.rehearse(disk, &plan, options)?;
         self.consent.note_begin(&volume.id, &consent)?;
-        self.format(volume, disk, &plan(volume, disk, kind, options)?, options)
+        self.format(volume, disk, &plan, options)
+    }
+
+    /// An error if the options would make what the driver refuses afterwards: then the disk would be foreign.
+    fn rehearse(&self, disk: &Device, plan: &Formatting, options: &MkfsOptions) -> Result<()> {
+        let new = new_file_system(plan, options, true)?;
+        options.check_new(new.kind)?;
+        match self.file_systems.rehearse(disk.size, &new, self.deadline)? {
+            None => Ok(()),
+            Some(Contents::FileSystem(made)) if is_made(&made, &new) => Ok(()),
+            Some(made) => {
+                Err(MkfsOptions::makes_no_file_system(new.kind, &options.text(), &made.to_string()))
+            }
+        }
     }
 
     /// Finishes a format of ours that was killed, on a disk that shows nothing else.
@@ -234,6 +250,7 @@ impl Formatter<'_> {
         plan: &Formatting,
         options: &MkfsOptions,
     ) -> Result<FileSystem> {
+        self.rehearse(disk, plan, options)?;
         let asked = if plan.by_person { FormatRequester::Person } else { FormatRequester::Mount };
         let consent = self.consent.consent(&volume.id, disk, asked)?;
         self.consent.note_begin(&volume.id, &consent)?;
@@ -269,17 +286,19 @@ impl Formatter<'_> {
         failpoints::step("stage.format.made");
         self.disks.prove_again(&volume.id, disk)?;
         match self.file_systems.look(disk, self.deadline)? {
-            Contents::FileSystem(found)
-                if found.uuid == plan.uuid && found.maker != Maker::Unfinished =>
-            {
+            Contents::FileSystem(found) if is_made(&found, &new) => {
                 self.records.update(&volume.id, |record| record.formatting = None)?;
                 failpoints::step("stage.format.done");
                 Ok(found)
             }
             other => Err(Error::new(
                 Kind::Host,
-                format!("mkfs said success, but {} shows {other:?}", disk.kernel_name),
-            )),
+                format!("mkfs.{kind} reported success, but {} holds {other}", disk.kernel_name),
+            )
+            .hint(format!(
+                "remove mkfsOptions from the PersistentVolume; then, if nothing on the disk is needed: disk format {}",
+                volume.id
+            ))),
         }
     }
 
@@ -320,6 +339,11 @@ impl Formatter<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether this is the file system that was to be made.
+fn is_made(found: &FileSystem, new: &NewFileSystem) -> bool {
+    found.uuid == new.uuid && found.maker != Maker::Unfinished && new.kind.accepts(found.kind)
 }
 
 fn new_file_system(plan: &Formatting, options: &MkfsOptions, again: bool) -> Result<NewFileSystem> {

@@ -7,6 +7,7 @@ mod grow;
 mod leftover;
 mod make;
 mod place_reader;
+mod rehearsal;
 mod samples;
 
 use self::check::Checks;
@@ -79,6 +80,15 @@ impl FileSystems for KernelFileSystems {
         deadline: Deadline,
     ) -> Result<Option<String>> {
         leftover::stranger(device, plan, deadline)
+    }
+
+    fn rehearse(
+        &self,
+        size: u64,
+        plan: &NewFileSystem,
+        deadline: Deadline,
+    ) -> Result<Option<Contents>> {
+        rehearsal::rehearse(size, plan, deadline)
     }
 
     fn wipe(&self, device: &Device) -> Result<()> {

@@ -139,6 +139,13 @@ fn mkfs_letters(kind: FsType) -> &'static str {
 const ELSEWHERE: [&str; 8] =
     ["device", "file", "logdev", "name", "offset", "rtdev", "root_owner", "uuid"];
 
+/// Options that make something other than a file system, or nothing at all.
+const NO_FILE_SYSTEM: [(FsType, &str, &str); 3] = [
+    (FsType::Ext3, "-O", "journal_dev"),
+    (FsType::Ext4, "-O", "journal_dev"),
+    (FsType::Btrfs, "-O", "list-all"),
+];
+
 impl MkfsOptions {
     /// Reads `-m 1 -O ^metadata_csum`.
     pub fn parse(text: &str) -> Result<Self> {
@@ -164,6 +171,37 @@ impl MkfsOptions {
     #[must_use]
     pub fn text(&self) -> String {
         self.0.join(" ")
+    }
+
+    /// Whether none is wished.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// An error if no new file system of this kind may be made with them. They are not checked before one is to be
+    /// made: a volume that has its file system is mounted whatever they say.
+    pub fn check_new(&self, kind: FsType) -> Result<()> {
+        let pairs = self.words(kind)?.chunks_exact(2);
+        let is_bad = |letter: &str, value: &str| {
+            NO_FILE_SYSTEM.iter().any(|(of, bad_letter, bad)| {
+                *of == kind && *bad_letter == letter && value.split(',').any(|one| one == *bad)
+            })
+        };
+        for pair in pairs {
+            if is_bad(&pair[0], &pair[1]) {
+                let options = pair.join(" ");
+                return Err(Self::makes_no_file_system(kind, &shown(&options), "no file system"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The refusal of options that make something other than the file system that is asked for.
+    #[must_use]
+    pub fn makes_no_file_system(kind: FsType, options: &str, what: &str) -> Error {
+        Error::refused(format!("mkfs.{kind} with {options} makes {what}, and {kind} is asked for"))
+            .hint("nothing was written; change mkfsOptions in the PersistentVolume")
     }
 
     /// The words for this file system's maker.
@@ -238,6 +276,18 @@ mod tests {
             "--help x",
             "-L $(x)",
             "-d a/b",
+            "-J size=4,device=8:1",
+            "-E root_owner=1000:1000",
+            "-r rtdev=x",
+            "-r name=x",
+            "-l file,name=x",
+            "-m uuid=x",
+            "-p prototype",
+            "-c options=x",
+            "-S x",
+            "-t ext2",
+            "-F x",
+            "-q -n",
         ];
         for wrong in wrong {
             let parsed = MkfsOptions::parse(wrong);
@@ -247,6 +297,29 @@ mod tests {
                     .all(|kind| parsed.as_ref().unwrap().words(*kind).is_err());
             assert!(is_refused, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_makes_no_file_system_is_refused_for_new_ones() {
+        use FsType::{Btrfs, Ext3, Ext4, Xfs};
+        let new = |text: &str, kind| MkfsOptions::parse(text).unwrap().check_new(kind);
+        for (text, kind) in
+            [("-O journal_dev", Ext4), ("-m 1 -O ^64bit,journal_dev", Ext3), ("-O list-all", Btrfs)]
+        {
+            let error = new(text, kind).unwrap_err();
+            assert_eq!(error.kind, crate::model::error::Kind::Refused, "{error}");
+            assert!(error.cause.contains(&format!("and {kind} is asked for")), "{error}");
+        }
+        for (text, kind) in [
+            ("", Ext4),
+            ("-O ^has_journal -E stride=2", Ext4),
+            ("-O ^journal_dev", Ext4),
+            ("-d agcount=4", Xfs),
+            ("-O quota", Btrfs),
+        ] {
+            assert_eq!(new(text, kind), Ok(()), "{text}");
+        }
+        assert!(new("-O quota", Xfs).is_err(), "it has no such letter");
     }
 
     proptest::proptest! {

@@ -177,7 +177,7 @@ fn a_format_has_ended_when_its_file_system_is_there() {
     ] {
         let (came, remembered) = formatted(Some(other));
         let error = came.unwrap_err();
-        assert!(error.cause.starts_with("mkfs said success, but vdb shows"), "{error}");
+        assert!(error.cause.starts_with("mkfs.ext4 reported success, but vdb holds"), "{error}");
         assert!(remembered.is_some(), "the next try goes on");
     }
     let (came, remembered) = formatted(None);

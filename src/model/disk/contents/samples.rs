@@ -1,6 +1,7 @@
 //! What was read of a disk, and what may be said of it.
 
-use crate::model::disk::file_system::FileSystem;
+use crate::model::disk::file_system::{FileSystem, Maker};
+use std::fmt;
 
 /// What stands on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,19 @@ pub enum Contents {
     /// Bytes that are not known: not formatted either, except that a format of ours which was
     /// killed leaves such bytes. The text says where.
     Unknown(String),
+}
+
+impl fmt::Display for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blank => f.write_str("nothing"),
+            Self::FileSystem(FileSystem { kind, uuid, maker: Maker::Unfinished, .. }) => {
+                write!(f, "an unfinished {kind} (UUID {uuid})")
+            }
+            Self::FileSystem(FileSystem { kind, uuid, .. }) => write!(f, "{kind} (UUID {uuid})"),
+            Self::Foreign(what) | Self::Unknown(what) => f.write_str(what),
+        }
+    }
 }
 
 /// Bytes that were read from a disk at one place.
