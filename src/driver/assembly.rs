@@ -33,6 +33,7 @@ use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::known_volumes::KnownVolumes;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::Memory;
+use crate::driver::lookup::mounted_here::MountedHere;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::mount::expand::Expansion;
 use crate::driver::mount::format::Formatter;
@@ -302,6 +303,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         disks: &disks,
         own_maps: &own_maps,
     };
+    let mounted_here = MountedHere { mounts, records, own_maps: &own_maps };
     let healing = Healing {
         mounts,
         records,
@@ -314,6 +316,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         disks: &disks,
         places: &places,
         marks: &marks,
+        mounted_here: &mounted_here,
         diagnosis: &diagnosis,
         check: &check,
         recovery: &recovery,
@@ -324,13 +327,12 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let sweep = Sweep {
         cloud,
         devices,
-        mounts,
         records,
         locks,
         operation,
         locking: &locking,
         healing: &healing,
-        own_maps: &own_maps,
+        mounted_here: &mounted_here,
     };
     let sole_writer = SoleWriter { cloud, records, this_node, deadline };
     let consent = FormatConsent {

@@ -76,6 +76,54 @@ fn an_attach_alone_heals_a_running_container() {
     }
 }
 
+/// The run folder is a cache, and the state folder may be new. At 7ba4fed attach said Success and left the
+/// mounts on the lost disk: it knew volumes by the record of the boot alone.
+#[test]
+fn an_attach_heals_although_the_run_folder_was_wiped() {
+    needs!(pods);
+    for (fs_type, folders) in
+        [("ext4", &["run"][..]), ("xfs", &["run"]), ("ext4", &["run", "state"])]
+    {
+        let Scene { node, volume, pod, mut container } = scene().of(fs_type).start();
+        let old = pull(&volume, &mut container);
+        for folder in folders {
+            std::fs::remove_dir_all(node.own().join(folder)).unwrap();
+        }
+        node.must(volume.attach());
+        let new = volume.letter();
+        assert_ne!(old, new);
+        for place in [volume.global(), volume.pod(pod.uid())] {
+            assert_eq!(only_mount_at(&place).number, number_of(&new), "{folders:?}");
+        }
+        goes_on(&mut container, 10);
+        the_dead_disk_is_let_go(&node);
+        volume.take_away_with(&pod, container);
+    }
+}
+
+/// The same without a consumer, and with heal.mode off, where nothing is touched.
+#[test]
+fn an_attach_heals_a_stage_alone_although_the_run_folder_was_wiped() {
+    needs!(mounts);
+    for is_off in [false, true] {
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
+        volume.bring();
+        let old = number_of(&volume.letter());
+        node.verb(&["local", "yank", &volume.id]).unwrap();
+        std::fs::remove_dir_all(node.own().join("run")).unwrap();
+        node.configure(if is_off { "[heal]\nmode = \"off\"" } else { "" });
+        node.must(volume.attach());
+        let now = number_of(&volume.letter());
+        assert_ne!(old, now);
+        let expected = if is_off { old } else { now };
+        assert_eq!(only_mount_at(&volume.global()).number, expected, "heal is off: {is_off}");
+        node.configure("");
+        node.must(volume.attach());
+        assert_eq!(only_mount_at(&volume.global()).number, now);
+        volume.take_away();
+    }
+}
+
 #[test]
 fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
     needs!(pods);

@@ -35,6 +35,7 @@ use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::driver::lookup::mounted_here::MountedHere;
 use crate::driver::operation::{Volume, moment};
 use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
 use crate::failpoints;
@@ -50,7 +51,6 @@ use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mount_options::MountOptions;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::HealMode;
-use crate::model::record::VolumeRecord;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -71,6 +71,7 @@ pub struct Healing<'a> {
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(in crate::driver) mounted_here: &'a MountedHere<'a>,
     pub(in crate::driver) diagnosis: &'a Diagnosis<'a>,
     pub(in crate::driver) check: &'a FileSystemCheck<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
@@ -116,9 +117,7 @@ impl Healing<'_> {
     /// After an attach to this machine: its disk shows a moment later, and no call may come after it.
     /// An attach never fails because a heal could not finish.
     pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
-        let boot = crate::host::machine::boot_id();
-        let record = self.records.load(&volume.id);
-        if !is_awaited(self.heal_mode, &record, &boot) {
+        if self.heal_mode == HealMode::Off || !self.mounted_here.has(&volume.id) {
             return;
         }
         match self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
@@ -128,7 +127,7 @@ impl Healing<'_> {
                 if let Err(error) = done.and_then(|()| self.heal_on_the_way(&volume.id, disk)) {
                     tracing::warn!(volume = %volume.id, %error, "not healed");
                 }
-                if record.staged.is_some() {
+                if self.records.load(&volume.id).staged.is_some() {
                     self.marks.mark_mounted(&volume.id);
                 }
             }
@@ -337,44 +336,6 @@ impl Healing<'_> {
         });
         if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "the heal is not remembered");
-        }
-    }
-}
-
-/// Whether the disk that an attach brought is waited for: only where mounts of the volume may stand on a former one.
-fn is_awaited(mode: HealMode, record: &VolumeRecord, boot: &str) -> bool {
-    mode != HealMode::Off && record.was_mounted_since(boot)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::driver::lookup::memory::staged;
-    use crate::model::record::DiskMoment;
-
-    #[test]
-    fn a_disk_is_awaited_where_mounts_may_stand_on_a_former_one() {
-        let disk = |boot: &str| DiskMoment::of_a_test(1, boot);
-        let new = || VolumeRecord::new(VolumeId::parse("v-1").unwrap());
-        let mounted = |boot: &str| {
-            let mut record = new();
-            record.is_staged(staged(Path::new("/stage"), &disk(boot), "ext4", ""));
-            record.former.clear();
-            record
-        };
-        let mut unmounted = mounted("now");
-        unmounted.is_unstaged();
-        let mut was_here = new();
-        was_here.former.push(disk("now"));
-        for (record, is_so) in [
-            (new(), false),
-            (mounted("now"), true),
-            (unmounted, true),
-            (mounted("before"), false),
-            (was_here, true),
-        ] {
-            assert_eq!(is_awaited(HealMode::Auto, &record, "now"), is_so, "{record:?}");
-            assert!(!is_awaited(HealMode::Off, &record, "now"), "{record:?}");
         }
     }
 }

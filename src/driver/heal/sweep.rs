@@ -6,17 +6,16 @@ use crate::driver::heal::Healing;
 use crate::driver::heal::diagnosis::HealOccasion;
 use crate::driver::heal::outcome::Healed;
 use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::own_maps::OwnMaps;
+use crate::driver::lookup::mounted_here::MountedHere;
 use crate::driver::operation::moment;
+use crate::host::Devices;
 use crate::host::clock::Deadline;
 use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
-use crate::host::{Devices, Mounts, device_nodes};
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
-use crate::model::record::VolumeRecord;
 use crate::model::text::{kept, without_digits};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -44,13 +43,12 @@ const CALLS_END: Duration = Duration::from_secs(30);
 pub struct Sweep<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) operation: &'a str,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) healing: &'a Healing<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+    pub(in crate::driver) mounted_here: &'a MountedHere<'a>,
 }
 
 impl Sweep<'_> {
@@ -62,7 +60,7 @@ impl Sweep<'_> {
         tell: Tell<'_>,
     ) -> Result<Swept> {
         let (last, first): (Vec<_>, Vec<_>) =
-            self.volumes_here()?.into_iter().partition(|id| put_off.contains(id.as_str()));
+            self.mounted_here.all()?.into_iter().partition(|id| put_off.contains(id.as_str()));
         Ok(self.sweep(first.into_iter().chain(last), mode, Duration::ZERO, tell))
     }
 
@@ -75,7 +73,7 @@ impl Sweep<'_> {
         tell: Tell<'_>,
     ) -> Result<Swept> {
         let shown = self.devices.shown_by(number)?.unwrap_or_default();
-        let mut ids = self.volumes_here()?;
+        let mut ids = self.mounted_here.all()?;
         ids.retain(|id| self.cloud.identity(id).proven_by(&shown).is_some());
         Ok(self.sweep(ids, mode, CALLS_END, tell))
     }
@@ -160,19 +158,6 @@ impl Sweep<'_> {
         }
         done
     }
-
-    /// The volumes that were mounted here since the machine started, by record, by label, or by their map: a first
-    /// mount that waits in the kernel has left neither a record nor a label.
-    fn volumes_here(&self) -> Result<BTreeSet<VolumeId>> {
-        let boot = crate::host::machine::boot_id();
-        let was_here = |record: &VolumeRecord| record.was_mounted_since(&boot);
-        let records = self.records.list()?.into_iter().filter(was_here);
-        let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
-        let table = self.mounts.table()?;
-        ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
-        ids.extend(self.own_maps.volumes());
-        Ok(ids)
-    }
 }
 
 /// The same as the time before.
@@ -200,7 +185,7 @@ mod tests {
     use crate::host::left_behind::{self, LeftProcess};
     use crate::host::locks::Lock;
     use crate::model::disk::journal::sights::JournalMark;
-    use crate::model::record::{DiskMoment, MapWait, Staged, WaitCause};
+    use crate::model::record::{DiskMoment, MapWait, Staged, VolumeRecord, WaitCause};
     use crate::model::shield::own_map::OwnMap;
     use std::path::Path;
 

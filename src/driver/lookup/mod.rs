@@ -8,4 +8,5 @@ pub mod known_volumes;
 pub(in crate::driver) mod locking;
 pub(in crate::driver) mod lost_disks;
 pub(in crate::driver) mod memory;
+pub(in crate::driver) mod mounted_here;
 pub(in crate::driver) mod own_maps;

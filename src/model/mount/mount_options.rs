@@ -191,7 +191,7 @@ impl MkfsOptions {
         for pair in pairs {
             if is_bad(&pair[0], &pair[1]) {
                 let options = pair.join(" ");
-                return Err(Self::makes_no_file_system(kind, &shown(&options), "no file system"));
+                return Err(Self::makes_no_file_system(kind, shown(&options), "no file system"));
             }
         }
         Ok(())
