@@ -364,6 +364,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         disks: &disks,
         numbers: &numbers,
         memory: &memory,
+        volumes: &volumes,
         places: &places,
         free_disks: &free_disks,
         marks: &marks,

@@ -17,6 +17,27 @@ fn an_xfs_volume_lives_on_two_servers() {
     live("xfs");
 }
 
+/// At 7ba4fed the detach said Success and left the volume attached: it was attached without a name, so the cloud
+/// had its id, and mounted under a name that is another UUID.
+#[test]
+fn a_volume_that_was_attached_without_a_name_is_detached_by_its_mounts_name_from_anywhere() {
+    needs!(mounts, seams);
+    for is_elsewhere in [false, true] {
+        let life = Life::new("ext4");
+        let (here, there) = (&life.here, &life.there);
+        here.attach_without_a_name();
+        here.wait("");
+        here.stage();
+        let message = here.detach_fails();
+        assert!(message.contains("is mounted at"), "{message}");
+        here.unstage();
+        assert_eq!(life.attached_to(), [here.server.as_str()]);
+        let caller = if is_elsewhere { there } else { here };
+        caller.detach_from(&here.node);
+        assert!(life.attached_to().is_empty(), "{is_elsewhere}");
+    }
+}
+
 fn live(fs_type: &'static str) {
     let life = Life::new(fs_type);
     let (here, there) = (&life.here, &life.there);

@@ -119,6 +119,21 @@ impl Machine {
         assert_eq!(reply["device"], self.link());
     }
 
+    /// As a caller that knows no name of the volume.
+    #[track_caller]
+    pub fn attach_without_a_name(&self) {
+        let name = format!(",\"kubernetes.io/pvOrVolumeName\":\"{PV}\"");
+        let options = self.options();
+        assert!(options.contains(&name), "{options}");
+        self.twice(&["attach", &options.replace(&name, ""), &self.node.name]);
+    }
+
+    /// From another node's server, as a controller calls it.
+    #[track_caller]
+    pub fn detach_from(&self, node: &Node) {
+        self.twice(&["detach", PV, &node.name]);
+    }
+
     #[track_caller]
     pub fn attach_fails(&self) -> String {
         self.fails(&["attach", &self.options(), &self.node.name])

@@ -10,7 +10,8 @@ use crate::host::{Devices, Mounts, device_nodes};
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
-use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::record::VolumeRecord;
 use std::path::Path;
 
 /// Volumes by the names that others have for them.
@@ -45,7 +46,7 @@ impl Volumes<'_> {
         name: &VolumeName,
         server: Option<&ServerId>,
     ) -> Result<Option<CloudVolume>> {
-        let recorded = self.recorded_under(name)?;
+        let recorded = self.recorded_under(name, server)?;
         if recorded.is_empty() {
             return self.unrecorded(name, server);
         }
@@ -140,18 +141,68 @@ impl Volumes<'_> {
         volumes.into_iter().map(|volume| volume.id).collect()
     }
 
-    /// Every volume that goes by this name: by the cloud's records, and by this machine's where
-    /// the cloud has none for that volume.
-    fn recorded_under(&self, name: &VolumeName) -> Result<Vec<CloudVolume>> {
+    /// Every volume that goes by this name: by the cloud's records, and by this machine's. An error if the
+    /// two disagree about a volume that is attached to the server.
+    fn recorded_under(
+        &self,
+        name: &VolumeName,
+        server: Option<&ServerId>,
+    ) -> Result<Vec<CloudVolume>> {
         let mut volumes = self.cloud.recorded_as(name, self.deadline)?;
         if let Some(remembered) = self.records.named(name)
             && !volumes.iter().any(|volume| volume.id == remembered)
             && let Some(volume) = self.cloud.volume(&remembered, self.deadline)?
-            && volume.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
+            && self.is_meant_here(name, &volume, server, volumes.is_empty())?
         {
             volumes.push(volume);
         }
         Ok(volumes)
+    }
+
+    /// Whether this machine's index of names still tells which volume a name means, where the cloud may have
+    /// another name for that volume. Who is called so may have been replaced since: then the last name counts.
+    fn is_meant_here(
+        &self,
+        name: &VolumeName,
+        volume: &CloudVolume,
+        server: Option<&ServerId>,
+        is_only_one: bool,
+    ) -> Result<bool> {
+        let record = self.records.load(&volume.id);
+        let Some(other) = volume.recorded_name.as_ref().filter(|recorded| *recorded != name) else {
+            return Ok(true);
+        };
+        if self.is_mounted_as(name, &record)? {
+            return Ok(true);
+        }
+        if record.name.as_ref() != Some(name) {
+            return Ok(false);
+        }
+        // It was attached without a name: the id says no more than that it was.
+        if other.is(&volume.id) {
+            return Ok(true);
+        }
+        let is_there = server.is_some_and(|server| volume.attachment_to(server).is_some());
+        if !is_there || !is_only_one {
+            return Ok(false);
+        }
+        let server = server.filter(|_| name.as_volume_id().is_some());
+        let attached = server.map(|server| self.cloud.attached_to(server, self.deadline));
+        let strangers = self.strangers(attached.transpose()?.unwrap_or_default());
+        let how = format!("was last used here for a volume that the cloud has recorded as {other}");
+        Err(in_doubt(name, [&volume.id].into_iter().chain(&strangers), &how))
+    }
+
+    /// Whether the volume is mounted on this machine in a folder of that name.
+    fn is_mounted_as(&self, name: &VolumeName, record: &VolumeRecord) -> Result<bool> {
+        let is_its = |mount: &Mount| {
+            device_nodes::owner_of(mount).as_ref() == Some(&record.volume)
+                || record.staged.as_ref().is_some_and(|staged| staged.folder == mount.target)
+        };
+        let is_called =
+            |mount: &&Mount| mount.target.file_name().is_some_and(|last| last == name.as_str());
+        let table = self.mounts.table()?;
+        Ok(table.mounts().iter().filter(is_called).any(is_its))
     }
 
     /// A person has said which volume a name means that was in doubt, and that one is detached: the
@@ -238,13 +289,24 @@ impl Volumes<'_> {
             return;
         }
         self.memory.remember_name(&Volume::new(id.clone(), Some(name.clone())));
-        let recorded = self.cloud.volume(id, self.deadline).and_then(|state| match state {
-            Some(state) if state.recorded_name.is_none() => {
-                self.cloud.note(id, &[Note::Name(Some(name))], self.deadline)
+        match self.cloud.volume(id, self.deadline) {
+            Ok(Some(state)) => self.record_name_of_a_mount(&state, name),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
             }
-            _ => Ok(()),
-        });
-        if let Err(error) = recorded {
+        }
+    }
+
+    /// Records by which name a volume is mounted, where the cloud has none for it: it was attached without one, and
+    /// its detach, on whatever machine, is told this one. A name that an attach gave it stays.
+    pub(in crate::driver) fn record_name_of_a_mount(&self, state: &CloudVolume, name: &VolumeName) {
+        let has_none = state.recorded_name.as_ref().is_none_or(|recorded| recorded.is(&state.id));
+        if !has_none || name.is(&state.id) || state.recorded_name.as_ref() == Some(name) {
+            return;
+        }
+        let id = &state.id;
+        if let Err(error) = self.cloud.note(id, &[Note::Name(Some(name))], self.deadline) {
             tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
         }
     }

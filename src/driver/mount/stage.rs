@@ -11,6 +11,7 @@ use crate::driver::heal::file_system_check::{FileSystemCheck, next_count};
 use crate::driver::heal::recovery::Recovery;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::{Disks, must_be_allowed};
+use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::{Memory, staged};
 use crate::driver::lookup::own_maps::OwnMaps;
@@ -66,6 +67,7 @@ pub struct Staging<'a> {
     pub(in crate::driver) disks: &'a Disks<'a>,
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
     pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
@@ -131,6 +133,9 @@ impl Staging<'_> {
         }
         let seen =
             if options.untouched { None } else { self.sole_writer.sole_writer(&volume.id)? };
+        if let (Some(state), Some(name)) = (&seen, &volume.name) {
+            self.volumes.record_name_of_a_mount(state, name);
+        }
         let attachment = seen.as_ref().and_then(mark_of_attachment);
         let found = self.file_system_on(volume, &disk, options, attachment.as_deref())?;
         options.mount_options.check(found.kind)?;

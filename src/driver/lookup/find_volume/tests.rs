@@ -334,3 +334,58 @@ fn an_image_that_is_called_by_an_id_as_long_as_a_cut_serial_is_that_volumes() {
     assert_eq!(on(Some(PathBuf::from("/other/image"))), None);
     assert_eq!(on(None), None);
 }
+
+/// What this machine remembers against what the cloud has recorded: the index, the volume's last name here,
+/// the cloud's name of it, and whether it is attached there.
+#[test]
+fn the_index_of_this_machine_counts_until_a_later_name_contradicts_it() {
+    for (last_name, in_cloud, is_attached, told) in [
+        (Some("pv-1"), None, true, "v-1"),
+        (Some("pv-1"), Some("pv-1"), true, "v-1"),
+        // Attached without a name: the cloud has its id.
+        (Some("pv-1"), Some("v-1"), true, "v-1"),
+        (Some("pv-1"), Some("v-1"), false, "v-1"),
+        // Another name, and nothing later: refused, unless there is nothing to detach.
+        (Some("pv-1"), Some("pv-2"), true, "it may mean v-1"),
+        (Some("pv-1"), Some("pv-2"), false, "none"),
+        // This machine too knows it by another name since.
+        (Some("pv-2"), Some("pv-2"), true, "none"),
+        (Some("pv-2"), Some("v-1"), true, "none"),
+        (None, Some("v-1"), true, "none"),
+    ] {
+        let at: &[&str] = if is_attached { &["server"] } else { &[] };
+        let cloud = FakeCloud::default().with("v-1", 1, at);
+        change(&cloud, 0, |volume| volume.recorded_name = in_cloud.map(name));
+        let found = asked((&cloud, &FakeDevices::default()), |volumes, records| {
+            records.update(&id("v-1"), |record| record.name = last_name.map(name)).unwrap();
+            records.note_name(&name("pv-1"), &id("v-1")).unwrap();
+            volumes.volume_named(&name("pv-1"), Some(&server()))
+        });
+        let found = match found {
+            Ok(found) => found.map_or_else(|| "none".to_owned(), |id| id.to_string()),
+            Err(error) => error.cause,
+        };
+        assert!(found.ends_with(told), "{last_name:?} {in_cloud:?} {is_attached}: {found}");
+    }
+}
+
+/// In a folder of that name it is mounted now: no other name counts against that.
+#[test]
+fn a_volume_that_is_mounted_under_the_name_is_meant() {
+    for (mounted, told) in [("pv-1", Some("v-1")), ("pv-2", None)] {
+        let cloud = FakeCloud::default().with("v-1", 1, &["server"]);
+        change(&cloud, 0, |volume| volume.recorded_name = Some(name("pv-3")));
+        let devices = FakeDevices::default();
+        let mounts = FakeMounts::of(&[&format!(
+            "40 20 7:5 / /root/mounts/{mounted} rw - ext4 /dev/incloud-disk/v-1 rw"
+        )]);
+        let made_up = MadeUp { mounts, ..MadeUp::with(&cloud, &devices) };
+        let found = made_up.drive(|driver| {
+            let records = driver.ports.records;
+            records.update(&id("v-1"), |record| record.name = Some(name("pv-3"))).unwrap();
+            records.note_name(&name("pv-1"), &id("v-1")).unwrap();
+            driver.volumes.volume_named(&name("pv-1"), Some(&server())).unwrap()
+        });
+        assert_eq!(found.as_ref().map(VolumeId::as_str), told, "{mounted}");
+    }
+}
