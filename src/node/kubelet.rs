@@ -227,7 +227,8 @@ pub fn working_below<'a>(all: &'a [Kubelet], proc: &Path, root: &Path) -> Vec<&'
 
 /// By its name, and by what no tenant can choose.
 fn is_kubelet(process: &Path) -> bool {
-    is_named(process) && is_roots(process)
+    // In this order: what is read of root's own processes does not wait for users.
+    is_roots(process) && is_named(process)
 }
 
 /// By the name that the kernel has for the program, or by the one that it was called by: of a wrapper

@@ -100,6 +100,10 @@ fn calls(site: &Site, plugins: &Plugins) -> Vec<String> {
     let mut found = Vec::new();
     for pid in pids {
         let process = site.proc.join(pid.to_string());
+        // Of others nothing is read that may wait for them.
+        if !process::is_roots(&process) {
+            continue;
+        }
         let program = fs::read_link(process.join("exe"));
         if program.is_ok_and(|program| program == driver || program == replaced) {
             let arguments = process::arguments(&process);
