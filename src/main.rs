@@ -8,6 +8,7 @@
 use incloud_disk::app;
 use incloud_disk::channel::Channel;
 use incloud_disk::cli::{self, Verb, Wanted};
+use incloud_disk::host::census::reader;
 use incloud_disk::host::worker::parent::{self, HeldSignals};
 use incloud_disk::host::{own_process, worker};
 use incloud_disk::operator::{self, Stage};
@@ -34,7 +35,11 @@ extern "C" fn main() -> c_int {
 /// Does what is wanted; answers the exit status.
 fn run(held: HeldSignals) -> u8 {
     own_process::keep_to_itself();
-    let arguments = std::env::args_os().skip(1).collect();
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == reader::WORD) {
+        held.release();
+        return reader::serve(&arguments[1..]);
+    }
     let wanted = cli::read(arguments, || std::io::stdout().is_terminal());
     if !matches!(&wanted, Wanted::Call { word, .. } if app::is_constant(word)) {
         own_process::keep_from_others();

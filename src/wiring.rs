@@ -7,7 +7,7 @@ use crate::cloud::unconfigured::Unconfigured;
 use crate::configuration::{CloudKind, Config};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::{self, Driver, Ports};
-use crate::host::census::KernelCensus;
+use crate::host::census::{Budget, KernelCensus};
 use crate::host::clock::Deadline;
 use crate::host::device_mapper::KernelMaps;
 use crate::host::devices::SysfsDevices;
@@ -37,6 +37,9 @@ pub const BESIDE: &str = ".config.toml";
 
 /// The variable that names another one.
 pub const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
+
+/// How long a command that only looks may take at other processes; other calls have more.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// What a driver is made for.
 #[derive(Debug)]
@@ -123,7 +126,9 @@ fn with_driver_that_counts<T>(
         locks: &Locks::below(&config.paths.run_dir).with_patience(setting.lock_patience),
         this_node: &this_node,
         takeover: config.attach.takeover,
-        census: &KernelCensus::default().with_faces(setting.faces),
+        census: &KernelCensus::default()
+            .with_faces(setting.faces)
+            .within(Budget::within(setting.deadline.remaining().max(LOOK)), &config.paths.run_dir),
         remounts: &KernelRemounts::default(),
         heal: config.heal.mode,
         shield: &config.shield,

@@ -129,7 +129,7 @@ fn seconds_since(since: u64) -> Option<u64> {
 /// The state of a process and when it began.
 #[must_use]
 pub fn state_of(pid: i32) -> Option<(char, u64)> {
-    machine::state_in(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    machine::state_of(u32::try_from(pid).ok()?)
 }
 
 /// Whether a thread of the process waits in the kernel and takes no signal.

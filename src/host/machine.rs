@@ -57,19 +57,31 @@ pub fn parent_name() -> String {
 #[must_use]
 pub fn caller() -> Option<Caller> {
     let pid = u32::try_from(super::worker::caller().as_raw()).ok()?;
-    Some(Caller { pid, began: began(pid)? })
+    Some(Caller { pid, began: state_of(pid)?.1 })
 }
 
 /// Whether that process still lives.
 #[must_use]
 pub fn lives(caller: &Caller) -> bool {
-    began(caller.pid) == Some(caller.began)
+    let is_same = |(state, began)| began == caller.began && !matches!(state, 'Z' | 'X');
+    state_of(caller.pid).is_some_and(is_same)
 }
 
-/// When a process began; nothing if it has ended.
-fn began(pid: u32) -> Option<u64> {
-    let stat = super::files::read_proc(&format!("/proc/{pid}/stat")).ok()?;
-    state_in(&stat).filter(|(state, _)| !matches!(state, 'Z' | 'X')).map(|(_, began)| began)
+/// The state of a process that may be one of this machine's own or of this user's, and when it began. Of others nothing
+/// is read that may wait for them: the number may be theirs by now.
+#[must_use]
+pub fn state_of(pid: u32) -> Option<(char, u64)> {
+    let status = super::files::read_proc(&format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let words =
+        |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::split_whitespace);
+    let user: u32 = words("Uid:")?.next()?.parse().ok()?;
+    // In a PID namespace of its own it has more numbers than one.
+    let is_contained = words("NSpid:").is_some_and(|numbers| numbers.count() > 1);
+    if is_contained || user != 0 && user != self::user() {
+        return None;
+    }
+    state_in(&super::files::read_proc(&format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// The state of a process and when it began, read from the bytes of `/proc/PID/stat` (proc(5)).

@@ -76,11 +76,15 @@ impl Faces {
         self.0.iter().find_map(|face| face.layout.root_of(path))
     }
 
+    /// Names in the paths of files that are made for each container.
+    pub fn container_files(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().flat_map(|face| face.layout.for_containers)
+    }
+
     /// Whether the path may be of a file that is made for each container.
     #[must_use]
     pub fn names_containers_file(&self, path: &Path) -> bool {
-        let files = || self.0.iter().flat_map(|face| face.layout.for_containers);
-        path.iter().any(|part| files().any(|name| part == name))
+        path.iter().any(|part| self.container_files().any(|name| part == name))
     }
 
     /// The consumer for which a file was made, by its path below the orchestrator's root.

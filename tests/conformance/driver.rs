@@ -45,7 +45,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         locks: &Locks::below(path),
         this_node: &NodeName::parse("controller").unwrap(),
         takeover: Takeover::Off,
-        census: &KernelCensus::default(),
+        census: &KernelCensus::default().read_by(env!("CARGO_BIN_EXE_disk").into()),
         remounts: &KernelRemounts::default(),
         heal: HealMode::Off,
         shield: &ShieldPolicy::default(),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const NONE: Option<&str> = None;
 
 /// Something else stands in the place of the disk's node.
-struct Covered(PathBuf);
+pub struct Covered(PathBuf);
 
 impl Covered {
     fn by(other: &str, letter: &str) -> Self {
@@ -22,7 +22,7 @@ impl Covered {
     }
 
     /// The node itself, on a mount that allows no devices.
-    fn without_devices(letter: &str) -> Self {
+    pub fn without_devices(letter: &str) -> Self {
         let covered = Self::by(&format!("/dev/{letter}"), letter);
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_NODEV;
         mount(NONE, &covered.0, NONE, flags, NONE).unwrap();

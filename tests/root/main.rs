@@ -87,6 +87,7 @@ mod tend;
 mod trouble;
 mod unmount;
 mod unreadable;
+mod untrusted;
 mod ways_out;
 mod wishes;
 mod xfs_journals;

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The machine's own.
 const OWN: u64 = 0;
@@ -74,6 +75,8 @@ impl Census for FakeNamespaces {
     fn sight(&self) -> Answer<()> {
         self.answer(())
     }
+
+    fn limit(&self, _: Duration) {}
 
     fn own_namespace(&self) -> Result<NamespaceId> {
         Ok(NamespaceId(OWN))

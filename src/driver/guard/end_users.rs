@@ -54,7 +54,14 @@ impl OrdinaryUsers<'_> {
         });
         let with_files = users.files.iter().map(|file| &file.process);
         let all = in_theirs.chain(with_files).filter(|one| one.ordinary_user().is_some());
-        let by_id: BTreeMap<u32, &Process> = all.map(|process| (process.pid, process)).collect();
+        let mut by_id: BTreeMap<u32, &Process> =
+            all.map(|process| (process.pid, process)).collect();
+        // Only when nothing else keeps it: whether these do is not certain.
+        if by_id.is_empty() && users.files.is_empty() && users.namespaces.is_empty() {
+            let possible = users.possible.iter().map(|file| &file.process);
+            let possible = possible.filter(|one| one.ordinary_user().is_some());
+            by_id.extend(possible.map(|process| (process.pid, process)));
+        }
         Ok(by_id.into_values().cloned().collect())
     }
 

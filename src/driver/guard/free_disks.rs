@@ -49,6 +49,8 @@ pub(in crate::driver) enum DiskState {
         why: String,
         /// Whether everything that could use it was looked at.
         is_looked_at: bool,
+        /// What does not let itself be examined, and may use it.
+        hidden: Option<String>,
     },
 }
 
@@ -99,9 +101,14 @@ impl FreeDisks<'_> {
                             held(format!("is in use{who}"))
                         }
                         Answer::Told(users) => {
-                            DiskState::Unseen { why, is_looked_at: users.untold.is_empty() }
+                            let mut hidden = users.untold.iter();
+                            let hidden = hidden.find(|one| one.way_out.is_some());
+                            let hidden = hidden.map(ToString::to_string);
+                            DiskState::Unseen { why, is_looked_at: users.untold.is_empty(), hidden }
                         }
-                        Answer::CannotTell(_) => DiskState::Unseen { why, is_looked_at: false },
+                        Answer::CannotTell(_) => {
+                            DiskState::Unseen { why, is_looked_at: false, hidden: None }
+                        }
                     };
                 }
                 Err(error) => {
@@ -184,7 +191,14 @@ impl FreeDisks<'_> {
                 let reason = format!("unmounted here, but {reason}{hangs}{way}");
                 self.refusals.refuse(id, WHAT, &reason).map(|()| false)
             }
-            DiskState::Unseen { why, is_looked_at } => {
+            DiskState::Unseen { why, hidden: Some(hidden), .. } => {
+                let reason = format!(
+                    "unmounted here, but the disk cannot be opened ({why}), and a process that may use it cannot be \
+                     examined: {hidden}"
+                );
+                self.refusals.refuse(id, WHAT, &reason).map(|()| false)
+            }
+            DiskState::Unseen { why, is_looked_at, hidden: None } => {
                 tracing::warn!(
                     why,
                     is_looked_at,
@@ -228,7 +242,7 @@ impl FreeDisks<'_> {
         };
         match self.state_of_all(&disks, &[], MOMENT) {
             DiskState::Free => true,
-            DiskState::Unseen { why, is_looked_at } => {
+            DiskState::Unseen { why, is_looked_at, .. } => {
                 tracing::debug!(volume = %id, why, "the disk cannot be opened from here");
                 is_looked_at
             }
@@ -294,6 +308,12 @@ fn words(users: &DeviceUses) -> Vec<String> {
         users.files.iter().map(|one| format!("{} ({})", words::file_use(one), ends(&one.process)));
     let mut all: Vec<_> =
         kernel.chain(users.namespaces.iter().map(mounted_in)).chain(files).collect();
+    if all.is_empty() {
+        let possible = users.possible.iter();
+        all.extend(
+            possible.map(|one| format!("{} ({})", words::file_use(one), ends(&one.process))),
+        );
+    }
     if all.is_empty() {
         let nodes = users.nodes.iter().map(|one| {
             let (process, way) = (&one.process, ends(&one.process));

@@ -188,6 +188,9 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
         let way = if is_kept { way_to_end_users(id) } else { String::new() };
         return format!(": {}{way}", named(&users.files, file_use));
     }
+    if !users.possible.is_empty() && users.kernel.is_empty() {
+        return format!(": {}{}", named(&users.possible, file_use), way_to_end_users(id));
+    }
     if !users.kernel.is_empty() {
         return format!(": {}", named(&users.kernel, kernel_use));
     }

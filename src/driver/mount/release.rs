@@ -65,7 +65,11 @@ impl Releasing<'_> {
         }
         let numbers = self.numbers.numbers_of(Some(id), &[]);
         match self.census.device_users(&numbers) {
-            Answer::Told(users) => all.extend(words::all_of(&users)),
+            Answer::Told(users) => {
+                all.extend(words::all_of(&users));
+                let hidden = users.untold.iter().filter(|one| one.way_out.is_some());
+                all.extend(hidden.map(|one| format!("perhaps more: {one}")));
+            }
             Answer::CannotTell(why) => {
                 all.push(format!("its users: they cannot be told from here: {why}"));
             }

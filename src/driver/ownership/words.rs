@@ -79,6 +79,10 @@ pub(in crate::driver) fn file_use(one: &FileUse) -> String {
         Tie::Map => "in its memory".to_owned(),
         Tie::WorkingFolder => "as its working folder".to_owned(),
         Tie::RootFolder => "as its root folder".to_owned(),
+        Tie::Undescribed => {
+            let (process, keeper) = (&one.process, one.path.display());
+            return format!("{process} keeps files in {keeper} that may be of this volume");
+        }
     };
     format!("{} holds {} {how}", one.process, one.path.display())
 }

@@ -246,6 +246,7 @@ fn add(found: &mut Holders, facts: &VolumeFacts, users: &DeviceUses, is_on_gone_
     }
     found.all.extend(users.kernel.iter().map(|one| holder(None, "kernel", words::kernel_use(one))));
     found.untold.extend(users.untold.iter().map(ToString::to_string));
+    found.untold.extend(users.possible.iter().map(words::file_use));
 }
 
 /// A process with a file of the volume.
@@ -261,6 +262,7 @@ pub(in crate::driver) fn file_user(
         Tie::Map => ("map", path.to_string()),
         Tie::WorkingFolder => ("folder", path.to_string()),
         Tie::RootFolder => ("root", path.to_string()),
+        Tie::Undescribed => ("maybe", path.to_string()),
     };
     HolderFact {
         pod_name: pod_name(facts, &process),

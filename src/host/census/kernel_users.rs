@@ -1,28 +1,27 @@
 //! Parts of the kernel that use a disk or a file on it: devices made of the disk, loop devices and
 //! swap areas. They have no process that could be named.
 
+use super::answers::DELETED;
 use super::namespaces::{Namespace, Namespaces};
-use super::proc::{Proc, has_ended};
-use super::timeout;
-use crate::host::device_nodes::number_of;
+use super::proc::Proc;
+use super::question::{Filter, Question};
+use super::scan::{Asked, Party, Response, Scan, Why};
 use crate::host::files;
-use crate::host::kernel::{LoopStatus, loop_status, place_of};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
 use crate::model::mount::disk_users::{KernelUse, Untold};
 use crate::model::mount::mountinfo::unescape;
 use nix::errno::Errno;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What the kernel appends to the path of a file that was removed.
-const DELETED: &[u8] = b" (deleted)";
-
 /// Where to look.
 pub(super) struct Kernel<'a> {
+    pub(super) scan: &'a mut Scan,
+    pub(super) filter: &'a Filter,
     pub(super) proc: &'a Proc,
     pub(super) sysfs: &'a Path,
     pub(super) dev: &'a Path,
@@ -38,29 +37,28 @@ pub(super) struct KernelFound {
 }
 
 impl KernelFound {
-    fn miss(&mut self, what: String, why: &io::Error) {
-        self.untold.push(Untold::of_unknown(what, errno_text(why)));
+    fn miss(&mut self, what: String, why: String) {
+        self.untold.push(Untold::of_unknown(what, why));
     }
 }
 
 /// A loop device with something behind it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Loop {
     name: String,
-    node: PathBuf,
-    number: DeviceNumber,
     file: PathBuf,
     /// Whether some namespace has one of the file systems where the file's path leads.
     may_be_ours: bool,
+    question: Question,
 }
 
 impl Kernel<'_> {
-    pub(super) fn users(&self) -> KernelFound {
+    pub(super) fn users(&mut self) -> io::Result<KernelFound> {
         let mut found = KernelFound::default();
         self.holders(&mut found);
-        self.loops(&mut found);
-        self.swaps(&mut found);
-        found
+        self.loops(&mut found)?;
+        self.swaps(&mut found)?;
+        Ok(found)
     }
 
     fn holders(&self, found: &mut KernelFound) {
@@ -71,46 +69,45 @@ impl Kernel<'_> {
                     for entry in entries {
                         match entry {
                             Ok(entry) => found.uses.push(holder(&entry)),
-                            Err(error) => found.miss(folder.display().to_string(), &error),
+                            Err(error) => {
+                                found.miss(folder.display().to_string(), errno_text(&error));
+                            }
                         }
                     }
                 }
                 // The disk is gone, and nothing can be made of it any more.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => found.miss(folder.display().to_string(), &error),
+                Err(error) => found.miss(folder.display().to_string(), errno_text(&error)),
             }
         }
     }
 
-    fn loops(&self, found: &mut KernelFound) {
+    fn loops(&mut self, found: &mut KernelFound) -> io::Result<()> {
         let block = self.sysfs.join("block");
         let entries = fs::read_dir(&block).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = match entries {
             Ok(entries) => entries,
-            Err(error) => return found.miss(block.display().to_string(), &error),
+            Err(error) => {
+                found.miss(block.display().to_string(), errno_text(&error));
+                return Ok(());
+            }
         };
         let mut loops = Vec::new();
         for name in entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()) {
             match files::unless_lack(self.loop_of(&name)) {
                 Ok(one) => loops.extend(one.flatten()),
-                Err(error) => found.miss(format!("what is behind {name}"), &error),
+                Err(error) => found.miss(format!("what is behind {name}"), errno_text(&error)),
             }
         }
-        for (one, answer) in timeout::ask(loops, ask_loop) {
-            let is_ours = |number| self.numbers.contains(&number);
-            let uses = match answer.unwrap_or_else(|| Err(io::Error::other("no answer"))) {
-                Ok(Some(status)) => is_ours(status.file_system()) || is_ours(status.disk()),
-                Ok(None) => false,
-                // Nothing is behind it any more, or it is gone.
-                Err(error)
-                    if has_ended(&error) || error.raw_os_error() == Some(Errno::ENXIO as i32) =>
-                {
-                    false
-                }
+        let told = self.ask(loops.iter().map(|one| one.question.clone()).collect())?;
+        for (one, told) in loops.into_iter().zip(told) {
+            let uses = match told.result() {
+                Ok(found) => !found.is_empty(),
+                Err(Why::Failed(failure)) if failure.is(Errno::ENXIO) => false,
                 Err(_) if one.may_be_ours => true,
-                Err(error) => {
+                Err(why) => {
                     let what = format!("what is behind {} ({})", one.name, one.file.display());
-                    found.miss(what, &error);
+                    found.miss(what, why.text());
                     false
                 }
             };
@@ -118,6 +115,13 @@ impl Kernel<'_> {
                 found.uses.push(KernelUse::Loop { device: one.name, file: one.file });
             }
         }
+        Ok(())
+    }
+
+    fn ask(&mut self, questions: Vec<Question>) -> io::Result<Vec<Response>> {
+        let asked =
+            questions.into_iter().map(|question| Asked { question, owner: Some(Party::Root) });
+        self.scan.ask(self.proc, self.filter, false, asked)
     }
 
     fn loop_of(&self, name: &str) -> io::Result<Option<Loop>> {
@@ -126,13 +130,10 @@ impl Kernel<'_> {
         let file = file.strip_suffix(b"\n").unwrap_or(&file);
         let Ok(number) = fs::read_to_string(folder.join("dev"))?.parse() else { return Ok(None) };
         let kept = Path::new(OsStr::from_bytes(file.strip_suffix(DELETED).unwrap_or(file)));
-        Ok(Some(Loop {
-            node: self.dev.join(name),
-            name: name.to_owned(),
-            number,
-            may_be_ours: self.may_be_ours(kept),
-            file: PathBuf::from(OsStr::from_bytes(file)),
-        }))
+        let (node, may_be_ours) = (self.dev.join(name), self.may_be_ours(kept));
+        let (name, file) = (name.to_owned(), PathBuf::from(OsStr::from_bytes(file)));
+        let question = Question::Loop { node, number, file: file.clone(), may_be_ours };
+        Ok(Some(Loop { name, file, may_be_ours, question }))
     }
 
     /// Whether in some namespace the path leads into one of the file systems.
@@ -145,37 +146,38 @@ impl Kernel<'_> {
         found.is_some_and(|mount| self.numbers.contains(&mount.number))
     }
 
-    fn swaps(&self, found: &mut KernelFound) {
+    fn swaps(&mut self, found: &mut KernelFound) -> io::Result<()> {
         let text = match self.proc.read("swaps") {
             Ok(text) => text,
             // A kernel without swap.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return found.miss("the swap areas".to_owned(), &error),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => {
+                found.miss("the swap areas".to_owned(), errno_text(&error));
+                return Ok(());
+            }
         };
-        let areas = text.split(|byte| *byte == b'\n').skip(1).filter_map(area).collect();
-        let look = |path: &PathBuf| place_at(path);
-        for (path, place) in timeout::ask(areas, look) {
-            let uses = match place.unwrap_or(Err(Errno::ETIMEDOUT)) {
-                Ok(place) => match place.disk {
-                    Some(disk) => self.numbers.contains(&disk),
-                    None => self.numbers.contains(&place.file_system),
-                },
-                // The path is another namespace's, or of a node that is not here.
-                Err(errno) => {
-                    let is_ours = self.may_be_ours(&path) || self.is_named(&path);
-                    if !is_ours {
-                        found.miss(
-                            format!("where the swap area {} is", path.display()),
-                            &errno.into(),
-                        );
+        let lines = text.split(|byte| *byte == b'\n').skip(1);
+        let areas: Vec<PathBuf> = lines.filter_map(area).collect();
+        let told = self.ask(areas.iter().cloned().map(Question::Swap).collect())?;
+        for (path, told) in areas.into_iter().zip(told) {
+            let why = match (told.is_told(), told.result()) {
+                (true, found_there) => {
+                    if found_there.is_ok_and(|found_there| !found_there.is_empty()) {
+                        found.uses.push(KernelUse::Swap(path));
                     }
-                    is_ours
+                    continue;
                 }
+                (false, Err(why)) => why.text(),
+                (false, Ok(_)) => errno_text(&io::ErrorKind::NotFound.into()),
             };
-            if uses {
+            // The path is another namespace's, or of a node that is not here.
+            if self.may_be_ours(&path) || self.is_named(&path) {
                 found.uses.push(KernelUse::Swap(path));
+            } else {
+                found.miss(format!("where the swap area {} is", path.display()), why);
             }
         }
+        Ok(())
     }
 
     /// Whether the path ends in the kernel's name of one of the disks.
@@ -194,33 +196,6 @@ fn holder(entry: &fs::DirEntry) -> KernelUse {
     let text = |file| fact(file).unwrap_or_default().trim().to_owned();
     let device = entry.file_name().to_string_lossy().into_owned();
     KernelUse::Holder { device, name: text("dm/name"), kind: text("dm/uuid") }
-}
-
-/// What the kernel says is behind a loop device; nothing if its file is seen elsewhere.
-///
-/// As long as a device is open somewhere its owner cannot take the file off at once. So only those
-/// are opened whose file may be ours, is a disk, or is not to be seen where its path leads.
-fn ask_loop(one: &Loop) -> io::Result<Option<LoopStatus>> {
-    if !one.may_be_ours {
-        let bytes = one.file.as_os_str().as_bytes();
-        let seen = match bytes.strip_suffix(DELETED) {
-            Some(_) => one.file.parent().unwrap_or(&one.file),
-            None => &one.file,
-        };
-        if place_at(seen).is_ok_and(|place| place.disk.is_none()) {
-            return Ok(None);
-        }
-    }
-    let device = File::open(&one.node)?;
-    if number_of(&device.metadata()?) != Some(one.number) {
-        return Err(io::Error::other(format!("{} is another device", one.node.display())));
-    }
-    Ok(Some(loop_status(&device)?))
-}
-
-fn place_at(path: &Path) -> nix::Result<crate::host::kernel::FileLocation> {
-    let root = File::open("/").map_err(|_| Errno::EIO)?;
-    place_of(root, path.to_str().ok_or(Errno::EILSEQ)?)
 }
 
 /// The path of a swap area from its line in `/proc/swaps`: the first field, with blanks and their

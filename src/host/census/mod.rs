@@ -4,32 +4,38 @@
 //! | --- | --- |
 //! | can every process be seen from here | `visibility` |
 //! | the processes of a pod, and what is mounted where they live | `pod_processes`, `cgroups`, `pods` |
-//! | all mount namespaces, also those without a process | `all_namespaces`, `namespaces`, `inside`, `unowned_namespaces` |
-//! | open files, maps, working and root folders, open nodes | `files`, `timeout`, `parallel` |
+//! | all mount namespaces, also those without a process | `namespaces`, `owner`, `turns` |
+//! | open files, maps, working and root directories, open nodes | `answers` |
 //! | loop devices, swap areas, devices made of the disk | `kernel_users` |
 //!
+//! Entries of other processes, and paths of other namespaces, are read by a process of their own, for the kernel
+//! may never answer (`scan`, `reader`, `question`). What could not be read is told by `unread`. This process
+//! itself reads the entries that the kernel answers whatever the process does: `status`, `cgroup`, `comm` and
+//! the lists `task` and `fd`.
+//!
 //! Some users cannot be named: a socket bound to a file, a layer of an overlay, an exported
-//! folder, a descriptor on its way between two processes. So at the end stands an exclusive open
+//! directory. So at the end stands an exclusive open
 //! ([`Devices::exclusive_open`](super::Devices::exclusive_open)), which the kernel refuses while
 //! anything uses the disk.
 
-mod all_namespaces;
+mod answers;
 mod cgroups;
-mod files;
-mod ids;
-mod inside;
 mod kernel_users;
 mod namespaces;
 mod owner;
-mod parallel;
 mod pod_processes;
 mod pods;
 mod proc;
+mod question;
+pub mod reader;
+mod scan;
 #[cfg(test)]
 mod tests;
-mod timeout;
-mod unowned_namespaces;
+mod turns;
+mod unread;
 mod visibility;
+
+pub use self::scan::Budget;
 
 use super::worker::{late, waiting_process};
 use super::{Census, device_nodes};
@@ -41,19 +47,22 @@ use crate::model::face::Faces;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{
     Answer, DeviceUses, FileUse, NamespaceId, NamespaceUse, NamespaceUses, NodeUse, PodUsers,
-    Process, Untold,
+    Process, Tie, Untold,
 };
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, beneath};
 use crate::model::record::NamespaceSign;
-use all_namespaces::Haste;
-use namespaces::{Namespace, Namespaces};
+use namespaces::{Namespace, Namespaces, by_owner, own_namespace};
 use pod_processes::CgroupTrees;
-use proc::{Proc, Task};
+use proc::{Proc, Task, pids};
+use question::{Filter, Found, Question};
+use scan::{Asked, Scan, Start};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use unread::Unread;
 
 /// The census that the kernel gives: `/proc`, the cgroup trees that are mounted, `/sys`.
 #[derive(Debug, Clone)]
@@ -65,48 +74,82 @@ pub struct KernelCensus {
     faces: Faces,
     /// Whose cgroups are believed.
     trusted: u32,
+    start: Start,
+    budget: Budget,
+    turns: Option<PathBuf>,
+    /// What this call has read of other processes: all its questions share one budget.
+    scan: Arc<Mutex<Option<Scan>>>,
 }
 
 impl Default for KernelCensus {
     fn default() -> Self {
-        Self::at("/proc".into(), "/sys".into(), "/dev".into())
+        let census = Self::at("/proc".into(), "/sys".into(), "/dev".into());
+        // The program of unit tests is no reader.
+        if cfg!(test) { census } else { census.read_by("/proc/self/exe".into()) }
     }
 }
 
 impl KernelCensus {
-    /// The census of other trees than the usual ones. Where the cgroup trees are is in
-    /// `thread-self/mountinfo` of the first.
+    /// The census of other trees than the usual ones, read by this process itself. Where the cgroup trees are
+    /// is in `thread-self/mountinfo` of the first.
     #[must_use]
     pub fn at(proc: PathBuf, sysfs: PathBuf, dev: PathBuf) -> Self {
-        Self { proc, sysfs, dev, walks_namespaces: true, faces: Faces::default(), trusted: 0 }
+        let (faces, scan) = (Faces::default(), Arc::default());
+        let (walks_namespaces, trusted, budget) = (true, 0, Budget::USUAL);
+        let (start, turns) = (Start::Here, None);
+        Self { proc, sysfs, dev, walks_namespaces, faces, trusted, start, budget, turns, scan }
     }
 
-    /// The same where this user is who root is elsewhere.
+    /// With this program, a `disk`, as its reader.
+    #[must_use]
+    pub fn read_by(self, program: PathBuf) -> Self {
+        Self { start: Start::Program(program), ..self }
+    }
+
+    /// Where this user is who root is elsewhere.
     #[must_use]
     pub fn trusting(self, trusted: u32) -> Self {
         Self { trusted, ..self }
     }
 
-    /// The same, with the folders of orchestrators that are known.
+    /// With the directories of orchestrators that are known.
     #[must_use]
     pub fn with_faces(self, faces: Faces) -> Self {
         Self { faces, ..self }
     }
 
-    /// The same as before Linux 6.12, which has no list of all mount namespaces.
+    /// With no more time than this, and the driver's directory for turns.
+    #[must_use]
+    pub fn within(self, budget: Budget, run_dir: &Path) -> Self {
+        Self { budget, turns: Some(run_dir.to_path_buf()), ..self }
+    }
+
+    /// With a budget of its own, for another call.
+    #[must_use]
+    pub fn of_another_call(&self) -> Self {
+        Self { scan: Arc::default(), ..self.clone() }
+    }
+
+    /// As before Linux 6.12, which has no list of all mount namespaces.
     #[must_use]
     pub fn without_the_list_of_namespaces(self) -> Self {
         Self { walks_namespaces: false, ..self }
     }
 
-    /// What is asked of other processes may wait for them: they may hold what it takes, and hang.
-    fn proc(&self) -> Result<Arc<Proc>> {
+    fn proc(&self) -> Result<Proc> {
+        // A reader is a child.
         late::may_hang();
-        Proc::at(&self.proc, self.trusted).map(Arc::new)
+        Proc::at(&self.proc, self.trusted)
+    }
+
+    fn scanning<T>(&self, work: impl FnOnce(&mut Scan) -> T) -> T {
+        let mut scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Scan::new(self.start.clone(), &self.proc, self.trusted, self.budget);
+        work(scan.get_or_insert_with(new))
     }
 
     /// Answers a question that needs to see every process.
-    fn seeing<T>(&self, answer: impl FnOnce(&Arc<Proc>, &MountTable) -> Result<T>) -> Answer<T> {
+    fn seeing<T>(&self, answer: impl FnOnce(&Proc, &MountTable) -> Result<T>) -> Answer<T> {
         let answered = self.proc().and_then(|proc| {
             let own = proc.own_table()?;
             if let Some(obstacle) = visibility::obstacle(&proc, &own) {
@@ -120,24 +163,69 @@ impl KernelCensus {
         }
     }
 
+    fn mount_filter(&self, numbers: &[DeviceNumber], label: Option<&Path>) -> Filter {
+        let container_files = self.faces.container_files().map(str::to_owned).collect();
+        Filter { numbers: numbers.to_vec(), label: label.map(Path::to_path_buf), container_files }
+    }
+
     fn namespaces(
         &self,
         proc: &Proc,
-        pids: &[u32],
-        numbers: &[DeviceNumber],
+        filter: &Filter,
+        (first, comes_again): (&BTreeSet<ConsumerId>, bool),
     ) -> Result<Namespaces> {
-        all_namespaces::read(proc, pids, numbers, self.walks_namespaces, None)
+        self.scanning(|scan| {
+            let (walks, turns) = (self.walks_namespaces, self.turns.as_ref());
+            namespaces::Reader { scan, proc, filter, walks, first, comes_again, turns }.namespaces()
+        })
     }
 
     /// Those that mount one of the file systems, in words.
     fn uses(&self, proc: &Proc, every: Namespaces, numbers: &[DeviceNumber]) -> NamespaceUses {
         let mut words = Words::of(proc, self.faces);
         let namespaces = words.namespaces(&every, numbers);
-        let mut later = every.later;
+        let (untold, mut later) = every.unread.told(proc);
         later.append(&mut words.later);
-        NamespaceUses { namespaces, untold: every.untold, later }
+        NamespaceUses { namespaces, untold, later }
+    }
+
+    /// What processes hold of the file systems; what could not be read is noted.
+    fn files(
+        &self,
+        proc: &Proc,
+        (filter, every): (&Filter, &Namespaces),
+        unread: &mut Unread,
+    ) -> Result<Vec<(u32, Found)>> {
+        let homes: HashMap<u32, Option<NamespaceId>> = every
+            .all
+            .iter()
+            .flat_map(|one| one.tasks.iter().map(|task| (task.pid, one.id)))
+            .collect();
+        // This process, and the one that waits for it.
+        let ours = [Some(std::process::id()), waiting_process()];
+        let others = pids(proc)?.into_iter().filter(|pid| !ours.contains(&Some(*pid)));
+        let mut all = Vec::new();
+        for (users, processes) in by_owner(proc, others) {
+            let asked = processes.iter().map(|(owner, pid)| {
+                let namespace = homes.get(pid).copied().flatten().map(|id| id.0);
+                let question = Question::Files { pid: *pid, namespace };
+                Asked { question, owner: Some(owner.clone()) }
+            });
+            let told = self.scanning(|scan| scan.ask(proc, filter, users, asked));
+            let told = told.map_err(|error| Error::io("read other processes", &error))?;
+            for ((_, pid), told) in processes.into_iter().zip(told) {
+                all.extend(told.found.iter().map(|found| (pid, found.clone())));
+                if let Err(why) = told.result() {
+                    unread.process(pid, &why);
+                }
+            }
+        }
+        Ok(all)
     }
 }
+
+/// No pod is read before others, and who asks does not come again.
+const NO_POD_FIRST: (&BTreeSet<ConsumerId>, bool) = (&BTreeSet::new(), false);
 
 /// What hides where we could not look for want of a descriptor may be what is looked for. A heal, which
 /// takes nothing from those it does not see, goes on; all others are told nothing.
@@ -145,17 +233,17 @@ fn told_whole(later: &[Untold]) -> Result<()> {
     later.first().map_or(Ok(()), |first| Err(Error::new(Kind::Host, first.to_string())))
 }
 
-fn pids(proc: &Proc) -> Result<Vec<u32>> {
-    proc.pids().map_err(|error| Error::io("list this machine's processes", &error))
-}
-
 impl Census for KernelCensus {
     fn sight(&self) -> Answer<()> {
         self.seeing(|_, _| Ok(()))
     }
 
+    fn limit(&self, time: Duration) {
+        self.scanning(|scan| scan.limit(Budget::within(time)));
+    }
+
     fn own_namespace(&self) -> Result<NamespaceId> {
-        namespaces::own_namespace(&*self.proc()?)
+        own_namespace(&self.proc()?)
     }
 
     fn pod_users(
@@ -167,13 +255,16 @@ impl Census for KernelCensus {
         self.seeing(|proc, own| {
             let trees = CgroupTrees::here(proc, own)
                 .map_err(|error| Error::io("read this process's cgroups", &error))?;
-            pods::Question { proc, pod, numbers, except, own }.answer(&trees)
+            let filter = &self.mount_filter(numbers, None);
+            self.scanning(|scan| {
+                pods::PodQuestion { scan, proc, filter, pod, except, own }.answer(&trees)
+            })
         })
     }
 
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
-            let every = self.namespaces(proc, &pids(proc)?, numbers)?;
+            let every = self.namespaces(proc, &self.mount_filter(numbers, None), NO_POD_FIRST)?;
             let uses = self.uses(proc, every, numbers);
             told_whole(&uses.later).map(|()| uses)
         })
@@ -186,23 +277,29 @@ impl Census for KernelCensus {
         deadline: Deadline,
     ) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
-            let haste = Some(Haste { first, deadline });
-            let pids = pids(proc)?;
-            let every = all_namespaces::read(proc, &pids, numbers, self.walks_namespaces, haste)?;
-            Ok(self.uses(proc, every, numbers))
+            self.scanning(|scan| scan.lend(deadline.remaining()));
+            let every = self.namespaces(proc, &self.mount_filter(numbers, None), (first, true));
+            self.scanning(Scan::take_back);
+            Ok(self.uses(proc, every?, numbers))
         })
     }
 
     fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
-            let every = self.namespaces(proc, &pids(proc)?, numbers)?;
+            let look = |numbers: &[DeviceNumber]| {
+                self.namespaces(proc, &self.mount_filter(numbers, Some(sources)), NO_POD_FIRST)
+            };
+            let mut every = look(numbers)?;
             let tables = every.all.iter().flat_map(|one| one.table.mounts());
             let named = tables.filter(|mount| {
                 device_nodes::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
             });
-            let mut all: Vec<_> = named.map(|mount| mount.number).chain(numbers.to_vec()).collect();
-            all.sort_unstable();
-            all.dedup();
+            let named = named.map(|mount| mount.number).chain(numbers.iter().copied());
+            let all: Vec<_> = named.collect::<BTreeSet<_>>().into_iter().collect();
+            // Mounts of these under another label.
+            if all.iter().any(|number| !numbers.contains(number)) {
+                every = look(&all)?;
+            }
             let uses = self.uses(proc, every, &all);
             told_whole(&uses.later).map(|()| uses)
         })
@@ -210,35 +307,43 @@ impl Census for KernelCensus {
 
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses> {
         self.seeing(|proc, _| {
-            let pids = pids(proc)?;
-            let mut every = self.namespaces(proc, &pids, numbers)?;
-            // This process, and the one that waits for it.
-            let ours = [Some(std::process::id()), waiting_process()];
-            let others: Vec<u32> =
-                pids.into_iter().filter(|pid| !ours.contains(&Some(*pid))).collect();
-            let found = files::Search::new(proc, &every, numbers).among(&others);
+            let filter = self.mount_filter(numbers, None);
+            let mut every = self.namespaces(proc, &filter, NO_POD_FIRST)?;
+            let mut unread = std::mem::take(&mut every.unread);
+            let found = self.files(proc, (&filter, &every), &mut unread)?;
             let (sysfs, dev) = (self.sysfs.as_path(), self.dev.as_path());
-            let kernel = kernel_users::Kernel { proc, sysfs, dev, every: &every, numbers }.users();
+            let kernel = self.scanning(|scan| {
+                let (filter, every) = (&filter, &every);
+                kernel_users::Kernel { scan, filter, proc, sysfs, dev, every, numbers }.users()
+            });
+            let kernel =
+                kernel.map_err(|error| Error::io("look for the kernel's own uses", &error))?;
             let mut words = Words::of(proc, self.faces);
-            let mut untold = std::mem::take(&mut every.untold);
-            untold.extend(kernel.untold);
-            untold.extend(found.closed.into_iter().map(|(pid, why)| {
-                Untold::of_unknown(format!("what process {} holds", words.process(pid)), why)
-            }));
-            let file = |(pid, tie, path, number)| FileUse {
-                process: words.process(pid),
-                tie,
-                path,
-                number,
-            };
-            let files = found.files.into_iter().map(file).collect();
-            let node =
-                |(pid, descriptor, path)| NodeUse { process: words.process(pid), descriptor, path };
-            let nodes = found.nodes.into_iter().map(node).collect();
+            let (mut files, mut possible, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
+            let mut untold = kernel.untold;
+            for (pid, one) in found {
+                let process = words.process(pid);
+                match one {
+                    Found::File { tie, path, number } => {
+                        let one = FileUse { process, tie, path: path.to_path(), number };
+                        if tie == Tie::Undescribed { possible.push(one) } else { files.push(one) }
+                    }
+                    Found::Node { descriptor, path } => {
+                        nodes.push(NodeUse { process, descriptor, path: path.to_path() });
+                    }
+                    Found::Unknown { what: link, why } => {
+                        let what = format!("what process {process} holds");
+                        untold.push(Untold::of_unknown(what, format!("{link}: {}", why.text())));
+                    }
+                    _ => {}
+                }
+            }
             let namespaces = words.namespaces(&every, numbers);
-            told_whole(&every.later)?;
+            let (unread, later) = unread.told(proc);
+            untold.extend(unread);
+            told_whole(&later)?;
             told_whole(&words.later)?;
-            Ok(DeviceUses { namespaces, files, nodes, kernel: kernel.uses, untold })
+            Ok(DeviceUses { namespaces, files, possible, nodes, kernel: kernel.uses, untold })
         })
     }
 
@@ -252,26 +357,48 @@ impl Census for KernelCensus {
 
     fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
         self.seeing(|proc, _| {
-            let every = self.namespaces(proc, &pids(proc)?, &[])?;
-            told_whole(&every.later)?;
-            ids::by_number(proc, &every)
-                .map_err(|error| Error::io("ask the mounted file systems for their ids", &error))
+            let mut every = self.namespaces(proc, &Filter::default(), NO_POD_FIRST)?;
+            told_whole(&std::mem::take(&mut every.unread).told(proc).1)?;
+            let asked = every.all.iter().map(|one| {
+                let is_own = one.id == Some(every.own);
+                let tasks = if is_own { Vec::new() } else { one.tasks.clone() };
+                Asked { question: Question::ExtIds(tasks), owner: None }
+            });
+            let told = self.scanning(|scan| scan.ask(proc, &Filter::default(), false, asked));
+            let wrong = |error| Error::io("ask the mounted file systems for their ids", &error);
+            let mut ids = BTreeMap::new();
+            for told in told.map_err(wrong)? {
+                match told.result() {
+                    Ok(found) => ids.extend(found.into_iter().filter_map(|one| match one {
+                        Found::ExtId(number, id) => Some((number, id)),
+                        _ => None,
+                    })),
+                    Err(scan::Why::Failed(failure)) if failure.is_lack() => {
+                        return Err(wrong(failure.into()));
+                    }
+                    Err(_) => {}
+                }
+            }
+            Ok(ids)
         })
     }
 
     fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File> {
-        owner::open(&*self.proc()?, namespace)
+        let own = self.own_namespace()?;
+        self.scanning(|scan| owner::open(scan, namespace, own))
     }
 
     fn sign_of(&self, namespace: Option<&NamespaceUse>) -> Result<NamespaceSign> {
-        owner::sign_of(&*self.proc()?, namespace, self.walks_namespaces)
+        let (own, proc) = (self.own_namespace()?, self.proc()?);
+        self.scanning(|scan| owner::sign_of(scan, &proc, namespace, (own, self.walks_namespaces)))
     }
 
     fn find_namespace(&self, sign: &NamespaceSign) -> Result<Option<File>> {
         let proc = self.proc()?;
         let id = NamespaceId(sign.namespace);
-        let found = owner::find(&proc, &pids(&proc)?, id).and_then(|door| match door {
-            Some(door) => Ok(owner::is_signed(&proc, &door, sign)?.then_some(door)),
+        let pids = pids(&proc)?;
+        let found = self.scanning(|scan| match owner::find(scan, &proc, &pids, id)? {
+            Some(door) => Ok(owner::is_signed(scan, &proc, &door, sign)?.then_some(door)),
             None => Ok(None),
         });
         found.map_err(|error| Error::io(format!("look for mount namespace {id}"), &error))
@@ -313,7 +440,7 @@ impl<'a> Words<'a> {
             if namespace.id == Some(every.own) || mounts.is_empty() {
                 continue;
             }
-            let Namespace { id, tasks, keepers, table } = namespace;
+            let Namespace { id, tasks, keepers, table, user, .. } = namespace;
             let served = machine.as_ref().and_then(|machine| machine.pod_served(table));
             let process = |task: &Task| {
                 let mut process = self.process(task.pid);
@@ -321,22 +448,14 @@ impl<'a> Words<'a> {
                 process.owner.pod = process.owner.pod.or_else(|| served.clone());
                 process
             };
-            let mut one = NamespaceUse {
+            uses.push(NamespaceUse {
                 id: *id,
                 beneath: beneath(&mounts, table),
                 mounts,
                 processes: tasks.iter().map(process).collect(),
                 keepers: keepers.clone(),
-                user: None,
-            };
-            match owner::of(self.proc, &one, every.own) {
-                Ok(maker) => one.user = maker,
-                Err(error) => {
-                    let what = format!("who made mount namespace {}", one.id.unwrap_or(every.own));
-                    self.later.push(Untold::of_unknown(what, errno_text(&error)));
-                }
-            }
-            uses.push(one);
+                user: *user,
+            });
         }
         uses
     }

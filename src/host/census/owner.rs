@@ -1,8 +1,10 @@
-//! The door of a mount namespace, and who made it.
+//! The door of a mount namespace, and by what it is known again.
 
-use super::proc::Proc;
-use super::{namespaces, unowned_namespaces};
-use crate::host::{files, kernel, machine};
+use super::namespaces::placed;
+use super::proc::{Proc, Task};
+use super::question::{Door, Filter, Found, Question};
+use super::scan::{Asked, Scan, Why};
+use crate::host::{files, kernel};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, NamespaceUse};
 use crate::model::record::NamespaceSign;
@@ -12,86 +14,71 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 /// Opens a namespace that was found, for setns(2).
-pub(super) fn open(proc: &Proc, namespace: &NamespaceUse) -> Result<File> {
+pub(super) fn open(scan: &mut Scan, namespace: &NamespaceUse, own: NamespaceId) -> Result<File> {
     let wanted = namespace.id.ok_or_else(|| {
         Error::refused("the links of all processes in the mount namespace are closed to us")
     })?;
-    let own = namespaces::own_namespace(proc)?;
-    match door_to(wanted, proc, namespace, own) {
+    let by_process = namespace.processes.iter().map(|one| Door::Task(Task::first_of(one.pid)));
+    let by_keeper = namespace.keepers.iter().filter_map(|keeper| match keeper {
+        NamespaceKeeper::OpenIn { process, descriptor } => {
+            Some(Door::Descriptor { pid: process.pid, descriptor: *descriptor })
+        }
+        NamespaceKeeper::MountedAt { place, within } if *within == Some(own) => {
+            Some(Door::Mounted { within: None, place: place.clone() })
+        }
+        NamespaceKeeper::MountedAt { .. } => None,
+    });
+    match scan.open(wanted.0, by_process.chain(by_keeper).collect(), true) {
         Ok(door) => door.ok_or_else(|| Error::new(Kind::Host, "the mount namespace is gone")),
         Err(error) => Err(Error::io("open the mount namespace", &error)),
     }
 }
 
-/// Its door, by whatever leads there; nothing if it is gone.
-fn door_to(
-    wanted: NamespaceId,
-    proc: &Proc,
-    namespace: &NamespaceUse,
-    own: NamespaceId,
-) -> io::Result<Option<File>> {
-    let by_process = namespace.processes.iter().map(|process| format!("{}/ns/mnt", process.pid));
-    let by_keeper = namespace.keepers.iter().filter_map(|keeper| match keeper {
-        NamespaceKeeper::OpenIn { process, descriptor } => {
-            Some(format!("{}/fd/{descriptor}", process.pid))
-        }
-        NamespaceKeeper::MountedAt { .. } => None,
-    });
-    let by_mount = namespace.keepers.iter().filter_map(|keeper| match keeper {
-        NamespaceKeeper::MountedAt { place, within } if *within == Some(own) => {
-            Some(File::open(place))
-        }
-        _ => None,
-    });
-    let doors = by_process.chain(by_keeper).map(|path| proc.open(&path, OFlag::O_RDONLY));
-    let mut lack = None;
-    for door in doors.chain(by_mount) {
-        match files::unless_lack(door.and_then(|door| Ok((door.metadata()?.ino(), door)))) {
-            Ok(Some((number, door))) if number == wanted.0 => return Ok(Some(door)),
-            Ok(_) => {}
-            Err(error) => lack = Some(error),
-        }
-    }
-    match files::unless_lack(unowned_namespaces::open(proc, wanted))?.flatten() {
-        Some(door) => Ok(Some(door)),
-        None => lack.map_or(Ok(None), Err),
-    }
-}
-
 /// Opens a namespace by its number. Before Linux 6.12 one without a process is not found, and
 /// nothing is missed by that.
-pub(super) fn find(proc: &Proc, pids: &[u32], wanted: NamespaceId) -> io::Result<Option<File>> {
-    for pid in pids {
-        let living = files::unless_lack(proc.living(*pid))?.flatten();
-        let Some((task, _)) = living.filter(|(_, found)| *found == wanted) else { continue };
-        let door = proc.open(format!("{task}/ns/mnt"), OFlag::O_RDONLY);
-        match files::unless_lack(door.and_then(|door| Ok((door.metadata()?.ino(), door))))? {
-            Some((number, door)) if number == wanted.0 => return Ok(Some(door)),
-            _ => {}
+pub(super) fn find(
+    scan: &mut Scan,
+    proc: &Proc,
+    pids: &[u32],
+    wanted: NamespaceId,
+) -> io::Result<Option<File>> {
+    let place = |pid: &u32| Question::Place { task: Task::first_of(*pid), or_another: true };
+    let asked = pids.iter().map(|pid| Asked { question: place(pid), owner: None });
+    let mut doors = Vec::new();
+    for told in scan.ask(proc, &Filter::default(), false, asked)? {
+        match told.result() {
+            Ok(found) => {
+                let placed = found.iter().find_map(placed).filter(|(_, id)| *id == wanted);
+                doors.extend(placed.map(|(task, _)| Door::Task(task)));
+            }
+            Err(Why::Failed(failure)) if failure.is_lack() => return Err(failure.into()),
+            Err(_) => {}
         }
     }
-    Ok(files::unless_lack(unowned_namespaces::open(proc, wanted))?.flatten())
+    scan.open(wanted.0, doors, true)
 }
 
 /// By what a namespace is known again; this thread's own if none. `counts` is whether the kernel may
 /// be asked for its count.
 pub(super) fn sign_of(
+    scan: &mut Scan,
     proc: &Proc,
     namespace: Option<&NamespaceUse>,
-    counts: bool,
+    (own, counts): (NamespaceId, bool),
 ) -> Result<NamespaceSign> {
-    let own = || {
-        let door = proc.open("thread-self/ns/mnt", OFlag::O_RDONLY);
-        door.map_err(|error| Error::io("open this process's mount namespace", &error))
+    let door = match namespace {
+        Some(namespace) => open(scan, namespace, own)?,
+        None => proc
+            .open("thread-self/ns/mnt", OFlag::O_RDONLY)
+            .map_err(|error| Error::io("open this process's mount namespace", &error))?,
     };
-    let door = namespace.map_or_else(own, |namespace| open(proc, namespace))?;
     let found = door.metadata().map_err(|error| Error::io("look at a mount namespace", &error))?;
     let read = |error| Error::io("read by what a mount namespace is known again", &error);
     let count = if counts { count_of(&door).map_err(read)? } else { None };
     let mut dweller = None;
     let processes = namespace.filter(|_| count.is_none()).map(|namespace| &namespace.processes);
     for process in processes.into_iter().flatten() {
-        if let Some(began) = began(proc, process.pid).map_err(read)? {
+        if let Some(began) = began(scan, proc, process.pid).map_err(read)? {
             dweller = Some((process.pid, began));
             break;
         }
@@ -100,13 +87,21 @@ pub(super) fn sign_of(
 }
 
 /// Whether an open namespace is the one that was noted: not a later one of its number.
-pub(super) fn is_signed(proc: &Proc, door: &File, sign: &NamespaceSign) -> io::Result<bool> {
+pub(super) fn is_signed(
+    scan: &mut Scan,
+    proc: &Proc,
+    door: &File,
+    sign: &NamespaceSign,
+) -> io::Result<bool> {
     let count = if sign.count.is_some() { count_of(door)? } else { None };
     let began = match sign.dweller {
-        Some((pid, _)) => match files::unless_lack(proc.living(pid))?.flatten() {
-            Some((_, lives_in)) if lives_in.0 == sign.namespace => began(proc, pid)?,
-            _ => None,
-        },
+        Some((pid, _)) => {
+            let question = Question::Place { task: Task::first_of(pid), or_another: true };
+            let found = one(scan, proc, question)?;
+            let lives_there =
+                found.iter().find_map(placed).is_some_and(|(_, id)| id.0 == sign.namespace);
+            if lives_there { began(scan, proc, pid)? } else { None }
+        }
         None => None,
     };
     Ok(sign.is_of(count, began))
@@ -117,21 +112,27 @@ fn count_of(door: &File) -> io::Result<Option<u64>> {
     files::unless_lack(kernel::id_of_mount_namespace(door).map_err(io::Error::from))
 }
 
-/// When a process began; nothing if it has ended.
-fn began(proc: &Proc, pid: u32) -> io::Result<Option<u64>> {
-    let text = files::unless_lack(proc.read(&format!("{pid}/stat")))?;
-    Ok(text.and_then(|text| machine::state_in(&text)).map(|(_, began)| began))
+/// When a process began; nothing if it has ended, or does not answer.
+fn began(scan: &mut Scan, proc: &Proc, pid: u32) -> io::Result<Option<u64>> {
+    Ok(state_of(scan, proc, pid)?.map(|(_, began)| began))
 }
 
-/// The ordinary user who made the namespace. A runtime that gives a container users of its own is
-/// root when it makes that one.
-pub(super) fn of(
-    proc: &Proc,
-    namespace: &NamespaceUse,
-    own: NamespaceId,
-) -> io::Result<Option<u32>> {
-    let Some(wanted) = namespace.id else { return Ok(None) };
-    let Some(door) = door_to(wanted, proc, namespace, own)? else { return Ok(None) };
-    let user = kernel::user_of_namespace(&door).map_err(io::Error::from);
-    Ok(files::unless_lack(user)?.filter(|user| *user != 0))
+/// The state of a process, and when it began; nothing if it has ended, or does not answer.
+pub(super) fn state_of(scan: &mut Scan, proc: &Proc, pid: u32) -> io::Result<Option<(char, u64)>> {
+    let found = one(scan, proc, Question::State(pid))?;
+    Ok(found.into_iter().find_map(|one| match one {
+        Found::State(state, began) => Some((state, began)),
+        _ => None,
+    }))
+}
+
+/// What one question finds; nothing if it finds nothing or has no answer.
+fn one(scan: &mut Scan, proc: &Proc, question: Question) -> io::Result<Vec<Found>> {
+    let asked = vec![Asked { question, owner: None }];
+    match scan.ask(proc, &Filter::default(), false, asked)?.pop().map(super::scan::Response::result)
+    {
+        Some(Err(Why::Failed(failure))) if failure.is_lack() => Err(failure.into()),
+        Some(Ok(found)) => Ok(found),
+        _ => Ok(Vec::new()),
+    }
 }

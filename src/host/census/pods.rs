@@ -1,37 +1,38 @@
 //! Whether a pod has a file system: its processes, and what is mounted where they live.
 
-use super::namespaces::{PATIENCE, Unread, are_one, closed_table, own_namespace, table_of};
+use super::namespaces::{namespace_in, own_namespace, placed};
 use super::pod_processes::CgroupTrees;
-use super::proc::{Proc, Task, has_ended};
+use super::proc::{Proc, Task};
+use super::question::{Filter, Question};
+use super::scan::{Asked, Party, Response, Scan, Why};
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{Holder, NamespaceId, PodUsers};
 use crate::model::mount::mountinfo::MountTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// More rounds than a pod's start or end takes; one takes about a millisecond.
 const ROUNDS: usize = 64;
 
 /// What is asked about a pod.
-pub(super) struct Question<'a> {
+pub(super) struct PodQuestion<'a> {
+    pub(super) scan: &'a mut Scan,
     pub(super) proc: &'a Proc,
+    pub(super) filter: &'a Filter,
     pub(super) pod: &'a ConsumerId,
-    /// The file systems.
-    pub(super) numbers: &'a [DeviceNumber],
     /// The namespace whose processes do not count.
     pub(super) except: NamespaceId,
     /// The mounts of this thread's namespace.
     pub(super) own: &'a MountTable,
 }
 
-impl Question<'_> {
+impl PodQuestion<'_> {
     /// The pod's processes that have one of the file systems. None is only answered after two
     /// rounds with the same processes: one that was started between the reading of the list and
     /// the reading of its starter is in the next list.
-    pub(super) fn answer(&self, trees: &CgroupTrees) -> Result<PodUsers> {
+    pub(super) fn answer(&mut self, trees: &CgroupTrees) -> Result<PodUsers> {
         let mut last = None;
         for _ in 0..ROUNDS {
             let called = trees
@@ -48,43 +49,71 @@ impl Question<'_> {
         )))
     }
 
-    fn among(&self, pids: &BTreeSet<u32>) -> Result<Vec<Holder>> {
-        let end = Instant::now() + PATIENCE;
-        let mut by_namespace: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();
-        let mut holders = Vec::new();
+    fn among(&mut self, pids: &BTreeSet<u32>) -> Result<Vec<Holder>> {
         let mut tasks = Vec::new();
         for pid in pids {
             let threads = self.proc.tasks(*pid);
             tasks.extend(threads.map_err(|error| Error::io("list a process's threads", &error))?);
         }
-        for task in tasks {
-            match self.proc.namespace(task) {
-                Ok(id) if id == self.except => {}
-                Ok(id) => by_namespace.entry(id).or_default().push(task),
-                Err(error) if has_ended(&error) => {}
-                Err(_) => {
-                    if let Some(table) =
-                        closed_table(self.proc, task, end).map_err(Unread::into_error)?
-                        && !(self.except == own_namespace(self.proc)? && are_one(self.own, &table))
-                    {
-                        self.add(&mut holders, &[task], &table)?;
+        let place = |task: &Task| Question::Place { task: *task, or_another: false };
+        let placed_at = self.ask(tasks.iter().map(place).collect())?;
+        let mut by_namespace: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();
+        let mut closed = Vec::new();
+        for (task, told) in tasks.into_iter().zip(placed_at) {
+            match told.result() {
+                Ok(found) => match found.iter().find_map(placed) {
+                    Some((_, id)) if id != self.except => {
+                        by_namespace.entry(id).or_default().push(task);
                     }
-                }
+                    _ => {}
+                },
+                Err(why) if why.is_lack() => return Err(unread(self.proc, &[task], &why)),
+                Err(why) => closed.push((task, why)),
             }
         }
-        for (id, tasks) in by_namespace {
-            if let Some(table) = table_of(self.proc, id, &tasks, end)
-                .map_err(|unread| unread.of_those(self.proc, &tasks))?
-            {
-                self.add(&mut holders, &tasks, &table)?;
+        let mut holders = Vec::new();
+        let table = |(id, tasks): (&NamespaceId, &Vec<Task>)| Question::Table {
+            namespace: id.0,
+            tasks: tasks.clone(),
+            if_initial: false,
+        };
+        let mut known = BTreeSet::new();
+        let tables = self.ask(by_namespace.iter().map(table).collect())?;
+        for (tasks, told) in by_namespace.values().zip(tables) {
+            let found = told.result().map_err(|why| unread(self.proc, tasks, &why))?;
+            if let Some(one) = namespace_in(&found, None, Vec::new())? {
+                self.add(&mut holders, tasks, &one.table)?;
+                known.insert(one.first);
+            }
+        }
+        let listed = self.ask(closed.iter().map(|(task, _)| Question::Listed(*task)).collect())?;
+        for ((task, why), told) in closed.iter().zip(listed) {
+            let found = told.result().map_err(|why| unread(self.proc, &[*task], &why))?;
+            let Some(one) = namespace_in(&found, None, vec![*task])? else { continue };
+            if self.except == own_namespace(self.proc)? && one.is_of(self.own) {
+                continue;
+            }
+            let before = holders.len();
+            self.add(&mut holders, &[*task], &one.table)?;
+            // It may live below a root of its own, and have mounts that it does not list.
+            let hides = !matches!(why, Why::Failed(_)) && !known.contains(&one.first);
+            if hides && holders.len() == before {
+                return Err(unread(self.proc, &[*task], why));
             }
         }
         Ok(holders)
     }
 
+    fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Response>> {
+        let owner = Some(Party::Pod(self.pod.clone()));
+        let asked = questions.into_iter().map(|question| Asked { question, owner: owner.clone() });
+        let told = self.scan.ask(self.proc, self.filter, false, asked);
+        told.map_err(|error| Error::io("read the pod's processes", &error))
+    }
+
     /// Adds the processes of a namespace with these mounts, if any is of the file systems.
     fn add(&self, holders: &mut Vec<Holder>, tasks: &[Task], table: &MountTable) -> Result<()> {
-        let is_asked = |number: &DeviceNumber| self.numbers.contains(number);
+        let is_asked = |number: &DeviceNumber| self.filter.numbers.contains(number);
         let mounts = table.mounts().iter().filter(|mount| is_asked(&mount.number));
         let places: Vec<PathBuf> = mounts.map(|mount| mount.target.clone()).collect();
         if places.is_empty() {
@@ -99,4 +128,13 @@ impl Question<'_> {
         }
         Ok(())
     }
+}
+
+/// Whose mounts could not be read, and what ends it.
+fn unread(proc: &Proc, tasks: &[Task], why: &Why) -> Error {
+    let process = tasks.iter().find_map(|task| proc.describe(task.pid).ok());
+    let process = process.map_or_else(String::new, |one| format!("process {one}: "));
+    let kill = tasks.first().filter(|_| !matches!(why, Why::Failed(_)));
+    let kill = kill.map_or_else(String::new, |task| format!("; to end it: kill {}", task.pid));
+    Error::new(Kind::Host, format!("{process}{}{kill}", why.text()))
 }

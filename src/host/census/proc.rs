@@ -10,6 +10,7 @@ use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::mountinfo::MountTable;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
 use nix::sys::stat::{Mode, fstatat};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -19,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// One thread, in whose place most of `/proc` can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Task {
     /// The process.
     pub(super) pid: u32,
@@ -117,26 +118,6 @@ impl Proc {
         }
     }
 
-    /// The first thread, or, if it has ended before the others, one of those. Of a process that
-    /// has ended nothing.
-    pub(super) fn living(&self, pid: u32) -> io::Result<Option<(Task, NamespaceId)>> {
-        let first = Task::first_of(pid);
-        match self.namespace(first) {
-            Ok(namespace) => Ok(Some((first, namespace))),
-            Err(error) if has_ended(&error) => {
-                for task in self.tasks(pid)?.into_iter().filter(|task| *task != first) {
-                    match self.namespace(task) {
-                        Ok(namespace) => return Ok(Some((task, namespace))),
-                        Err(error) if has_ended(&error) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     pub(super) fn namespace(&self, task: Task) -> io::Result<NamespaceId> {
         self.namespace_at(&task.to_string())
     }
@@ -223,6 +204,11 @@ impl Proc {
         let user = user.and_then(|users| users.split_whitespace().next()?.parse().ok());
         Ok(Process { pid, command, owner, user })
     }
+}
+
+/// The processes of this moment.
+pub(super) fn pids(proc: &Proc) -> Result<Vec<u32>> {
+    proc.pids().map_err(|error| Error::io("list this machine's processes", &error))
 }
 
 /// What a line of `/proc/PID/status` says.

@@ -5,6 +5,7 @@ use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
 use crate::model::shield::map_uuid::MapUuid;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -132,7 +133,7 @@ pub enum NamespaceKeeper {
 }
 
 /// How a process holds a file system without a mount of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tie {
     /// An open file or folder.
     Descriptor(u32),
@@ -142,6 +143,9 @@ pub enum Tie {
     WorkingFolder,
     /// The root folder.
     RootFolder,
+    /// Files that wait in a UNIX socket to be received, or that an `io_uring` has: the kernel does not tell whether
+    /// they are of this file system.
+    Undescribed,
 }
 
 /// A process that holds a file of the file system.
@@ -239,21 +243,26 @@ pub struct Untold {
     pub what: String,
     /// Why.
     pub why: String,
-    /// The pods of whose processes it is known that they live there.
+    /// The pods whose it is: it counts for the volumes that they have or had.
     pub pods: BTreeSet<ConsumerId>,
+    /// Whether it counts for every volume.
+    pub is_anyones: bool,
+    /// The commands that end what keeps it from being read, if there are any.
+    pub way_out: Option<String>,
 }
 
 impl Untold {
     /// Something of which is not known whose it is.
     #[must_use]
     pub fn of_unknown(what: String, why: String) -> Self {
-        Self { what, why, pods: BTreeSet::new() }
+        Self { what, why, pods: BTreeSet::new(), is_anyones: false, way_out: None }
     }
 }
 
 impl fmt::Display for Untold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
+        write!(f, "{}: {}", self.what, self.why)?;
+        self.way_out.as_ref().map_or(Ok(()), |way| write!(f, "; to end it: {way}"))
     }
 }
 
@@ -270,9 +279,9 @@ pub struct NamespaceUses {
 }
 
 impl NamespaceUses {
-    /// The first namespace that could not be read, and where one of these pods lives: it may have it mounted.
+    /// The first thing that could not be read and may have the volume: a container's, or one of these pods'.
     pub fn hidden(&self, is_one: impl Fn(&ConsumerId) -> bool) -> Option<&Untold> {
-        self.untold.iter().find(|untold| untold.pods.iter().any(&is_one))
+        self.untold.iter().find(|untold| untold.is_anyones || untold.pods.iter().any(&is_one))
     }
 }
 
@@ -283,6 +292,8 @@ pub struct DeviceUses {
     pub namespaces: Vec<NamespaceUse>,
     /// Processes with a file of it.
     pub files: Vec<FileUse>,
+    /// Processes with files that may be of it ([`Tie::Undescribed`]).
+    pub possible: Vec<FileUse>,
     /// Processes with its disk open.
     pub nodes: Vec<NodeUse>,
     /// The kernel itself.

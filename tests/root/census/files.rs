@@ -213,7 +213,7 @@ fn an_answer_is_about_the_disks_that_were_asked_for() {
     holder.must(&Order::ChangeFolder { path: one.global() });
     let both = |numbers: &[DeviceNumber]| {
         use incloud_disk::host::Census;
-        let census = incloud_disk::host::census::KernelCensus::default();
+        let census = super::census();
         super::told(census.device_users(numbers)).files.len()
     };
     assert_eq!(both(&[other]), 0);

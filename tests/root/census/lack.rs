@@ -1,5 +1,6 @@
 //! A process short of descriptors tells the whole or that it cannot tell: never a part of it.
 
+use super::census;
 use super::{mounted, users_of};
 use crate::support::pods::{Naming, Order, Plan, Pod};
 use crate::support::{Node, output_of};
@@ -72,7 +73,7 @@ struct Question {
 
 /// Looks again and again while another thread takes the descriptors and gives them back.
 fn look(asked: &Question) {
-    let listed = KernelCensus::default();
+    let listed = census();
     let both = [listed.clone(), listed.without_the_list_of_namespaces()];
     let whole = both.each_ref().map(|census| Seen::by(census, asked));
     for whole in &whole {
@@ -138,7 +139,7 @@ impl Told {
 
 impl Seen {
     fn by(census: &KernelCensus, asked: &Question) -> Self {
-        let numbers = [asked.number];
+        let (census, numbers) = (census.of_another_call(), [asked.number]);
         let in_order = |found: Vec<NamespaceUse>| {
             let mut told: Vec<_> = found.iter().map(|one| Told::of(one, asked)).collect();
             told.sort();

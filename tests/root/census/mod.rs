@@ -7,12 +7,17 @@ mod namespaces;
 mod pods;
 
 use crate::checks::{eventually, number_of};
-use crate::support::Node;
+use crate::support::{DISK, Node};
 use crate::volume::Volume;
 use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::disk_users::{Answer, DeviceUses, NamespaceUses};
+
+/// The census of this machine, read by the driver under test.
+fn census() -> KernelCensus {
+    KernelCensus::default().read_by(DISK.into())
+}
 
 /// What there is to be told; that it cannot be is a failure.
 #[track_caller]
@@ -25,7 +30,7 @@ fn told<T>(answer: Answer<T>) -> T {
 
 #[track_caller]
 fn users_of(number: DeviceNumber) -> DeviceUses {
-    told(KernelCensus::default().device_users(&[number]))
+    told(census().device_users(&[number]))
 }
 
 /// The namespaces, by the kernel's list of them and without it: both tell the same, as soon as
@@ -53,7 +58,7 @@ fn namespaces_with(number: DeviceNumber) -> NamespaceUses {
 
 #[track_caller]
 fn both_ways(number: DeviceNumber) -> [NamespaceUses; 2] {
-    let census = KernelCensus::default();
+    let census = census();
     let listed = told(census.namespaces_with(&[number]));
     let searched = told(census.without_the_list_of_namespaces().namespaces_with(&[number]));
     [listed, searched]

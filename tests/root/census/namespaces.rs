@@ -1,5 +1,6 @@
 //! Mount namespaces other than ours, with or without a process in them.
 
+use super::census;
 use super::{both_ways, mounted, namespaces_with, told};
 use crate::checks::eventually;
 use crate::going_namespaces::keeper_of;
@@ -7,7 +8,6 @@ use crate::support::Node;
 use crate::support::disks::within;
 use crate::support::pods::{Naming, Order, Plan, Pod};
 use incloud_disk::host::Census;
-use incloud_disk::host::census::KernelCensus;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::disk_users::{NamespaceId, NamespaceKeeper, NamespaceUse};
 use nix::errno::Errno;
@@ -28,7 +28,7 @@ fn only_with(number: DeviceNumber) -> NamespaceUse {
     let mut found = namespaces_with(number).namespaces;
     assert_eq!(found.len(), 1, "{found:?}");
     let found = found.remove(0);
-    let census = KernelCensus::default();
+    let census = census();
     for census in [census.clone(), census.without_the_list_of_namespaces()] {
         let open = census.open_namespace(&found).unwrap();
         assert_eq!(Some(open.metadata().unwrap().ino()), found.id.map(|id| id.0));
@@ -110,7 +110,7 @@ fn a_namespace_that_is_only_mounted_is_told() {
     eventually("no process lives there", || only_with(number).processes.is_empty());
     let found = only_with(number);
     assert_eq!(found.id, Some(id));
-    let own = KernelCensus::default().own_namespace().unwrap();
+    let own = census().own_namespace().unwrap();
     assert_eq!(
         found.keepers,
         [NamespaceKeeper::MountedAt { place: place.clone(), within: Some(own) }]
@@ -182,8 +182,8 @@ fn coming_and_going_disturbs_no_answer() {
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let resident = Plan::outside().seeing(&volume.global(), "/data").start();
-    let census = KernelCensus::default();
-    let closed = told(census.device_users(&[number])).untold;
+    let census = census();
+    let closed = told(census.of_another_call().device_users(&[number])).untold;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -195,7 +195,7 @@ fn coming_and_going_disturbs_no_answer() {
         // Also where this one panics: the scope waits for the other.
         let _ends = Ends(&is_over);
         for _ in 0..100 {
-            let found = told(census.device_users(&[number]));
+            let found = told(census.of_another_call().device_users(&[number]));
             let residents = found.namespaces.iter().filter(|n| pids_in(n) == [resident.pid()]);
             assert_eq!(residents.count(), 1);
             for untold in &found.untold {
@@ -217,7 +217,7 @@ fn looks_that_overlap_keep_no_namespace() {
     let node = Node::new();
     let (volume, number) = mounted(&node, "ext4");
     let file_system = Path::new("/proc/fs/ext4").join(volume.letter());
-    let census = KernelCensus::default();
+    let census = census();
     for census in [census.clone(), census.without_the_list_of_namespaces()] {
         let tenant = Plan::outside().seeing(&volume.global(), "/data").start();
         // A look takes a while.
@@ -233,7 +233,7 @@ fn looks_that_overlap_keep_no_namespace() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
-                        told(census.namespaces_with(&[number]));
+                        told(census.of_another_call().namespaces_with(&[number]));
                         looks.fetch_add(1, Ordering::Relaxed);
                     }
                 });

@@ -1,10 +1,10 @@
 //! The processes of a pod, whatever they do to their mounts, threads and cgroups.
 
+use super::census;
 use super::{mounted, told};
 use crate::support::Node;
 use crate::support::pods::{Naming, Order, Plan, Pod};
 use incloud_disk::host::Census;
-use incloud_disk::host::census::KernelCensus;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::ids::ConsumerId;
 use incloud_disk::model::mount::disk_users::{Answer, Holder, NamespaceId};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn ask(uid: &str, number: DeviceNumber) -> Answer<Vec<Holder>> {
-    let census = KernelCensus::default();
+    let census = census();
     let uid = ConsumerId::parse(uid).unwrap();
     match census.pod_users(&uid, &[number], census.own_namespace().unwrap()) {
         Answer::Told(found) => Answer::Told(found.holders),
@@ -94,7 +94,7 @@ fn processes_in_our_namespace_do_not_count() {
     let watcher = pod.container().in_our_namespace().start();
     assert_eq!(holders(pod.uid(), number), []);
     let uid = ConsumerId::parse(pod.uid()).unwrap();
-    let found = told(KernelCensus::default().pod_users(&uid, &[number], NamespaceId(1))).holders;
+    let found = told(census().pod_users(&uid, &[number], NamespaceId(1))).holders;
     assert_eq!(found[0].process.pid, watcher.pid(), "it does for a process elsewhere");
     drop(watcher);
     volume.take_away();

@@ -36,7 +36,7 @@ extern "C" fn become_a_container() {
 
 /// Ends the process, without anything that `main` would have to have prepared.
 #[allow(unsafe_code)]
-fn end() -> ! {
+pub(super) fn end() -> ! {
     // SAFETY: _exit takes a number and does not return.
     unsafe { libc::_exit(0) }
 }
@@ -106,6 +106,8 @@ impl Inside {
             }
             Order::ChangeFolder { path } => std::env::set_current_dir(path)?,
             Order::ChangeRoot { path } => std::os::unix::fs::chroot(path)?,
+            Order::Attack(attack) => self.held.extend(super::attacks::begin(attack)?),
+            Order::OwnUsers => own_users()?,
             Order::LetGo => self.held.clear(),
             Order::EndFirstThread => unreachable!("served above"),
         }
@@ -194,14 +196,25 @@ fn fork_sleepers(count: u32) -> io::Result<()> {
         // SAFETY: this process has one thread yet, so no lock of another one is copied.
         if unsafe { nix::unistd::fork() }?.is_child() {
             let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
-            // The parent may have died before it was asked for.
-            while nix::unistd::getppid() == parent {
-                nix::unistd::pause();
-            }
+            sleep_with_parent(parent);
             end();
         }
     }
     Ok(())
+}
+
+/// The parent may have died before its death was asked for.
+pub(super) fn sleep_with_parent(parent: nix::unistd::Pid) {
+    while nix::unistd::getppid() == parent {
+        nix::unistd::pause();
+    }
+}
+
+fn own_users() -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", "0 0 1")?;
+    fs::write("/proc/self/gid_map", "0 0 1")
 }
 
 /// Who looks at one of these processes is late: it has ended, and its child lives.

@@ -1,11 +1,13 @@
 //! Pods for tests, as a node has them: cgroups with kubelet's names, and in them processes with
 //! mount namespaces of their own that do what they are told. All of it goes with its owner.
 
+mod attacks;
 mod cgroups;
 mod container;
 mod inside;
 mod orders;
 
+pub use attacks::Attack;
 pub use cgroups::Naming;
 pub use container::Container;
 pub use orders::{Order, Report};

@@ -1,5 +1,6 @@
 //! What a container can be told, and what it answers.
 
+use super::attacks::Attack;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,6 +78,10 @@ pub enum Order {
     ChangeRoot {
         path: PathBuf,
     },
+    /// Does what holds up whoever looks at it.
+    Attack(Attack),
+    /// Gives it a user namespace of its own, in which it stays who it is.
+    OwnUsers,
     /// Closes all that it holds.
     LetGo,
     /// Ends its first thread, while another one goes on.

@@ -201,7 +201,13 @@ fn what_may_be_left_of_a_volume_is_told_from_what_is_anothers() {
     };
     let hidden = |pod: &str| {
         let pods = [ConsumerId::parse(pod).unwrap()].into();
-        let untold = vec![Untold { what: "a".to_owned(), why: "b".to_owned(), pods }];
+        let untold = vec![Untold {
+            what: "a".to_owned(),
+            why: "b".to_owned(),
+            pods,
+            is_anyones: false,
+            way_out: None,
+        }];
         FakeNamespaces { untold, ..FakeNamespaces::default() }
     };
     assert!(!left(&[], &[], FakeNamespaces::blind()), "it was never mounted");

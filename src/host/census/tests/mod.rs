@@ -194,7 +194,7 @@ fn a_process_that_cannot_be_looked_into_is_told_as_such() {
     machine.close(7, "exe");
     let Answer::Told(found) = machine.census().device_users(&[VOLUME]) else { panic!() };
     let untold: Vec<_> = found.untold.iter().map(ToString::to_string).collect();
-    assert_eq!(untold, ["what process 7 (program) holds: invalid argument"]);
+    assert_eq!(untold, ["process 7 (program): invalid argument"]);
 }
 
 /// The whole of process 1 may be closed even to root, by a security module: it is known by its

@@ -1,0 +1,218 @@
+//! What the parent asks of a reader process, and what the reader answers.
+
+use super::proc::Task;
+use crate::host::files;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::error::errno_text;
+use crate::model::mount::disk_users::Tie;
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Questions that share a filter and a time limit.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Batch {
+    pub(super) filter: Filter,
+    /// How long all of them may take, in milliseconds.
+    pub(super) limit: u64,
+    /// How long one of them may take.
+    pub(super) each: u64,
+    pub(super) questions: Vec<Question>,
+}
+
+/// Which mounts the parent wants to know. The reader keeps no others, so that the memory of both
+/// depends on the volumes in question and not on how many mounts users make.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Filter {
+    /// The file systems.
+    pub(super) numbers: Vec<DeviceNumber>,
+    /// Also mounts whose source is one of our labels at or below this path.
+    pub(super) label: Option<PathBuf>,
+    /// Names of files that an orchestrator makes for each container.
+    pub(super) container_files: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Question {
+    /// The mount namespace of a thread; with `or_another`, of another one of its process if it has ended.
+    Place { task: Task, or_another: bool },
+    /// The mounts of the namespace in which these live. With `if_initial` only if the machine's own user
+    /// namespace owns it.
+    Table { namespace: u64, tasks: Vec<Task>, if_initial: bool },
+    /// The mounts that a thread lists, with the servers among them: readable also while the thread's links
+    /// are not.
+    Listed(Task),
+    /// The namespaces that the kernel lists, without these.
+    Others { known: Vec<u64> },
+    /// The mounts of namespaces that the kernel lists.
+    Enter(Vec<u64>),
+    /// The mounts of a namespace to which one of these leads.
+    EnterBy { namespace: u64, doors: Vec<Door> },
+    /// What of a process keeps a mount namespace alive.
+    References(u32),
+    /// What a process holds of the file systems.
+    Files { pid: u32, namespace: Option<u64> },
+    /// What is behind a loop device: its name, number and node, the file as the kernel spells it, and
+    /// whether that file may be on one of the file systems.
+    Loop { node: PathBuf, number: DeviceNumber, file: PathBuf, may_be_ours: bool },
+    /// Where a swap area is.
+    Swap(PathBuf),
+    /// The ids of the ext file systems that are mounted where these live.
+    ExtIds(Vec<Task>),
+    /// Opens a namespace: by one of these, else by the kernel's list.
+    Open { namespace: u64, doors: Vec<Door>, is_listed: bool },
+    /// The state of a process, and when it began.
+    State(u32),
+}
+
+/// A way to a mount namespace. Each is a name that others may have given to something else meanwhile.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Door {
+    Task(Task),
+    Descriptor {
+        pid: u32,
+        descriptor: u32,
+    },
+    /// A mount of it, in the namespace where this thread lives; in the reader's own if none is given.
+    Mounted {
+        within: Option<Task>,
+        place: PathBuf,
+    },
+}
+
+/// One line of a reader's answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Line {
+    Found(Found),
+    /// The question is done; it took so many microseconds.
+    End(End, u64),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Found {
+    Namespace {
+        task: Task,
+        namespace: u64,
+    },
+    /// Who made a namespace; none if the machine's own user namespace owns it.
+    Maker {
+        namespace: u64,
+        user: Option<u32>,
+    },
+    Table {
+        namespace: Option<u64>,
+        table: Excerpt,
+    },
+    Unread {
+        namespace: u64,
+        why: KernelError,
+    },
+    Descriptor {
+        descriptor: u32,
+        namespace: u64,
+    },
+    File {
+        tie: Tie,
+        path: Text,
+        number: DeviceNumber,
+    },
+    Node {
+        descriptor: u32,
+        path: Text,
+    },
+    Unknown {
+        what: String,
+        why: KernelError,
+    },
+    ExtId(DeviceNumber, u64),
+    State(char, u64),
+    Yes,
+}
+
+/// The lines of a mount table that the filter asks for.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Excerpt {
+    pub(super) lines: Text,
+    /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
+    pub(super) first: u32,
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum End {
+    Done,
+    Failed(KernelError),
+    /// Its time was over.
+    Late,
+    /// The reader did not come back from it.
+    Stalled,
+    /// It was not asked, because others of the same owner had stalled or taken all the time.
+    Skipped,
+}
+
+/// An error of the kernel.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct KernelError {
+    errno: Option<i32>,
+    text: String,
+}
+
+impl KernelError {
+    pub(super) fn is_lack(&self) -> bool {
+        self.errno.is_some_and(|errno| files::is_lack(&io::Error::from_raw_os_error(errno)))
+    }
+
+    pub(super) fn is(&self, errno: Errno) -> bool {
+        self.errno == Some(errno as i32)
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl From<io::Error> for KernelError {
+    fn from(error: io::Error) -> Self {
+        Self { errno: error.raw_os_error(), text: errno_text(&error) }
+    }
+}
+
+impl From<KernelError> for io::Error {
+    fn from(failure: KernelError) -> Self {
+        match failure.errno {
+            Some(errno) => Self::from_raw_os_error(errno),
+            None => Self::other(failure.text),
+        }
+    }
+}
+
+/// Bytes of the kernel's: a path need not be UTF-8. Each byte is written as the character of its number.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Text(String);
+
+impl Text {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self(bytes.iter().map(|byte| char::from(*byte)).collect())
+    }
+
+    pub(super) fn path(path: &Path) -> Self {
+        Self::of(path.as_os_str().as_bytes())
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.0.chars().filter_map(|one| u8::try_from(u32::from(one)).ok()).collect()
+    }
+
+    pub(super) fn to_path(&self) -> PathBuf {
+        PathBuf::from(OsString::from_vec(self.bytes()))
+    }
+}
+
+impl From<&OsStr> for Text {
+    fn from(text: &OsStr) -> Self {
+        Self::of(text.as_bytes())
+    }
+}

@@ -1,0 +1,704 @@
+//! One bounded scan of other processes: readers are started, watched and abandoned here.
+
+use super::answers::Reading;
+use super::proc::{Proc, has_ended};
+use super::question::{Batch, Door, End, Filter, Found, KernelError, Line, Question};
+use super::reader::{DONE, GO, READY, WORD};
+use crate::host::files;
+use crate::model::ids::ConsumerId;
+use crate::model::mount::disk_users::Process;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, IoSliceMut, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a scan may take of a call in all.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// For this machine's own processes and namespaces, and for pods and containers.
+    pub system: Duration,
+    /// For what ordinary users made.
+    pub users: Duration,
+}
+
+impl Budget {
+    /// What a call has that says nothing else.
+    pub const USUAL: Self = Self { system: Duration::from_secs(20), users: Duration::from_secs(1) };
+
+    /// The budget of a call that must end within this time.
+    #[must_use]
+    pub fn within(time: Duration) -> Self {
+        Self { system: Self::USUAL.system.min(time / 2), users: Self::USUAL.users.min(time / 4) }
+    }
+}
+
+/// A reader that neither answers nor runs for so long has stalled. What does not wait takes microseconds.
+const STALL: Duration = Duration::from_millis(100);
+/// How often a reader is looked at.
+const TICK: Duration = Duration::from_millis(20);
+/// How long a reader may take to begin: its program may have to come from a slow disk.
+const BEGINS: Duration = Duration::from_secs(5);
+/// After so many stalls no more is asked of the same owner, of all owners but root, and of root.
+const STALLS_OF_ONE: usize = 2;
+const STALLS_OF_OTHERS: usize = 6;
+const STALLS_OF_ROOT: usize = 8;
+/// What one owner's processes may take: a pod's or container's, or an ordinary user's.
+const ONE_OWNER: Duration = Duration::from_millis(500);
+/// What one question may take: about what root, a pod or a user made.
+const ONE_OF_PODS: Duration = Duration::from_millis(250);
+const ONE_OF_USERS: Duration = Duration::from_millis(100);
+const ONE_OF_ROOT: Duration = Duration::from_secs(5);
+/// So many questions are asked at once, and so many of one owner but root.
+const AT_ONCE: usize = 512;
+const OF_ONE_AT_ONCE: usize = 2;
+
+/// Whose a process or namespace is, for the shares of a scan.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Party {
+    /// This machine itself.
+    Root,
+    Pod(ConsumerId),
+    Container(String),
+    User(u32),
+}
+
+impl Party {
+    pub(super) fn of(process: &Process) -> Self {
+        let owner = &process.owner;
+        match (&owner.pod, &owner.container, process.user) {
+            (Some(pod), _, _) => Self::Pod(pod.clone()),
+            (None, Some(container), _) => Self::Container(container.clone()),
+            (None, None, Some(user)) if user != 0 => Self::User(user),
+            _ => Self::Root,
+        }
+    }
+}
+
+/// What is asked, and of whose process or namespace.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) question: Question,
+    /// None if that was not worth finding out: then it is, once something stalls.
+    pub(super) owner: Option<Party>,
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) found: Vec<Found>,
+    pub(super) end: End,
+}
+
+impl Response {
+    fn nothing(end: End) -> Self {
+        Self { found: Vec::new(), end }
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        matches!(self.end, End::Done)
+    }
+
+    /// What was found, unless the process has ended; or why it could not be.
+    pub(super) fn result(self) -> std::result::Result<Vec<Found>, Why> {
+        match self.end {
+            End::Done => Ok(self.found),
+            End::Failed(failure) => {
+                let error = io::Error::from(failure.clone());
+                if has_ended(&error) { Ok(Vec::new()) } else { Err(Why::Failed(failure)) }
+            }
+            End::Late => Err(Why::Late),
+            End::Stalled => Err(Why::Stalled),
+            End::Skipped => Err(Why::Skipped),
+        }
+    }
+}
+
+/// Why something could not be read.
+#[derive(Debug, Clone)]
+pub(super) enum Why {
+    Failed(KernelError),
+    Late,
+    Stalled,
+    Skipped,
+}
+
+impl Why {
+    pub(super) fn is_lack(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.is_lack())
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Failed(failure) => failure.text().to_owned(),
+            Self::Late => {
+                "it has so many mounts or open files that reading them was given up".to_owned()
+            }
+            Self::Stalled => "the kernel does not answer questions about it".to_owned(),
+            Self::Skipped => {
+                "not examined, because other processes of the same owner do not answer or take too long".to_owned()
+            }
+        }
+    }
+}
+
+/// How readers are started.
+#[derive(Debug, Clone)]
+pub(super) enum Start {
+    /// As processes, by this program.
+    Program(PathBuf),
+    /// In this process: for trees that a test made.
+    Here,
+    /// Made-up answers with made-up times.
+    #[cfg(test)]
+    Scripted(fn(&Batch) -> Vec<(Response, Duration)>),
+}
+
+/// The scan of one call.
+#[derive(Debug)]
+pub(super) struct Scan {
+    start: Start,
+    proc: PathBuf,
+    trusted: u32,
+    reader: Option<Reader>,
+    left: Budget,
+    /// What was left before a look that had less, and what that look had.
+    kept: Budget,
+    lent: Budget,
+    stalls: BTreeMap<Party, usize>,
+    /// The processes that stalled: they are not asked again.
+    stuck: BTreeSet<u32>,
+    took: BTreeMap<Party, Duration>,
+}
+
+#[derive(Debug)]
+enum Reader {
+    Process(Box<ReaderProcess>),
+    Here(Box<Reading>),
+}
+
+impl Scan {
+    pub(super) fn new(start: Start, proc: &Path, trusted: u32, left: Budget) -> Self {
+        let (stalls, stuck, took) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let proc = proc.to_owned();
+        Self {
+            start,
+            proc,
+            trusted,
+            reader: None,
+            left,
+            kept: left,
+            lent: left,
+            stalls,
+            stuck,
+            took,
+        }
+    }
+
+    /// From here on there is no more time than this.
+    pub(super) fn limit(&mut self, most: Budget) {
+        self.left.system = self.left.system.min(most.system);
+        self.left.users = self.left.users.min(most.users);
+    }
+
+    /// For one look of a heal, which has its own deadline and comes again.
+    pub(super) fn lend(&mut self, time: Duration) {
+        self.kept = self.left;
+        self.limit(Budget { system: time, users: time / 2 });
+        self.lent = self.left;
+    }
+
+    /// After that look: what it took is gone.
+    pub(super) fn take_back(&mut self) {
+        let took = |kept: Duration, lent: Duration, left: Duration| {
+            kept.saturating_sub(lent.saturating_sub(left))
+        };
+        let (kept, lent) = (self.kept, self.lent);
+        self.left = Budget {
+            system: took(kept.system, lent.system, self.left.system),
+            users: took(kept.users, lent.users, self.left.users),
+        };
+    }
+
+    /// Asks all of them, in this order. `users` is whether what ordinary users made is asked about: they have less time.
+    pub(super) fn ask(
+        &mut self,
+        proc: &Proc,
+        filter: &Filter,
+        users: bool,
+        asked: impl IntoIterator<Item = Asked>,
+    ) -> io::Result<Vec<Response>> {
+        let asked: Vec<Asked> = asked.into_iter().collect();
+        let mut told = Vec::with_capacity(asked.len());
+        let mut owners: HashMap<u32, Party> = HashMap::new();
+        let mut owner_of = |one: &Asked| {
+            one.owner.clone().or_else(|| {
+                let pid = pid_of(&one.question)?;
+                let of = || proc.describe(pid).map_or(Party::Root, |process| Party::of(&process));
+                Some(owners.entry(pid).or_insert_with(of).clone())
+            })
+        };
+        while told.len() < asked.len() {
+            let rest = &asked[told.len()..];
+            // From the first stall on all is asked for only of those who may still be asked.
+            let is_careful = !self.stalls.is_empty();
+            let whose: Vec<Option<Party>> = rest
+                .iter()
+                .take(AT_ONCE)
+                .map(|one| if is_careful { owner_of(one) } else { one.owner.clone() })
+                .collect();
+            let is_stuck = |one: &Asked| {
+                may_wait(&one.question)
+                    && pid_of(&one.question).is_some_and(|pid| self.stuck.contains(&pid))
+            };
+            let is_open = |(owner, one): (&Option<Party>, &Asked)| {
+                let is_over = |owner| self.is_over(owner, may_wait(&one.question));
+                !is_stuck(one) && !owner.as_ref().is_some_and(is_over)
+            };
+            if is_stuck(&rest[0]) {
+                told.push(Response::nothing(End::Stalled));
+                continue;
+            }
+            if !is_open((&whose[0], &rest[0])) {
+                told.push(Response::nothing(End::Skipped));
+                continue;
+            }
+            // A batch has few questions of one owner: what is beyond its share is not asked.
+            let mut counts: HashMap<Party, usize> = HashMap::new();
+            let mut has_room = |(owner, _): (&Option<Party>, &Asked)| {
+                let owner = owner.as_ref().filter(|owner| **owner != Party::Root);
+                owner.is_none_or(|owner| {
+                    let count = counts.entry(owner.clone()).or_default();
+                    *count += 1;
+                    *count <= OF_ONE_AT_ONCE
+                })
+            };
+            let batch = whose.iter().zip(rest);
+            let many = batch.take_while(|one| is_open(*one) && has_room(*one)).count();
+            let left = match (users, &rest[0].question) {
+                (false, _) => self.left.system,
+                // Half of it is for the processes: who has a busy volume is to be named.
+                (true, Question::Table { .. } | Question::Enter(_) | Question::EnterBy { .. }) => {
+                    self.left.users.saturating_sub(Budget::USUAL.users / 2)
+                }
+                (true, _) => self.left.users,
+            };
+            if left.is_zero() {
+                told.resize_with(asked.len(), || Response::nothing(End::Late));
+                break;
+            }
+            let questions: Vec<Question> =
+                rest[..many].iter().map(|one| one.question.clone()).collect();
+            let is_roots = whose[0].as_ref().is_none_or(|owner| *owner == Party::Root);
+            let each = match (is_roots, users) {
+                (true, _) => ONE_OF_ROOT,
+                (false, false) => ONE_OF_PODS,
+                (false, true) => ONE_OF_USERS,
+            };
+            let (answers, spent) = self.batch(filter, (left, each), questions)?;
+            let share = if users { &mut self.left.users } else { &mut self.left.system };
+            *share = share.saturating_sub(spent);
+            for ((one, took), at) in answers.into_iter().zip(0..) {
+                if matches!(one.end, End::Stalled) {
+                    let owner = owner_of(&rest[at]).unwrap_or(Party::Root);
+                    *self.stalls.entry(owner).or_default() += 1;
+                    self.stuck.extend(pid_of(&rest[at].question));
+                } else if let Some(owner) = &whose[at] {
+                    *self.took.entry(owner.clone()).or_default() += took;
+                }
+                told.push(one);
+            }
+        }
+        Ok(told)
+    }
+
+    /// Asks one question, of which the answer is an open file.
+    pub(super) fn open(
+        &mut self,
+        namespace: u64,
+        doors: Vec<Door>,
+        is_listed: bool,
+    ) -> io::Result<Option<File>> {
+        let question = Question::Open { namespace, doors, is_listed };
+        let limits = (ONE_OF_ROOT, ONE_OF_ROOT);
+        let (mut answers, spent) = self.batch(&Filter::default(), limits, vec![question])?;
+        self.left.system = self.left.system.saturating_sub(spent);
+        let opened = self.reader.as_mut().and_then(Reader::take_opened);
+        match answers.pop().map(|(told, _)| told.end) {
+            Some(End::Done) => Ok(opened),
+            Some(End::Failed(failure)) => Err(failure.into()),
+            _ => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Whether this owner has had its share; `waits` is whether a question may wait for it.
+    fn is_over(&self, owner: &Party, waits: bool) -> bool {
+        let stalls = self.stalls.get(owner).copied().unwrap_or_default();
+        if *owner == Party::Root {
+            return waits && stalls >= STALLS_OF_ROOT;
+        }
+        let of_others = self.stalls.iter().filter(|(one, _)| **one != Party::Root);
+        let of_others = of_others.map(|(_, count)| count).sum::<usize>();
+        waits && (stalls >= STALLS_OF_ONE || of_others >= STALLS_OF_OTHERS)
+            || self.took.get(owner).is_some_and(|took| *took >= ONE_OWNER)
+    }
+
+    /// The answers as far as they came, the last one perhaps a stall, and how long they took. One at least.
+    fn batch(
+        &mut self,
+        filter: &Filter,
+        (limit, each): (Duration, Duration),
+        questions: Vec<Question>,
+    ) -> io::Result<(Vec<(Response, Duration)>, Duration)> {
+        let milliseconds =
+            |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+        let batch = Batch {
+            filter: filter.clone(),
+            limit: milliseconds(limit),
+            each: milliseconds(each),
+            questions,
+        };
+        #[cfg(test)]
+        if let Start::Scripted(script) = self.start {
+            let answers = script(&batch);
+            let spent = answers.iter().map(|(_, took)| *took).sum();
+            return Ok((answers, spent));
+        }
+        let begin = Instant::now();
+        let patience = BEGINS.min(limit.max(Duration::from_secs(1)));
+        let start = || Reader::start(&self.start, &self.proc, self.trusted, patience);
+        let mut reader = self.reader.take().map_or_else(start, Ok)?;
+        let (answers, is_usable) = match reader.answers(&batch, limit) {
+            // It ended since the last batch: with the thread that started it, or it was killed.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                reader = start()?;
+                reader.answers(&batch, limit)?
+            }
+            answers => answers?,
+        };
+        if is_usable {
+            self.reader = Some(reader);
+        }
+        Ok((answers, begin.elapsed()))
+    }
+}
+
+/// Whether an answer may wait for the process: what mounts it has, the kernel tells in any case.
+fn may_wait(question: &Question) -> bool {
+    !matches!(question, Question::Listed(_))
+}
+
+/// The process that a question is about.
+fn pid_of(question: &Question) -> Option<u32> {
+    match question {
+        Question::Place { task, .. } | Question::Listed(task) => Some(task.pid),
+        Question::Table { tasks, .. } | Question::ExtIds(tasks) => {
+            tasks.first().map(|task| task.pid)
+        }
+        Question::References(pid) | Question::Files { pid, .. } | Question::State(pid) => {
+            Some(*pid)
+        }
+        _ => None,
+    }
+}
+
+impl Reader {
+    fn start(start: &Start, proc: &Path, trusted: u32, patience: Duration) -> io::Result<Self> {
+        match start {
+            Start::Program(program) => {
+                let process = ReaderProcess::start(program, proc, trusted, patience)?;
+                Ok(Self::Process(Box::new(process)))
+            }
+            Start::Here => Ok(Self::Here(Box::new(Reading::begin(proc, trusted)?))),
+            #[cfg(test)]
+            Start::Scripted(_) => unreachable!("it starts nothing"),
+        }
+    }
+
+    fn take_opened(&mut self) -> Option<File> {
+        match self {
+            Self::Process(process) => process.opened.take(),
+            Self::Here(_) => None,
+        }
+    }
+
+    /// The answers, with what each took; and whether this reader can answer more.
+    fn answers(
+        &mut self,
+        batch: &Batch,
+        limit: Duration,
+    ) -> io::Result<(Vec<(Response, Duration)>, bool)> {
+        match self {
+            Self::Process(process) => process.answers(batch, limit),
+            Self::Here(reading) => {
+                reading.forget();
+                let answer = |question| {
+                    let (begin, mut found) = (Instant::now(), Vec::new());
+                    let end = begin + limit;
+                    let mut tell = |one| {
+                        found.push(one);
+                        Ok(())
+                    };
+                    let ended = match reading.answer(question, &batch.filter, end, &mut tell) {
+                        Ok(_) => End::Done,
+                        Err(error) => End::Failed(error.into()),
+                    };
+                    (Response { found, end: ended }, begin.elapsed())
+                };
+                Ok((batch.questions.iter().map(answer).collect(), true))
+            }
+        }
+    }
+}
+
+/// A reader, seen from its parent.
+#[derive(Debug)]
+struct ReaderProcess {
+    child: Child,
+    line: UnixStream,
+    questions: File,
+    answers: File,
+    opened: Option<File>,
+}
+
+impl ReaderProcess {
+    fn start(program: &Path, proc: &Path, trusted: u32, patience: Duration) -> io::Result<Self> {
+        let (line, its) = UnixStream::pair()?;
+        let questions = files::in_memory("incloud-disk-questions")?;
+        let answers = files::in_memory("incloud-disk-answers")?;
+        let mut command = Command::new(program);
+        command.arg0("disk").arg(WORD).arg(proc).arg(trusted.to_string());
+        command.stdin(Stdio::from(OwnedFd::from(its)));
+        command.stdout(questions.try_clone()?).stderr(answers.try_clone()?);
+        let child = command.spawn()?;
+        let mut reader = Self { child, line, questions, answers, opened: None };
+        if reader.heard(patience)? == Some(READY) {
+            return Ok(reader);
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the process that reads others did not start"))
+    }
+
+    fn answers(
+        &mut self,
+        batch: &Batch,
+        limit: Duration,
+    ) -> io::Result<(Vec<(Response, Duration)>, bool)> {
+        self.questions.set_len(0)?;
+        self.answers.set_len(0)?;
+        self.questions.write_all_at(&serde_json::to_vec(batch)?, 0)?;
+        (&self.line).write_all(&[GO])?;
+        // A question that runs on is given a moment beyond its time to notice that.
+        let end = Instant::now() + limit + STALL * 2;
+        let (mut seen, mut since) = (0, Instant::now());
+        let unfinished = loop {
+            match self.heard(TICK) {
+                Ok(Some(DONE)) => break None,
+                Ok(None) => {}
+                // It was killed, by a person or for want of memory: that says nothing of what it read.
+                Ok(Some(_)) | Err(_) => {
+                    let killed = io::Error::from_raw_os_error(nix::libc::EAGAIN);
+                    break Some(End::Failed(killed.into()));
+                }
+            }
+            let length = self.answers.metadata()?.len();
+            if length != seen || self.runs() {
+                (seen, since) = (length, Instant::now());
+            }
+            if Instant::now() > end {
+                break Some(End::Late);
+            }
+            if since.elapsed() >= STALL {
+                break Some(End::Stalled);
+            }
+        };
+        let mut answers = self.read_answers()?;
+        let is_usable = unfinished.is_none();
+        if let Some(end) = unfinished.filter(|_| answers.len() < batch.questions.len()) {
+            answers.push((Response { found: self.unfinished()?, end }, STALL));
+        }
+        Ok((answers, is_usable))
+    }
+
+    /// What it says within this time, if anything.
+    #[allow(unsafe_code)]
+    fn heard(&mut self, time: Duration) -> io::Result<Option<u8>> {
+        let mut waited = [PollFd::new(self.line.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut waited, timeout) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
+            ready => ready?,
+        };
+        let mut word = [0];
+        let mut room = nix::cmsg_space!([RawFd; 1]);
+        let mut parts = [IoSliceMut::new(&mut word)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let taken = recvmsg::<UnixAddr>(self.line.as_raw_fd(), &mut parts, Some(&mut room), flags)?;
+        for one in taken.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(numbers) = one {
+                // SAFETY: the kernel just gave us these files, and no other code owns them.
+                self.opened = numbers.first().map(|number| unsafe { File::from_raw_fd(*number) });
+            }
+        }
+        match taken.bytes {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(Some(word[0])),
+        }
+    }
+
+    /// Whether it runs, or would if there were a processor for it: then it does not wait for anybody. Its `status` can
+    /// be read whatever it does.
+    fn runs(&self) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        status.lines().any(|line| {
+            line.strip_prefix("State:").is_some_and(|state| state.trim().starts_with('R'))
+        })
+    }
+
+    fn answer_lines(&self) -> io::Result<Vec<Line>> {
+        let mut bytes =
+            vec![0; usize::try_from(self.answers.metadata()?.len()).unwrap_or_default()];
+        let read = self.answers.read_at(&mut bytes, 0)?;
+        let whole = bytes[..read].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).map_err(io::Error::from)).collect()
+    }
+
+    fn read_answers(&self) -> io::Result<Vec<(Response, Duration)>> {
+        let (mut answers, mut found) = (Vec::new(), Vec::new());
+        for line in self.answer_lines()? {
+            match line {
+                Line::Found(one) => found.push(one),
+                Line::End(end, took) => {
+                    let found = std::mem::take(&mut found);
+                    answers.push((Response { found, end }, Duration::from_micros(took)));
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// What it found of the question that it did not come back from.
+    fn unfinished(&self) -> io::Result<Vec<Found>> {
+        let lines = self.answer_lines()?;
+        let last = lines.into_iter().rev().map_while(|line| match line {
+            Line::Found(one) => Some(one),
+            Line::End(..) => None,
+        });
+        let mut found: Vec<_> = last.collect();
+        found.reverse();
+        Ok(found)
+    }
+}
+
+impl Drop for ReaderProcess {
+    /// One that hangs may take its end when it comes back: it holds nothing, and is not waited for.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        for _ in 0..10 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers that take so long each, until the batch is over; a reader that stalls does so at the first one.
+    fn answers(batch: &Batch, each: u64, end: &End) -> Vec<(Response, Duration)> {
+        let mut left = batch.limit;
+        let mut all = Vec::new();
+        for _ in &batch.questions {
+            let took = each.min(left).min(batch.each);
+            left -= took;
+            all.push((Response::nothing(end.clone()), Duration::from_millis(took)));
+            if matches!(end, End::Stalled) {
+                break;
+            }
+        }
+        all
+    }
+
+    fn asked(count: u32, owner: impl Fn(u32) -> Party) -> Vec<Asked> {
+        let one = |pid| Asked { question: Question::References(pid), owner: Some(owner(pid)) };
+        (0..count).map(one).collect()
+    }
+
+    fn scan(script: fn(&Batch) -> Vec<(Response, Duration)>) -> (Scan, Proc) {
+        let proc = Proc::at(Path::new("/proc"), 0).unwrap();
+        (Scan::new(Start::Scripted(script), Path::new("/proc"), 0, Budget::USUAL), proc)
+    }
+
+    fn count(all: &[Response], is_it: impl Fn(&End) -> bool) -> usize {
+        all.iter().filter(|one| is_it(&one.end)).count()
+    }
+
+    #[test]
+    fn what_users_made_takes_a_second_of_a_call_however_many_they_are() {
+        let (mut scan, proc) = scan(|batch| answers(batch, 50, &End::Done));
+        let filter = Filter::default();
+        let mut done = 0;
+        for _ in 0..3 {
+            let told = scan.ask(&proc, &filter, true, asked(5000, Party::User)).unwrap();
+            assert_eq!(told.len(), 5000);
+            done += count(&told, |end| matches!(end, End::Done));
+        }
+        // The scripted reader finishes what it began; a real one answers that it is late.
+        assert_eq!(scan.left.users, Duration::ZERO);
+        assert!(done <= AT_ONCE, "{done}");
+        let told = scan.ask(&proc, &filter, false, asked(3, |_| Party::Root)).unwrap();
+        assert_eq!(count(&told, |end| matches!(end, End::Done)), 3, "the machine's own are read");
+    }
+
+    #[test]
+    fn an_owner_with_many_takes_its_share_and_no_more() {
+        let (mut scan, proc) = scan(|batch| answers(batch, 10_000, &End::Done));
+        let container = |_| Party::Container("c".to_owned());
+        let told = scan.ask(&proc, &Filter::default(), false, asked(1000, container)).unwrap();
+        // Two at once, a quarter of a second each.
+        assert_eq!(count(&told, |end| matches!(end, End::Done)), 2);
+        assert_eq!(count(&told, |end| matches!(end, End::Skipped)), 998);
+        let other = |_| Party::Container("d".to_owned());
+        let told = scan.ask(&proc, &Filter::default(), false, asked(1, other)).unwrap();
+        assert_eq!(count(&told, |end| matches!(end, End::Done)), 1);
+    }
+
+    #[test]
+    fn after_some_stalls_no_other_process_is_asked() {
+        let (mut scan, proc) = scan(|batch| answers(batch, 100, &End::Stalled));
+        let told =
+            scan.ask(&proc, &Filter::default(), true, asked(1000, |_| Party::User(7))).unwrap();
+        assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_ONE);
+        let told = scan.ask(&proc, &Filter::default(), true, asked(1000, Party::User)).unwrap();
+        assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_OTHERS);
+        let told =
+            scan.ask(&proc, &Filter::default(), false, asked(1000, |_| Party::Root)).unwrap();
+        assert_eq!(
+            count(&told, |end| matches!(end, End::Stalled)),
+            STALLS_OF_ROOT + STALLS_OF_OTHERS
+        );
+        assert_eq!(told.len(), 1000);
+    }
+
+    #[test]
+    fn a_look_with_less_time_gives_back_what_it_did_not_take() {
+        let (mut scan, proc) = scan(|batch| answers(batch, 10, &End::Done));
+        scan.lend(Duration::from_secs(2));
+        scan.ask(&proc, &Filter::default(), false, asked(10, |_| Party::Root)).unwrap();
+        scan.take_back();
+        assert_eq!(scan.left.system, Duration::from_millis(19_900));
+        scan.limit(Budget::within(Duration::from_secs(2)));
+        assert_eq!(scan.left.system, Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,189 @@
+//! What a scan could not read: whose it is, for which volumes it counts, and what ends it.
+
+use super::answers::is_of_a_server;
+use super::proc::{Proc, Task, pids};
+use super::scan::{Party, Why};
+use crate::host::files;
+use crate::model::disk::device::DeviceNumber;
+use crate::model::ids::ConsumerId;
+use crate::model::mount::disk_users::{NamespaceId, Process, Untold, plain};
+use crate::model::mount::mountinfo::{Mount, MountTable};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Result;
+use std::path::Path;
+
+/// Where the kernel lists connections to FUSE servers (fusectl).
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+/// So many ways out are named.
+const MOST_WAYS: usize = 3;
+
+/// What was not read, as it is found.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    /// Whether who asks comes again for what took too long, and until then goes on without it.
+    comes_again: bool,
+    untold: Vec<Untold>,
+    later: Vec<Untold>,
+    processes: BTreeMap<u32, Why>,
+    /// Those of them whose mounts are known all the same.
+    seen: BTreeSet<u32>,
+    /// What ends the wait for a server, by the process that may wait for it.
+    servers: BTreeMap<u32, Vec<String>>,
+}
+
+impl Unread {
+    pub(super) fn of(comes_again: bool) -> Self {
+        Self { comes_again, ..Self::default() }
+    }
+
+    /// A later look may tell it.
+    pub(super) fn later(&mut self, what: String, why: &Why) {
+        self.later.push(Untold::of_unknown(what, why.text()));
+    }
+
+    /// A process, or all that it holds.
+    pub(super) fn process(&mut self, pid: u32, why: &Why) {
+        self.processes.insert(pid, why.clone());
+    }
+
+    /// A process lists its mounts, and they are all that its namespace has: then it hides none.
+    pub(super) fn seen(&mut self, pid: u32) {
+        self.seen.insert(pid);
+    }
+
+    /// The mounts of a process that is placed by them.
+    pub(super) fn mounts_of(&mut self, pid: u32, proc: &Proc, why: &Why) {
+        let process = proc.describe(pid).map_or_else(|_| pid.to_string(), |one| one.to_string());
+        let what = format!("the mounts of process {process}");
+        if why.is_lack() {
+            self.later(what, why);
+        } else if !self.processes.contains_key(&pid) {
+            self.untold.push(Untold::of_unknown(what, why.text()));
+        }
+    }
+
+    /// A namespace, where these live.
+    pub(super) fn namespace(
+        &mut self,
+        id: Option<NamespaceId>,
+        tasks: &[Task],
+        proc: &Proc,
+        why: &Why,
+    ) {
+        let known: Result<Vec<_>> = tasks.iter().map(|task| proc.describe(task.pid)).collect();
+        let Ok(known) = known else {
+            return self.later(format!("whose process {} is", tasks[0].pid), why);
+        };
+        let mut what =
+            id.map_or_else(|| "a mount namespace".to_owned(), |id| format!("mount namespace {id}"));
+        let mut way_out = None;
+        if let Some(first) = known.first() {
+            what += &format!(" of process {first}");
+            way_out =
+                Some(format!("kill {}", first.pid)).filter(|_| !matches!(why, Why::Failed(_)));
+        }
+        if why.is_lack() {
+            return self.later(what, why);
+        }
+        let owners: BTreeSet<Party> = known.iter().map(Party::of).collect();
+        let is_users = owners.iter().all(|owner| matches!(owner, Party::User(_)));
+        if matches!(why, Why::Late) && self.comes_again && !is_users {
+            return self.later(what, why);
+        }
+        self.untold.push(Untold { way_out, ..untold(what, why.text(), &owners, false) });
+    }
+
+    /// Namespaces where no process lives.
+    pub(super) fn uninhabited(&mut self, ids: &BTreeSet<u64>, users: bool, why: &Why) {
+        let what = match ids.len() {
+            0 => return,
+            1 => "a mount namespace where no process lives".to_owned(),
+            count => format!("{count} mount namespaces where no process lives"),
+        };
+        if users {
+            let what = format!("{what}, made by ordinary users");
+            self.untold.push(Untold::of_unknown(what, why.text()));
+        } else {
+            self.later(what, why);
+        }
+    }
+
+    /// Servers for which a process may wait, as its mounts show them.
+    pub(super) fn servers(&mut self, pid: u32, table: &MountTable) {
+        let ways =
+            table.mounts().iter().filter(|mount| is_of_a_server(mount)).filter_map(end_of_wait);
+        self.servers.insert(pid, ways.collect());
+    }
+
+    /// All of it: what counts as it is, and what a later look may tell.
+    pub(super) fn told(mut self, proc: &Proc) -> (Vec<Untold>, Vec<Untold>) {
+        let mut by_owner: BTreeMap<Party, Vec<(Process, Why)>> = BTreeMap::new();
+        for (pid, why) in std::mem::take(&mut self.processes) {
+            // What there was no descriptor for may be a pod's.
+            let Ok(process) = proc.describe(pid) else {
+                self.later(format!("whose process {pid} is"), &why);
+                continue;
+            };
+            by_owner.entry(Party::of(&process)).or_default().push((process, why));
+        }
+        let all_count = !by_owner.is_empty() && !has_pods(proc, &pids(proc).unwrap_or_default());
+        for (owner, mut processes) in by_owner {
+            // What stalled itself is worth more than what was skipped for it.
+            processes.sort_by_key(|(_, why)| !matches!(why, Why::Stalled));
+            let (first, why) = &processes[0];
+            let more = match processes.len() - 1 {
+                0 => String::new(),
+                count => format!(" and {count} more"),
+            };
+            let what = format!("process {first}{more}");
+            let all = processes
+                .iter()
+                .filter_map(|(process, _)| self.servers.get(&process.pid))
+                .flatten();
+            let ways: BTreeSet<&String> = all.collect();
+            let mut ways: Vec<&str> =
+                ways.into_iter().map(String::as_str).take(MOST_WAYS).collect();
+            let kill = format!("kill {}", first.pid);
+            ways.push(&kill);
+            let way_out = Some(ways.join(", or ")).filter(|_| !matches!(why, Why::Failed(_)));
+            let text = why.text();
+            let hides = processes.iter().any(|(process, _)| !self.seen.contains(&process.pid));
+            let owners = if hides { BTreeSet::from([owner]) } else { BTreeSet::new() };
+            self.untold.push(Untold { way_out, ..untold(what, text, &owners, hides && all_count) });
+        }
+        (self.untold, self.later)
+    }
+}
+
+/// For which volumes it counts: a pod's for those that the pod has or had, a container's for all. Of all else the exclusive
+/// open of the disk decides, unless containers cannot be told from other processes here.
+fn untold(what: String, why: String, owners: &BTreeSet<Party>, all_count: bool) -> Untold {
+    let pods: BTreeSet<ConsumerId> = owners
+        .iter()
+        .filter_map(|owner| if let Party::Pod(pod) = owner { Some(pod.clone()) } else { None })
+        .collect();
+    let is_containers = owners.iter().any(|owner| matches!(owner, Party::Container(_)));
+    let is_anyones = all_count || is_containers && pods.is_empty();
+    Untold { what, why, is_anyones, pods, way_out: None }
+}
+
+/// What ends the wait for a server that does not answer; none if no request waits for it.
+fn end_of_wait(mount: &Mount) -> Option<String> {
+    if !mount.fs_type.starts_with("fuse") {
+        return Some(format!("umount -f {}", plain(&mount.target)));
+    }
+    let DeviceNumber { major: 0, minor } = mount.number else { return None };
+    let connection = Path::new(CONNECTIONS).join(minor.to_string());
+    let waiting = fs::read_to_string(connection.join("waiting")).ok()?;
+    (waiting.trim() != "0").then(|| format!("echo 1 > {}", connection.join("abort").display()))
+}
+
+/// Whether this machine has cgroups of pods: without them a container's process cannot be told from another one.
+fn has_pods(proc: &Proc, pids: &[u32]) -> bool {
+    let trees = proc.own_table().unwrap_or_default();
+    let trees = trees.mounts().iter().filter(|mount| mount.fs_type.starts_with("cgroup"));
+    let is_kubelets = |name: String| name.starts_with("kubepods");
+    trees.into_iter().any(|tree| files::names_in(&tree.target).into_iter().any(is_kubelets))
+        || pids.iter().any(|pid| proc.describe(*pid).is_ok_and(|one| one.owner.pod.is_some()))
+}

@@ -1,0 +1,417 @@
+//! An account without any privilege cannot hold up or mislead a node: each attack from an ordinary user, and from a
+//! user namespace inside a pod.
+
+use crate::checks::{eventually, layers_at, only_mount_at};
+use crate::files;
+use crate::support::pods::{Attack, Container, Naming, Order, Plan, Pod};
+use crate::support::seccomp::{self, ANSWER, JUMP, LOAD, NUMBER, SECOND, number, step};
+use crate::support::{Answer, Node, has};
+use crate::volume::Volume;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Somebody whom no other test knows: what one user may take is limited, so tests would be in each other's way.
+fn somebody() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(61_000);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A user, or a user namespace inside a pod that has nothing to do with the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    User,
+    Pod,
+}
+
+const BOTH: [From; 2] = [From::User, From::Pod];
+
+/// One attack at a time: what all users together may take of a call is limited.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A node whose calls may take a few seconds, an idle volume on it, and the attack.
+struct Scene {
+    node: Node,
+    volume: Volume,
+    pod: Pod,
+    attacker: Container,
+    user: u32,
+    /// Another pod of the node: without any, processes of containers could not be told from others.
+    bystander: Container,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Scene {
+    fn of(from: From, attack: impl FnOnce(&Node) -> Attack) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = Node::new();
+        node.configure(
+            "[deadline]\ndetach = 8\nunmount = 8\nunmountdevice = 8\nattach = 20\nmount = 8\nmountdevice = 20\n",
+        );
+        let volume = Volume::create(&node, "ext4", "64M");
+        volume.bring();
+        files::write_synced(&volume.global().join("f"), b"x");
+        for path in volume.global().ancestors().take_while(|path| path.starts_with(node.base())) {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let attack = attack(&node);
+        let pod = Pod::new(Naming::Cgroupfs);
+        let user = somebody();
+        let mut attacker = match from {
+            From::User => Plan::outside().of_user(user).start(),
+            From::Pod => pod.container().copying_all_mounts().start(),
+        };
+        if from == From::Pod {
+            attacker.must(&Order::OwnUsers);
+        }
+        attacker.must(&Order::Attack(attack));
+        let bystander = pod.neighbour(Naming::Cgroupfs).container().start();
+        Self { node, volume, pod, attacker, user, bystander, _alone: alone }
+    }
+
+    /// Kubelet's tear-down passes; what a copy of the volume in the attacker's namespace keeps ends with it.
+    fn tear_down(self) {
+        self.node.must(self.volume.unstage());
+        self.node.must(self.volume.detach());
+        self.attacker.die();
+        self.bystander.die();
+        drop(self.pod);
+    }
+}
+
+/// A file in memory on which a user may mount, and the device for it.
+fn stuck(count: u32) -> impl FnOnce(&Node) -> Attack {
+    move |node| {
+        let folder = node.base().join("fuse");
+        fs::create_dir(&folder).unwrap();
+        let tmpfs = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("t"), &folder, Some("tmpfs"), tmpfs, Some("mode=0777")).unwrap();
+        let (device, at) = (folder.join("device"), folder.join("file"));
+        mknod(&device, SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), makedev(10, 229)).unwrap();
+        fs::set_permissions(&device, fs::Permissions::from_mode(0o666)).unwrap();
+        fs::write(&at, b"").unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o666)).unwrap();
+        for path in folder.ancestors().take_while(|path| path.starts_with(node.base())) {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Attack::Stick { device, at, count, cgroups: Vec::new() }
+    }
+}
+
+/// Children of the attacker whose descriptor the kernel closes: from the moment on at which they hang their links
+/// cannot be read.
+fn stuck_children(attacker: &Container) -> Vec<u32> {
+    let children = format!("/proc/{0}/task/{0}/children", attacker.pid());
+    let children = fs::read_to_string(children).unwrap();
+    let all = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    // The first one is the server.
+    all.skip(1).collect()
+}
+
+fn until_they_hang(attacker: &Container) -> Vec<u32> {
+    let stuck = stuck_children(attacker);
+    eventually("they hang", || {
+        stuck.iter().all(|pid| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.contains("State:\tS") || status.contains("State:\tD")
+        })
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    stuck
+}
+
+/// What a verb prints, if it comes to an end in ten seconds.
+#[track_caller]
+fn printed(node: &Node, words: &[&str]) -> String {
+    let mut command = Command::new("timeout");
+    let inner = node.command(words);
+    command.arg("-s").arg("KILL").arg("13").arg(inner.get_program()).args(inner.get_args());
+    for (key, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    let output = crate::support::output_of(&mut command);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), None, "{words:?} was killed: {text}");
+    text
+}
+
+#[test]
+fn a_stuck_process_holds_up_no_tear_down() {
+    needs!(fuse, pods);
+    for from in BOTH {
+        let scene = Scene::of(from, stuck(1));
+        until_they_hang(&scene.attacker);
+        scene.tear_down();
+    }
+}
+
+#[test]
+fn a_thousand_stuck_processes_hold_up_no_tear_down() {
+    needs!(fuse, pods);
+    for from in BOTH {
+        let scene = Scene::of(from, stuck(1000));
+        until_they_hang(&scene.attacker);
+        scene.tear_down();
+    }
+}
+
+/// The disk was lost and is back: a heal moves the mounts of a pod beside stuck processes of others.
+#[test]
+fn stuck_processes_hold_up_no_heal() {
+    needs!(fuse, pods);
+    for from in BOTH {
+        let scene = Scene::of(from, stuck(3));
+        let (node, volume) = (&scene.node, &scene.volume);
+        let victim = Pod::new(Naming::Systemd);
+        let folder = volume.bring_to(victim.uid());
+        let mut container = victim.container_with(&folder);
+        until_they_hang(&scene.attacker);
+        node.verb(&["local", "yank", &volume.id]).unwrap();
+        node.must(volume.attach());
+        assert_eq!(layers_at(&folder), 1);
+        let number = only_mount_at(&folder).number.to_string();
+        container.write("/data/f2", std::time::Duration::from_millis(10));
+        let report = container.must_write_on(3);
+        assert_eq!(report.file_systems, [number], "in the container too");
+        container.die();
+        node.must(volume.unpublish(victim.uid()));
+        scene.tear_down();
+    }
+}
+
+/// What looks, and what a person does by force, come to an end, and name whom they could not look at.
+#[test]
+fn stuck_processes_are_named_with_what_ends_them() {
+    needs!(fuse, pods);
+    let scene = Scene::of(From::User, stuck(4));
+    let stuck = until_they_hang(&scene.attacker);
+    let (node, id) = (&scene.node, scene.volume.id.as_str());
+    for words in [
+        &["status"][..],
+        &["holders", id],
+        &["explain", id],
+        &["doctor"],
+        &["release", id, "--dry-run"],
+        &["release", id, "--end-users", "--dry-run"],
+    ] {
+        let text = printed(node, words);
+        assert!(!text.contains("not done"), "{words:?}: {text}");
+        if words[0] == "holders" {
+            has(&text, &[&format!("of user {}", scene.user), " more", "to end it:", "kill"]);
+            assert!(stuck.iter().any(|pid| text.contains(&format!("process {pid} ("))), "{text}");
+        }
+    }
+    let text = printed(node, &["release", id]);
+    assert!(text.contains("no mount of"), "{text}");
+    let text = printed(node, &["detach", "--force", id]);
+    assert!(text.contains("detached"), "{text}");
+    scene.attacker.die();
+    scene.bystander.die();
+}
+
+/// The command that is named ends it: afterwards the process can be looked at.
+#[test]
+fn what_is_named_ends_a_stuck_process() {
+    needs!(fuse, pods);
+    for by_server in [true, false] {
+        let scene = Scene::of(From::User, stuck(1));
+        let stuck = until_they_hang(&scene.attacker);
+        let (node, id) = (&scene.node, scene.volume.id.as_str());
+        let connections = Path::new("/sys/fs/fuse/connections");
+        if by_server {
+            let children = format!("/proc/{0}/task/{0}/children", scene.attacker.pid());
+            let server = fs::read_to_string(children).unwrap();
+            let server = server.split_whitespace().next().unwrap().parse().unwrap();
+            let server = nix::unistd::Pid::from_raw(server);
+            nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGKILL).unwrap();
+        } else {
+            let flags = nix::mount::MsFlags::empty();
+            nix::mount::mount(Some("c"), connections, Some("fusectl"), flags, None::<&str>)
+                .unwrap();
+            let text = printed(node, &["holders", id]);
+            let (_, command) =
+                text.split_once("to end it: echo 1 > ").unwrap_or_else(|| panic!("{text}"));
+            let path = command.split([',', '\n', ' ']).next().unwrap();
+            fs::write(path, "1").unwrap();
+        }
+        eventually("its links can be read", || {
+            let read = Command::new("timeout")
+                .args(["-s", "KILL", "0.3", "readlink"])
+                .arg(format!("/proc/{}/ns/mnt", stuck[0]))
+                .output();
+            read.is_ok_and(|output| output.status.success())
+                || !Path::new(&format!("/proc/{}", stuck[0])).exists()
+        });
+        let text = printed(node, &["holders", id]);
+        assert!(!text.contains(&format!("of user {}", scene.user)), "{text}");
+        scene.tear_down();
+    }
+}
+
+/// A pod whose only process does not answer, and may have mounts that it does not list, counts for the volumes of
+/// that pod until it ends; and so does one whose mounts show the volume.
+#[test]
+fn a_stuck_process_of_the_volumes_own_pod_counts() {
+    needs!(fuse, pods);
+    for has_it in [false, true] {
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
+        let Attack::Stick { device, at, count, .. } = stuck(1)(&node) else { unreachable!() };
+        let pod = Pod::new(Naming::Cgroupfs);
+        let folder = volume.bring_to(pod.uid());
+        let mut outside = Plan::outside().copying_all_mounts().start();
+        if !has_it {
+            for place in [folder, volume.global()] {
+                outside.must(&Order::Unmount { place });
+            }
+        }
+        let cgroup = format!("kubepods/burstable/pod{}/cgroup.procs", pod.uid());
+        let cgroups = vec![pod.cgroup_roots()[0].join(cgroup)];
+        outside.must(&Order::Attack(Attack::Stick { device, at, count, cgroups }));
+        let stuck = until_they_hang(&outside);
+        let call = if has_it { volume.unstage() } else { volume.unpublish(pod.uid()) };
+        let message = node.fails(call);
+        has(&message, &[pod.uid()]);
+        assert!(has_it || message.contains(&format!("kill {}", stuck[0])), "{message}");
+        outside.die();
+        eventually("it has ended", || pod.is_empty());
+        node.must(volume.unpublish(pod.uid()));
+        node.must(volume.unstage());
+        node.must(volume.detach());
+    }
+}
+
+/// Where the kernel cannot be asked whether the disk is free, a process that cannot be examined may have it.
+#[test]
+fn where_the_disk_cannot_be_opened_a_stuck_process_may_have_it() {
+    needs!(fuse, pods);
+    let scene = Scene::of(From::User, stuck(1));
+    until_they_hang(&scene.attacker);
+    let covered = crate::exclusive_open::Covered::without_devices(&scene.volume.letter());
+    let message = scene.node.fails(scene.volume.unstage());
+    has(&message, &["cannot be examined", &format!("of user {}", scene.user), "kill"]);
+    drop(covered);
+    scene.tear_down();
+}
+
+#[test]
+fn piles_of_namespaces_hold_up_no_tear_down() {
+    needs!(pods);
+    for from in BOTH {
+        let scene = Scene::of(from, |_| Attack::Namespaces { count: 500, mounts: 2200 });
+        scene.tear_down();
+    }
+}
+
+#[test]
+fn descriptors_by_the_million_hold_up_no_tear_down() {
+    needs!(pods);
+    for from in BOTH {
+        let scene = Scene::of(from, |_| Attack::Descriptors { processes: 60, each: 20_000 });
+        // A namespace that only a descriptor keeps: whose it is, is looked for.
+        let keeper = Plan::outside().of_user(somebody()).start();
+        scene.tear_down();
+        keeper.die();
+    }
+}
+
+/// Whoever keeps the volume is named all the same.
+#[test]
+fn who_keeps_a_volume_is_named_beside_descriptors_by_the_million() {
+    needs!(pods);
+    let scene = Scene::of(From::User, |_| Attack::Descriptors { processes: 60, each: 20_000 });
+    let mut holder = Plan::outside().start();
+    holder.must(&Order::LetGo);
+    let (node, volume) = (&scene.node, &scene.volume);
+    let held = fs::File::open(volume.global().join("f")).unwrap();
+    let message = node.fails(volume.unstage());
+    has(&message, &[&format!("{} (", std::process::id())]);
+    drop(held);
+    holder.die();
+    scene.tear_down();
+}
+
+#[test]
+fn a_lock_on_a_namespace_holds_up_no_call() {
+    needs!(pods);
+    for from in BOTH {
+        let scene = Scene::of(from, |_| Attack::LockNamespace);
+        scene.tear_down();
+    }
+}
+
+/// What the kernel shows without naming it: a file on its way through a socket, or one that a ring has.
+#[test]
+fn files_without_a_descriptor_are_named_and_ended() {
+    needs!(pods);
+    for is_ring in [false, true] {
+        let scene = Scene::of(From::User, |_| Attack::LockNamespace);
+        let (node, volume) = (&scene.node, &scene.volume);
+        let mut holder = Plan::outside().of_user(somebody()).start();
+        let file = volume.global().join("f");
+        let attack = if is_ring { Attack::Registered(file) } else { Attack::InFlight(file) };
+        holder.must(&Order::Attack(attack));
+        let message = node.fails(volume.unstage());
+        has(&message, &[&format!("{} (", holder.pid()), "--end-users"]);
+        let ended = node.verb(&["release", &volume.id, "--end-users"]).unwrap();
+        has(&ended, &[&format!("ended {}", holder.pid())]);
+        holder.die();
+        scene.tear_down();
+    }
+}
+
+/// Linux before 6.12, which has no list of mount namespaces (`NS_MNT_GET_NEXT` and its like).
+#[allow(unsafe_code)]
+fn without_the_list(mut command: Command) -> Command {
+    let refused = libc::SECCOMP_RET_ERRNO | (Errno::ENOTTY as i32).unsigned_abs();
+    let filter = [
+        step(LOAD, NUMBER, 0, 0),
+        step(JUMP | libc::BPF_JEQ, number(libc::SYS_ioctl), 1, 0),
+        step(ANSWER, libc::SECCOMP_RET_ALLOW, 0, 0),
+        step(LOAD, SECOND, 0, 0),
+        step(JUMP | libc::BPF_JEQ, 0x8010_b70b, 0, 1),
+        step(ANSWER, refused, 0, 0),
+        step(JUMP | libc::BPF_JEQ, 0x8010_b70c, 0, 1),
+        step(ANSWER, refused, 0, 0),
+        step(ANSWER, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    // SAFETY: between fork and exec one system call is made, and no memory taken.
+    unsafe { command.pre_exec(move || seccomp::install(&filter).map_err(Into::into)) };
+    command
+}
+
+/// A path of another namespace is not opened before it is known to be a namespace, nor below another root.
+#[test]
+fn what_a_user_puts_in_the_place_of_a_namespace_is_not_opened() {
+    needs!(pods);
+    for from in BOTH {
+        for is_link in [false, true] {
+            let watched = tempfile::tempdir().unwrap();
+            let file: PathBuf = watched.path().join("roots");
+            fs::write(&file, b"").unwrap();
+            let link = is_link.then(|| file.clone());
+            let scene = Scene::of(from, |_| Attack::Lure { link });
+            let flags = nix::sys::inotify::InitFlags::IN_NONBLOCK;
+            let watch = nix::sys::inotify::Inotify::init(flags).unwrap();
+            watch.add_watch(&file, nix::sys::inotify::AddWatchFlags::IN_OPEN).unwrap();
+            let (node, volume) = (&scene.node, &scene.volume);
+            for call in [volume.unstage(), volume.detach()] {
+                let answer = Answer::of(without_the_list(node.command(&call)));
+                assert_eq!(answer.json["status"], "Success", "{}", answer.json);
+            }
+            assert!(watch.read_events().is_err(), "it was opened");
+            scene.attacker.die();
+            scene.bystander.die();
+        }
+    }
+}

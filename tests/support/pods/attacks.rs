@@ -1,0 +1,237 @@
+//! What an account without any privilege does to hold up whoever looks at it.
+#![allow(unsafe_code)]
+
+use super::inside::{end, sleep_with_parent};
+use nix::libc;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socketpair,
+};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Attack {
+    /// Mounts a FUSE file system on a file and lets processes close it in `execve`, for which they wait for ever: as
+    /// many as are asked for, in these cgroups.
+    Stick { device: PathBuf, at: PathBuf, count: u32, cgroups: Vec<PathBuf> },
+    /// Mount namespaces, held by descriptors, each with so many mounts on each other.
+    Namespaces { count: u32, mounts: u32 },
+    /// Processes with so many descriptors each.
+    Descriptors { processes: u32, each: u32 },
+    /// Takes the lock on its own mount namespace.
+    LockNamespace,
+    /// Sends an open file to a socket of its own and closes it.
+    InFlight(PathBuf),
+    /// Hands an open file to an `io_uring` and closes it.
+    Registered(PathBuf),
+    /// A namespace kept by a mount at `/m/ns`, beside which this process lives below another root. There the
+    /// path leads to this, or to a pipe.
+    Lure { link: Option<PathBuf> },
+}
+
+/// Answers what keeps it up.
+pub(super) fn begin(attack: Attack) -> io::Result<Vec<File>> {
+    match attack {
+        Attack::Stick { device, at, count, cgroups } => stick(&device, &at, count, &cgroups),
+        Attack::Namespaces { count, mounts } => namespaces(count, mounts),
+        Attack::Descriptors { processes, each } => descriptors(processes, each),
+        Attack::LockNamespace => {
+            let own = File::open("/proc/thread-self/ns/mnt")?;
+            rustix::fs::flock(&own, rustix::fs::FlockOperation::LockExclusive)?;
+            Ok(vec![own])
+        }
+        Attack::InFlight(path) => in_flight(&path),
+        Attack::Registered(path) => registered(&path),
+        Attack::Lure { link } => lure(link.as_deref()),
+    }
+}
+
+/// A child of a process with one thread.
+fn child(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    // SAFETY: this process has one thread, so no lock of another one is copied.
+    if unsafe { nix::unistd::fork() }?.is_child() {
+        let parent = nix::unistd::getppid();
+        let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
+        let _ = work();
+        sleep_with_parent(parent);
+        end();
+    }
+    Ok(())
+}
+
+fn stick(device: &Path, at: &Path, count: u32, cgroups: &[PathBuf]) -> io::Result<Vec<File>> {
+    let fuse = File::options().read(true).write(true).open(device)?;
+    let options = format!("fd={},rootmode=100666,user_id=0,group_id=0", fuse.as_raw_fd());
+    mount(Some("stuck"), at, Some("fuse"), MsFlags::empty(), Some(options.as_str()))?;
+    child(|| serve(&fuse))?;
+    for _ in 0..count {
+        child(|| {
+            cgroups.iter().try_for_each(|list| fs::write(list, "0"))?;
+            // It is closed by `execve`.
+            let _file = std::mem::ManuallyDrop::new(File::open(at)?);
+            let program = std::ffi::CString::new("/proc/self/exe")?;
+            let stuck = [c"stuck"];
+            nix::unistd::execv(&program, &stuck)?;
+            Ok(())
+        })?;
+    }
+    Ok(Vec::new())
+}
+
+/// Answers whatever is asked, but not FLUSH. The numbers are those of linux/fuse.h.
+fn serve(mut fuse: &File) -> io::Result<()> {
+    const INIT: u32 = 26;
+    const OPEN: u32 = 14;
+    const GETATTR: u32 = 3;
+    const FLUSH: u32 = 25;
+    let mut request = vec![0; 1 << 17];
+    loop {
+        let length = fuse.read(&mut request)?;
+        let word = |at: usize| -> u32 {
+            request[..length]
+                .get(at..at + 4)
+                .and_then(|four| four.try_into().ok())
+                .map_or(0, u32::from_ne_bytes)
+        };
+        let mut body = Vec::new();
+        let error: i32 = match word(4) {
+            FLUSH => continue,
+            INIT => {
+                body.extend(7_u32.to_ne_bytes());
+                body.extend(31_u32.to_ne_bytes());
+                body.resize(64, 0);
+                body[20..24].copy_from_slice(&4096_u32.to_ne_bytes());
+                0
+            }
+            OPEN => {
+                body.resize(16, 0);
+                0
+            }
+            GETATTR => {
+                // attr_valid, then the inode: number, size and blocks, times, mode, links.
+                body.resize(104, 0);
+                body[..8].copy_from_slice(&1000_u64.to_ne_bytes());
+                body[16..24].copy_from_slice(&1_u64.to_ne_bytes());
+                body[76..80].copy_from_slice(&0o100_666_u32.to_ne_bytes());
+                body[80..84].copy_from_slice(&1_u32.to_ne_bytes());
+                0
+            }
+            _ => -libc::ENOSYS,
+        };
+        let mut reply = Vec::new();
+        reply.extend(u32::try_from(16 + body.len()).unwrap_or_default().to_ne_bytes());
+        reply.extend(error.to_ne_bytes());
+        reply.extend(&request[8..16]);
+        reply.extend(body);
+        let _ = fuse.write(&reply);
+    }
+}
+
+fn namespaces(count: u32, mounts: u32) -> io::Result<Vec<File>> {
+    let mut held = Vec::new();
+    mount(Some("pile"), "/sys", Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    for _ in 1..mounts {
+        mount(Some("/sys"), "/sys", None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+    }
+    allow_descriptors();
+    for _ in 0..count {
+        // A copy of all of them.
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        held.push(File::open("/proc/thread-self/ns/mnt")?);
+    }
+    Ok(held)
+}
+
+fn allow_descriptors() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
+fn descriptors(processes: u32, each: u32) -> io::Result<Vec<File>> {
+    for _ in 0..processes {
+        child(|| {
+            allow_descriptors();
+            let file = File::open("/dev/null").or_else(|_| File::open("/"))?;
+            for _ in 0..each {
+                std::mem::forget(file.try_clone()?);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(Vec::new())
+}
+
+fn in_flight(path: &Path) -> io::Result<Vec<File>> {
+    let file = File::open(path)?;
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let (one, other) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)?;
+    let files: [RawFd; 1] = [file.as_raw_fd()];
+    let along = [ControlMessage::ScmRights(&files)];
+    sendmsg::<UnixAddr>(one.as_raw_fd(), &[IoSlice::new(b"x")], &along, MsgFlags::empty(), None)?;
+    Ok(vec![one.into(), other.into()])
+}
+
+fn registered(path: &Path) -> io::Result<Vec<File>> {
+    const REGISTER_FILES: libc::c_uint = 2;
+    let file = File::open(path)?;
+    // `struct io_uring_params`, all zero.
+    let mut parameters = [0_u8; 120];
+    // SAFETY: the structure is as long as the kernel's, and lives until the call returns; what it answers is a
+    // new descriptor.
+    let ring = unsafe {
+        let ring = libc::syscall(libc::SYS_io_uring_setup, 4, parameters.as_mut_ptr());
+        OwnedFd::from_raw_fd(
+            RawFd::try_from(nix::errno::Errno::result(ring)?).map_err(io::Error::other)?,
+        )
+    };
+    let files: [libc::c_int; 1] = [file.as_raw_fd()];
+    // SAFETY: the kernel reads one number, which lives until the call returns.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_register,
+            ring.as_raw_fd(),
+            REGISTER_FILES,
+            files.as_ptr(),
+            1,
+        )
+    };
+    nix::errno::Errno::result(done)?;
+    Ok(vec![ring.into()])
+}
+
+fn lure(link: Option<&Path>) -> io::Result<Vec<File>> {
+    let over = Path::new("/sys");
+    mount(Some("m"), over, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
+    let (kept, root) = (over.join("ns"), over.join("root"));
+    fs::write(&kept, b"")?;
+    fs::create_dir_all(root.join("sys"))?;
+    let place = root.join("sys/ns");
+    if let Some(link) = link {
+        std::os::unix::fs::symlink(link, place)?;
+    } else {
+        nix::unistd::mkfifo(&place, nix::sys::stat::Mode::from_bits_truncate(0o666))?;
+    }
+    let here = File::open("/proc/thread-self/ns/mnt")?;
+    // The kernel only lets a later namespace be mounted, and takes their numbers from a list for each processor.
+    for _ in 0..100 {
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        let there = File::open("/proc/thread-self/ns/mnt")?;
+        nix::sched::setns(&here, CloneFlags::CLONE_NEWNS)?;
+        let from = format!("/proc/self/fd/{}", there.as_raw_fd());
+        if mount(Some(from.as_str()), &kept, None::<&str>, MsFlags::MS_BIND, None::<&str>).is_ok() {
+            break;
+        }
+    }
+    // One whose root is the namespace's own, and this one before it.
+    child(|| Ok(()))?;
+    std::os::unix::fs::chroot(&root)?;
+    Ok(Vec::new())
+}
