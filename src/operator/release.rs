@@ -7,6 +7,12 @@ use crate::driver::attachment::detach::Force;
 use crate::driver::operation::Outcome;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, VolumeId};
+use std::time::Duration;
+
+/// How long who uses a volume is looked for, by who wants to know that, and by who acts in any case: force never waits
+/// for those that it is used against.
+const PLAN: Duration = Duration::from_secs(10);
+const ACT: Duration = Duration::from_secs(2);
 
 pub(super) fn detach(
     driver: &Driver<'_>,
@@ -16,6 +22,7 @@ pub(super) fn detach(
 ) -> Result<String> {
     let node = node.filter(|node| node.as_str() != THIS_MACHINE);
     let is_here = node.is_none_or(|node| node == driver.ports.this_node);
+    driver.ports.census.limit(if dry_run { PLAN } else { ACT });
     let breaks = is_here.then(|| driver.releasing.what_would_break(id));
     if dry_run {
         let fate =
@@ -61,6 +68,7 @@ enum Fate {
 const THIS_MACHINE: &str = "1";
 
 pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
+    driver.ports.census.limit(if dry_run { PLAN } else { ACT });
     let breaks = driver.releasing.what_would_break(id);
     if dry_run {
         return Ok(would_break(Some(&breaks), &format!("disk release {id}"), Fate::Fails));
@@ -82,6 +90,7 @@ pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Resu
 
 /// Ends the processes of ordinary users that keep the volume in use.
 pub(super) fn end_users(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
+    driver.ports.census.limit(PLAN);
     let processes =
         if dry_run { driver.users.users_with(id)? } else { driver.users.end_users(id)? };
     if processes.is_empty() {
