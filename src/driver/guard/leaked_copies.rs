@@ -16,7 +16,7 @@ use crate::host::{Census, Mounts};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
 use crate::model::face::Faces;
-use crate::model::ids::VolumeId;
+use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
@@ -116,13 +116,16 @@ impl LeakedCopies<'_> {
         }
         // A pod of this volume's that hides its mounts may be what must not be robbed; those of others have
         // copies at most, which keep the disk.
-        if uses.hidden(|_| true).is_some()
-            && let Some(record) = id.map(|id| self.records.load(id))
-            && let Some(untold) = uses.hidden(|pod| record.knows(pod))
-        {
-            let pods = untold.pods.iter().filter(|pod| record.knows(pod)).cloned().collect();
-            let who = given_to(&pods, Some(&record));
-            let reason = format!("{who} still run, and may have it mounted: {untold}");
+        let record = uses.hidden(|_| true).and(id).map(|id| self.records.load(id));
+        let is_its = |pod: &ConsumerId| record.as_ref().is_some_and(|record| record.knows(pod));
+        if let Some(untold) = uses.hidden(is_its) {
+            let pods: BTreeSet<_> = untold.pods.iter().filter(|pod| is_its(pod)).cloned().collect();
+            let reason = if pods.is_empty() {
+                format!("a process that may have it mounted cannot be examined: {untold}")
+            } else {
+                let who = given_to(&pods, record.as_ref());
+                format!("{who} still run, and may have it mounted: {untold}")
+            };
             return self.refusals.refuse_for(id, tear_down, Some(pods), &reason).map(Ok);
         }
         if uses.namespaces.is_empty() {
@@ -324,7 +327,7 @@ mod tests {
     use super::*;
     use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
     use crate::model::mount::disk_users::NamespaceId;
-    use crate::model::mount::disk_users::Process;
+    use crate::model::mount::disk_users::{Process, Untold};
     use crate::model::mount::mountinfo::Mount;
 
     #[test]
@@ -408,5 +411,39 @@ mod tests {
         };
         assert_eq!(judge(vec![]), (true, false));
         assert_eq!(judge(vec![copy(Vec::new())]), (false, true));
+    }
+
+    /// Who decides although it cannot be examined: a container of no pod for every volume, known by its id or not; a
+    /// pod for the volumes that it has or had; a user for none.
+    #[test]
+    fn what_cannot_be_examined_counts_by_whose_it_is() {
+        let judge = |id: Option<&VolumeId>, pod: Option<&str>, is_anyones: bool| {
+            asked(Vec::new(), |copies| {
+                let known = ConsumerId::parse("pod-1").unwrap();
+                let remembered = copies.records.update(&self::id(), |record| {
+                    record.consumers.insert(known, String::new());
+                });
+                remembered.unwrap();
+                let pods = pod.map(|pod| ConsumerId::parse(pod).unwrap()).into_iter().collect();
+                let untold = Untold {
+                    pods,
+                    is_anyones,
+                    way_out: Some("kill 7".to_owned()),
+                    ..Untold::of_unknown("process 7".to_owned(), "it hangs".to_owned())
+                };
+                let uses = NamespaceUses { untold: vec![untold], ..NamespaceUses::default() };
+                copies.judge(id, &TearDown::Unstage, &NUMBERS, uses).err().map(|error| error.cause)
+            })
+        };
+        let id = id();
+        for id in [Some(&id), None] {
+            let refused = judge(id, None, true).unwrap();
+            assert!(refused.contains("cannot be examined: process 7: it hangs"), "{refused}");
+            assert!(refused.contains("to end it: kill 7"), "{refused}");
+            assert_eq!(judge(id, None, false), None, "a user's");
+            assert_eq!(judge(id, Some("pod-2"), false), None, "another volume's pod");
+        }
+        let refused = judge(Some(&id), Some("pod-1"), false).unwrap();
+        assert!(refused.contains("still run, and may have it mounted"), "{refused}");
     }
 }
