@@ -100,8 +100,7 @@ fn calls(site: &Site, plugins: &Plugins) -> Vec<String> {
     let mut found = Vec::new();
     for pid in pids {
         let process = site.proc.join(pid.to_string());
-        // Of others nothing is read that may wait for them.
-        if !process::is_roots(&process) {
+        if !may_be_a_call(&process) {
             continue;
         }
         let program = fs::read_link(process.join("exe"));
@@ -114,6 +113,16 @@ fn calls(site: &Site, plugins: &Plugins) -> Vec<String> {
         }
     }
     found
+}
+
+/// By what can be read of any process: a user can keep the rest of his own from being read. A call of a
+/// controller-manager is root's in a container.
+fn may_be_a_call(process: &Path) -> bool {
+    let is_named =
+        fs::read_to_string(process.join("comm")).map_or(true, |name| name.trim() == "disk");
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    is_named && user.is_none_or(|users| users.split_whitespace().next() == Some("0"))
 }
 
 #[cfg(test)]
