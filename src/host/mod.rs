@@ -383,8 +383,8 @@ pub trait Mounts {
 pub trait Census {
     /// Whether every process of the machine can be seen from here.
     fn sight(&self) -> Answer<()>;
-    /// From here on, looks at other processes take no longer than this in all; what is not reached is told as not read.
-    fn limit(&self, time: Duration);
+    /// From here on, looks at other processes may take this long in all; what is not reached is told as not read.
+    fn allow(&self, time: Duration);
     /// The mount namespace of this thread.
     fn own_namespace(&self) -> Result<NamespaceId>;
     /// The living processes of a pod that have one of the file systems in their mount namespace.

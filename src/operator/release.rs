@@ -22,7 +22,7 @@ pub(super) fn detach(
 ) -> Result<String> {
     let node = node.filter(|node| node.as_str() != THIS_MACHINE);
     let is_here = node.is_none_or(|node| node == driver.ports.this_node);
-    driver.ports.census.limit(if dry_run { PLAN } else { ACT });
+    driver.ports.census.allow(if dry_run { PLAN } else { ACT });
     let breaks = is_here.then(|| driver.releasing.what_would_break(id));
     if dry_run {
         let fate =
@@ -68,7 +68,7 @@ enum Fate {
 const THIS_MACHINE: &str = "1";
 
 pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
-    driver.ports.census.limit(if dry_run { PLAN } else { ACT });
+    driver.ports.census.allow(if dry_run { PLAN } else { ACT });
     let breaks = driver.releasing.what_would_break(id);
     if dry_run {
         return Ok(would_break(Some(&breaks), &format!("disk release {id}"), Fate::Fails));
@@ -90,7 +90,7 @@ pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Resu
 
 /// Ends the processes of ordinary users that keep the volume in use.
 pub(super) fn end_users(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
-    driver.ports.census.limit(PLAN);
+    driver.ports.census.allow(PLAN);
     let processes =
         if dry_run { driver.users.users_with(id)? } else { driver.users.end_users(id)? };
     if processes.is_empty() {

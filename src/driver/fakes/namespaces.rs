@@ -76,7 +76,7 @@ impl Census for FakeNamespaces {
         self.answer(())
     }
 
-    fn limit(&self, _: Duration) {}
+    fn allow(&self, _: Duration) {}
 
     fn own_namespace(&self) -> Result<NamespaceId> {
         Ok(NamespaceId(OWN))

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// So long those that were told to end are waited for after the last of them was.
 const ENDS: Duration = Duration::from_secs(20);
 
+/// How long one look for them takes at most.
+const PLAN: Duration = Duration::from_secs(10);
+
 /// Those that were told to end, each held so that its id is no other process's.
 type Ending = BTreeMap<u32, (Process, OwnedFd)>;
 
@@ -61,6 +64,13 @@ impl OrdinaryUsers<'_> {
             let possible = users.possible.iter().map(|file| &file.process);
             let possible = possible.filter(|one| one.ordinary_user().is_some());
             by_id.extend(possible.map(|process| (process.pid, process)));
+        }
+        if by_id.is_empty()
+            && let Some(hidden) = users.untold.iter().find(|one| one.way_out.is_some())
+        {
+            let message =
+                format!("a process that may keep the volume cannot be examined: {hidden}");
+            return Err(Error::new(Kind::Busy, message));
         }
         Ok(by_id.into_values().cloned().collect())
     }
@@ -127,6 +137,8 @@ impl OrdinaryUsers<'_> {
         // First: with one of them many may end.
         let mut found: Vec<_> =
             tracers.into_iter().filter(|one| one.ordinary_user().is_some()).collect();
+        // It is looked for again and again, and a person waits for it.
+        self.census.allow(PLAN);
         found.extend(self.users_with(id)?);
         found.retain(|one| !ending.contains_key(&one.pid));
         Ok(found)

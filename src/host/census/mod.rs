@@ -238,8 +238,8 @@ impl Census for KernelCensus {
         self.seeing(|_, _| Ok(()))
     }
 
-    fn limit(&self, time: Duration) {
-        self.scanning(|scan| scan.limit(Budget::within(time)));
+    fn allow(&self, time: Duration) {
+        self.scanning(|scan| scan.allow(time));
     }
 
     fn own_namespace(&self) -> Result<NamespaceId> {

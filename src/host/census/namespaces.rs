@@ -224,7 +224,7 @@ impl Reader<'_> {
             match told.into_iter().next().map(Response::result) {
                 Some(Ok(found)) if !found.is_empty() && turn.is_none() => {
                     // What waited for its turn may be gone: so they are listed again.
-                    turn = Some(super::turns::take(self.turns));
+                    turn = Some(super::turns::take(self.turns, self.scan.time_for_a_turn()));
                 }
                 Some(Ok(found)) => break found,
                 Some(Err(why)) if why.is_lack() || !matches!(why, Why::Failed(_)) => {
@@ -307,7 +307,7 @@ impl Reader<'_> {
         unread: &mut Unread,
     ) -> Result<()> {
         let first = every.all.len();
-        let _turn = super::turns::take(self.turns);
+        let _turn = super::turns::take(self.turns, self.scan.time_for_a_turn());
         loop {
             let references = self.references(every, unread)?;
             let mut doors: BTreeMap<NamespaceId, Vec<Door>> = BTreeMap::new();

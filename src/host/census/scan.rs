@@ -41,16 +41,16 @@ impl Budget {
 }
 
 /// A reader that neither answers nor runs for so long has stalled. What does not wait takes microseconds.
-const STALL: Duration = Duration::from_millis(100);
+const STALL: Duration = Duration::from_millis(300);
 /// How often a reader is looked at.
 const TICK: Duration = Duration::from_millis(20);
 /// How long a reader may take to begin: its program may have to come from a slow disk.
 const BEGINS: Duration = Duration::from_secs(5);
 /// After so many stalls no more is asked of the same owner, of all owners but root, and of root.
 const STALLS_OF_ONE: usize = 2;
-const STALLS_OF_OTHERS: usize = 6;
+const STALLS_OF_OTHERS: usize = 3;
 const STALLS_OF_ROOT: usize = 8;
-/// What one owner's processes may take: a pod's or container's, or an ordinary user's.
+/// What one owner's processes may take, of a call that says nothing else.
 const ONE_OWNER: Duration = Duration::from_millis(500);
 /// What one question may take: about what root, a pod or a user made.
 const ONE_OF_PODS: Duration = Duration::from_millis(250);
@@ -169,6 +169,8 @@ pub(super) struct Scan {
     trusted: u32,
     reader: Option<Reader>,
     left: Budget,
+    /// What one owner's processes may take: a pod's or container's, or an ordinary user's.
+    share: Duration,
     /// What was left before a look that had less, and what that look had.
     kept: Budget,
     lent: Budget,
@@ -194,6 +196,7 @@ impl Scan {
             trusted,
             reader: None,
             left,
+            share: ONE_OWNER,
             kept: left,
             lent: left,
             stalls,
@@ -202,16 +205,23 @@ impl Scan {
         }
     }
 
-    /// From here on there is no more time than this.
-    pub(super) fn limit(&mut self, most: Budget) {
-        self.left.system = self.left.system.min(most.system);
-        self.left.users = self.left.users.min(most.users);
+    /// From here on there is this much time, half of it for what users made.
+    pub(super) fn allow(&mut self, time: Duration) {
+        self.left = Budget { system: time / 2, users: time / 2 };
+        self.share = time / 4;
+        self.took.clear();
+    }
+
+    /// How long this call may wait for others: half of what it has left.
+    pub(super) fn time_for_a_turn(&self) -> Duration {
+        self.left.system / 2
     }
 
     /// For one look of a heal, which has its own deadline and comes again.
     pub(super) fn lend(&mut self, time: Duration) {
         self.kept = self.left;
-        self.limit(Budget { system: time, users: time / 2 });
+        self.left.system = self.left.system.min(time);
+        self.left.users = self.left.users.min(time / 2);
         self.lent = self.left;
     }
 
@@ -286,7 +296,7 @@ impl Scan {
                 (false, _) => self.left.system,
                 // Half of it is for the processes: who has a busy volume is to be named.
                 (true, Question::Table { .. } | Question::Enter(_) | Question::EnterBy { .. }) => {
-                    self.left.users.saturating_sub(Budget::USUAL.users / 2)
+                    self.left.users.saturating_sub(self.share)
                 }
                 (true, _) => self.left.users,
             };
@@ -347,7 +357,7 @@ impl Scan {
         let of_others = self.stalls.iter().filter(|(one, _)| **one != Party::Root);
         let of_others = of_others.map(|(_, count)| count).sum::<usize>();
         waits && (stalls >= STALLS_OF_ONE || of_others >= STALLS_OF_OTHERS)
-            || self.took.get(owner).is_some_and(|took| *took >= ONE_OWNER)
+            || self.took.get(owner).is_some_and(|took| *took >= self.share)
     }
 
     /// The answers as far as they came, the last one perhaps a stall, and how long they took. One at least.
@@ -698,7 +708,7 @@ mod tests {
         scan.ask(&proc, &Filter::default(), false, asked(10, |_| Party::Root)).unwrap();
         scan.take_back();
         assert_eq!(scan.left.system, Duration::from_millis(19_900));
-        scan.limit(Budget::within(Duration::from_secs(2)));
+        scan.allow(Duration::from_secs(2));
         assert_eq!(scan.left.system, Duration::from_secs(1));
     }
 }

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than one call is inside.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longer than some calls together are inside.
+const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for this call's turn, for as long as one call may take: after that it goes in beside the other one. The lock is
-/// on the driver's own directory, which no user can open.
-pub(super) fn take(directory: Option<&PathBuf>) -> Option<File> {
+/// Waits for this call's turn, for as long as it can: after that it goes in beside the others. The lock is on the
+/// driver's own directory, which no user can open.
+pub(super) fn take(directory: Option<&PathBuf>, at_most: Duration) -> Option<File> {
     let lock = File::open(directory?).ok()?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + PATIENCE.min(at_most);
     for step in Steps::between(Duration::from_millis(1), Duration::from_millis(20)) {
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             return Some(lock);

@@ -101,12 +101,11 @@ impl Unread {
             1 => "a mount namespace where no process lives".to_owned(),
             count => format!("{count} mount namespaces where no process lives"),
         };
-        if users {
-            let what = format!("{what}, made by ordinary users");
-            self.untold.push(Untold::of_unknown(what, why.text()));
-        } else {
-            self.later(what, why);
+        if why.is_lack() || self.comes_again && !users {
+            return self.later(what, why);
         }
+        let what = if users { format!("{what}, made by ordinary users") } else { what };
+        self.untold.push(Untold::of_unknown(what, why.text()));
     }
 
     /// Servers for which a process may wait, as its mounts show them.

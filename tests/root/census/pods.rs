@@ -11,7 +11,7 @@ use incloud_disk::model::mount::disk_users::{Answer, Holder, NamespaceId};
 use nix::mount::{MntFlags, umount2};
 use nix::sched::{CloneFlags, unshare};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn ask(uid: &str, number: DeviceNumber) -> Answer<Vec<Holder>> {
     let census = census();
@@ -214,13 +214,9 @@ fn a_pod_that_runs_away_is_never_told_dead() {
     let mut container = pod.container_with(&volume.global());
     container.must(&Order::Relay);
     container.die_without_a_funeral();
-    let mut asked = 0;
-    let end = Instant::now() + Duration::from_millis(500);
-    while Instant::now() < end {
+    for asked in 0..20 {
         assert_ne!(ask(pod.uid(), number), Answer::Told(Vec::new()), "after {asked} questions");
-        asked += 1;
     }
-    assert!(asked > 10, "{asked}");
     container.die();
     crate::checks::eventually("the last one saw the end", || pod.is_empty());
     assert_eq!(holders(pod.uid(), number), []);

@@ -3,6 +3,7 @@
 //! anything any more; so a killed test leaves no process.
 
 use super::orders::{Order, Reply, Report};
+use incloud_disk::host::census::reader;
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -29,6 +30,12 @@ pub(super) const MARK: &str = "INCLOUD_DISK_TEST_CONTAINER";
 static BEFORE_MAIN: extern "C" fn() = become_a_container;
 
 extern "C" fn become_a_container() {
+    // Tests that call the library start this program as its reader.
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == reader::WORD) {
+        let _ = reader::serve(&arguments[1..]);
+        end();
+    }
     if std::env::var_os(MARK).is_some() {
         Inside::default().serve();
     }
