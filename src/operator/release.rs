@@ -94,7 +94,10 @@ pub(super) fn end_users(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Re
     let processes =
         if dry_run { driver.users.users_with(id)? } else { driver.users.end_users(id)? };
     if processes.is_empty() {
-        return Ok("no process of an ordinary user keeps it in use\n".to_owned());
+        let hidden = driver.users.unexamined(id);
+        let hidden = hidden.map(|one| told(&format!("cannot be examined, and may keep it: {one}")));
+        let text = "no process of an ordinary user keeps it in use\n".to_owned();
+        return Ok(text + &hidden.unwrap_or_default());
     }
     let word = if dry_run { "would end" } else { "ended" };
     let lines = processes.iter().map(|process| format!("{word} {process}\n"));

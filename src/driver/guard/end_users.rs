@@ -57,22 +57,16 @@ impl OrdinaryUsers<'_> {
         });
         let with_files = users.files.iter().map(|file| &file.process);
         let all = in_theirs.chain(with_files).filter(|one| one.ordinary_user().is_some());
-        let mut by_id: BTreeMap<u32, &Process> =
-            all.map(|process| (process.pid, process)).collect();
-        // Only when nothing else keeps it: whether these do is not certain.
-        if by_id.is_empty() && users.files.is_empty() && users.namespaces.is_empty() {
-            let possible = users.possible.iter().map(|file| &file.process);
-            let possible = possible.filter(|one| one.ordinary_user().is_some());
-            by_id.extend(possible.map(|process| (process.pid, process)));
-        }
-        if by_id.is_empty()
-            && let Some(hidden) = users.untold.iter().find(|one| one.way_out.is_some())
-        {
-            let message =
-                format!("a process that may keep the volume cannot be examined: {hidden}");
-            return Err(Error::new(Kind::Busy, message));
-        }
+        let by_id: BTreeMap<u32, &Process> = all.map(|process| (process.pid, process)).collect();
         Ok(by_id.into_values().cloned().collect())
+    }
+
+    /// The first process that may keep the volume and could not be examined, with what ends it.
+    #[must_use]
+    pub fn unexamined(&self, id: &VolumeId) -> Option<String> {
+        let users = self.census.device_users(&self.numbers.numbers_of(Some(id), &[]));
+        let Answer::Told(users) = users else { return None };
+        users.untold.iter().find(|one| one.way_out.is_some()).map(ToString::to_string)
     }
 
     /// The command that ends them, if there are any, for a refusal.

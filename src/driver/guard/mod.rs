@@ -189,7 +189,7 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
         return format!(": {}{way}", named(&users.files, file_use));
     }
     if !users.possible.is_empty() && users.kernel.is_empty() {
-        return format!(": {}{}", named(&users.possible, file_use), way_to_end_users(id));
+        return format!(": {}", named(&users.possible, file_use));
     }
     if !users.kernel.is_empty() {
         return format!(": {}", named(&users.kernel, kernel_use));
