@@ -4,7 +4,7 @@ use super::namespaces::{namespace_in, own_namespace, placed};
 use super::pod_processes::CgroupTrees;
 use super::proc::{Proc, Task};
 use super::question::{Filter, Question};
-use super::scan::{Asked, Party, Response, Scan, Why};
+use super::scan::{Asked, Response, Scan, Why};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
@@ -105,8 +105,7 @@ impl PodQuestion<'_> {
     }
 
     fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Response>> {
-        let owner = Some(Party::Pod(self.pod.clone()));
-        let asked = questions.into_iter().map(|question| Asked { question, owner: owner.clone() });
+        let asked = questions.into_iter().map(|question| Asked { question, owner: None });
         let told = self.scan.ask(self.proc, self.filter, false, asked);
         told.map_err(|error| Error::io("read the pod's processes", &error))
     }

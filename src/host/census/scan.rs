@@ -46,10 +46,11 @@ const STALL: Duration = Duration::from_millis(300);
 const TICK: Duration = Duration::from_millis(20);
 /// How long a reader may take to begin: its program may have to come from a slow disk.
 const BEGINS: Duration = Duration::from_secs(5);
-/// After so many stalls no more is asked of the same owner, of all owners but root, and of root.
+/// After so many stalls no more is asked of the same owner, of all users, and of root or all pods and containers: what users
+/// do never keeps a pod from being read.
 const STALLS_OF_ONE: usize = 2;
-const STALLS_OF_OTHERS: usize = 3;
-const STALLS_OF_ROOT: usize = 8;
+const STALLS_OF_USERS: usize = 3;
+const STALLS_OF_OTHERS: usize = 8;
 /// What one owner's processes may take, of a call that says nothing else.
 const ONE_OWNER: Duration = Duration::from_millis(500);
 /// What one question may take: about what root, a pod or a user made.
@@ -350,13 +351,19 @@ impl Scan {
 
     /// Whether this owner has had its share; `waits` is whether a question may wait for it.
     fn is_over(&self, owner: &Party, waits: bool) -> bool {
-        let stalls = self.stalls.get(owner).copied().unwrap_or_default();
-        if *owner == Party::Root {
-            return waits && stalls >= STALLS_OF_ROOT;
-        }
-        let of_others = self.stalls.iter().filter(|(one, _)| **one != Party::Root);
-        let of_others = of_others.map(|(_, count)| count).sum::<usize>();
-        waits && (stalls >= STALLS_OF_ONE || of_others >= STALLS_OF_OTHERS)
+        let stalls_of = |is_it: &dyn Fn(&Party) -> bool| -> usize {
+            let all = self.stalls.iter().filter(|(one, _)| is_it(one));
+            all.map(|(_, count)| count).sum()
+        };
+        let is_user = |one: &Party| matches!(one, Party::User(_));
+        let is_contained = |one: &Party| matches!(one, Party::Pod(_) | Party::Container(_));
+        let of_this = stalls_of(&|one| one == owner);
+        let has_stalled = match owner {
+            Party::Root => return waits && of_this >= STALLS_OF_OTHERS,
+            Party::User(_) => stalls_of(&is_user) >= STALLS_OF_USERS,
+            Party::Pod(_) | Party::Container(_) => stalls_of(&is_contained) >= STALLS_OF_OTHERS,
+        };
+        waits && (of_this >= STALLS_OF_ONE || has_stalled)
             || self.took.get(owner).is_some_and(|took| *took >= self.share)
     }
 
@@ -691,14 +698,27 @@ mod tests {
             scan.ask(&proc, &Filter::default(), true, asked(1000, |_| Party::User(7))).unwrap();
         assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_ONE);
         let told = scan.ask(&proc, &Filter::default(), true, asked(1000, Party::User)).unwrap();
-        assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_OTHERS);
+        assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_USERS);
         let told =
             scan.ask(&proc, &Filter::default(), false, asked(1000, |_| Party::Root)).unwrap();
         assert_eq!(
             count(&told, |end| matches!(end, End::Stalled)),
-            STALLS_OF_ROOT + STALLS_OF_OTHERS
+            STALLS_OF_OTHERS + STALLS_OF_USERS
         );
         assert_eq!(told.len(), 1000);
+    }
+
+    /// Else no container could be reached by a heal while users' processes hang.
+    #[test]
+    fn stalls_of_users_keep_no_pod_from_being_read() {
+        let (mut scan, proc) = scan(|batch| answers(batch, 100, &End::Stalled));
+        scan.ask(&proc, &Filter::default(), true, asked(1000, Party::User)).unwrap();
+        scan.start = Start::Scripted(|batch| answers(batch, 1, &End::Done));
+        let pod = |pid: u32| Party::Container(pid.to_string());
+        let mut all = asked(2000, pod);
+        all.drain(..1000);
+        let told = scan.ask(&proc, &Filter::default(), false, all).unwrap();
+        assert_eq!(count(&told, |end| matches!(end, End::Done)), 1000);
     }
 
     #[test]
