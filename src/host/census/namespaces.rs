@@ -38,19 +38,9 @@ impl Namespace {
         self.table.mounts().iter().filter(|mount| numbers.contains(&mount.number))
     }
 
-    /// Whether a whole table is of this namespace: ids of mounts are unique among all.
-    pub(super) fn is_of(&self, whole: &MountTable) -> bool {
-        self.table
-            .mounts()
-            .iter()
-            .map(|mount| mount.id)
-            .chain([self.first])
-            .any(|id| whole.mounts().iter().any(|mount| mount.id == id))
-    }
-
-    fn is(&self, first: u32, table: &MountTable) -> bool {
-        let has = |id| self.first == id || self.table.mounts().iter().any(|mount| mount.id == id);
-        has(first) || table.mounts().iter().any(|mount| has(mount.id))
+    /// Whether one of these mounts is in it: their ids are unique among all namespaces.
+    pub(super) fn has_any(&self, mut ids: impl Iterator<Item = u32>) -> bool {
+        ids.any(|id| self.first == id || self.table.mounts().iter().any(|mount| mount.id == id))
     }
 }
 
@@ -299,7 +289,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The same before Linux 6.12, where only a reference leads there; and one may be mounted in another.
+    /// Finds them before Linux 6.12, where only a reference leads there; and one may be mounted in another.
     fn uninhabited_by_references(
         &mut self,
         every: &mut Namespaces,
@@ -450,7 +440,8 @@ impl Reader<'_> {
                 };
                 unread.servers(*pid, &table);
                 let task = Task::first_of(*pid);
-                match every.all.iter_mut().find(|one| one.is(first, &table)) {
+                let ids = || table.mounts().iter().map(|mount| mount.id).chain([first]);
+                match every.all.iter_mut().find(|one| one.has_any(ids())) {
                     Some(one) => {
                         one.tasks.push(task);
                         if one.first == first {

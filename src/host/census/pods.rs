@@ -90,7 +90,9 @@ impl PodQuestion<'_> {
         for ((task, why), told) in closed.iter().zip(listed) {
             let found = told.result().map_err(|why| unread(self.proc, &[*task], &why))?;
             let Some(one) = namespace_in(&found, None, vec![*task])? else { continue };
-            if self.except == own_namespace(self.proc)? && one.is_of(self.own) {
+            if self.except == own_namespace(self.proc)?
+                && one.has_any(self.own.mounts().iter().map(|mount| mount.id))
+            {
                 continue;
             }
             let before = holders.len();

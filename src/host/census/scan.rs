@@ -535,10 +535,10 @@ impl ReaderProcess {
                 break Some(End::Stalled);
             }
         };
-        let mut answers = self.read_answers()?;
+        let (mut answers, found) = self.read_answers()?;
         let is_usable = unfinished.is_none();
         if let Some(end) = unfinished.filter(|_| answers.len() < batch.questions.len()) {
-            answers.push((Response { found: self.unfinished()?, end }, STALL));
+            answers.push((Response { found, end }, STALL));
         }
         Ok((answers, is_usable))
     }
@@ -579,19 +579,16 @@ impl ReaderProcess {
         })
     }
 
-    fn answer_lines(&self) -> io::Result<Vec<Line>> {
-        let mut bytes =
-            vec![0; usize::try_from(self.answers.metadata()?.len()).unwrap_or_default()];
+    /// The answers that are whole, and what was found of the one that is not.
+    #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
+    fn read_answers(&self) -> io::Result<(Vec<(Response, Duration)>, Vec<Found>)> {
+        let length = usize::try_from(self.answers.metadata()?.len()).unwrap_or_default();
+        let mut bytes = vec![0; length];
         let read = self.answers.read_at(&mut bytes, 0)?;
         let whole = bytes[..read].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        lines.map(|line| serde_json::from_slice(line).map_err(io::Error::from)).collect()
-    }
-
-    fn read_answers(&self) -> io::Result<Vec<(Response, Duration)>> {
         let (mut answers, mut found) = (Vec::new(), Vec::new());
-        for line in self.answer_lines()? {
-            match line {
+        for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line)? {
                 Line::Found(one) => found.push(one),
                 Line::End(end, took) => {
                     let found = std::mem::take(&mut found);
@@ -599,19 +596,7 @@ impl ReaderProcess {
                 }
             }
         }
-        Ok(answers)
-    }
-
-    /// What it found of the question that it did not come back from.
-    fn unfinished(&self) -> io::Result<Vec<Found>> {
-        let lines = self.answer_lines()?;
-        let last = lines.into_iter().rev().map_while(|line| match line {
-            Line::Found(one) => Some(one),
-            Line::End(..) => None,
-        });
-        let mut found: Vec<_> = last.collect();
-        found.reverse();
-        Ok(found)
+        Ok((answers, found))
     }
 }
 
