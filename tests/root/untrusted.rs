@@ -43,7 +43,8 @@ struct Scene {
     pod: Pod,
     attacker: Container,
     user: u32,
-    /// Another pod of the node: without any, processes of containers could not be told from others.
+    /// Another pod of the node. Without any pod, a stuck process counts for all volumes, also for those of other tests:
+    /// so it starts before the attacker, and ends after it.
     bystander: Container,
     _alone: MutexGuard<'static, ()>,
 }
@@ -63,6 +64,7 @@ impl Scene {
         }
         let attack = attack(&node);
         let pod = Pod::new(Naming::Cgroupfs);
+        let bystander = pod.neighbour(Naming::Cgroupfs).container().start();
         let user = somebody();
         let mut attacker = match from {
             From::User => Plan::outside().of_user(user).start(),
@@ -72,7 +74,6 @@ impl Scene {
             attacker.must(&Order::OwnUsers);
         }
         attacker.must(&Order::Attack(attack));
-        let bystander = pod.neighbour(Naming::Cgroupfs).container().start();
         Self { node, volume, pod, attacker, user, bystander, _alone: alone }
     }
 

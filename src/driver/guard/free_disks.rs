@@ -308,18 +308,16 @@ fn words(users: &DeviceUses) -> Vec<String> {
         users.files.iter().map(|one| format!("{} ({})", words::file_use(one), ends(&one.process)));
     let mut all: Vec<_> =
         kernel.chain(users.namespaces.iter().map(mounted_in)).chain(files).collect();
-    if all.is_empty() {
-        let possible = users.possible.iter();
-        all.extend(
-            possible.map(|one| format!("{} ({})", words::file_use(one), ends(&one.process))),
-        );
-    }
+    // Each of these may be the user, and none needs to be.
     if all.is_empty() {
         let nodes = users.nodes.iter().map(|one| {
             let (process, way) = (&one.process, ends(&one.process));
-            format!("{process} may have opened its node for itself alone ({way})")
+            format!("{process} may have opened its node exclusively ({way})")
         });
-        all.extend(nodes);
+        let possible = users.possible.iter();
+        let possible =
+            possible.map(|one| format!("{} ({})", words::file_use(one), ends(&one.process)));
+        all.extend(nodes.chain(possible));
     }
     all
 }
@@ -383,8 +381,12 @@ mod tests {
         let node =
             NodeUse { process: Process::of_a_test(7), descriptor: 3, path: "/dev/vdb".into() };
         let only_nodes = DeviceUses { nodes: vec![node], ..DeviceUses::default() };
-        let told = "7 (sh) may have opened its node for itself alone (kill 7)";
+        let told = "7 (sh) may have opened its node exclusively (kill 7)";
         assert_eq!(words(&only_nodes), [told]);
+        let possible = vec![FileUse { tie: Tie::Undescribed, ..file(9) }];
+        let both = words(&DeviceUses { possible, ..only_nodes.clone() });
+        assert_eq!(both[0], told);
+        assert!(both[1].starts_with("9 (sh) keeps files in"), "{both:?}");
         let all = DeviceUses { files: vec![file(8)], kernel: vec![swap()], ..only_nodes };
         let [kernel, files] = words(&all).try_into().unwrap();
         assert!(kernel.contains("/data/swap"), "{kernel}");
