@@ -38,7 +38,7 @@ pub mod pace;
 pub mod processes;
 pub mod records;
 pub mod remount;
-mod safe_path;
+pub(crate) mod safe_path;
 pub mod shared_answers;
 mod time_limit;
 pub mod tool;

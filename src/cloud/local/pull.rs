@@ -8,12 +8,15 @@
 
 use super::store::Shelf;
 use crate::failpoints;
+use crate::host::safe_path::Way;
 use crate::host::{Devices, device_nodes, kernel, mount_tables};
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
+use rustix::fs::ResolveFlags;
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -82,15 +85,24 @@ fn shut_down(number: DeviceNumber) -> Result<bool> {
 
 fn shut_down_at(process: &Path, target: &Path, number: DeviceNumber) -> Result<bool> {
     let below_root = target.strip_prefix("/").unwrap_or(target);
-    let path = process.join("root").join(below_root);
-    let Ok(root) = File::open(&path) else { return Ok(false) };
-    let Ok(found) = root.metadata() else { return Ok(false) };
+    // The names are the container's: what they lead to is opened for reading only once its device number is known.
+    let place =
+        File::options().read(true).custom_flags(nix::libc::O_PATH).open(process.join("root"));
+    let place = place.map(|root| Way::best().below(root, below_root, ResolveFlags::empty()));
+    let Ok(Ok(place)) = place else { return Ok(false) };
+    let place = File::from(place);
+    let Ok(found) = place.metadata() else { return Ok(false) };
     let (major, minor) = (nix::sys::stat::major(found.dev()), nix::sys::stat::minor(found.dev()));
     if (major, minor) != (u64::from(number.major), u64::from(number.minor)) {
         // Another mount covers this one.
         return Ok(false);
     }
-    match kernel::shutdown_file_system(&root) {
+    let reopened = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(format!("/proc/self/fd/{}", place.as_raw_fd()));
+    let Ok(reopened) = reopened else { return Ok(false) };
+    match kernel::shutdown_file_system(&reopened) {
         // It was dead already.
         Ok(()) | Err(nix::errno::Errno::EIO) => Ok(true),
         Err(errno) => Err(Error::io(
