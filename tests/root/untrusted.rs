@@ -1,6 +1,8 @@
 //! An account without any privilege cannot hold up or mislead a node: each attack from an ordinary user, and from a
 //! user namespace inside a pod.
 
+mod figures;
+
 use crate::checks::{eventually, layers_at, only_mount_at};
 use crate::files;
 use crate::support::pods::{Attack, Container, Naming, Order, Plan, Pod};
