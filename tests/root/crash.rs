@@ -186,20 +186,9 @@ pub type Strike = fn(&Node, &Call, &str);
 #[track_caller]
 fn live(volume: &Volume, (word, step): (&str, &str), strike: Strike) {
     let node = &volume.node;
-    make_folder(&volume.global());
-    make_folder(&volume.pod(POD));
     let file = volume.pod(POD).join("f");
     let is_first = !volume.record_path().exists() && !volume.node.own().join("lived").exists();
-    for call in [
-        volume.attach(),
-        volume.is_attached(),
-        volume.wait(""),
-        volume.stage(),
-        volume.publish(POD),
-        volume.unpublish(POD),
-        volume.unstage(),
-        volume.detach(),
-    ] {
+    for call in volume.life() {
         if call[0] == word {
             strike(node, &call, step);
         }

@@ -3,25 +3,15 @@
 use crate::checks::{nothing_is_left, only_mount_at};
 use crate::files;
 use crate::letters::attach_under_another_letter;
-use crate::volume::{Call, POD, Volume, make_folder};
+use crate::volume::{Call, POD, Volume};
 use serde_json::json;
 use std::fs;
 
-/// Everything that a life calls, in order, with kubelet's folders made in between.
+/// With a `waitforattach` of the mounted volume, as after a restart of kubelet.
 fn life(volume: &Volume) -> Vec<Call> {
-    make_folder(&volume.global());
-    make_folder(&volume.pod(POD));
-    vec![
-        volume.attach(),
-        volume.is_attached(),
-        volume.wait(""),
-        volume.stage(),
-        volume.publish(POD),
-        volume.wait(""),
-        volume.unpublish(POD),
-        volume.unstage(),
-        volume.detach(),
-    ]
+    let mut calls = volume.life().to_vec();
+    calls.insert(5, volume.wait(""));
+    calls
 }
 
 #[test]

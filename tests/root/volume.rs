@@ -181,6 +181,22 @@ impl Volume {
         call(["unmount", text(&self.pod(uid))])
     }
 
+    /// All that kubelet calls for one pod, in order. The directories that kubelet creates are there.
+    pub fn life(&self) -> [Call; 8] {
+        make_folder(&self.global());
+        make_folder(&self.pod(POD));
+        [
+            self.attach(),
+            self.is_attached(),
+            self.wait(""),
+            self.stage(),
+            self.publish(POD),
+            self.unpublish(POD),
+            self.unstage(),
+            self.detach(),
+        ]
+    }
+
     pub fn unstage(&self) -> Call {
         call(["unmountdevice", text(&self.global())])
     }

@@ -56,18 +56,7 @@ fn live_and_kill(word: &str, nth: usize, order: [Version; 2], keys: &mut Keys) -
     let lives: &[bool] = if word == "mountdevice" { &[false, true] } else { &[false] };
     for has_data in lives {
         let mut driver = &first;
-        make_folder(&volume.global());
-        make_folder(&volume.pod(POD));
-        for call in [
-            volume.attach(),
-            volume.is_attached(),
-            volume.wait(""),
-            volume.stage(),
-            volume.publish(POD),
-            volume.unpublish(POD),
-            volume.unstage(),
-            volume.detach(),
-        ] {
+        for call in volume.life() {
             if call[0] == word {
                 was_killed |= is_killed_at(first.command(&call), nth, &first);
                 keys.note(&volume);
