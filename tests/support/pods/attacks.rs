@@ -32,6 +32,12 @@ pub enum Attack {
     /// A namespace kept by a mount at `/m/ns`, beside which this process lives below another root. There the
     /// path leads to this, or to a pipe.
     Lure { link: Option<PathBuf> },
+    /// So many mounts, each on the deepest directory of the one below it, and one at the very end that was made
+    /// first: its line in the mount table is longer than the kernel has memory for.
+    LongestLine { levels: u32, parts: u32 },
+    /// Holds an open file beside one whose path is too long for a link in `/proc`, or beside a program that has
+    /// such a path.
+    TooLongToName { file: PathBuf, is_program: bool },
 }
 
 /// Answers what keeps it up.
@@ -48,6 +54,8 @@ pub(super) fn begin(attack: Attack) -> io::Result<Vec<File>> {
         Attack::InFlight(path) => in_flight(&path),
         Attack::Registered(path) => registered(&path),
         Attack::Lure { link } => lure(link.as_deref()),
+        Attack::LongestLine { levels, parts } => longest_line(levels, parts),
+        Attack::TooLongToName { file, is_program } => too_long_to_name(&file, is_program),
     }
 }
 
@@ -234,4 +242,75 @@ fn lure(link: Option<&Path>) -> io::Result<Vec<File>> {
     child(|| Ok(()))?;
     std::os::unix::fs::chroot(&root)?;
     Ok(Vec::new())
+}
+
+/// So many directories of the longest name are one system call.
+const AT_ONCE: u32 = 15;
+
+fn longest_name() -> PathBuf {
+    PathBuf::from("a".repeat(255))
+}
+
+fn go_down(parts: u32) -> io::Result<()> {
+    let mut left = parts;
+    while left > 0 {
+        let now = left.min(AT_ONCE);
+        std::env::set_current_dir((0..now).map(|_| longest_name()).collect::<PathBuf>())?;
+        left -= now;
+    }
+    Ok(())
+}
+
+fn make_deep(parts: u32) -> io::Result<()> {
+    for _ in 0..parts {
+        fs::create_dir(longest_name())?;
+        go_down(1)?;
+    }
+    Ok(())
+}
+
+fn longest_line(levels: u32, parts: u32) -> io::Result<Vec<File>> {
+    use rustix::fs::{CWD, Mode, OFlags, open};
+    use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+    let root = Path::new("/sys");
+    mount(Some("deep"), root, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    mount(None::<&str>, root, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>)?;
+    let early = root.join("early");
+    fs::create_dir(&early)?;
+    mount(Some("early"), &early, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    let early = open_tree(CWD, &early, OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+    let from = open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let from = format!("/proc/self/fd/{}", from.as_raw_fd());
+    std::env::set_current_dir(root)?;
+    make_deep(parts)?;
+    let over = Path::new("..").join(longest_name());
+    for _ in 0..levels {
+        mount(Some(from.as_str()), ".", None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+        std::env::set_current_dir(&over)?;
+        go_down(parts)?;
+    }
+    move_mount(early, "", CWD, ".", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    std::env::set_current_dir("/")?;
+    Ok(Vec::new())
+}
+
+fn too_long_to_name(file: &Path, is_program: bool) -> io::Result<Vec<File>> {
+    let root = Path::new("/sys");
+    mount(Some("deep"), root, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    std::env::set_current_dir(root)?;
+    make_deep(20)?;
+    let here = File::open(".")?;
+    let held = File::open(file)?;
+    if is_program {
+        fs::copy("/bin/sleep", "sleep")?;
+        child(|| {
+            nix::fcntl::fcntl(&held, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+            nix::unistd::execv(c"./sleep", &[c"sleep", c"1000"])?;
+            Ok(())
+        })?;
+        std::env::set_current_dir("/")?;
+        return Ok(Vec::new());
+    }
+    std::env::set_current_dir("/")?;
+    Ok(vec![here, held])
 }
