@@ -307,12 +307,7 @@ impl LockHolder {
         let (pid, operation) = Self::signed(path)?;
         let signed = fs::metadata(path).and_then(|found| found.modified()).ok();
         let age = signed.and_then(|signed| signed.elapsed().ok()).unwrap_or_default();
-        Some(Self {
-            pid,
-            operation,
-            seconds: age.as_secs(),
-            state: State::of(pid),
-        })
+        Some(Self { pid, operation, seconds: age.as_secs(), state: State::of(pid) })
     }
 
     /// The process and the operation in the lock's file.

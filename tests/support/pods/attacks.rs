@@ -38,6 +38,8 @@ pub enum Attack {
     /// A namespace kept by a mount whose path leads through a FUSE file system (and an overlay, by which root may look
     /// there too) that answers each look with an I/O error.
     FailingPath { device: PathBuf },
+    /// Holds a file of an overlay whose lower layer is a FUSE file system that answers no more.
+    HangingFile { device: PathBuf },
     /// Mounts this so many times, each at a place of its own.
     Copies { of: PathBuf, count: u32 },
     /// Holds an open file beside one whose path is too long for a link in `/proc`, or beside a program that has
@@ -61,6 +63,7 @@ pub(super) fn begin(attack: Attack) -> io::Result<Vec<File>> {
         Attack::Lure { link } => lure(link.as_deref()),
         Attack::LongestLine { levels, parts } => longest_line(levels, parts),
         Attack::FailingPath { device } => failing_path(&device),
+        Attack::HangingFile { device } => hanging_file(&device),
         Attack::Copies { of, count } => copies(&of, count),
         Attack::TooLongToName { file, is_program } => too_long_to_name(&file, is_program),
     }
@@ -106,7 +109,7 @@ fn serve(mut fuse: &File, mode: u32) -> io::Result<()> {
     const FLUSH: u32 = 25;
     const LOOKUP: u32 = 1;
     const STATFS: u32 = 17;
-    let mut request = vec![0; 1 << 17];
+    let (mut request, mut is_opened) = (vec![0; 1 << 17], false);
     loop {
         let length = fuse.read(&mut request)?;
         let word = |at: usize| -> u32 {
@@ -117,8 +120,18 @@ fn serve(mut fuse: &File, mode: u32) -> io::Result<()> {
         };
         let mut body = Vec::new();
         let error: i32 = match word(4) {
-            FLUSH => continue,
+            FLUSH if mode & 0o40_000 == 0 => continue,
+            LOOKUP if request[40..].starts_with(b"file\0") => {
+                // The inode's number, and its attributes as below.
+                body.resize(128, 0);
+                body[..8].copy_from_slice(&2_u64.to_ne_bytes());
+                body[40..48].copy_from_slice(&2_u64.to_ne_bytes());
+                body[100..104].copy_from_slice(&0o100_666_u32.to_ne_bytes());
+                body[104..108].copy_from_slice(&1_u32.to_ne_bytes());
+                0
+            }
             LOOKUP => -libc::EIO,
+            GETATTR if is_opened => continue,
             STATFS => {
                 body.resize(80, 0);
                 body[40..44].copy_from_slice(&4096_u32.to_ne_bytes());
@@ -133,6 +146,7 @@ fn serve(mut fuse: &File, mode: u32) -> io::Result<()> {
                 0
             }
             OPEN => {
+                is_opened = mode & 0o40_000 != 0;
                 body.resize(16, 0);
                 0
             }
@@ -141,6 +155,8 @@ fn serve(mut fuse: &File, mode: u32) -> io::Result<()> {
                 body.resize(104, 0);
                 body[..8].copy_from_slice(&1000_u64.to_ne_bytes());
                 body[16..24].copy_from_slice(&1_u64.to_ne_bytes());
+                let is_root = request[16..24] == 1_u64.to_ne_bytes();
+                let mode = if is_root { mode } else { 0o100_666 };
                 body[76..80].copy_from_slice(&mode.to_ne_bytes());
                 body[80..84].copy_from_slice(&1_u32.to_ne_bytes());
                 0
@@ -264,6 +280,22 @@ fn failing_path(device: &Path) -> io::Result<Vec<File>> {
     let lower = Some("lowerdir=/sys/fuse:/sys/other");
     mount(Some("failing"), &kept, Some("overlay"), MsFlags::empty(), lower)?;
     Ok(Vec::new())
+}
+
+fn hanging_file(device: &Path) -> io::Result<Vec<File>> {
+    let fuse = File::options().read(true).write(true).open(device)?;
+    let root = Path::new("/sys");
+    mount(Some("m"), root, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    for name in ["top", "fuse", "other"] {
+        fs::create_dir(root.join(name))?;
+    }
+    let options = format!("fd={},rootmode=40755,user_id=0,group_id=0", fuse.as_raw_fd());
+    let at = root.join("fuse");
+    mount(Some("hanging"), &at, Some("fuse"), MsFlags::empty(), Some(options.as_str()))?;
+    child(|| serve(&fuse, 0o40_755))?;
+    let (top, lower) = (root.join("top"), Some("lowerdir=/sys/fuse:/sys/other"));
+    mount(Some("hanging"), &top, Some("overlay"), MsFlags::empty(), lower)?;
+    Ok(vec![File::open(top.join("file"))?])
 }
 
 fn lure(link: Option<&Path>) -> io::Result<Vec<File>> {
