@@ -126,19 +126,42 @@ pub fn remove(lock: &File, path: &Path) {
     }
 }
 
+/// How long to read the kernel's table of all locks. Users can make it arbitrarily long, each page takes longer
+/// than the one before, and no process can take a lock meanwhile.
+const TABLE: Duration = Duration::from_millis(100);
+
 /// So often a lock must not be found to be free.
 const LOOKS: u32 = 3;
 
-/// Whether a lock on this file stands in the kernel's table. Between two reads of it others may go, and the next read
-/// passes over one for each of them: so the first one has room for all that the kernel tells at once.
+/// Whether a line of `/proc/locks` or `fdinfo` describes a lock on this file:
+/// `1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF`; with `->` it is one who waits.
+fn is_lock_on(line: &str, file: &str) -> bool {
+    let mut words = line.split_whitespace().skip(1);
+    words.next() == Some("FLOCK") && words.nth(3) == Some(file)
+}
+
+/// Whether this process holds a lock on the file. `fdinfo` lists only the locks on the open file itself.
+fn is_held_by(pid: i32, file: &str) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    open.filter_map(|one| fs::read_to_string(one.path()).ok()).any(|text| {
+        let mut locks = text.lines().filter_map(|line| line.strip_prefix("lock:"));
+        locks.any(|line| is_lock_on(line, file))
+    })
+}
+
+/// Whether a lock on this file is in the first part of the kernel's table. Other locks may go between two reads, and
+/// the next read then skips one for each of them: so a read has room for all that the kernel returns at once.
 fn is_in_the_kernels_table(file: &str) -> std::io::Result<bool> {
-    let mut text = Vec::with_capacity(64 << 10);
-    File::open("/proc/locks")?.read_to_end(&mut text)?;
-    Ok(String::from_utf8_lossy(&text).lines().any(|line| {
-        // `1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF`; with `->` it is one who waits.
-        let mut words = line.split_whitespace().skip(1);
-        words.next() == Some("FLOCK") && words.nth(3) == Some(file)
-    }))
+    let (mut text, mut room) = (Vec::new(), vec![0; 64 << 10]);
+    let (mut table, until) = (File::open("/proc/locks")?, Deadline::after(TABLE));
+    loop {
+        let length = table.read(&mut room)?;
+        text.extend_from_slice(&room[..length]);
+        if length == 0 || until.over() {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&text).lines().any(|line| is_lock_on(line, file)))
 }
 
 impl Locks {
@@ -177,8 +200,10 @@ impl Locks {
         let (major, minor) =
             (nix::sys::stat::major(found.dev()), nix::sys::stat::minor(found.dev()));
         let file = format!("{major:02x}:{minor:02x}:{}", found.ino());
+        let signed = LockHolder::signed(&path);
         // A table of more than a page is told in parts, so that a lock may be missed once.
-        let is_held = (0..LOOKS).any(|_| is_in_the_kernels_table(&file).unwrap_or(false));
+        let is_held = signed.as_ref().is_some_and(|(pid, _)| is_held_by(*pid, &file))
+            || (0..LOOKS).any(|_| is_in_the_kernels_table(&file).unwrap_or(false));
         let holder = files::read_text(&path).unwrap_or_default();
         let holder = holder.trim();
         let holder = if holder.is_empty() { "an unknown call" } else { holder };
@@ -279,17 +304,17 @@ fn has_gone(error: &std::io::Error) -> bool {
 impl LockHolder {
     /// How it signed the lock, and what the kernel says of it now.
     fn of(path: &Path) -> Option<Self> {
-        let text = fs::read_to_string(path).ok()?;
-        let (pid, rest) = text.trim().strip_prefix("process ")?.split_once(" (")?;
-        let pid = pid.parse().ok()?;
+        let (pid, operation) = Self::signed(path)?;
         let signed = fs::metadata(path).and_then(|found| found.modified()).ok();
         let age = signed.and_then(|signed| signed.elapsed().ok()).unwrap_or_default();
-        Some(Self {
-            pid,
-            operation: rest.trim_end_matches(')').to_owned(),
-            seconds: age.as_secs(),
-            state: State::of(pid),
-        })
+        Some(Self { pid, operation, seconds: age.as_secs(), state: State::of(pid) })
+    }
+
+    /// The process and the operation in the lock's file.
+    fn signed(path: &Path) -> Option<(i32, String)> {
+        let text = fs::read_to_string(path).ok()?;
+        let (pid, rest) = text.trim().strip_prefix("process ")?.split_once(" (")?;
+        Some((pid.parse().ok()?, rest.trim_end_matches(')').to_owned()))
     }
 }
 
@@ -397,6 +422,37 @@ mod tests {
             assert_eq!(missed, 0);
         });
         drop(held);
+    }
+
+    /// Each page of the kernel's table takes longer than the one before: the whole of this one takes minutes.
+    #[test]
+    fn locks_of_others_hold_up_no_look() {
+        use nix::fcntl::{FcntlArg, fcntl};
+        let folder = tempfile::tempdir().unwrap();
+        let locks = Locks::below(folder.path());
+        let held = locks.take(&id(), "attach", soon()).unwrap().required().unwrap();
+        let mut others = Vec::new();
+        for _ in 0..400 {
+            let file = tempfile::tempfile_in(folder.path()).unwrap();
+            for at in (0..500).rev() {
+                let one = nix::libc::flock {
+                    l_type: i16::try_from(nix::libc::F_WRLCK).unwrap(),
+                    l_whence: 0,
+                    l_start: at * 2,
+                    l_len: 1,
+                    l_pid: 0,
+                };
+                fcntl(&file, FcntlArg::F_OFD_SETLK(&one)).unwrap();
+            }
+            others.push(file);
+        }
+        let begin = std::time::Instant::now();
+        assert!(locks.holder(&id()).is_some());
+        let path = folder.path().join("locks").join("v1.lock");
+        fs::write(path, "").unwrap();
+        let _ = locks.holder(&id());
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        drop((held, others));
     }
 
     #[test]

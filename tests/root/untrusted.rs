@@ -426,3 +426,177 @@ fn what_a_user_puts_in_the_place_of_a_namespace_is_not_opened() {
         }
     }
 }
+
+/// The kernel has no memory for a line of such a table: that is the table's doing, and no lack that a later look
+/// finds over.
+#[test]
+#[ignore = "unread.rs: ENOMEM from one user's or pod's mount table counts as a shortage of the whole look"]
+fn a_mount_table_that_the_kernel_cannot_tell_holds_up_no_tear_down() {
+    needs!(pods);
+    for from in BOTH {
+        let scene = Scene::of(from, |_| Attack::LongestLine { levels: 95_000, parts: 60 });
+        let pod = Pod::new(Naming::Systemd);
+        let folder = scene.volume.bring_to(pod.uid());
+        let container = pod.container_with(&folder);
+        scene.node.must(scene.volume.unpublish(pod.uid()));
+        container.die();
+        scene.tear_down();
+    }
+}
+
+#[test]
+fn a_mount_table_that_the_kernel_cannot_tell_holds_up_no_heal() {
+    needs!(pods);
+    for from in BOTH {
+        let scene = Scene::of(from, |_| Attack::LongestLine { levels: 95_000, parts: 60 });
+        let (node, volume) = (&scene.node, &scene.volume);
+        let victim = Pod::new(Naming::Systemd);
+        let folder = volume.bring_to(victim.uid());
+        let container = victim.container_with(&folder);
+        node.verb(&["local", "yank", &volume.id]).unwrap();
+        node.must(volume.attach());
+        container.die();
+        node.must(volume.unpublish(victim.uid()));
+        scene.tear_down();
+    }
+}
+
+/// Where the caller may take only so much memory, an ordinary user's table is enough.
+#[test]
+#[ignore = "unread.rs: the same with a kubelet whose memory is limited"]
+fn a_mount_table_that_the_kernel_cannot_tell_holds_up_no_call_with_little_memory() {
+    needs!(pods);
+    let controller = Path::new("/sys/fs/cgroup/memory");
+    if !controller.is_dir() {
+        return;
+    }
+    let scene = Scene::of(From::User, |_| Attack::LongestLine { levels: 95_000, parts: 60 });
+    let group = controller.join(format!("incloud-disk-test-{}-memory", std::process::id()));
+    fs::create_dir(&group).unwrap();
+    fs::write(group.join("memory.limit_in_bytes"), "256M").unwrap();
+    let list = group.join("cgroup.procs");
+    let call = |words: &[&str]| {
+        let inner = scene.node.command(words);
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(&list);
+        command.arg(inner.get_program()).args(inner.get_args());
+        for (key, value) in inner.get_envs() {
+            command.env(key, value.unwrap_or_default());
+        }
+        Answer::of(command)
+    };
+    let pod = Pod::new(Naming::Systemd);
+    let folder = scene.volume.bring_to(pod.uid());
+    let container = pod.container_with(&folder);
+    let words = scene.volume.unpublish(pod.uid());
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let answer = call(&words);
+    eventually("the group is empty", || fs::remove_dir(&group).is_ok());
+    assert_eq!(answer.json["status"], "Success", "{}", answer.json);
+    container.die();
+    scene.tear_down();
+}
+
+/// An error that a user's file system answers is none of the machine's.
+#[test]
+#[ignore = "unread.rs: EIO on the way to one namespace counts as a shortage of the whole look"]
+fn a_path_that_answers_with_an_error_holds_up_no_tear_down() {
+    needs!(fuse, pods);
+    for from in BOTH {
+        let scene = Scene::of(from, |node| {
+            let Attack::Stick { device, .. } = stuck(0)(node) else { unreachable!() };
+            Attack::FailingPath { device }
+        });
+        let (node, volume) = (&scene.node, &scene.volume);
+        for call in [volume.unstage(), volume.detach()] {
+            let answer = Answer::of(without_the_list(node.command(&call)));
+            assert_eq!(answer.json["status"], "Success", "{}", answer.json);
+        }
+        scene.attacker.die();
+        scene.bystander.die();
+    }
+}
+
+/// Looks at files ask no server.
+#[test]
+fn a_file_whose_server_does_not_answer_holds_up_no_look() {
+    needs!(fuse, pods);
+    let scene = Scene::of(From::User, |node| {
+        let Attack::Stick { device, .. } = stuck(0)(node) else { unreachable!() };
+        Attack::HangingFile { device }
+    });
+    let text = printed(&scene.node, &["holders", &scene.volume.id]);
+    assert!(!text.contains("does not answer"), "{text}");
+    scene.tear_down();
+}
+
+#[test]
+fn a_user_with_many_copies_of_a_volume_is_named_at_once() {
+    needs!(pods);
+    let scene = Scene::of(From::User, |_| Attack::LockNamespace);
+    for count in [100, 2000, 8000] {
+        let mut copier = Plan::outside().of_user(somebody()).start();
+        let of = scene.volume.global();
+        copier.must(&Order::Attack(Attack::Copies { of, count }));
+        let begin = std::time::Instant::now();
+        let message = scene.node.fails(scene.volume.unstage());
+        has(&message, &[&format!("{} (", copier.pid()), "--end-users"]);
+        assert!(begin.elapsed() < std::time::Duration::from_secs(5), "{:?}", begin.elapsed());
+        copier.die();
+    }
+    scene.tear_down();
+}
+
+/// A volume that a user's process keeps in use by an open file, beside a path that is too long for a link in `/proc`;
+/// and that process.
+fn kept_beside_a_long_path(is_program: bool) -> (Node, Volume, Container, u32) {
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    volume.bring();
+    let file = volume.global().join("f");
+    files::write_synced(&file, b"x");
+    for path in file.ancestors().skip(1).take_while(|path| path.starts_with(node.base())) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut holder = Plan::outside().of_user(somebody()).start();
+    holder.must(&Order::Attack(Attack::TooLongToName { file, is_program }));
+    let pid = if is_program {
+        let children = format!("/proc/{0}/task/{0}/children", holder.pid());
+        holder.must(&Order::LetGo);
+        fs::read_to_string(children).unwrap().trim().parse().unwrap()
+    } else {
+        holder.pid()
+    };
+    (node, volume, holder, pid)
+}
+
+#[test]
+fn a_process_that_cannot_be_examined_is_named_where_nothing_else_has_the_disk() {
+    needs!(pods);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for is_program in [false, true] {
+        let (node, volume, holder, pid) = kept_beside_a_long_path(is_program);
+        let message = node.fails(volume.unstage());
+        has(&message, &["in use", &format!("{pid} ("), "of user"]);
+        holder.die();
+        eventually("it has ended", || !Path::new(&format!("/proc/{pid}")).exists());
+        node.must(volume.unstage());
+        node.must(volume.detach());
+    }
+}
+
+/// A path that is too long for a link in `/proc` hides nothing else that the process has open.
+#[test]
+#[ignore = "answers.rs: one link that cannot be read ends the look at all files of a process"]
+fn a_path_that_is_too_long_hides_no_other_file() {
+    needs!(pods);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for is_program in [false, true] {
+        let (node, volume, holder, pid) = kept_beside_a_long_path(is_program);
+        node.fails(volume.unstage());
+        let ended = node.verb(&["release", &volume.id, "--end-users"]).unwrap();
+        has(&ended, &[&pid.to_string()]);
+        node.must(volume.unstage());
+        node.must(volume.detach());
+        holder.die();
+    }
+}

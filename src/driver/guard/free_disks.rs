@@ -269,6 +269,10 @@ impl FreeDisks<'_> {
         let told = match self.census.device_users(&numbers) {
             Answer::Told(users) => {
                 all.extend(words(&users));
+                if all.is_empty() {
+                    let unexamined = users.untold.iter();
+                    all.extend(unexamined.map(|one| format!("possibly by {one}")));
+                }
                 None
             }
             Answer::CannotTell(why) => Some(why),

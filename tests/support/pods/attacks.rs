@@ -32,6 +32,19 @@ pub enum Attack {
     /// A namespace kept by a mount at `/m/ns`, beside which this process lives below another root. There the
     /// path leads to this, or to a pipe.
     Lure { link: Option<PathBuf> },
+    /// So many mounts, each on the deepest directory of the one below it, and one at the very end that was made
+    /// first: its line in the mount table is longer than the kernel has memory for.
+    LongestLine { levels: u32, parts: u32 },
+    /// A namespace kept by a mount whose path leads through a FUSE file system (and an overlay, by which root may look
+    /// there too) that answers each look with an I/O error.
+    FailingPath { device: PathBuf },
+    /// Holds a file of an overlay whose lower layer is a FUSE file system that answers no more.
+    HangingFile { device: PathBuf },
+    /// Mounts this so many times, each at a place of its own.
+    Copies { of: PathBuf, count: u32 },
+    /// Holds an open file beside one whose path is too long for a link in `/proc`, or beside a program that has
+    /// such a path.
+    TooLongToName { file: PathBuf, is_program: bool },
 }
 
 /// Answers what keeps it up.
@@ -48,6 +61,11 @@ pub(super) fn begin(attack: Attack) -> io::Result<Vec<File>> {
         Attack::InFlight(path) => in_flight(&path),
         Attack::Registered(path) => registered(&path),
         Attack::Lure { link } => lure(link.as_deref()),
+        Attack::LongestLine { levels, parts } => longest_line(levels, parts),
+        Attack::FailingPath { device } => failing_path(&device),
+        Attack::HangingFile { device } => hanging_file(&device),
+        Attack::Copies { of, count } => copies(&of, count),
+        Attack::TooLongToName { file, is_program } => too_long_to_name(&file, is_program),
     }
 }
 
@@ -68,7 +86,7 @@ fn stick(device: &Path, at: &Path, count: u32, cgroups: &[PathBuf]) -> io::Resul
     let fuse = File::options().read(true).write(true).open(device)?;
     let options = format!("fd={},rootmode=100666,user_id=0,group_id=0", fuse.as_raw_fd());
     mount(Some("stuck"), at, Some("fuse"), MsFlags::empty(), Some(options.as_str()))?;
-    child(|| serve(&fuse))?;
+    child(|| serve(&fuse, 0o100_666))?;
     for _ in 0..count {
         child(|| {
             cgroups.iter().try_for_each(|list| fs::write(list, "0"))?;
@@ -84,12 +102,14 @@ fn stick(device: &Path, at: &Path, count: u32, cgroups: &[PathBuf]) -> io::Resul
 }
 
 /// Answers whatever is asked, but not FLUSH. The numbers are those of linux/fuse.h.
-fn serve(mut fuse: &File) -> io::Result<()> {
+fn serve(mut fuse: &File, mode: u32) -> io::Result<()> {
     const INIT: u32 = 26;
     const OPEN: u32 = 14;
     const GETATTR: u32 = 3;
     const FLUSH: u32 = 25;
-    let mut request = vec![0; 1 << 17];
+    const LOOKUP: u32 = 1;
+    const STATFS: u32 = 17;
+    let (mut request, mut is_opened) = (vec![0; 1 << 17], false);
     loop {
         let length = fuse.read(&mut request)?;
         let word = |at: usize| -> u32 {
@@ -100,7 +120,24 @@ fn serve(mut fuse: &File) -> io::Result<()> {
         };
         let mut body = Vec::new();
         let error: i32 = match word(4) {
-            FLUSH => continue,
+            FLUSH if mode & 0o40_000 == 0 => continue,
+            LOOKUP if request[40..].starts_with(b"file\0") => {
+                // The inode's number, and its attributes as below.
+                body.resize(128, 0);
+                body[..8].copy_from_slice(&2_u64.to_ne_bytes());
+                body[40..48].copy_from_slice(&2_u64.to_ne_bytes());
+                body[100..104].copy_from_slice(&0o100_666_u32.to_ne_bytes());
+                body[104..108].copy_from_slice(&1_u32.to_ne_bytes());
+                0
+            }
+            LOOKUP => -libc::EIO,
+            GETATTR if is_opened => continue,
+            STATFS => {
+                body.resize(80, 0);
+                body[40..44].copy_from_slice(&4096_u32.to_ne_bytes());
+                body[44..48].copy_from_slice(&255_u32.to_ne_bytes());
+                0
+            }
             INIT => {
                 body.extend(7_u32.to_ne_bytes());
                 body.extend(31_u32.to_ne_bytes());
@@ -109,6 +146,7 @@ fn serve(mut fuse: &File) -> io::Result<()> {
                 0
             }
             OPEN => {
+                is_opened = mode & 0o40_000 != 0;
                 body.resize(16, 0);
                 0
             }
@@ -117,7 +155,9 @@ fn serve(mut fuse: &File) -> io::Result<()> {
                 body.resize(104, 0);
                 body[..8].copy_from_slice(&1000_u64.to_ne_bytes());
                 body[16..24].copy_from_slice(&1_u64.to_ne_bytes());
-                body[76..80].copy_from_slice(&0o100_666_u32.to_ne_bytes());
+                let is_root = request[16..24] == 1_u64.to_ne_bytes();
+                let mode = if is_root { mode } else { 0o100_666 };
+                body[76..80].copy_from_slice(&mode.to_ne_bytes());
                 body[80..84].copy_from_slice(&1_u32.to_ne_bytes());
                 0
             }
@@ -206,6 +246,58 @@ fn registered(path: &Path) -> io::Result<Vec<File>> {
     Ok(vec![ring.into()])
 }
 
+/// Mounts a new mount namespace there.
+fn keep_a_namespace_at(kept: &Path) -> io::Result<()> {
+    let here = File::open("/proc/thread-self/ns/mnt")?;
+    // The kernel only lets a later namespace be mounted, and takes their numbers from a list for each processor.
+    for _ in 0..100 {
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        let there = File::open("/proc/thread-self/ns/mnt")?;
+        nix::sched::setns(&here, CloneFlags::CLONE_NEWNS)?;
+        let from = format!("/proc/self/fd/{}", there.as_raw_fd());
+        if mount(Some(from.as_str()), kept, None::<&str>, MsFlags::MS_BIND, None::<&str>).is_ok() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn failing_path(device: &Path) -> io::Result<Vec<File>> {
+    let fuse = File::options().read(true).write(true).open(device)?;
+    let root = Path::new("/sys");
+    mount(Some("m"), root, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
+    for name in ["kept", "fuse", "other"] {
+        fs::create_dir(root.join(name))?;
+    }
+    let kept = root.join("kept");
+    fs::write(kept.join("ns"), b"")?;
+    keep_a_namespace_at(&kept.join("ns"))?;
+    let options = format!("fd={},rootmode=40755,user_id=0,group_id=0", fuse.as_raw_fd());
+    let at = root.join("fuse");
+    mount(Some("failing"), &at, Some("fuse"), MsFlags::empty(), Some(options.as_str()))?;
+    child(|| serve(&fuse, 0o40_755))?;
+    let lower = Some("lowerdir=/sys/fuse:/sys/other");
+    mount(Some("failing"), &kept, Some("overlay"), MsFlags::empty(), lower)?;
+    Ok(Vec::new())
+}
+
+fn hanging_file(device: &Path) -> io::Result<Vec<File>> {
+    let fuse = File::options().read(true).write(true).open(device)?;
+    let root = Path::new("/sys");
+    mount(Some("m"), root, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    for name in ["top", "fuse", "other"] {
+        fs::create_dir(root.join(name))?;
+    }
+    let options = format!("fd={},rootmode=40755,user_id=0,group_id=0", fuse.as_raw_fd());
+    let at = root.join("fuse");
+    mount(Some("hanging"), &at, Some("fuse"), MsFlags::empty(), Some(options.as_str()))?;
+    child(|| serve(&fuse, 0o40_755))?;
+    let (top, lower) = (root.join("top"), Some("lowerdir=/sys/fuse:/sys/other"));
+    mount(Some("hanging"), &top, Some("overlay"), MsFlags::empty(), lower)?;
+    Ok(vec![File::open(top.join("file"))?])
+}
+
 fn lure(link: Option<&Path>) -> io::Result<Vec<File>> {
     let over = Path::new("/sys");
     mount(Some("m"), over, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
@@ -219,19 +311,92 @@ fn lure(link: Option<&Path>) -> io::Result<Vec<File>> {
     } else {
         nix::unistd::mkfifo(&place, nix::sys::stat::Mode::from_bits_truncate(0o666))?;
     }
-    let here = File::open("/proc/thread-self/ns/mnt")?;
-    // The kernel only lets a later namespace be mounted, and takes their numbers from a list for each processor.
-    for _ in 0..100 {
-        unshare(CloneFlags::CLONE_NEWNS)?;
-        let there = File::open("/proc/thread-self/ns/mnt")?;
-        nix::sched::setns(&here, CloneFlags::CLONE_NEWNS)?;
-        let from = format!("/proc/self/fd/{}", there.as_raw_fd());
-        if mount(Some(from.as_str()), &kept, None::<&str>, MsFlags::MS_BIND, None::<&str>).is_ok() {
-            break;
-        }
-    }
+    keep_a_namespace_at(&kept)?;
     // One whose root is the namespace's own, and this one before it.
     child(|| Ok(()))?;
     std::os::unix::fs::chroot(&root)?;
     Ok(Vec::new())
+}
+
+/// So many directories of the longest name are one system call.
+const AT_ONCE: u32 = 15;
+
+fn longest_name() -> PathBuf {
+    PathBuf::from("a".repeat(255))
+}
+
+fn go_down(parts: u32) -> io::Result<()> {
+    let mut left = parts;
+    while left > 0 {
+        let now = left.min(AT_ONCE);
+        std::env::set_current_dir((0..now).map(|_| longest_name()).collect::<PathBuf>())?;
+        left -= now;
+    }
+    Ok(())
+}
+
+fn make_deep(parts: u32) -> io::Result<()> {
+    for _ in 0..parts {
+        fs::create_dir(longest_name())?;
+        go_down(1)?;
+    }
+    Ok(())
+}
+
+fn longest_line(levels: u32, parts: u32) -> io::Result<Vec<File>> {
+    use rustix::fs::{CWD, Mode, OFlags, open};
+    use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+    let root = Path::new("/sys");
+    mount(Some("deep"), root, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    mount(None::<&str>, root, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>)?;
+    let early = root.join("early");
+    fs::create_dir(&early)?;
+    mount(Some("early"), &early, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    let early = open_tree(CWD, &early, OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+    let from = open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let from = format!("/proc/self/fd/{}", from.as_raw_fd());
+    std::env::set_current_dir(root)?;
+    make_deep(parts)?;
+    let over = Path::new("..").join(longest_name());
+    for _ in 0..levels {
+        mount(Some(from.as_str()), ".", None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+        std::env::set_current_dir(&over)?;
+        go_down(parts)?;
+    }
+    move_mount(early, "", CWD, ".", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    std::env::set_current_dir("/")?;
+    Ok(Vec::new())
+}
+
+fn copies(of: &Path, count: u32) -> io::Result<Vec<File>> {
+    let root = Path::new("/sys");
+    mount(Some("copies"), root, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    mount(None::<&str>, root, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>)?;
+    for n in 0..count {
+        let place = root.join(n.to_string());
+        fs::create_dir(&place)?;
+        mount(Some(of), &place, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+    }
+    Ok(Vec::new())
+}
+
+fn too_long_to_name(file: &Path, is_program: bool) -> io::Result<Vec<File>> {
+    let root = Path::new("/sys");
+    mount(Some("deep"), root, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    std::env::set_current_dir(root)?;
+    make_deep(20)?;
+    let here = File::open(".")?;
+    let held = File::open(file)?;
+    if is_program {
+        fs::copy("/bin/sleep", "sleep")?;
+        child(|| {
+            nix::fcntl::fcntl(&held, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+            nix::unistd::execv(c"./sleep", &[c"sleep", c"1000"])?;
+            Ok(())
+        })?;
+        std::env::set_current_dir("/")?;
+        return Ok(Vec::new());
+    }
+    std::env::set_current_dir("/")?;
+    Ok(vec![here, held])
 }
